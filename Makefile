@@ -1,0 +1,64 @@
+# Every path here is relative, so that a checkout whose path has a space in it works like any other.
+# Choose an interpreter with `make PYTHON=python3.12 …`; without that, the newest one that runs is taken.
+
+PYTHON ?=
+ARGS ?=
+export PYTHON
+
+PY := .venv/bin/python
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help run test pytest test-lowest cov check format lint types fix wheels bench clean
+
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
+
+run: ## set up, and show the product doing its main job
+	@sh scripts/prepare.sh run
+	@$(PY) scripts/show.py
+
+test: ## set up, and run all the tests with the coverage gate
+	@sh scripts/prepare.sh test
+	@sh scripts/test.sh
+
+pytest: ## run some tests without coverage: make pytest ARGS="-k O-12"
+	@sh scripts/prepare.sh test
+	@$(PY) -m pytest $(ARGS)
+
+test-lowest: ## run the tests on the lowest versions of our dependencies that we claim to support
+	@sh scripts/prepare.sh lowest
+	@.venv-lowest/bin/python -m pytest $(ARGS)
+
+cov: ## write the coverage of the last `make test` to htmlcov/
+	@$(PY) -m coverage html --fail-under=0 --directory htmlcov
+
+check: format lint types ## all checks that run nothing: format, lint, types
+
+format:
+	@sh scripts/prepare.sh check
+	@$(PY) -m ruff format --check .
+
+lint:
+	@sh scripts/prepare.sh check
+	@$(PY) -m ruff check .
+
+types:
+	@sh scripts/prepare.sh check
+	@$(PY) -m pyright
+
+fix: ## format, and mend what the linter can mend
+	@sh scripts/prepare.sh check
+	@$(PY) -m ruff check --fix .
+	@$(PY) -m ruff format .
+
+wheels: ## build each wheel, install it alone in a fresh environment, and import it
+	@sh scripts/prepare.sh check
+	@$(PY) scripts/wheels.py
+
+bench: ## measure beside the peers, and print the table
+	@sh scripts/prepare.sh test
+	@$(PY) benchmarks/run.py $(ARGS)
+
+clean: ## remove all that make built
+	@rm -rf .venv .venv-lowest build dist htmlcov .coverage .coverage.* .pytest_cache .ruff_cache .hypothesis

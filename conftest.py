@@ -1,0 +1,19 @@
+"""What all tests share: how hard property tests try, and the event loop of async tests."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import settings
+
+# No deadlines: how long an example takes says more of the machine than of the code.
+settings.register_profile("quick", max_examples=100, deadline=None)
+settings.register_profile("ci", max_examples=500, deadline=None, print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "quick"))
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """Prowess runs on asyncio."""
+    return "asyncio"

@@ -1,0 +1,141 @@
+"""Every exception of Prowess, and the tree they form.
+
+    Exception
+    ├── SkillError                    raised by authors: its text is for the model
+    └── ProwessError                  raised by Prowess
+        ├── DeclarationError          a decorator was given something it refuses      (the author's mistake)
+        ├── LoadError                 a skill could not become commands               (the author's mistake)
+        │   ├── SchemaError           an annotation or an explicit schema is unusable
+        │   ├── ClashError            two commands want one name
+        │   └── InjectionError        nobody provides what a parameter asks for
+        ├── SettingsError             prowess.toml, an environment variable or a flag is wrong
+        ├── InputError                arguments do not fit the contract                (the caller's mistake)
+        ├── OutputError               a result breaks the contract                    (the author's mistake)
+        ├── UnknownCommand            no command answers to a name
+        └── AskError                  a question cannot be asked here
+    BaseException
+    └── InputRequired                 control flow: a person must answer before the command can go on
+
+Messages are written here: a call site passes facts, the class writes the text with the value, the place and the way out.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+__all__ = [
+    "AskError",
+    "ClashError",
+    "DeclarationError",
+    "InjectionError",
+    "InputError",
+    "InputRequired",
+    "LoadError",
+    "OutputError",
+    "ProwessError",
+    "SchemaError",
+    "SettingsError",
+    "SkillError",
+    "UnknownCommand",
+    "did_you_mean",
+]
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """`; did you mean "x"?` for the nearest of the known names, or nothing."""
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f'; did you mean "{near[0]}"?' if near else ""
+
+
+class SkillError(Exception):
+    """An error whose message is written for the model that called.
+
+    `retryable` tells the caller that the same call may succeed later (`retry_after` seconds, where known). It never
+    makes Prowess try again: that is what `retry_on` is for. `data` is JSON sent beside the message.
+    """
+
+    def __init__(
+        self, message: str, *, retryable: bool = False, retry_after: float | None = None, data: Any = None
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.retryable = retryable
+        self.retry_after = retry_after
+        self.data = data
+
+
+class ProwessError(Exception):
+    """The root of all that Prowess itself raises."""
+
+
+class DeclarationError(ProwessError):
+    """A decorator was given something it refuses."""
+
+    def __init__(self, command: str, problem: str, remedy: str, *, file: str, line: int) -> None:
+        super().__init__(f"{file}:{line}: command {command!r}: {problem}. {remedy}")
+        self.command = command
+        self.file = file
+        self.line = line
+
+
+class LoadError(ProwessError):
+    """A skill, or one of its commands, could not be loaded."""
+
+    def __init__(self, reason: str, *, file: str | None = None, line: int | None = None) -> None:
+        place = f"{file}:{line}: " if file and line else f"{file}: " if file else ""
+        super().__init__(f"{place}{reason}")
+        self.reason = reason
+        self.file = file
+        self.line = line
+
+
+class SchemaError(LoadError):
+    """An annotation has no JSON Schema, or an explicit schema is unusable."""
+
+
+class ClashError(LoadError):
+    """Two commands want the same name."""
+
+
+class InjectionError(LoadError):
+    """Nobody provides what a parameter asks for."""
+
+
+class SettingsError(ProwessError):
+    """A setting is unknown, malformed or missing."""
+
+
+class InputError(ProwessError):
+    """Arguments do not fit the contract. `problems` holds one line for each, all found at once."""
+
+    def __init__(self, command: str, problems: list[str]) -> None:
+        many = "" if len(problems) == 1 else f" ({len(problems)} problems)"
+        lines = "\n".join(f"- {problem}" for problem in problems)
+        super().__init__(f"Invalid arguments for {command}{many}:\n{lines}")
+        self.problems = problems
+
+
+class OutputError(ProwessError):
+    """A result breaks the declared contract, or cannot be sent as JSON."""
+
+
+class UnknownCommand(ProwessError):
+    """No command answers to a name."""
+
+    def __init__(self, name: str, known: Iterable[str] = ()) -> None:
+        super().__init__(f"Unknown command: {name}{did_you_mean(name, known)}")
+        self.name = name
+
+
+class AskError(ProwessError):
+    """A question cannot be asked: the client cannot show it, or the command may not ask."""
+
+
+class InputRequired(BaseException):  # noqa: N818 - control flow, not an error; below Exception so that no handler swallows it
+    """A person must answer before the command can go on. `questions` maps each key to its message and schema."""
+
+    def __init__(self, questions: Mapping[str, Mapping[str, Any]]) -> None:
+        super().__init__(f"waiting for answers to {', '.join(questions)}")
+        self.questions = questions

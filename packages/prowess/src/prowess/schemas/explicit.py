@@ -1,0 +1,234 @@
+"""Schemas given by an author: whether they can be used, and whether a value meets one.
+
+This is the only module that needs `jsonschema`, and it imports it when it is first asked. Nothing is ever fetched.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, cast
+
+from prowess.errors import SchemaError, did_you_mean
+from prowess.jsontypes import Json, Schema
+from prowess.schemas.matching import pattern_matches
+from prowess.schemas.walk import Path, visit
+
+if TYPE_CHECKING:
+    from jsonschema import Draft202012Validator
+    from jsonschema.exceptions import ValidationError
+
+__all__ = ["DIALECT", "MAX_BYTES", "MAX_DEPTH", "check_explicit", "validate"]
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+MAX_BYTES = 256 * 1024
+"""The limit turul's 2026-07-28 lane has; a schema of this size is tens of thousands of tokens."""
+MAX_DEPTH = 32
+"""How deep `allOf`, `anyOf`, `oneOf`, `not` and `if` may be nested in one another; again turul's limit."""
+_COMPOSITION = frozenset({"allOf", "anyOf", "else", "if", "not", "oneOf", "then"})
+_SHOWN_PROBLEMS = 5
+_SHOWN_VALUE = 60
+
+
+# Whether a schema can be used
+
+
+def check_explicit(schema: Any, *, what: str) -> None:
+    """Raise a `SchemaError` unless a schema is JSON Schema 2020-12 of reasonable size that needs nothing but itself.
+
+    `what` names the schema at the beginning of the message, as in "input_schema of notes.add".
+    """
+    for problem in _refusals(schema):
+        raise SchemaError(f"{what}: {problem}")
+
+
+def _refusals(schema: Any) -> Iterator[str]:
+    """Why a schema is refused. A check relies on those before it, so only the first answer counts."""
+    if not isinstance(schema, dict):
+        yield f"a schema is a dict, not {type(schema).__name__}"
+    yield from _size(schema)
+    nodes = list(visit(cast(Schema, schema)))
+    yield from _dialect(nodes)
+    yield from _depth(nodes)
+    yield from _meta(schema)
+    yield from _references(cast(Schema, schema), nodes)
+
+
+def _size(schema: Any) -> Iterator[str]:
+    try:
+        size = len(json.dumps(schema, allow_nan=False, ensure_ascii=False).encode("utf-8", "surrogatepass"))
+    except (TypeError, ValueError, RecursionError) as error:
+        yield f"it cannot be written as JSON ({error})"
+        return
+    if size > MAX_BYTES:
+        yield f"it has {size} bytes; the limit is {MAX_BYTES} bytes (256 KiB)"
+
+
+def _dialect(nodes: Iterable[tuple[Path, Schema]]) -> Iterator[str]:
+    for path, node in nodes:
+        dialect = node.get("$schema", DIALECT)
+        if not isinstance(dialect, str) or dialect.removesuffix("#") != DIALECT:
+            yield f"the dialect {dialect!r} at {_place(path)} is not supported; use {DIALECT} or leave $schema out"
+
+
+def _depth(nodes: Iterable[tuple[Path, Schema]]) -> Iterator[str]:
+    deepest = max(sum(1 for step in path if step in _COMPOSITION) for path, _ in nodes)
+    if deepest > MAX_DEPTH:
+        yield f"its compositions are nested {deepest} deep; the limit is {MAX_DEPTH}"
+
+
+def _meta(schema: Any) -> Iterator[str]:
+    from jsonschema import Draft202012Validator
+
+    meta = Draft202012Validator(Draft202012Validator.META_SCHEMA, format_checker=Draft202012Validator.FORMAT_CHECKER)
+    try:
+        errors = list(meta.iter_errors(schema))
+    except RecursionError:
+        yield "it is nested too deeply to be checked"
+        return
+    if errors:
+        problems = dict.fromkeys(f"{_place(error.absolute_path)}: {_cut(error.message, 200)}" for error in errors)
+        yield "not valid JSON Schema 2020-12: " + "; ".join(list(problems)[:_SHOWN_PROBLEMS])
+
+
+def _references(schema: Schema, nodes: Iterable[tuple[Path, Schema]]) -> Iterator[str]:
+    from referencing import Registry
+    from referencing.exceptions import Unresolvable
+    from referencing.jsonschema import DRAFT202012
+
+    registry: Any = Registry().with_resource("", DRAFT202012.create_resource(schema))
+    for path, node in nodes:
+        for keyword in ("$ref", "$dynamicRef"):
+            if keyword in node:
+                resolver = registry.resolver(_base(schema, path))
+                try:
+                    resolver.lookup(node[keyword])
+                except Unresolvable:
+                    yield _unresolvable(keyword, node[keyword], path)
+
+
+def _base(schema: Schema, path: Path) -> str:
+    """The URI that references at a place are relative to: every `$id` on the way there counts."""
+    from urllib.parse import urljoin
+
+    place: Any = schema
+    base: str = schema.get("$id", "")
+    for step in path:
+        place = place[step]
+        if isinstance(place, dict) and isinstance(inner := cast(Schema, place).get("$id"), str):
+            base = urljoin(base, inner)
+    return base
+
+
+def _unresolvable(keyword: str, ref: str, path: Path) -> str:
+    if ref.startswith("#"):
+        return f"the {keyword} {ref!r} at {_place(path)} leads nowhere in the schema"
+    return f"the remote {keyword} {ref!r} at {_place(path)} is disabled by policy: nothing is fetched. Copy it into $defs"
+
+
+# Whether a value meets a schema
+
+
+def validate(schema: Schema, value: Json) -> list[str]:
+    """Every problem of a value, one short line each: `filters[2].name: expected string, got 7`."""
+    from referencing.exceptions import Unresolvable
+
+    try:
+        errors = sorted(_validator(schema).iter_errors(value), key=lambda error: _place(error.absolute_path))
+    except Unresolvable as error:
+        raise SchemaError(f"a reference leads nowhere in the schema: {error}") from error
+    return list(dict.fromkeys(line for error in errors for line in _lines(error)))
+
+
+def _validator(schema: Schema) -> Draft202012Validator:
+    from jsonschema import Draft202012Validator
+    from referencing import Registry
+
+    return Draft202012Validator(schema, registry=Registry())
+
+
+def _lines(error: ValidationError) -> Iterator[str]:
+    if error.validator == "required":
+        for name in cast("list[str]", error.validator_value):
+            if name not in cast("dict[str, Any]", error.instance):
+                yield f"{_place([*error.absolute_path, name])}: required, but missing"
+    elif error.validator == "additionalProperties":
+        yield from _unknown_properties(error)
+    elif error.validator in ("anyOf", "oneOf") and error.context:
+        yield from _union_lines(error)
+    else:
+        yield _line(error, _expectation(error))
+
+
+def _line(error: ValidationError, expectation: str) -> str:
+    return f"{_place(error.absolute_path)}: expected {expectation}, got {_shown(error.instance)}"
+
+
+def _unknown_properties(error: ValidationError) -> Iterator[str]:
+    schema = cast(Schema, error.schema)
+    known: dict[str, Any] = schema.get("properties", {})
+    patterns: dict[str, Any] = schema.get("patternProperties", {})
+    for name, held in cast("dict[str, Any]", error.instance).items():
+        if name not in known and not any(pattern_matches(pattern, name) for pattern in patterns):
+            place = _place([*error.absolute_path, name])
+            yield f"{place}: expected no such property{did_you_mean(name, known)}, got {_shown(held)}"
+
+
+def _union_lines(error: ValidationError) -> Iterator[str]:
+    """The problems of the branch that was meant; where that cannot be told, all that would have been right."""
+    branches: dict[Any, list[ValidationError]] = {}
+    for inner in error.context or ():
+        branches.setdefault(inner.relative_schema_path[0], []).append(inner)
+    meant = [problems for problems in branches.values() if not any(_is_another_kind(one) for one in problems)]
+    if meant:
+        nearest = min(meant, key=lambda problems: (sum(_is_another_tag(one) for one in problems), len(problems)))
+        yield from (line for problem in nearest for line in _lines(problem))
+    else:
+        yield _line(error, " or ".join(dict.fromkeys(_expectation(problems[0]) for problems in branches.values())))
+
+
+def _is_another_kind(error: ValidationError) -> bool:
+    return not error.relative_path and error.validator in ("const", "enum", "type")
+
+
+def _is_another_tag(error: ValidationError) -> bool:
+    return len(error.relative_path) == 1 and error.validator in ("const", "enum")
+
+
+_EXPECTATIONS: dict[str, Callable[[Any], str]] = {
+    "type": lambda held: " or ".join(cast("list[str]", held)) if isinstance(held, list) else str(held),
+    "enum": lambda held: "one of " + ", ".join(_shown(allowed) for allowed in held),
+    "const": lambda held: _shown(held),
+    "minimum": "at least {}".format,
+    "maximum": "at most {}".format,
+    "exclusiveMinimum": "more than {}".format,
+    "exclusiveMaximum": "less than {}".format,
+    "multipleOf": "a multiple of {}".format,
+    "minLength": "at least {} characters".format,
+    "maxLength": "at most {} characters".format,
+    "pattern": "text that matches {}".format,
+    "minItems": "at least {} items".format,
+    "maxItems": "at most {} items".format,
+    "uniqueItems": lambda _held: "no item twice",
+    "minProperties": "at least {} properties".format,
+    "maxProperties": "at most {} properties".format,
+    "oneOf": lambda held: f"exactly one of {len(held)} alternatives to fit",
+}
+
+
+def _expectation(error: ValidationError) -> str:
+    words = _EXPECTATIONS.get(str(error.validator))
+    return words(error.validator_value) if words else f"another value ({_cut(error.message, 200)})"
+
+
+def _place(path: Iterable[str | int]) -> str:
+    text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
+    return text.removeprefix(".") or "value"
+
+
+def _shown(value: Any) -> str:
+    return _cut(json.dumps(value, ensure_ascii=False, default=str), _SHOWN_VALUE)
+
+
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -1,0 +1,241 @@
+"""Null as the absence of a property: taking it out of schemas, and out of values or back into them.
+
+One rule holds for both sides, so that they agree: only a *declared* property of an object is concerned, and only when
+its schema names null as a choice. Items of arrays and entries of open maps keep theirs.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, cast
+
+from prowess.jsontypes import Json, Schema
+from prowess.schemas.matching import leaf_problems, pattern_matches
+from prowess.schemas.refs import merge, pointer, resolve, without
+from prowess.schemas.walk import rewrite_children
+
+__all__ = ["is_nullable", "omit_nulls", "restore_nulls", "strip_null"]
+
+_COUNTING_KEYS = frozenset({"dependentRequired", "dependentSchemas", "if", "minProperties", "not"})
+"""An object with one of these could change its meaning if a key went missing: it keeps its nulls."""
+_UNIONS = ("anyOf", "oneOf")
+
+
+def is_nullable(document: Schema, node: Any, seen: frozenset[str] = frozenset()) -> bool:
+    """Whether a schema names null as one of its choices. One that admits anything at all names nothing."""
+    verdicts: list[bool] = []
+    for keyword, held in node.items() if isinstance(node, dict) else ():
+        if keyword == "type":
+            verdicts.append(held == "null" or "null" in held)
+        elif keyword == "enum":
+            verdicts.append(None in held)
+        elif keyword == "const":
+            verdicts.append(held is None)
+        elif keyword in _UNIONS:
+            verdicts.append(any(is_nullable(document, branch, seen) for branch in held))
+        elif keyword == "allOf":
+            verdicts.append(all(is_nullable(document, branch, seen) for branch in held))
+        elif keyword == "$ref":
+            verdicts.append(held not in seen and is_nullable(document, resolve(document, held), seen | {held}))
+    return bool(verdicts) and all(verdicts)
+
+
+def _is_only_null(document: Schema, node: Any, seen: frozenset[str] = frozenset()) -> bool:
+    if not isinstance(node, dict):
+        return False
+    node = cast(Schema, node)
+    if node.get("type") in ("null", ["null"]) or node.get("enum") == [None] or node.get("const", 0) is None:
+        return True
+    for union in _UNIONS:
+        if union in node and all(_is_only_null(document, branch, seen) for branch in node[union]):
+            return True
+    ref = node.get("$ref")
+    return isinstance(ref, str) and ref not in seen and _is_only_null(document, resolve(document, ref), seen | {ref})
+
+
+def _nullable_properties(document: Schema, node: Schema) -> frozenset[str]:
+    if not _COUNTING_KEYS.isdisjoint(node):
+        return frozenset()
+    return frozenset(name for name, held in node.get("properties", {}).items() if is_nullable(document, held))
+
+
+# Schemas
+
+
+def strip_null(schema: Schema, *, root: bool = False) -> Schema:
+    """The document with null gone from declared properties, which are no longer required; `root`: from the root, too."""
+    stripper = _Stripper(schema)
+    stripped = stripper.strip(schema)
+    if root and is_nullable(schema, schema):
+        stripped = stripper.present(stripped)
+    if not stripper.made:
+        return stripped
+    return {**stripped, "$defs": {**stripped.get("$defs", {}), **stripper.made}}
+
+
+class _Stripper:
+    def __init__(self, document: Schema) -> None:
+        self.document = document
+        self.made: dict[str, Schema] = {}
+        """Definitions without their null, for properties that refer to one: elsewhere it may have to keep it."""
+
+    def strip(self, node: Schema) -> Schema:
+        node = rewrite_children(node, self.strip)
+        nullable = _nullable_properties(self.document, node)
+        if not nullable:
+            return node
+        properties = {
+            name: self.present(held) if name in nullable else held for name, held in node["properties"].items()
+        }
+        required = [name for name in node.get("required", ()) if name not in nullable]
+        optional = {**without(node, "required"), "properties": properties}
+        return {**optional, "required": required} if required else optional
+
+    def present(self, node: Schema) -> Schema:
+        """The schema without null among its choices; a schema of nothing but null stays."""
+        if "default" in node and node["default"] is None:
+            node = without(node, "default")
+        if _is_only_null(self.document, node):
+            return node
+        present = {keyword: self._present(keyword, held) for keyword, held in node.items()}
+        for union in _UNIONS:
+            present = _without_union_of_one(present, union)
+        return present
+
+    def _present(self, keyword: str, held: Any) -> Any:
+        if keyword == "$ref":
+            return self._reference(held)
+        if keyword == "type" and isinstance(held, list):
+            types = [name for name in cast("list[str]", held) if name != "null"]
+            return types[0] if len(types) == 1 else types
+        if keyword == "enum":
+            return [value for value in held if value is not None]
+        if keyword in _UNIONS:
+            branches = [branch for branch in held if not _is_only_null(self.document, branch)]
+            return [self.present(branch) if is_nullable(self.document, branch) else branch for branch in branches]
+        return [self.present(branch) for branch in held] if keyword == "allOf" else held
+
+    def _reference(self, ref: str) -> str:
+        name = f"{ref}.not_null"
+        if name not in self.made:
+            self.made[name] = {}
+            self.made[name] = self.present(self.strip(resolve(self.document, ref) or {}))
+        return pointer("$defs", name)
+
+
+def _without_union_of_one(node: Schema, union: str) -> Schema:
+    branches: list[Any] = node.get(union, [])
+    if len(branches) != 1 or not isinstance(branches[0], dict):
+        return node
+    return merge(cast(Schema, branches[0]), without(node, union))
+
+
+# Values
+
+
+class _Fit(NamedTuple):
+    """How well a value fits a schema, and the value with its nulls omitted or restored accordingly."""
+
+    value: Any
+    problems: int = 0
+    unknown: int = 0
+    restored: int = 0
+
+    def then(self, other: _Fit) -> _Fit:
+        """Both fits, of which the other one continued with this one's value."""
+        return _Fit(
+            other.value, self.problems + other.problems, self.unknown + other.unknown, self.restored + other.restored
+        )
+
+    @property
+    def cost(self) -> tuple[int, int, int]:
+        return self.problems, self.unknown, self.restored
+
+
+def omit_nulls(schema: Schema, value: Json) -> Json:
+    """A value that meets the schema, as `strip_null` of that schema wants it: declared properties leave their null out."""
+    return _Fitter(schema, restore=False).fit(schema, value).value if _holds_null(value) else value
+
+
+def restore_nulls(schema: Schema, value: Json) -> Json:
+    """The reverse: a required property that may be null and is missing is null. The branch of a union is the one that
+    fits best. What does not fit is left for validation to report."""
+    try:
+        return _Fitter(schema, restore=True).fit(schema, value).value
+    except RecursionError:
+        return value
+
+
+def _holds_null(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(_holds_null(held) for held in cast("dict[str, Any]", value).values())
+    if isinstance(value, list):
+        return any(_holds_null(held) for held in cast("list[Any]", value))
+    return value is None
+
+
+class _Fitter:
+    def __init__(self, document: Schema, *, restore: bool) -> None:
+        self.document = document
+        self.restore = restore
+        self.known: dict[tuple[int, int], tuple[Any, Any, _Fit]] = {}
+        """By identity; the objects are kept, so that an identity is not used again. Without this, unions of recursive
+        types would take time exponential in the depth of the value."""
+        self.nullable: dict[int, frozenset[str]] = {}
+
+    def fit(self, schema: Any, value: Any) -> _Fit:
+        if not isinstance(schema, dict):
+            return _Fit(value, int(schema is False))
+        key = id(cast(Schema, schema)), id(value)
+        if key not in self.known:
+            self.known[key] = schema, value, _Fit(value, 1)  # a reference that leads back to itself fits nothing
+            self.known[key] = schema, value, self._fit(cast(Schema, schema), value)
+        return self.known[key][2]
+
+    def _fit(self, schema: Schema, value: Any) -> _Fit:
+        fit = _Fit(value, leaf_problems(schema, value))
+        if "$ref" in schema:
+            fit = fit.then(self.fit(resolve(self.document, schema["$ref"]), fit.value))
+        for branch in schema.get("allOf", ()):
+            fit = fit.then(self.fit(branch, fit.value))
+        for union in _UNIONS:
+            if union in schema:
+                fits = [self.fit(branch, fit.value) for branch in schema[union]]
+                fit = fit.then(min(fits, key=lambda one: one.cost, default=fit))
+        if isinstance(value, dict):
+            return fit.then(self._object(schema, fit.value))
+        return fit.then(self._array(schema, fit.value)) if isinstance(value, list) else fit
+
+    def _object(self, schema: Schema, value: dict[str, Any]) -> _Fit:
+        nullable = self._nullable(schema)
+        omitted = set[str]() if self.restore else {name for name in nullable if value.get(name, 0) is None}
+        fits = {name: self._entry(schema, name, held) for name, held in value.items() if name not in omitted}
+        missing = [name for name in schema.get("required", ()) if name not in value]
+        restored = [name for name in missing if name in nullable] if self.restore else []
+        entries = {**{name: fit.value for name, fit in fits.items()}, **dict.fromkeys(restored)}
+        total = _Fit(entries, len(missing) - len(restored), 0, len(restored))
+        for fit in fits.values():
+            total = total.then(fit)
+        return total._replace(value=entries)
+
+    def _nullable(self, schema: Schema) -> frozenset[str]:
+        if id(schema) not in self.nullable:
+            self.nullable[id(schema)] = _nullable_properties(self.document, schema)
+        return self.nullable[id(schema)]
+
+    def _entry(self, schema: Schema, name: str, held: Any) -> _Fit:
+        if name in schema.get("properties", {}):
+            return self.fit(schema["properties"][name], held)
+        for pattern, branch in schema.get("patternProperties", {}).items():
+            if pattern_matches(pattern, name):
+                return self.fit(branch, held)
+        fit = self.fit(schema.get("additionalProperties", True), held)
+        return fit._replace(unknown=fit.unknown + 1) if "properties" in schema else fit
+
+    def _array(self, schema: Schema, value: list[Any]) -> _Fit:
+        positions: list[Any] = schema.get("prefixItems", [])
+        rest = schema.get("items", True)
+        fits = [self.fit(positions[i] if i < len(positions) else rest, held) for i, held in enumerate(value)]
+        total = _Fit(None)
+        for fit in fits:
+            total = total.then(fit)
+        return total._replace(value=[fit.value for fit in fits])

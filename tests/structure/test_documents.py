@@ -1,0 +1,240 @@
+"""Documentation cannot lie: the code blocks of README.md and docs/ run, each document in a fresh project of its own.
+
+In a document, from top to bottom:
+
+- ```` ```python ```` runs, in one namespace for the whole document. `await` may stand at the top level. A block with
+  `>>> ` lines is a doctest.
+- ```` ```python title="skills/hello.py" ```` (any language) is written to that file, which later blocks may use.
+- ```` ```console run ```` runs what follows `$ ` in a shell and compares what is printed; `...` stands for anything.
+- `<!-- not run: why -->` on the line before a block lets it be, and says why.
+
+At the end, the skills a document has written have to load without a failure.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import doctest
+import inspect
+import os
+import re
+import shlex
+import subprocess
+import sys
+import textwrap
+import traceback
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENTS = [
+    path for path in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/**/*.md"))] if path.exists()
+]
+FENCE = re.compile(r"^(?P<indent> *)(?P<ticks>`{3,})(?P<info>[^`]*)$")
+NOT_RUN = re.compile(r"^\s*<!-- not run: \S.*-->\s*$")
+FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block: its language and options, the line of its first line of code, and the code."""
+
+    language: str
+    options: tuple[str, ...]
+    line: int
+    text: str
+
+    @property
+    def title(self) -> str | None:
+        return next((option.removeprefix("title=") for option in self.options if option.startswith("title=")), None)
+
+
+def blocks(text: str) -> Iterator[Block]:
+    """The fenced blocks of a Markdown text, without those that are not run."""
+    lines = text.splitlines()
+    number = 0
+    while number < len(lines):
+        opening = FENCE.match(lines[number])
+        number += 1
+        if not opening:
+            continue
+        start = number
+        while number < len(lines) and not is_closing(lines[number], opening["ticks"]):
+            number += 1
+        language, *options = shlex.split(opening["info"]) or [""]
+        if not (start > 1 and NOT_RUN.match(lines[start - 2])):
+            code = textwrap.dedent("\n".join(lines[start:number]) + "\n")
+            yield Block(language, tuple(options), start + 1, code)
+        number += 1
+
+
+def is_closing(line: str, ticks: str) -> bool:
+    return line.strip().startswith(ticks) and not line.strip().strip("`")
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Somebody who follows a document to the letter, in a project folder of their own."""
+
+    document: str
+    project: Path
+    module: types.ModuleType
+
+    def follow(self, block: Block) -> None:
+        if block.title:
+            self.write(block)
+        elif block.language == "python" and block.text.lstrip().startswith(">>> "):
+            self.run_doctest(block)
+        elif block.language == "python":
+            self.run_python(block)
+        elif block.language == "console" and "run" in block.options:
+            self.run_console(block)
+
+    def write(self, block: Block) -> None:
+        target = self.project / str(block.title)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(block.text, encoding="utf-8")
+        if block.language == "python":
+            compile(self.in_place(block), self.document, "exec", dont_inherit=True)
+
+    def run_python(self, block: Block) -> None:
+        flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+        code = compile(self.in_place(block), self.document, "exec", flags=flags, dont_inherit=True)
+        result = eval(code, vars(self.module))
+        if code.co_flags & inspect.CO_COROUTINE:
+            asyncio.run(result)
+
+    def run_doctest(self, block: Block) -> None:
+        parser = doctest.DocTestParser()
+        test = parser.get_doctest(block.text, vars(self.module), self.document, self.document, block.line - 1)
+        test.globs = vars(self.module)
+        report: list[str] = []
+        doctest.DocTestRunner(optionflags=FLAGS).run(test, out=report.append, clear_globs=False)
+        assert not report, "".join(report)
+
+    def run_console(self, block: Block) -> None:
+        for step in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
+            command, _, expected = step.partition("\n")
+            path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+            environment = {**os.environ, "PATH": path}
+            done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, env=environment)
+            place = f"{self.document}:{block.line}: $ {command}\n{done.stdout}{done.stderr}"
+            assert 0 == done.returncode, place
+            assert doctest.OutputChecker().check_output(expected, done.stdout, FLAGS), place
+
+    def in_place(self, block: Block) -> str:
+        """The code, moved down so that a traceback points into the document."""
+        return "\n" * (block.line - 1) + block.text
+
+
+@pytest.fixture
+def reader(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Reader:
+    document = getattr(request, "param", Path("a document.md"))
+    module = types.ModuleType(f"document_{document.stem.lower().replace(' ', '_')}")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.chdir(tmp_path)
+    return Reader(str(document), tmp_path, module)
+
+
+@pytest.mark.parametrize("reader", DOCUMENTS, ids=[str(path.relative_to(ROOT)) for path in DOCUMENTS], indirect=True)
+def test_code_blocks_of_documents_run(reader: Reader) -> None:
+    """Who follows a document to the letter gets what it says."""
+    for block in blocks(Path(reader.document).read_text(encoding="utf-8")):
+        reader.follow(block)
+
+    if (reader.project / "skills").exists():
+        assert [] == asyncio.run(failures_in(reader.project))
+
+
+async def failures_in(project: Path) -> list[object]:
+    from prowess import Runtime
+
+    async with Runtime.open(project) as runtime:
+        return list(runtime.catalog().failures)
+
+
+def follow(reader: Reader, text: str) -> None:
+    for block in blocks(textwrap.dedent(text)):
+        reader.follow(block)
+
+
+def test_blocks_share_names_and_may_await(reader: Reader) -> None:
+    """A later block goes on where an earlier one ended."""
+    follow(
+        reader,
+        """
+        ```python
+        import asyncio
+        seen = [1]
+        ```
+        1. in a list
+
+           ```python
+           await asyncio.sleep(0)
+           seen.append(2)
+           ```
+        ```python
+        >>> seen
+        [1, 2]
+        ```
+        """,
+    )
+
+    assert [1, 2] == reader.module.seen
+
+
+def test_titled_block_becomes_a_file_that_a_console_block_sees(reader: Reader) -> None:
+    """A file shown in a document is really there afterwards."""
+    follow(
+        reader,
+        """
+        ```toml title="deep/prowess.toml"
+        answer = 42
+        ```
+        ```console run
+        $ cat deep/prowess.toml
+        answer = ...
+        $ echo one; echo two
+        one
+        two
+        ```
+        """,
+    )
+
+    assert "answer = 42\n" == (reader.project / "deep/prowess.toml").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "```python\nassert False\n```",
+        "```python\n>>> 1 + 1\n3\n```",
+        "```console run\n$ echo yes\nno\n```",
+        "```console run\n$ exit 3\n```",
+    ],
+    ids=["python", "doctest", "console", "exit code"],
+)
+def test_block_that_lies_is_found(reader: Reader, text: str) -> None:
+    """A wrong block fails, and is let be where the document says why."""
+    with pytest.raises(AssertionError):
+        follow(reader, text)
+    follow(reader, f"<!-- not run: shows what not to do -->\n{text}")
+
+
+def test_traceback_points_into_the_document(reader: Reader) -> None:
+    """The line of an error is the line in the document."""
+    with pytest.raises(ZeroDivisionError) as caught:
+        follow(reader, "text\n\n```python\nx = 1\n1 / 0\n```")
+
+    last = traceback.extract_tb(caught.tb)[-1]
+    assert ("a document.md", 5) == (last.filename, last.lineno)
+
+
+def test_other_languages_are_left_alone(reader: Reader) -> None:
+    """Only what is marked runs: a console block without `run`, or JSON, is for the eye."""
+    follow(reader, "```console\n$ exit 1\n```\n```json\n{\n```\n```\nplain\n```")
