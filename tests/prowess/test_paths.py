@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -131,10 +132,8 @@ def test_what_is_no_path_is_refused_in_words(tmp_path: Path, path: str):
     assert f"{path!r} is not a usable path" == str(caught.value)
 
 
-def test_a_link_to_itself_is_refused_or_stays_inside(tmp_path: Path):
-    """Python before 3.13 refuses to resolve it, later ones give it as it is; it never leads out."""
+def test_a_link_to_itself_never_leads_out(tmp_path: Path):
+    """Python before 3.13 refuses to resolve it, later ones give it as it is."""
     (tmp_path / "loop").symlink_to("loop")
-    try:
+    with contextlib.suppress(SkillError):
         assert tmp_path / "loop" == paths(tmp_path).inside("loop")
-    except SkillError as error:
-        assert "'loop' is not a usable path" == str(error)

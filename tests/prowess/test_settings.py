@@ -113,6 +113,8 @@ def test_the_exact_spelling_comes_first(tmp_path: Path):
     """Free tables keep their keys as they were written."""
     settings = load(tmp_path, '[fetch.headers]\nx_a = "1"\nX-A = "2"')
     assert ("1", "2") == (settings.get("fetch.headers.x_a"), settings.get("fetch.headers.X-A"))
+    settings = load(tmp_path, "[Fetch]\nUser-Agent = '1'", {"PROWESS_FETCH__USER_AGENT": "2"})
+    assert {"User-Agent": "2"} == settings.get("fetch")
 
 
 @pytest.mark.parametrize("key", ["", ".", "api", "api.key", "timeout.x", "api..key", "python"])
@@ -145,26 +147,34 @@ def test_a_required_setting_is_given(tmp_path: Path):
         (
             "",
             "api.key",
-            "setting 'api.key' is not set. "
-            "Set key under [api] in prowess.toml, or the environment variable PROWESS_API__KEY.",
+            (
+                "setting 'api.key' is not set. "
+                "Set key under [api] in prowess.toml, or the environment variable PROWESS_API__KEY."
+            ),
         ),
         (
             "[api]\nkye = 'secret'",
             "api.key",
-            "setting 'api.key' is not set; did you mean \"api.kye\". "
-            "Set key under [api] in prowess.toml, or the environment variable PROWESS_API__KEY.",
+            (
+                "setting 'api.key' is not set; did you mean \"api.kye\". "
+                "Set key under [api] in prowess.toml, or the environment variable PROWESS_API__KEY."
+            ),
         ),
         (
             "",
             "python",
-            "setting 'python' is not set. "
-            "Set python at the top in prowess.toml, or the environment variable PROWESS_PYTHON.",
+            (
+                "setting 'python' is not set. "
+                "Set python at the top in prowess.toml, or the environment variable PROWESS_PYTHON."
+            ),
         ),
         (
             "",
             "token",
-            "setting 'token' is not set. "
-            'Settings of a skill stand in a table of their own: use a key like "mine.token".',
+            (
+                "setting 'token' is not set. "
+                'Settings of a skill stand in a table of their own: use a key like "mine.token".'
+            ),
         ),
     ],
 )
@@ -184,9 +194,9 @@ def test_a_missing_setting_belongs_into_the_file_that_is_there(tmp_path: Path):
 
 def test_no_value_shows_in_a_repr(tmp_path: Path):
     """Settings end up in logs and tracebacks, secrets must not."""
+    assert f"<Settings of {str(tmp_path)!r}: nothing set>" == repr(load(tmp_path))
     settings = load(tmp_path, "timeout = 5\n[api]\nkey = 'hush'\n[api.more]\ntoken = 'hush'")
     assert f"<Settings of {str(tmp_path)!r}: timeout, api.key, api.more.token>" == repr(settings)
-    assert f"<Settings of {str(tmp_path)!r}: nothing set>" == repr(Settings.load(tmp_path / "no", environ={}))
     assert ["timeout", "api.key", "api.more.token"] == settings.keys()
 
 
@@ -242,7 +252,7 @@ def test_a_timeout_may_be_infinite(tmp_path: Path):
         ("timeout = nan", "prowess.toml:1: timeout must be a number > 0, not NaN"),
         ("timeout = true", "prowess.toml:1: timeout must be a number > 0, not true"),
         (f"timeout = 1{'0' * 400}", f"prowess.toml:1: timeout must be a number > 0, not 1{'0' * 58}…"),
-        ("\nthreads = 1.5", "prowess.toml:2: threads must be an integer, not 1.5".replace("integer", "integer >= 1")),
+        ("\nthreads = 1.5", "prowess.toml:2: threads must be an integer >= 1, not 1.5"),
         ("threads = 0", "prowess.toml:1: threads must be an integer >= 1, not 0"),
         ("names = 'curly'", 'prowess.toml:1: names must be "flat" or "dotted", not "curly"'),
         ("python = 3", "prowess.toml:1: python must be a string, not 3"),
@@ -282,18 +292,24 @@ def test_a_wrong_value_is_named_with_its_place_and_what_was_expected(tmp_path: P
         ("host = {\tzebra = 1 }", "prowess.toml:1: unknown setting 'host.zebra'"),
         (
             "[hots]\nworkers = 1",
-            "prowess.toml:1: unknown table 'hots'; did you mean 'host'? "
-            "A table of your own needs a name that is less like it",
+            (
+                "prowess.toml:1: unknown table 'hots'; did you mean 'host'? "
+                "A table of your own needs a name that is less like it"
+            ),
         ),
         (
             "[[wire-name]]\n",
-            "prowess.toml:1: unknown table 'wire-name'; did you mean 'wire_names'? "
-            "A table of your own needs a name that is less like it",
+            (
+                "prowess.toml:1: unknown table 'wire-name'; did you mean 'wire_names'? "
+                "A table of your own needs a name that is less like it"
+            ),
         ),
         (
             "[skills]\nfolders = ['x']",
-            "prowess.toml:2: as a table, skills holds one table for each skill, and 'folders' is none; "
-            'folders are given as a list: skills = ["skills"]',
+            (
+                "prowess.toml:2: as a table, skills holds one table for each skill, and 'folders' is none; "
+                'folders are given as a list: skills = ["skills"]'
+            ),
         ),
     ],
 )
@@ -383,7 +399,11 @@ def test_foreign_private_and_empty_variables_are_no_settings(tmp_path: Path):
     "variable, text, message",
     [
         ("PROWESS_TIMEOUT", "soon", 'environment variable PROWESS_TIMEOUT: timeout must be a number > 0, not "soon"'),
-        ("PROWESS_THREADS", "1\nx=2", 'environment variable PROWESS_THREADS: threads must be an integer >= 1, not "1\\nx=2"'),
+        (
+            "PROWESS_THREADS",
+            "1\nx=2",
+            'environment variable PROWESS_THREADS: threads must be an integer >= 1, not "1\\nx=2"',
+        ),
         (
             "PROWESS_TIMEUOT",
             "1",
@@ -392,15 +412,23 @@ def test_foreign_private_and_empty_variables_are_no_settings(tmp_path: Path):
         (
             "PROWESS_HOST__WORKRS",
             "1",
-            "environment variable PROWESS_HOST__WORKRS: unknown setting 'host.workrs'; "
-            'did you mean "PROWESS_HOST__WORKERS"?',
+            (
+                "environment variable PROWESS_HOST__WORKRS: unknown setting 'host.workrs'; "
+                'did you mean "PROWESS_HOST__WORKERS"?'
+            ),
         ),
-        ("PROWESS_API__", "1", "environment variable PROWESS_API__: a part of the name is empty; write PROWESS_TABLE__KEY"),
+        (
+            "PROWESS_API__",
+            "1",
+            "environment variable PROWESS_API__: a part of the name is empty; write PROWESS_TABLE__KEY",
+        ),
         (
             "PROWESS_HOTS__X",
             "hush",
-            "environment variable PROWESS_HOTS__X: unknown table 'hots'; did you mean 'host'? "
-            "A table of your own needs a name that is less like it",
+            (
+                "environment variable PROWESS_HOTS__X: unknown table 'hots'; did you mean 'host'? "
+                "A table of your own needs a name that is less like it"
+            ),
         ),
     ],
 )

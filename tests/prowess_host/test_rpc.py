@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import mcp_types
 import pytest
+from mcp_types import jsonrpc
 
 from prowess_host import rpc
 from prowess_host.rpc import CODES, EncodeError, RpcError, shown
@@ -25,13 +25,13 @@ from prowess_host.rpc import CODES, EncodeError, RpcError, shown
 )
 def test_a_code_is_the_one_of_the_official_types(name: str) -> None:
     """Numbers are easy to get wrong."""
-    assert getattr(mcp_types.jsonrpc, name) == getattr(rpc, name)
+    assert getattr(jsonrpc, name) == getattr(rpc, name)
 
 
 def test_the_codes_that_are_named_otherwise_there() -> None:
     """Shorter here."""
-    assert mcp_types.jsonrpc.MISSING_REQUIRED_CLIENT_CAPABILITY == rpc.MISSING_CLIENT_CAPABILITY
-    assert mcp_types.jsonrpc.UNSUPPORTED_PROTOCOL_VERSION == rpc.UNSUPPORTED_VERSION
+    assert jsonrpc.MISSING_REQUIRED_CLIENT_CAPABILITY == rpc.MISSING_CLIENT_CAPABILITY
+    assert jsonrpc.UNSUPPORTED_PROTOCOL_VERSION == rpc.UNSUPPORTED_VERSION
 
 
 def test_a_reserved_code_is_sent_only_if_it_is_defined() -> None:

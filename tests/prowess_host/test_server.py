@@ -7,6 +7,7 @@ import json
 import pytest
 
 from prowess_host.eras import REVISIONS, SERVER_KEY
+from prowess_host.rpc import EncodeError
 from prowess_host.server import CAPABILITIES, Server, join_objects
 
 MODERN = REVISIONS["2026-07-28"]
@@ -47,6 +48,12 @@ def test_the_answer_to_discover() -> None:
     """Both eras are offered, newest first."""
     assert {"supportedVersions": list(REVISIONS), "capabilities": CAPABILITIES} == BARE.discover_result()
     assert "Use it." == SERVER.discover_result()["instructions"]
+
+
+def test_an_identity_that_is_no_json_is_refused_at_the_start() -> None:
+    """Later there would only be clients to tell."""
+    with pytest.raises(EncodeError, match="the identity of the server"):
+        Server("s", "1", instructions="\ud800")
 
 
 def test_objects_are_joined_without_reading_them() -> None:

@@ -28,7 +28,10 @@ def join_objects(*objects: bytes) -> bytes:
 
 
 class Server:
-    """The identity a client is shown. `details` may hold title, description, websiteUrl and icons."""
+    """The identity a client is shown. `details` may hold title, description, websiteUrl and icons.
+
+    An identity that is no JSON is an `EncodeError` here, at the start, and not at the first handshake.
+    """
 
     def __init__(
         self, name: str, version: str, *, instructions: str | None = None, details: JsonObject | None = None
@@ -36,6 +39,7 @@ class Server:
         self.instructions = instructions
         self._implementation: JsonObject = {"name": name, "version": version, **(details or {})}
         self._stamps: dict[str, bytes] = {}
+        dumps([instructions, self._implementation], "the identity of the server")
 
     def info(self, revision: Revision) -> JsonObject:
         """`Implementation` with the fields this revision has."""

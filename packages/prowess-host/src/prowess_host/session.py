@@ -36,7 +36,7 @@ __all__ = ["Allowance", "Call", "Session", "Together"]
 
 _INTEGER: Final = re.compile(r"0|-?[1-9][0-9]{0,40}")
 
-NOTHING: Final = b""
+_NOTHING: Final = b""
 """No line to write."""
 
 
@@ -83,7 +83,7 @@ class Together:
     def flush(self) -> bytes:
         """The whole array once nothing is waited for; nothing where nothing was to be answered."""
         if self.waiting or not self._answers:
-            return NOTHING
+            return _NOTHING
         line = b"[%b]\n" % b",".join(self._answers)
         self._answers.clear()
         return line
@@ -178,18 +178,18 @@ class Session:
         request_id = _like(requested, self._is_waiting)
         call = None if request_id is ABSENT else self.in_flight.get(request_id)
         if call is not None:
-            return call, self._finish(call, NOTHING)
+            return call, self._finish(call, _NOTHING)
         self.subscriptions.drop(request_id)
-        return None, NOTHING
+        return None, _NOTHING
 
     def _is_waiting(self, request_id: RequestId) -> bool:
         return request_id in self.in_flight or request_id in self.subscriptions
 
     def _finish(self, call: Call, line: bytes) -> bytes:
         if not self.is_open(call):
-            return NOTHING
+            return _NOTHING
         del self.in_flight[call.id]
-        withdrawn = self._withdraw_questions(call) if call.questions else NOTHING
+        withdrawn = self._withdraw_questions(call) if call.questions else _NOTHING
         batch = call.batch
         if batch is None:
             return withdrawn + line if withdrawn else line
@@ -204,9 +204,9 @@ class Session:
         """A progress notification, if the client wants one for this call and the progress is a step forward."""
         token = call.progress_token
         if token is None or not _is_number(progress) or not self.is_open(call):
-            return NOTHING
+            return _NOTHING
         if call.progress is not None and progress <= call.progress:
-            return NOTHING
+            return _NOTHING
         call.progress = progress
         params: JsonObject = {"progressToken": token, "progress": progress}
         if total is not None and _is_number(total):
@@ -220,7 +220,7 @@ class Session:
         level = level if level in LOG_LEVELS else "info"
         wanted = call.log_level if call.revision.stateless else self.log_level
         if wanted is None or LOG_LEVELS[level] < LOG_LEVELS[wanted] or not self.is_open(call):
-            return NOTHING
+            return _NOTHING
         named = {"level": level} if logger is None else {"level": level, "logger": logger}
         return encode_notification("notifications/message", {**named, "data": data})
 
@@ -248,7 +248,7 @@ class Session:
         """Give up one question; the client is told that nobody waits for the answer."""
         call = self._questions.pop(question, None)
         if call is None:
-            return NOTHING
+            return _NOTHING
         call.questions.discard(question)
         return encode_notification("notifications/cancelled", {"requestId": question})
 

@@ -48,7 +48,8 @@ def define_tool(contract: Contract, input_schema: Schema, output_schema: Schema 
 
 def render_tool(definition: JsonObject, revision: Revision) -> JsonObject:
     """The definition as this revision can say it: fields it has not are left out, and so is an output schema it
-    forbids, since one such schema makes clients refuse the whole list."""
+    forbids, since one such schema makes clients refuse the whole list.
+    """
     fields = revision.tool_fields
     shown = {name: value for name, value in definition.items() if name in fields}
     if "title" not in fields and "annotations" in fields and "title" in definition:

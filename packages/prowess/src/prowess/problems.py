@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
@@ -22,11 +23,13 @@ __all__ = ["problem_lines"]
 MAX_LINES = 20
 """More than a model will mend in one go."""
 _MAX_READ = 1000
-"""An array of a million wrong items gives a million errors."""
+_MAX_ITEMS = 2 * MAX_LINES
+"""An array of a million wrong items gives a million errors, and as many for each branch of a union."""
 _MAX_VALUE = 60
 _MAX_PATH = 120
 _MAX_LINE = 600
 _MAX_NAMES = 15
+_MAX_IN_BRANCH = 4
 
 
 def problem_lines(
@@ -41,14 +44,25 @@ def problem_lines(
     `allowed` are the names a caller may send, `injected` those that Prowess fills.
     """
     # Whole arguments first, so that a long array cannot push a missing argument off the list.
-    ordered = sorted(errors, key=lambda error: len(error["loc"]) > 1)
-    read = ordered[:_MAX_READ]
+    read = _some_of_each(sorted(errors, key=lambda error: len(error["loc"]) > 1))
     try:
         report = _Report([_problem(error, arguments) for error in read], allowed, injected)
         lines = list(dict.fromkeys(report.lines()))
     except Exception:  # noqa: BLE001 - a value with a hostile `__eq__` must not hide what is wrong
         lines = [f"{'.'.join(map(str, error['loc']))}: {error['msg']}" for error in read]
-    return [_sendable(line) for line in _capped(lines, unread=len(ordered) - len(read))]
+    return [_sendable(line) for line in _capped(lines, unread=len(errors) - len(read))]
+
+
+def _some_of_each(errors: Iterable[ErrorDetails]) -> list[ErrorDetails]:
+    """The errors to read: all but a flood, and of the items of one array not so many that they hide the rest."""
+    counts: Counter[tuple[str | int, ...]] = Counter()
+    read: list[ErrorDetails] = []
+    for error in errors:
+        place = tuple(part for part in error["loc"] if not isinstance(part, int))
+        counts[place] += 1
+        if counts[place] <= _MAX_ITEMS:
+            read.append(error)
+    return read[:_MAX_READ]
 
 
 def _capped(lines: list[str], unread: int) -> list[str]:
@@ -83,6 +97,7 @@ class _Problem(NamedTuple):
 _MISSING = frozenset("missing missing_argument missing_keyword_only_argument missing_positional_only_argument".split())
 _UNKNOWN = frozenset("extra_forbidden unexpected_keyword_argument".split())
 _MARK = "[key]"
+"""What pydantic adds to a location when a key of a mapping is what does not fit."""
 _ABSENT = object()
 
 
@@ -90,8 +105,6 @@ def _problem(error: ErrorDetails, arguments: Mapping[str, Any]) -> _Problem:
     loc = error["loc"]
     if error["type"] in _MISSING and loc:
         return _Problem((*_walk(loc[:-1], arguments, error["input"]), _Step(loc[-1])), error)
-    if len(loc) > 1 and loc[-1] == _MARK:
-        return _Problem((*_walk(loc[:-1], arguments, _ABSENT), _Step(_MARK, "mark")), error)
     return _Problem(_walk(loc, arguments, error["input"]), error)
 
 
@@ -110,10 +123,13 @@ def _walk(loc: tuple[str | int, ...], arguments: Mapping[str, Any], wanted: obje
                 return path
         elif (index, id(value)) not in seen:
             seen.add((index, id(value)))
-            below = _below(value, loc[index])
-            todo.append((index + 1, value, (*path, _Step(loc[index], "tag"))))
+            part, below = loc[index], _below(value, loc[index])
+            if part == _MARK and index == len(loc) - 1:
+                todo.append((index + 1, path[-1].part, (*path, _Step(part, "mark"))))
+            else:
+                todo.append((index + 1, value, (*path, _Step(part, "tag"))))
             if below is not _ABSENT:
-                todo.append((index + 1, below, (*path, _Step(loc[index]))))
+                todo.append((index + 1, below, (*path, _Step(part))))
     return best or ()
 
 
@@ -190,7 +206,7 @@ class _Report:
             if all(step.kind == "tag" for problem in branch for step in problem.path[at:]):
                 here += branch
             else:
-                deeper.append(" and ".join(self._lines(branch, at + 1)))
+                deeper.append(_joined(self._lines(branch, at + 1)))
         if not deeper:
             return [f"{_path_text(path)}: {_alternatives(here)}, got {_shown(here[0].error['input'])}"]
         parts = [_alternatives(here), *deeper] if here else deeper
@@ -214,6 +230,12 @@ class _Report:
             return "unknown argument; there are none to send"
         near = did_you_mean(name, self._allowed)
         return f"unknown argument{near or '.'} Allowed: {_listed(self._allowed)}"
+
+
+def _joined(lines: Sequence[str]) -> str:
+    """The problems of one branch of a union."""
+    more = len(lines) - _MAX_IN_BRANCH
+    return " and ".join([*lines[:_MAX_IN_BRANCH], *([f"{more} more"] if more > 0 else [])])
 
 
 # --- what was expected ----------------------------------------------------------------------------
@@ -394,7 +416,7 @@ def _shown(value: object) -> str:
             if len(text) > _MAX_VALUE:
                 return f"{text[: _MAX_VALUE - 1]}…"
     except (TypeError, ValueError):  # keys that JSON does not have, a value that holds itself
-        return _type_name(value)
+        return f'"{_type_name(value)}"'
     return text
 
 

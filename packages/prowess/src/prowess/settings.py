@@ -437,9 +437,20 @@ class _Layers:
 
     def _add_deep(self, path: tuple[str, ...], value: Any, place: _Place) -> None:
         """A value with a path, as the tables that a file would have written."""
-        for name in reversed(path[1:]):
+        top, *below = self._spelled(path)
+        for name in reversed(below):
             value = {name: value}
-        self._add(path[0], value, place)
+        self._add(top, value, place)
+
+    def _spelled(self, path: tuple[str, ...]) -> list[str]:
+        """A path from the environment, with the names of free tables as a layer below wrote them."""
+        table: Any = self.free
+        names: list[str] = []
+        for part in path:
+            name = _match(table, part) if _is_table(table) else None
+            table = table[name] if name is not None else None
+            names.append(name or part)
+        return names
 
     def _add(self, name: str, value: Any, place: _Place) -> None:
         """One setting or table of the top level."""
@@ -574,7 +585,6 @@ def _match(table: _Table, name: str) -> str | None:
 
 def _put(table: _Table, name: str, value: Any) -> None:
     """Set a value; tables are merged, everything else is replaced."""
-    name = _match(table, name) or name
     if not _is_table(value):
         table[name] = value
         return

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 from prowess.errors import SchemaError
 from prowess.jsontypes import Json, Schema
 from prowess.schemas.refs import DEFINITIONS, hoist_defs, inline_root, pointer, without
-from prowess.schemas.walk import rewrite_children
+from prowess.schemas.walk import is_schema, rewrite_children
 
 __all__ = ["MARKERS", "box", "box_field", "ensure_object", "is_object", "is_union_of_objects", "unbox", "wrap"]
 
@@ -25,7 +25,7 @@ def is_union_of_objects(schema: Schema) -> bool:
     root = inline_root(schema)
     branches: list[Any] = root.get("anyOf") or root.get("oneOf") or []
     definitions = {keyword: root[keyword] for keyword in DEFINITIONS if keyword in root}
-    return bool(branches) and all(isinstance(b, dict) and is_object({**b, **definitions}) for b in branches)
+    return bool(branches) and all(is_schema(b) and is_object({**b, **definitions}) for b in branches)
 
 
 def box(schema: Schema, field: str = "result", *, marker: str | None = None, required: bool = True) -> Schema:
@@ -71,8 +71,8 @@ def box_field(schema: Schema) -> str | None:
     """The field a boxed schema keeps its content in; `None` where it is no box."""
     for marker in MARKERS:
         mark = schema.get(marker)
-        if isinstance(mark, dict):
-            return cast("dict[str, str]", mark).get("field")
+        if is_schema(mark):
+            return mark.get("field")
         if mark is True and len(properties := schema.get("properties", {})) == 1:
             return next(iter(properties))
     return None
@@ -90,7 +90,7 @@ def unbox(schema: Schema, value: Json) -> Json:
     if field is None:
         return value
     if isinstance(value, dict) and field in value:
-        return cast("dict[str, Any]", value)[field]
+        return value[field]
     if isinstance(value, dict) and field not in schema.get("required", ()):
         return None
     raise SchemaError(f"the schema keeps its content in {field!r}, which the value does not have")

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, cast
 
 from prowess.errors import SchemaError, did_you_mean
 from prowess.jsontypes import Json, Schema
 from prowess.schemas.matching import pattern_matches
-from prowess.schemas.walk import Path, visit
+from prowess.schemas.walk import Path, is_list, is_schema, visit
 
 if TYPE_CHECKING:
     from jsonschema import Draft202012Validator
@@ -44,14 +45,14 @@ def check_explicit(schema: Any, *, what: str) -> None:
 
 def _refusals(schema: Any) -> Iterator[str]:
     """Why a schema is refused. A check relies on those before it, so only the first answer counts."""
-    if not isinstance(schema, dict):
+    if not is_schema(schema):
         yield f"a schema is a dict, not {type(schema).__name__}"
     yield from _size(schema)
-    nodes = list(visit(cast(Schema, schema)))
+    nodes = list(visit(schema))
     yield from _dialect(nodes)
     yield from _depth(nodes)
     yield from _meta(schema)
-    yield from _references(cast(Schema, schema), nodes)
+    yield from _references(schema, nodes)
 
 
 def _size(schema: Any) -> Iterator[str]:
@@ -80,7 +81,9 @@ def _depth(nodes: Iterable[tuple[Path, Schema]]) -> Iterator[str]:
 def _meta(schema: Any) -> Iterator[str]:
     from jsonschema import Draft202012Validator
 
-    meta = Draft202012Validator(Draft202012Validator.META_SCHEMA, format_checker=Draft202012Validator.FORMAT_CHECKER)
+    meta: Any = Draft202012Validator(
+        Draft202012Validator.META_SCHEMA, format_checker=Draft202012Validator.FORMAT_CHECKER
+    )
     try:
         errors = list(meta.iter_errors(schema))
     except RecursionError:
@@ -96,13 +99,12 @@ def _references(schema: Schema, nodes: Iterable[tuple[Path, Schema]]) -> Iterato
     from referencing.exceptions import Unresolvable
     from referencing.jsonschema import DRAFT202012
 
-    registry: Any = Registry().with_resource("", DRAFT202012.create_resource(schema))
+    registry = cast("Any", Registry)().with_resource("", DRAFT202012.create_resource(schema))
     for path, node in nodes:
         for keyword in ("$ref", "$dynamicRef"):
             if keyword in node:
-                resolver = registry.resolver(_base(schema, path))
                 try:
-                    resolver.lookup(node[keyword])
+                    registry.resolver(_base(schema, path)).lookup(node[keyword])
                 except Unresolvable:
                     yield _unresolvable(keyword, node[keyword], path)
 
@@ -111,19 +113,23 @@ def _base(schema: Schema, path: Path) -> str:
     """The URI that references at a place are relative to: every `$id` on the way there counts."""
     from urllib.parse import urljoin
 
-    place: Any = schema
-    base: str = schema.get("$id", "")
-    for step in path:
-        place = place[step]
-        if isinstance(place, dict) and isinstance(inner := cast(Schema, place).get("$id"), str):
-            base = urljoin(base, inner)
+    base = ""
+    for place in accumulate(path, _descend, initial=schema):
+        inner = place.get("$id") if is_schema(place) else None
+        base = urljoin(base, inner) if isinstance(inner, str) else base  # `$id` may also be the name of a property
     return base
+
+
+def _descend(place: Any, step: str | int) -> Any:
+    return place[step]
 
 
 def _unresolvable(keyword: str, ref: str, path: Path) -> str:
     if ref.startswith("#"):
         return f"the {keyword} {ref!r} at {_place(path)} leads nowhere in the schema"
-    return f"the remote {keyword} {ref!r} at {_place(path)} is disabled by policy: nothing is fetched. Copy it into $defs"
+    return (
+        f"the remote {keyword} {ref!r} at {_place(path)} is disabled by policy: nothing is fetched. Copy it into $defs"
+    )
 
 
 # Whether a value meets a schema
@@ -133,8 +139,11 @@ def validate(schema: Schema, value: Json) -> list[str]:
     """Every problem of a value, one short line each: `filters[2].name: expected string, got 7`."""
     from referencing.exceptions import Unresolvable
 
+    validator: Any = _validator(schema)
     try:
-        errors = sorted(_validator(schema).iter_errors(value), key=lambda error: _place(error.absolute_path))
+        errors: list[ValidationError] = sorted(
+            validator.iter_errors(value), key=lambda error: _place(error.absolute_path)
+        )
     except Unresolvable as error:
         raise SchemaError(f"a reference leads nowhere in the schema: {error}") from error
     return list(dict.fromkeys(line for error in errors for line in _lines(error)))
@@ -196,9 +205,9 @@ def _is_another_tag(error: ValidationError) -> bool:
 
 
 _EXPECTATIONS: dict[str, Callable[[Any], str]] = {
-    "type": lambda held: " or ".join(cast("list[str]", held)) if isinstance(held, list) else str(held),
+    "type": lambda held: " or ".join(held) if is_list(held) else str(held),
     "enum": lambda held: "one of " + ", ".join(_shown(allowed) for allowed in held),
-    "const": lambda held: _shown(held),
+    "const": lambda held: _shown(held),  # noqa: PLW0108 - defined below
     "minimum": "at least {}".format,
     "maximum": "at most {}".format,
     "exclusiveMinimum": "more than {}".format,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any
 
 from prowess.jsontypes import Json, Schema
 from prowess.schemas.refs import without
+from prowess.schemas.walk import is_list, is_schema
 
 __all__ = [
     "const_as_enum",
@@ -107,7 +108,7 @@ def tuple_as_array(node: Schema) -> Schema:
     if rest is False:
         array = {**array, "maxItems": min(len(positions), array.get("maxItems", len(positions)))}
     members = positions if array.get("maxItems", len(positions) + 1) <= len(positions) else [*positions, rest]
-    if isinstance(members[0], dict) and all(member == members[0] for member in members):
+    if is_schema(members[0]) and all(member == members[0] for member in members):
         return {**array, "items": members[0]}
     words = ", ".join(_in_words(position) for position in positions)
     return _noted({**array, "items": {}}, f"in order: {words}")
@@ -116,10 +117,10 @@ def tuple_as_array(node: Schema) -> Schema:
 def fill_items(node: Schema) -> Schema:
     """An array that says what it holds, be it anything."""
     types = node.get("type")
-    if types != "array" and not (isinstance(types, list) and "array" in types):
+    if types != "array" and not (is_list(types) and "array" in types):
         return node
     items = node.get("items")
-    if isinstance(items, dict):
+    if is_schema(items):
         return node
     if items is False and "prefixItems" not in node:
         return {**node, "items": {}, "maxItems": 0}
@@ -130,16 +131,15 @@ def fill_items(node: Schema) -> Schema:
 
 
 def _in_words(schema: Any) -> str:
-    if not isinstance(schema, dict):
+    if not is_schema(schema):
         return "anything"
-    node = cast(Schema, schema)
-    if "enum" in node:
-        return " or ".join(json.dumps(value, ensure_ascii=False) for value in node["enum"])
-    branches: list[Any] = node.get("anyOf", [])
+    if "enum" in schema:
+        return " or ".join(json.dumps(value, ensure_ascii=False) for value in schema["enum"])
+    branches: list[Any] = schema.get("anyOf", [])
     if branches:
         return " or ".join(dict.fromkeys(_in_words(branch) for branch in branches))
-    types: Any = node.get("format") or node.get("type", "anything")
-    return " or ".join(cast("list[str]", types)) if isinstance(types, list) else str(types)
+    types: Any = schema.get("format") or schema.get("type", "anything")
+    return " or ".join(types) if is_list(types) else str(types)
 
 
 def drop_property_names(node: Schema) -> Schema:

@@ -6,12 +6,12 @@ its schema names null as a choice. Items of arrays and entries of open maps keep
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from prowess.jsontypes import Json, Schema
 from prowess.schemas.matching import leaf_problems, pattern_matches
 from prowess.schemas.refs import merge, pointer, resolve, without
-from prowess.schemas.walk import rewrite_children
+from prowess.schemas.walk import is_list, is_schema, rewrite_children
 
 __all__ = ["is_nullable", "omit_nulls", "restore_nulls", "strip_null"]
 
@@ -23,7 +23,7 @@ _UNIONS = ("anyOf", "oneOf")
 def is_nullable(document: Schema, node: Any, seen: frozenset[str] = frozenset()) -> bool:
     """Whether a schema names null as one of its choices. One that admits anything at all names nothing."""
     verdicts: list[bool] = []
-    for keyword, held in node.items() if isinstance(node, dict) else ():
+    for keyword, held in node.items() if is_schema(node) else ():
         if keyword == "type":
             verdicts.append(held == "null" or "null" in held)
         elif keyword == "enum":
@@ -40,9 +40,8 @@ def is_nullable(document: Schema, node: Any, seen: frozenset[str] = frozenset())
 
 
 def _is_only_null(document: Schema, node: Any, seen: frozenset[str] = frozenset()) -> bool:
-    if not isinstance(node, dict):
+    if not is_schema(node):
         return False
-    node = cast(Schema, node)
     if node.get("type") in ("null", ["null"]) or node.get("enum") == [None] or node.get("const", 0) is None:
         return True
     for union in _UNIONS:
@@ -104,8 +103,8 @@ class _Stripper:
     def _present(self, keyword: str, held: Any) -> Any:
         if keyword == "$ref":
             return self._reference(held)
-        if keyword == "type" and isinstance(held, list):
-            types = [name for name in cast("list[str]", held) if name != "null"]
+        if keyword == "type" and is_list(held):
+            types = [name for name in held if name != "null"]
             return types[0] if len(types) == 1 else types
         if keyword == "enum":
             return [value for value in held if value is not None]
@@ -124,9 +123,9 @@ class _Stripper:
 
 def _without_union_of_one(node: Schema, union: str) -> Schema:
     branches: list[Any] = node.get(union, [])
-    if len(branches) != 1 or not isinstance(branches[0], dict):
+    if len(branches) != 1 or not is_schema(branches[0]):
         return node
-    return merge(cast(Schema, branches[0]), without(node, union))
+    return merge(branches[0], without(node, union))
 
 
 # Values
@@ -157,8 +156,10 @@ def omit_nulls(schema: Schema, value: Json) -> Json:
 
 
 def restore_nulls(schema: Schema, value: Json) -> Json:
-    """The reverse: a required property that may be null and is missing is null. The branch of a union is the one that
-    fits best. What does not fit is left for validation to report."""
+    """The reverse: a required property that may be null and is missing is null.
+
+    The branch of a union is the one that fits best. What does not fit is left for validation to report.
+    """
     try:
         return _Fitter(schema, restore=True).fit(schema, value).value
     except RecursionError:
@@ -166,10 +167,10 @@ def restore_nulls(schema: Schema, value: Json) -> Json:
 
 
 def _holds_null(value: Any) -> bool:
-    if isinstance(value, dict):
-        return any(_holds_null(held) for held in cast("dict[str, Any]", value).values())
-    if isinstance(value, list):
-        return any(_holds_null(held) for held in cast("list[Any]", value))
+    if is_schema(value):
+        return any(_holds_null(held) for held in value.values())
+    if is_list(value):
+        return any(_holds_null(held) for held in value)
     return value is None
 
 
@@ -183,12 +184,12 @@ class _Fitter:
         self.nullable: dict[int, frozenset[str]] = {}
 
     def fit(self, schema: Any, value: Any) -> _Fit:
-        if not isinstance(schema, dict):
+        if not is_schema(schema):
             return _Fit(value, int(schema is False))
-        key = id(cast(Schema, schema)), id(value)
+        key = id(schema), id(value)
         if key not in self.known:
             self.known[key] = schema, value, _Fit(value, 1)  # a reference that leads back to itself fits nothing
-            self.known[key] = schema, value, self._fit(cast(Schema, schema), value)
+            self.known[key] = schema, value, self._fit(schema, value)
         return self.known[key][2]
 
     def _fit(self, schema: Schema, value: Any) -> _Fit:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
 from prowess.errors import SchemaError
 from prowess.jsontypes import Schema
-from prowess.schemas.walk import rewrite_children, visit
+from prowess.schemas.walk import is_list, is_schema, rewrite_children, visit
 
 __all__ = [
     "DEFINITIONS",
@@ -48,15 +48,14 @@ def resolve(document: Schema, ref: str) -> Schema | None:
         target = _step(target, token.replace("~1", "/").replace("~0", "~"))
     if isinstance(target, bool):
         return {} if target else {"not": {}}
-    return cast(Schema, target) if isinstance(target, dict) else None
+    return target if is_schema(target) else None
 
 
 def _step(place: Any, token: str) -> Any:
-    if isinstance(place, dict):
-        return cast("dict[str, Any]", place).get(token)
-    if isinstance(place, list) and token.isdecimal():
-        entries = cast("list[Any]", place)
-        return entries[int(token)] if int(token) < len(entries) else None
+    if is_schema(place):
+        return place.get(token)
+    if is_list(place) and token.isdecimal():
+        return place[int(token)] if int(token) < len(place) else None
     return None
 
 
@@ -110,8 +109,8 @@ class _Limits(NamedTuple):
     strict_budget: bool = True
 
 
-class _TooBig(Exception):  # noqa: N818 - a signal inside this module
-    pass
+class _TooBig(Exception):
+    """A signal inside this module: try tighter limits."""
 
 
 class _Inliner:
@@ -172,7 +171,7 @@ def inline_refs(schema: Schema, *, depth: int = RECURSION_DEPTH, fallback: Schem
 
 def _limits(depth: int) -> Iterator[_Limits]:
     yield from (_Limits(repeats, None) for repeats in range(depth, 0, -1))
-    yield from (_Limits(1, nesting) for nesting in (8, 4, 2))
+    yield from (_Limits(1, nesting) for nesting in (8, 4, 3, 2))
     yield _Limits(1, 1, strict_budget=False)
 
 
@@ -192,9 +191,9 @@ def inline_root(schema: Schema) -> Schema:
 def _plain_discriminator(node: Schema) -> Schema:
     """The mapping of a discriminator names definitions that will be gone."""
     discriminator = node.get("discriminator")
-    if not isinstance(discriminator, dict) or "mapping" not in discriminator:
+    if not is_schema(discriminator) or "mapping" not in discriminator:
         return node
-    return {**node, "discriminator": without(cast(Schema, discriminator), "mapping")}
+    return {**node, "discriminator": without(discriminator, "mapping")}
 
 
 def resolve_or_refuse(document: Schema, ref: str) -> Schema:
@@ -223,7 +222,7 @@ def _kind(document: Schema, node: Schema, seen: frozenset[str]) -> str | None:
     if isinstance(ref, str) and ref not in seen:
         seen |= {ref}
         branches = [resolve(document, ref)]
-    kinds = {_kind(document, branch, seen) if isinstance(branch, dict) else None for branch in branches}
+    kinds = {_kind(document, branch, seen) if is_schema(branch) else None for branch in branches}
     return kinds.pop() if len(kinds) == 1 else None
 
 

@@ -10,12 +10,9 @@ from collections.abc import Collection
 from typing import Any
 
 from prowess.jsontypes import Schema
-from prowess.schemas import nodes
-from prowess.schemas.boxes import box, unbox
-from prowess.schemas.nulls import strip_null
-from prowess.schemas.refs import hoist_defs, inline_refs, inline_root, prune_defs, resolve, without
-from prowess.schemas.strict import strict
-from prowess.schemas.walk import each_node, rewrite, rewrite_children
+from prowess.schemas import boxes, nodes, nulls, refs, strict
+from prowess.schemas.refs import resolve, without
+from prowess.schemas.walk import each_node, is_list, is_schema, rewrite, rewrite_children
 
 __all__ = [
     "box",
@@ -40,12 +37,23 @@ __all__ = [
     "prune_defs",
     "prune_titles",
     "repeat_constraints",
-    "strict",
     "string_names",
     "strip_null",
+    "to_strict",
     "tuple_as_array",
-    "unbox",
 ]
+
+# Those with a module of their own
+
+box = boxes.box
+hoist_defs = refs.hoist_defs
+inline_refs = refs.inline_refs
+inline_root = refs.inline_root
+prune_defs = refs.prune_defs
+strip_null = nulls.strip_null
+to_strict = strict.to_strict
+
+# Those that look at one node at a time
 
 prune_titles = each_node(nodes.prune_title)
 const_as_enum = each_node(nodes.const_as_enum)
@@ -108,7 +116,7 @@ def describe_parameters(schema: Schema) -> Schema:
 
 
 def _described(name: str, held: Any) -> Any:
-    return {**held, "description": held.get("description") or f"Parameter {name}"} if isinstance(held, dict) else held
+    return {**held, "description": held.get("description") or f"Parameter {name}"} if is_schema(held) else held
 
 
 def drop_properties(schema: Schema, names: Collection[str]) -> Schema:
@@ -124,7 +132,7 @@ def string_names(schema: Schema) -> Schema:
 
     def change(node: Schema) -> Schema:
         names = node.get("propertyNames")
-        return node if not isinstance(names, dict) or _admits_strings(schema, names) else without(node, "propertyNames")
+        return node if not is_schema(names) or _admits_strings(schema, names) else without(node, "propertyNames")
 
     return rewrite(schema, change)
 
@@ -133,6 +141,6 @@ def _admits_strings(document: Schema, names: Schema) -> bool:
     ref = names.get("$ref")
     names = (resolve(document, ref) or {}) if isinstance(ref, str) else names
     types = names.get("type", "string")
-    if types != "string" and not (isinstance(types, list) and "string" in types):
+    if types != "string" and not (is_list(types) and "string" in types):
         return False
     return any(isinstance(value, str) for value in names["enum"]) if "enum" in names else True

@@ -8,25 +8,26 @@ from prowess.errors import SchemaError
 from prowess.jsontypes import Schema
 from prowess.schemas import nodes
 from prowess.schemas.refs import DEFINITIONS, inline_root, merge, prune_defs, resolve_or_refuse, without
-from prowess.schemas.walk import rewrite_children
+from prowess.schemas.walk import is_schema, rewrite_children
 
-__all__ = ["strict"]
+__all__ = ["to_strict"]
 
 _SAYING_WHAT_IT_IS = frozenset({"$ref", "allOf", "anyOf", "const", "enum", "oneOf", "type"})
 
 
-def strict(schema: Schema) -> Schema:
+def to_strict(schema: Schema) -> Schema:
     """The document in the strict dialect: `oneOf` is `anyOf`, an `allOf` of one is merged, and a `$ref` that has
     siblings is written out. An object open to undeclared properties cannot be said in it: a `SchemaError`.
     """
-    document = inline_root(schema)
+    document: Schema = inline_root(schema)
     if _SAYING_WHAT_IT_IS.isdisjoint(document):
         document = {"type": "object", **document}
     converted = _Converter(document)
     definitions: Schema = {}
     for keyword in DEFINITIONS:
         if keyword in document:
-            definitions[keyword] = {name: converted.convert(held) for name, held in document[keyword].items()}
+            held: Schema = document[keyword]
+            definitions[keyword] = {name: converted.convert(definition) for name, definition in held.items()}
     return prune_defs({**converted.convert(without(document, *DEFINITIONS)), **definitions})
 
 
@@ -39,7 +40,7 @@ class _Converter:
         if isinstance(node.get("$ref"), str):
             return self._reference(node, opened)
         parts: list[Any] = node.get("allOf", [])
-        if len(parts) == 1 and isinstance(parts[0], dict):
+        if len(parts) == 1 and is_schema(parts[0]):
             return self.convert(merge(parts[0], without(node, "allOf")), opened)
         return _closed(rewrite_children(node, lambda child: self.convert(child, opened)))
 

@@ -7,11 +7,11 @@ is an entry of `properties`, and what stands in `default`, `const`, `enum` or `e
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeGuard
 
 from prowess.jsontypes import Schema
 
-__all__ = ["Change", "Path", "children", "each_node", "rewrite", "rewrite_children", "visit"]
+__all__ = ["Change", "Path", "children", "each_node", "is_list", "is_schema", "rewrite", "rewrite_children", "visit"]
 
 Path: TypeAlias = "tuple[str | int, ...]"
 Change: TypeAlias = Callable[[Schema], Schema]
@@ -35,20 +35,30 @@ _ALONE = frozenset(
 )
 
 
+def is_schema(held: Any) -> TypeGuard[Schema]:
+    """Whether what stands at the place of a schema is one that says something, and not the bare `true` or `false`."""
+    return isinstance(held, dict)
+
+
+def is_list(held: Any) -> TypeGuard[list[Any]]:
+    """Whether a keyword holds several things in order."""
+    return isinstance(held, list)
+
+
 def children(node: Schema) -> Iterator[tuple[Path, Schema]]:
     """The schemas directly inside a schema, with their paths from it. The bare `true` and `false` are left out."""
     for keyword, held in node.items():
         for path, child in _held(keyword, held):
-            if isinstance(child, dict):
+            if is_schema(child):
                 yield path, child
 
 
 def _held(keyword: str, held: Any) -> Iterator[tuple[Path, Any]]:
     if keyword in _ALONE:
         yield (keyword,), held
-    elif keyword in _BY_NAME and isinstance(held, dict):
+    elif keyword in _BY_NAME and is_schema(held):
         yield from (((keyword, name), child) for name, child in held.items())
-    elif keyword in _IN_ORDER and isinstance(held, list):
+    elif keyword in _IN_ORDER and is_list(held):
         yield from (((keyword, index), child) for index, child in enumerate(held))
 
 
@@ -73,23 +83,23 @@ def rewrite_children(node: Schema, change: Change) -> Schema:
 
 
 def _rewrite_held(keyword: str, held: Any, change: Change) -> Any:
-    if isinstance(held, dict):
+    if is_schema(held):
         if keyword in _ALONE:
             return change(held)
         if keyword in _BY_NAME:
             return _rewrite_dict(held, change)
-    elif keyword in _IN_ORDER and isinstance(held, list):
+    elif keyword in _IN_ORDER and is_list(held):
         return _rewrite_list(held, change)
     return held
 
 
 def _rewrite_dict(held: dict[str, Any], change: Change) -> dict[str, Any]:
-    rewritten = {name: change(child) if isinstance(child, dict) else child for name, child in held.items()}
+    rewritten = {name: change(child) if is_schema(child) else child for name, child in held.items()}
     return rewritten if any(rewritten[name] is not child for name, child in held.items()) else held
 
 
 def _rewrite_list(held: list[Any], change: Change) -> list[Any]:
-    rewritten = [change(child) if isinstance(child, dict) else child for child in held]
+    rewritten = [change(child) if is_schema(child) else child for child in held]
     return rewritten if any(new is not old for new, old in zip(rewritten, held, strict=True)) else held
 
 

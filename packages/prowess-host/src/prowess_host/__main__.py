@@ -1,0 +1,8 @@
+"""`python -m prowess_host`: the host, at once."""
+
+from __future__ import annotations
+
+from prowess_host.cli import main
+
+if __name__ == "__main__":
+    main(["host", *__import__("sys").argv[1:]])

@@ -1,0 +1,176 @@
+"""The client's ends of stdin and stdout: claimed before anything else can touch them, read and written without blocking.
+
+Knows bytes and lines, no JSON. Nothing but what is given to the `Writer` ever reaches the client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import queue
+import select
+import socket
+import stat
+import sys
+import threading
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+__all__ = ["Claim", "Reader", "Writer", "claim"]
+
+_CHUNK: Final = 256 * 1024
+_MOST_BACKLOG: Final = 64 * 1024 * 1024
+"""Bytes that wait for a client that does not read. Above it the client is not read from either."""
+
+
+class Claim(NamedTuple):
+    """The descriptors that lead to the client."""
+
+    reading: int
+    writing: int
+
+
+def claim() -> Claim:
+    """Take descriptors 0 and 1 away: from here on input is empty and whatever is printed goes to stderr."""
+    reading = fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, 3)
+    writing = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 3)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    sys.stdout = sys.stderr
+    return Claim(reading, writing)
+
+
+class Reader:
+    """Hands over what arrives, chunk by chunk, and at the end an empty one. Can be paused."""
+
+    def __init__(self, fd: int, on_bytes: Callable[[bytes], None]) -> None:
+        self._fd = fd
+        self._on_bytes = on_bytes
+        self._loop = asyncio.get_running_loop()
+        self._active = False
+        self._ended = False
+
+    def start(self) -> None:
+        """Begin to read, or go on. Regular files cannot be waited for: they are read at once."""
+        if self._ended or self._active:
+            return
+        self._active = True
+        try:
+            self._loop.add_reader(self._fd, self._read)
+        except PermissionError:  # epoll and a regular file
+            self._loop.call_soon(self._read_file)
+
+    def pause(self) -> None:
+        """Stop reading for now, or for good."""
+        if self._active:
+            self._active = False
+            self._loop.remove_reader(self._fd)
+
+    def _read(self) -> None:
+        try:
+            data = os.read(self._fd, _CHUNK)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._ended = True
+            self.pause()
+        self._on_bytes(data)
+
+    def _read_file(self) -> None:
+        if self._active:
+            self._read()
+            if not self._ended:
+                self._loop.call_soon(self._read_file)
+
+
+class Writer:
+    """The one thing that writes to the client. Never blocks its caller: what does not fit waits in a thread."""
+
+    def __init__(self, fd: int, on_broken: Callable[[], None]) -> None:
+        self._fd = fd
+        self._on_broken = on_broken
+        self._queue: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._waiting = 0
+        self._thread: threading.Thread | None = None
+        self._broken = False
+        self._loop = asyncio.get_running_loop()
+        mode = os.fstat(fd).st_mode
+        self._socket = socket.socket(fileno=os.dup(fd)) if stat.S_ISSOCK(mode) else None
+        self._pipe = stat.S_ISFIFO(mode)
+        self._poll = select.poll()
+        self._poll.register(fd, select.POLLOUT)
+
+    @property
+    def backlog(self) -> int:
+        """Bytes that the client has not taken yet."""
+        return self._waiting
+
+    @property
+    def full(self) -> bool:
+        return self._waiting > _MOST_BACKLOG
+
+    def write(self, line: bytes) -> None:
+        """Send some whole lines, after everything that was sent before."""
+        if self._broken or not line:
+            return
+        if not self._waiting:
+            line = self._at_once(line)
+        if line:
+            with self._lock:
+                self._waiting += len(line)
+            self._queue.put(line)
+            self._ensure_thread()
+
+    def flush(self, seconds: float) -> bool:
+        """Wait until everything is with the client; whether it came to that."""
+        if self._thread is None:
+            return True
+        self._queue.put(None)
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    def _at_once(self, line: bytes) -> bytes:
+        """Write what fits without waiting; gives the rest."""
+        try:
+            if self._socket is not None:
+                sent = self._socket.send(line, socket.MSG_DONTWAIT)
+                return line[sent:]
+            if self._pipe and len(line) <= select.PIPE_BUF and self._poll.poll(0) == [(self._fd, select.POLLOUT)]:
+                os.write(self._fd, line)  # a pipe that is ready takes this much whole
+                return b""
+        except BlockingIOError:
+            return line
+        except OSError:
+            self._break()
+            return b""
+        return line
+
+    def _ensure_thread(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._drain, name="prowess-writer", daemon=True)
+            self._thread.start()
+
+    def _drain(self) -> None:
+        while (line := self._queue.get()) is not None:
+            view = memoryview(line)
+            try:
+                while view:
+                    view = view[os.write(self._fd, view) :]
+            except OSError:
+                self._loop.call_soon_threadsafe(self._break)
+                return
+            with self._lock:
+                self._waiting -= len(line)
+
+    def _break(self) -> None:
+        """The client is gone."""
+        if not self._broken:
+            self._broken = True
+            self._waiting = 0
+            self._on_broken()
