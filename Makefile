@@ -9,7 +9,7 @@ PY := .venv/bin/python
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test pytest test-lowest cov check format lint types fix wheels bench clean
+.PHONY: help run test pytest property test-lowest cov check format lint types fix wheels bench clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -25,6 +25,10 @@ test: ## set up, and run all the tests with the coverage gate
 pytest: ## run some tests without coverage: make pytest ARGS="-k O-12"
 	@sh scripts/prepare.sh test
 	@$(PY) -m pytest $(ARGS)
+
+property: ## run the property tests with many more examples, without coverage, which slows them threefold
+	@sh scripts/prepare.sh test
+	@HYPOTHESIS_PROFILE=thorough $(PY) -m pytest -m hypothesis $(ARGS)
 
 test-lowest: ## run the tests on the lowest versions of our dependencies that we claim to support
 	@sh scripts/prepare.sh lowest

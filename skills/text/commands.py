@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import json
 import os
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict
 
@@ -19,13 +18,14 @@ from pydantic import Field
 
 from prowess import ConfigPaths, Context, Settings, SkillError, skill_command
 
-from .scan import IGNORED, Case, Globs, Matches, Query, Unreadable, Walk, opened, shown  # noqa: TID252 - skills are no packages: siblings are found relatively
+from .scan import IGNORED, Case, File, Globs, Matches, Query, Unreadable, Walk, opened
 
 SCANNER: Final = Path(__file__).with_name("scan.py")
-MOST_FILE_BYTES: Final = 2_000_000  # above that, a text is data
-SEARCH_SECONDS: Final = 20.0
-LINE_CHARS: Final = 2_000
+FILE_BYTES: Final = 2_000_000  # what is larger is data, not text; the setting text.max_file_bytes changes it
+SEARCH_SECONDS: Final = 20.0  # well within the timeout, so that what was found gets out; the setting is text.seconds
+LINE_BYTES: Final = 4_000
 SLICE_CHARS: Final = 60_000
+BINARY_SAMPLE: Final = 8192
 
 
 class FoundFile(TypedDict):
@@ -44,17 +44,21 @@ class Found(TypedDict):
 
 
 class Slice(TypedDict):
-    """Some lines of a file, from `start` to `end`, which count from 1. `more` says whether lines follow."""
+    """The lines of a file from `start` to `end`, both counted from 1."""
 
     path: str
     start: int
     end: int
-    more: bool
     text: str
     note: NotRequired[str]
 
 
-@skill_command(title="Search text", category="files", read_only=True, idempotent=True, open_world=False, timeout=60, concurrency=4)
+# --- search ---------------------------------------------------------------------------------------
+
+
+@skill_command(
+    title="Search text", category="files", read_only=True, idempotent=True, open_world=False, timeout=60, concurrency=4
+)
 async def search(
     pattern: Annotated[str, Field(min_length=1, max_length=1000)],
     paths: ConfigPaths,
@@ -63,59 +67,61 @@ async def search(
     *,
     regex: bool = False,
     case: Case = "smart",
-    globs: Annotated[Sequence[str], Field(max_length=50)] = (),
+    globs: Annotated[tuple[str, ...], Field(max_length=50)] = (),
     context: Annotated[int, Field(ge=0, le=20)] = 0,
     max_results: Annotated[int, Field(ge=1, le=1000)] = 100,
 ) -> Matches:
     """Search the text of the project's files, line by line.
 
-    Gives path, line number and text of each line that matches. Binary and very large files, symbolic links, and folders
-    like .git, node_modules and virtual environments are left out.
+    Gives path, line number and text of each line that matches. Leaves out binary and very large files, symbolic links,
+    and folders like .git, node_modules and virtual environments.
 
     Args:
         pattern: What to look for: a literal text, or a regular expression (Python syntax) if regex is true.
         path: The file or folder to search, relative to the project root.
         regex: Whether the pattern is a regular expression.
         case: "smart" ignores case unless the pattern has capital letters.
-        globs: Which files: "*.py" at any depth, "src/**/*.{ts,tsx}", and "!*.min.js" for those to leave out.
+        globs: Which files: "*.py" at any depth, "src/**/*.{ts,tsx}"; with "!" in front, which files not.
         context: How many lines to show before and after each match.
-        max_results: When to stop.
+        max_results: How many matches to give at most.
     """
-    start = _existing(paths, path)
     query = Query(
         pattern=pattern,
         regex=regex,
         case=case,
         context=context,
         max_results=max_results,
-        max_file_bytes=int(settings.get("text.max_file_bytes", MOST_FILE_BYTES)),
+        max_file_bytes=int(settings.get("text.max_file_bytes", FILE_BYTES)),
         seconds=float(settings.get("text.seconds", SEARCH_SECONDS)),
     )
-    asked = {
-        "root": str(paths.project_root),
-        "start": str(start),
-        "globs": list(globs),
-        "ignored": sorted(_ignored(settings)),
-        "query": dataclasses.asdict(query),
-    }
-    return await _scanned(asked)
+    return await _scan(
+        root=str(paths.project_root),
+        start=str(_existing(paths, path)),
+        globs=globs,
+        ignored=sorted(_ignored(settings)),
+        query=dataclasses.asdict(query),
+    )
 
 
-async def _scanned(asked: dict[str, Any]) -> Matches:
-    """What the scanner answers. Being cancelled, or out of time, kills it."""
+async def _scan(**asked: Any) -> Matches:
+    """What the scanner answers, in a process of its own. A call that is cancelled or out of time kills it."""
     command = [sys.executable, "-I", "-S", str(SCANNER)]
     done = await anyio.run_process(command, input=json.dumps(asked).encode(), check=False)
     if done.returncode:
-        raise RuntimeError(f"the scanner ended with {done.returncode}: {done.stderr.decode(errors='replace')}")
+        reason = done.stderr.decode(errors="replace")
+        raise RuntimeError(f"the scanner ended with {done.returncode}: {reason}")
     told = json.loads(done.stdout)
     if "error" in told:
         raise SkillError(told["error"])
     return told["answer"]
 
 
+# --- find -----------------------------------------------------------------------------------------
+
+
 @skill_command(title="Find files", category="files", read_only=True, idempotent=True, open_world=False, timeout=60)
 def find(
-    glob: Annotated[str, Field(min_length=1, max_length=500)],
+    glob: Annotated[str, Field(min_length=1, max_length=1000)],
     paths: ConfigPaths,
     settings: Settings,
     ctx: Context,
@@ -126,18 +132,118 @@ def find(
 ) -> Found:
     """Find files of the project by name.
 
-    Gives path, size and time of the last change. Symbolic links, and folders like .git, node_modules and virtual
-    environments are left out.
+    Gives path, size and time of the last change. Leaves out symbolic links, and folders like .git, node_modules and
+    virtual environments.
 
     Args:
-        glob: "*.py" at any depth, or a path with "**" for any number of folders: "src/**/test_*.{ts,tsx}".
+        glob: "*.py" at any depth, or a path in which "**" stands for any folders: "src/**/test_*.{ts,tsx}".
         path: The folder to look in, relative to the project root.
-        order: By path, or those that were changed last first.
+        order: By path, or what was changed last first.
         max_results: How many files to give at most.
     """
-    walk = Walk(paths.project_root, _existing(paths, path), _globs(glob), _ignored(settings), stop=lambda: ctx.cancelled)
-    wanted = max_results + 1
-    found = [entry for file in walk if (entry := _described(file.path, file.name))] if order == "newest" else list(
-        itertools.islice((entry for file in walk if (entry := _described(file.path, file.name))), wanted)
+    try:
+        globs = Globs([glob])
+    except ValueError as error:
+        raise SkillError(str(error)) from error
+    start = _existing(paths, path)
+    walk = Walk(paths.project_root, start, globs, _ignored(settings), stop=lambda: ctx.cancelled)
+    found: Iterable[FoundFile] = filter(None, map(_described, walk))
+    if order == "newest":
+        found = sorted(found, key=lambda file: file["modified"], reverse=True)
+    files = list(islice(found, max_results + 1))
+    notes = [f"there are more than {max_results}: use a narrower glob, or raise max_results"] * (
+        len(files) > max_results
     )
-    return Found(files=found)
+    notes += walk.notes
+    result = Found(files=files[:max_results])
+    if notes:
+        result["note"] = "; ".join(notes)
+    return result
+
+
+def _described(file: File) -> FoundFile | None:
+    try:
+        stat = file.path.lstat()
+    except OSError:  # gone in the meantime
+        return None
+    return FoundFile(path=file.name, bytes=stat.st_size, modified=datetime.fromtimestamp(int(stat.st_mtime), UTC))
+
+
+# --- read -----------------------------------------------------------------------------------------
+
+
+@skill_command(title="Read lines", category="files", read_only=True, idempotent=True, open_world=False, timeout=60)
+def read(
+    file: str,
+    paths: ConfigPaths,
+    ctx: Context,
+    start: Annotated[int, Field(ge=-10_000)] = 1,
+    limit: Annotated[int, Field(ge=1, le=5000)] = 500,
+) -> Slice:
+    """Read some lines of a text file of the project.
+
+    Args:
+        file: The file, relative to the project root.
+        start: The first line to read, counted from 1; a negative number counts from the end: -50 reads the last 50.
+        limit: How many lines to read at most.
+    """
+    path = _existing(paths, file)
+    try:
+        numbered = enumerate(_lines(path, ctx), 1)
+        wanted = deque(numbered, -start) if start < 0 else islice(numbered, max(start, 1) - 1, None)
+        return _slice(file, list(_bounded(wanted, limit)), max(start, 1), limit)
+    except Unreadable as reason:
+        raise SkillError(f"{file} cannot be read as text: {reason}") from reason
+
+
+def _slice(file: str, lines: list[tuple[int, str]], start: int, limit: int) -> Slice:
+    """The lines as a result; one more than there should be says that lines follow."""
+    follows = len(lines) > limit or sum(len(line) for _, line in lines) > SLICE_CHARS
+    if follows and len(lines) > 1:
+        lines = lines[:-1]
+    if not lines and start > 1:
+        raise SkillError(f"{file} ends before line {start}; a negative start counts from its end")
+    first, last = (lines[0][0], lines[-1][0]) if lines else (1, 0)
+    result = Slice(path=file, start=first, end=last, text="\n".join(line for _, line in lines))
+    if follows:
+        result["note"] = f"lines follow: go on with start={last + 1}"
+    return result
+
+
+def _bounded(lines: Iterable[tuple[int, str]], limit: int) -> Iterator[tuple[int, str]]:
+    """At most one line more than the limits let through, in number and in length."""
+    chars = 0
+    for count, (number, line) in enumerate(lines):
+        yield number, line
+        chars += len(line)
+        if count == limit or chars > SLICE_CHARS:
+            return
+
+
+def _lines(path: Path, ctx: Context) -> Iterator[str]:
+    """The lines of a file that may be of any size; overlong ones are cut."""
+    with os.fdopen(opened(path), "rb") as file:
+        if b"\0" in file.peek(BINARY_SAMPLE)[:BINARY_SAMPLE]:
+            raise Unreadable("it is binary")
+        while (line := file.readline(LINE_BYTES)) and not ctx.cancelled:
+            whole = line.endswith(b"\n") or len(line) < LINE_BYTES
+            yield line.decode("utf-8", "replace").rstrip("\r\n") + ("" if whole else "…")
+            while not whole:
+                rest = file.readline(LINE_BYTES)
+                whole = rest.endswith(b"\n") or not rest
+
+
+# --- shared ---------------------------------------------------------------------------------------
+
+
+def _existing(paths: ConfigPaths, path: str) -> Path:
+    found = paths.inside(path)
+    if not found.exists():
+        raise SkillError(f"there is no {path!r} in the project; text.find finds files by name")
+    return found
+
+
+def _ignored(settings: Settings) -> frozenset[str]:
+    """Folders to leave out: those everybody has, and the setting text.ignore."""
+    more = settings.get("text.ignore", [])
+    return IGNORED | set(more.split(",") if isinstance(more, str) else more)

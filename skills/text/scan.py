@@ -15,7 +15,7 @@ import signal
 import stat
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, NoReturn, NotRequired, TypeAlias, TypedDict
@@ -29,6 +29,7 @@ IGNORED: Final = frozenset(
     ".git .hg .svn .jj .venv venv node_modules __pycache__ .tox .nox .mypy_cache .ruff_cache .pytest_cache .hypothesis".split()
 )
 MOST_ENTRIES: Final = 200_000  # files and folders that a walk looks at; a checkout of Linux has 90,000
+MOST_DEPTH: Final = 100  # folders within folders; deeper ones are somebody's experiment
 MOST_ALTERNATIVES: Final = 64  # what the `{a,b}` of one glob may unfold to
 MATCHED_CHARS: Final = 10_000  # of a line; longer ones were generated, and are what makes slow patterns slow
 SHOWN_CHARS: Final = 400  # of a line, around the match
@@ -54,7 +55,7 @@ class Matches(TypedDict):
     note: NotRequired[str]
 
 
-class Unreadable(Exception):  # noqa: N818 - a reason, which the caller puts into words
+class Unreadable(Exception):
     """A file that is not read as text: "binary", "too large", "not a file", or what the system says."""
 
 
@@ -102,7 +103,7 @@ def _segments(glob: str) -> Parts:
 
 def _fits(glob: Parts, way: Parts) -> bool:
     """Segment by segment, so that no glob takes longer than its length times that of the path."""
-    reached = {0}
+    reached: set[int] = {0}
     for segment in glob:
         if not reached:
             return False
@@ -168,10 +169,14 @@ class Walk:
             if self.globs.refuse(*ways):
                 continue
             if entry.is_dir(follow_symlinks=False):
-                if entry.name not in self.ignored and not Path(entry, "pyvenv.cfg").exists():
+                if not self._ignores(entry, here):
                     yield from self._below(entry, here)
             elif entry.is_file(follow_symlinks=False) and self.globs.want(*ways):
                 yield File(Path(entry), self._name(ways[0]))
+
+    def _ignores(self, folder: os.DirEntry[str], way: Parts) -> bool:
+        too_deep = len(way) > MOST_DEPTH
+        return too_deep or folder.name in self.ignored or Path(folder, "pyvenv.cfg").exists()
 
     def _listed(self, folder: Path | os.DirEntry[str]) -> list[os.DirEntry[str]]:
         try:
@@ -227,10 +232,14 @@ class Query:
 
     def compiled(self) -> re.Pattern[str]:
         """The pattern; raises `ValueError` with what is wrong with it."""
+        if "\n" in self.pattern:
+            raise ValueError("a pattern with a line break finds nothing: lines are searched one by one")
         folded = self.case == "insensitive" or (self.case == "smart" and self.pattern == self.pattern.lower())
         try:
             with warnings.catch_warnings(action="ignore"):
-                return re.compile(self.pattern if self.regex else re.escape(self.pattern), re.IGNORECASE if folded else 0)
+                return re.compile(
+                    self.pattern if self.regex else re.escape(self.pattern), re.IGNORECASE if folded else 0
+                )
         except (re.error, OverflowError, RecursionError) as error:
             hint = "escape what is meant literally, or set regex to false"
             raise ValueError(f"{self.pattern!r} is no regular expression: {error}; {hint}") from error
@@ -256,7 +265,9 @@ class Hunt:
             with _alarm(self.query.seconds):
                 return self._result(self._search(pattern))
         except OutOfTime:
-            spent = f"gave up after {self.query.seconds:g} s, in {self.now}: a simpler pattern or narrower globs will help"
+            spent = (
+                f"gave up after {self.query.seconds:g} s, in {self.now}: a simpler pattern or narrower globs will help"
+            )
             return self._result(spent)
 
     def _search(self, pattern: re.Pattern[str]) -> str:
@@ -265,7 +276,9 @@ class Hunt:
             self.now = file.name
             for match in self._in_file(file, pattern):
                 if len(self.matches) == self.query.max_results:
-                    return f"there are more than {self.query.max_results} matches: narrow the search, or raise max_results"
+                    return (
+                        f"there are more than {self.query.max_results} matches: narrow the search, or raise max_results"
+                    )
                 self.chars += len(json.dumps(match, ensure_ascii=False))
                 if self.chars > MOST_CHARS:
                     return f"cut off after {len(self.matches)} matches, for length: narrow the search, or ask for less context"
@@ -316,7 +329,7 @@ def _excerpt(line: str, column: int = 0) -> str:
 # --- the child ------------------------------------------------------------------------------------
 
 
-class OutOfTime(Exception):  # noqa: N818 - an alarm, not an error
+class OutOfTime(Exception):
     """The alarm clock of the child rang."""
 
 
@@ -325,7 +338,7 @@ def _ring(*_: object) -> NoReturn:
 
 
 @contextlib.contextmanager
-def _alarm(seconds: float) -> Iterator[None]:
+def _alarm(seconds: float) -> Generator[None]:
     """Stop after so much time, in the middle of a match too: `re` looks for signals while it matches."""
     if not hasattr(signal, "setitimer"):  # no alarm on Windows: there the timeout of the command has to do
         yield

@@ -148,10 +148,15 @@ def test_a_malformed_response_is_refused_by_its_key() -> None:
         resumed(requestState=sealed(), inputResponses={"ok": 5})
 
 
-@pytest.mark.parametrize("params", [{}, {"requestState": None}, {"inputResponses": {"ok": YES}}])
-def test_without_a_state_there_are_no_answers(params: dict[str, Any]) -> None:
-    """Nobody knows which arguments the person saw."""
+@pytest.mark.parametrize("params", [{}, {"requestState": None}])
+def test_without_a_state_and_responses_there_are_no_answers(params: dict[str, Any]) -> None:
+    """The first run of a call has been told nothing."""
     assert Answers({}) == resumed(**params)
+
+
+def test_responses_without_a_state_count() -> None:
+    """A client may keep what its user answered, and call from the top with all of it."""
+    assert YES == resumed(inputResponses={"ok": YES}).given["ok"]
 
 
 def test_a_changed_contract_asks_everything_again() -> None:

@@ -94,7 +94,9 @@ def test_without_keeps_a_node_that_has_nothing_to_lose() -> None:
 # Inlining
 
 
-@pytest.mark.parametrize("keyword", [pytest.param("$defs", id="U-25 $defs"), pytest.param("definitions", id="U-25 definitions")])
+@pytest.mark.parametrize(
+    "keyword", [pytest.param("$defs", id="U-25 $defs"), pytest.param("definitions", id="U-25 definitions")]
+)
 def test_nested_references_are_written_out(keyword: str) -> None:
     """A definition that refers to another becomes one object with all its properties, and no definitions are left."""
     schema = {
@@ -303,7 +305,9 @@ def test_a_reference_to_nothing_falls_back(ref: str) -> None:
     ("ref", "words"),
     [
         pytest.param("#/$defs/Nope", "Unable to resolve $ref '#/$defs/Nope'", id="O-26 unresolvable"),
-        pytest.param("https://evil.example/s.json", "Unexpected $ref format 'https://evil.example/s.json'", id="O-26 remote"),
+        pytest.param(
+            "https://evil.example/s.json", "Unexpected $ref format 'https://evil.example/s.json'", id="O-26 remote"
+        ),
         pytest.param("https://evil.example/s.json", "non-local", id="U-28 remote reference to inline"),
     ],
 )

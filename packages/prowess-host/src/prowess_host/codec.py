@@ -222,7 +222,7 @@ def encode_result(request_id: RequestId, result: JsonObject) -> bytes:
 
 def encode_result_raw(request_id: RequestId, result: bytes) -> bytes:
     """A success whose result is JSON bytes already; they are not looked into."""
-    return b'{"jsonrpc":"2.0","id":%b,"result":%b}\n' % (_id(request_id), result)
+    return b"".join((b'{"jsonrpc":"2.0","id":', _id(request_id), b',"result":', result, b"}\n"))
 
 
 def encode_error(request_id: RequestId | Absent, error: RpcError) -> bytes:

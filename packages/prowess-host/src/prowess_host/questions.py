@@ -135,14 +135,12 @@ def input_required(questions: Mapping[str, Mapping[str, Any]], revision: Revisio
 def resume(params: JsonObject, occasion: Occasion, *, key: bytes, now: float) -> Answers:
     """The answers a stateless `tools/call` brings along, from its state and its responses.
 
-    A response counts only beside the state that asked for it, since otherwise nobody knows which arguments the person
-    saw; without it everything is asked again, as is whatever has no response. Responses to other keys are ignored.
+    Beside a state only responses to what was asked count; without one they all do, since a client may keep the answers
+    of its user itself. What has no response is asked again.
     """
-    state = params.get("requestState")
-    if state is None:
-        return Answers({})
-    sealed = unseal(state, occasion, key=key, now=now)
     responses = cast("JsonObject", params.get("inputResponses") or {})
+    state = params.get("requestState")
+    sealed = Answers({}, tuple(responses)) if state is None else unseal(state, occasion, key=key, now=now)
     present = [name for name in sealed.asked if name in responses]
     fresh = {name: read_answer(responses[name], f"params.inputResponses.{name}") for name in present}
     return Answers({**sealed.given, **fresh}, sealed.asked, sealed.stale)

@@ -16,6 +16,8 @@ __all__ = ["CAPABILITIES", "Server", "join_objects"]
 CAPABILITIES: Final[JsonObject] = {"tools": {"listChanged": True}, "logging": {}}
 """The same in both eras. Only what is served may be declared, and only what is declared may be used."""
 
+_EMPTY_LENGTH: Final = len("{}")
+
 _NO_CACHE: Final = b'{"ttlMs":0,"cacheScope":"private"}'
 """The catalog may change with any save, and list_changed says when; a client that keeps a list would miss nothing by
 asking again, and a stale list costs a failed call."""
@@ -23,8 +25,12 @@ asking again, and a stale list costs a failed call."""
 
 def join_objects(*objects: bytes) -> bytes:
     """One JSON object with the members of all, as bytes and without reading them. No name may occur twice."""
-    members = (part[1:-1] for part in objects)
-    return b"{%b}" % b",".join(part for part in members if part)
+    parts: list[bytes | memoryview] = [b"{"]
+    for each in objects:
+        if len(each) > _EMPTY_LENGTH:
+            parts += (memoryview(each)[1:-1], b",")  # a view: a result may be large, and this copies it only once
+    parts[-1] = b"}" if len(parts) > 1 else b"{}"
+    return b"".join(parts)
 
 
 class Server:

@@ -70,7 +70,7 @@ class Call:
     loop_thread: int = field(default_factory=threading.get_ident)
     cancelled: threading.Event = field(default_factory=threading.Event)
     secrets: list[str] = field(default_factory=list[str])
-    done_before: float = 0.0
+    done_before: float = float("-inf")
     """The progress last reported: it never goes back, also not from one attempt to the next."""
 
     def on_loop(self, function: Callable[..., None], *args: Any) -> None:

@@ -98,7 +98,7 @@ def _collect(
 def _report(call: Call, items: list[Any]) -> None:
     """Each yield is progress; a text that is yielded is also what the client may show."""
     newest = items[-1]
-    call.report(max(len(items), int(call.done_before) + 1), None, newest if isinstance(newest, str) else None)
+    call.report(max(len(items), call.done_before + 1), None, newest if isinstance(newest, str) else None)
 
 
 async def _inline(
