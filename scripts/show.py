@@ -1,39 +1,86 @@
-"""Shows Prowess doing its main job: the commands found in `skills/` as a table, and one call with its payload."""
+"""Shows Prowess doing its main job: starts the host as an IDE would, and has a session with it over stdio."""
 
 from __future__ import annotations
 
-import asyncio
 import json
+import subprocess
 import sys
+import time
 from pathlib import Path
-
-from prowess import Runtime
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
+HOST = [str(Path(sys.executable).parent / "prowess"), "host", "--project", str(ROOT)]
+CALL = ("text_search", {"pattern": "@skill_command", "glob": "skills/**/*.py", "max_results": 3})
+PROTOCOL = "2025-11-25"
 
 
-async def show() -> None:
-    """List the commands, then call the first one that needs no arguments."""
-    async with Runtime.open(ROOT) as runtime:
-        catalog = runtime.catalog()
-        contracts = list(catalog.contracts)
-        table([(contract.id, contract.category, contract.summary) for contract in contracts])
-        for failure in catalog.failures:
-            print(f"failed: {failure}", file=sys.stderr)
-        callable_bare = [contract for contract in contracts if not contract.input_schema.get("required")]
-        if callable_bare:
-            outcome = await runtime.call(callable_bare[0].id, {})
-            print(f"\n{callable_bare[0].id} {{}}")
-            print(json.dumps(outcome.payload("portable"), indent=2, ensure_ascii=False))
+class Session:
+    """A client of one host: a request goes out as a line, its answer comes back as one."""
+
+    def __init__(self, command: list[str]) -> None:
+        self._started = time.perf_counter()
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self._number = 0
+
+    def request(self, method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
+        self._number += 1
+        self._send({"id": self._number, "method": method, "params": params or {}})
+        for line in self._process.stdout or ():
+            message = json.loads(line)
+            if message.get("id") == self._number:
+                return message["result"]
+        sys.exit(f"the host ended with exit code {self._process.wait()}")
+
+    def notify(self, method: str) -> None:
+        self._send({"method": method})
+
+    def milliseconds(self) -> int:
+        return round((time.perf_counter() - self._started) * 1000)
+
+    def close(self) -> int:
+        if self._process.stdin and self._process.stdout:
+            self._process.stdin.close()
+            self._process.stdout.close()
+        return self._process.wait()
+
+    def _send(self, message: dict[str, Any]) -> None:
+        if self._process.stdin:
+            self._process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+            self._process.stdin.flush()
 
 
-def table(rows: list[tuple[str, ...]]) -> None:
-    """Print rows under headings, each column as wide as its widest cell."""
-    rows = [("command", "category", "what it does"), *rows]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+def main() -> None:
+    """One session, from the handshake to the end of input, and how to have the same in an IDE."""
+    session = Session(HOST)
+    info = {"protocolVersion": PROTOCOL, "capabilities": {}, "clientInfo": {"name": "show", "version": "1"}}
+    greeted = session.request("initialize", info)
+    print(f"initialize   answered {session.milliseconds()} ms after the start, protocol {greeted['protocolVersion']}")
+    session.notify("notifications/initialized")
+    tools = session.request("tools/list")["tools"]
+    print(f"tools/list   answered {session.milliseconds()} ms after the start: {len(tools)} tools\n")
+    table(tools)
+    name, arguments = CALL
+    print(f"\ntools/call   {name} {json.dumps(arguments)}")
+    print(json.dumps(session.request("tools/call", {"name": name, "arguments": arguments}), indent=2, ensure_ascii=False))
+    print(f"\nend of input: exit code {session.close()}\n")
+    print("To have this in an IDE, paste into its MCP configuration (.mcp.json, .cursor/mcp.json, ...):\n")
+    print('{"mcpServers": {"prowess": {')
+    print(f'  "command": {json.dumps(HOST[0])},')
+    print(f'  "args": {json.dumps(HOST[1:])}}}}}}}')
+
+
+def table(tools: list[dict[str, Any]]) -> None:
+    """Print the tools with their hints and the first line of what they do."""
+    rows = [(tool["name"], hints(tool), tool["description"].splitlines()[0]) for tool in tools]
+    widths = [max(len(row[column]) for row in rows) for column in range(2)]
     for row in rows:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        print(f"  {row[0]:{widths[0]}}  {row[1]:{widths[1]}}  {row[2]}")
+
+
+def hints(tool: dict[str, Any]) -> str:
+    return " ".join(name.removesuffix("Hint") for name, value in tool.get("annotations", {}).items() if value is True)
 
 
 if __name__ == "__main__":
-    asyncio.run(show())
+    main()

@@ -1,19 +1,20 @@
 """Look at the project's git repository: status, history, changes, and who wrote what.
 
 Changes nothing, not even git's index, and runs nothing that the repository's own configuration names: a repository may
-come from a stranger. Clean filters, fsmonitor and external diffs of a repository are therefore off; those that the user
-has configured for all repositories (Git LFS) work.
+come from a stranger. So its clean filters, fsmonitor, hooks, text converters and external diffs are off, while filters
+that the user has configured for all repositories (Git LFS) work. Needs git 2.31 or newer.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, NotRequired, TypeAlias, TypedDict
+from subprocess import DEVNULL
+from typing import Annotated, Final, Literal, NamedTuple, NotRequired, TypeAlias, TypedDict
 
 import anyio
 from anyio.abc import ByteReceiveStream
@@ -21,40 +22,577 @@ from pydantic import Field
 
 from prowess import ConfigPaths, SkillError, skill_command
 
-MOST_BYTES: Final = 4_000_000  # read from git for one answer; then it is stopped
-MOST_MESSAGE_BYTES: Final = 10_000
-EMPTY_TREES: Final = {
-    40: "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
-    64: "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321",
-}
-KEPT_VARIABLES: Final = ("PATH", "HOME", "XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM", "TMPDIR")
+MOST_BYTES: Final = 4_000_000  # that git may write for one answer; then it is stopped
+MOST_FILES: Final = 500  # listed in one answer
+MOST_LINE_CHARS: Final = 1_000
+MOST_COMPLAINT_BYTES: Final = 10_000
+
 VARIABLES: Final = {
     "LC_ALL": "C.UTF-8",
-    "GIT_OPTIONAL_LOCKS": "0",  # `git status` would else refresh the index
+    "GIT_OPTIONAL_LOCKS": "0",  # `git status` would refresh the index
     "GIT_LITERAL_PATHSPECS": "1",  # a path is a path: no globs, no `:(top)`
     "GIT_TERMINAL_PROMPT": "0",
-    "GIT_NO_LAZY_FETCH": "1",  # a partial clone would else fetch what it lacks
-    "GIT_ALLOW_PROTOCOL": "none",  # and so would a git that does not know the variable above
-    "GIT_PAGER": "cat",
+    "GIT_NO_LAZY_FETCH": "1",  # a partial clone would fetch what it lacks,
+    "GIT_ALLOW_PROTOCOL": "none",  # also with a git that is older than the variable above
 }
+KEPT_VARIABLES: Final = ("PATH", "HOME", "XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM")
 CONFIGURATION: Final = {
     "core.fsmonitor": "false",
     "core.hooksPath": os.devnull,
-    "core.quotePath": "false",
     "diff.autoRefreshIndex": "false",  # `git diff` writes the index, whatever GIT_OPTIONAL_LOCKS says
-    "log.showSignature": "false",  # would run gpg.program
-    "blame.ignoreRevsFile": "",
+    "log.showSignature": "false",  # would run what gpg.program names
+    "blame.ignoreRevsFile": "",  # may name any file, which git then quotes in its error
 }
-DIFF_OPTIONS: Final = [
-    *("--no-color", "--no-ext-diff", "--no-textconv", "--find-renames", "--relative", "-O/dev/null"),
-    *("--submodule=short", "--ignore-submodules=dirty", "--src-prefix=a/", "--dst-prefix=b/"),
-]
-NO_REVISION: Final = re.compile(r"^-|[\s:\x00-\x1f\x7f]|^$")
+FILTER: Final = re.compile(r"filter\..+\.(clean|smudge|process|required)", re.DOTALL)
+DIFF_OPTIONS: Final = (
+    *("--no-color", "--no-ext-diff", "--no-textconv", "--find-renames", "--relative", f"-O{os.devnull}"),
+    *("--src-prefix=a/", "--dst-prefix=b/", "--submodule=short", "--ignore-submodules=dirty"),
+    *("--numstat", "--patch", "-z"),
+)
+EMPTY_TREES: Final = {  # what a first commit is compared with, by the length of a hash
+    40: "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
+    64: "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321",
+}
+UNUSABLE_REVISION: Final = re.compile(r"^-|[\s:\x00-\x1f\x7f]")
 
-Change: TypeAlias = Literal[
-    "added", "modified", "deleted", "renamed", "copied", "retyped", "untracked", "conflicted", "unknown"
-]
+Revision: TypeAlias = Annotated[str, Field(min_length=1, max_length=500)]
+Change: TypeAlias = Literal["added", "modified", "deleted", "renamed", "copied", "retyped", "untracked", "conflicted"]
 CHANGES: Final[dict[str, Change]] = {
-    **{"A": "added", "M": "modified", "D": "deleted", "R": "renamed", "C": "copied", "T": "retyped"},
+    "A": "added",
+    "M": "modified",
+    "D": "deleted",
+    "R": "renamed",
+    "C": "copied",
+    "T": "retyped",
 }
-Revision: TypeAlias = Annotated[str, Field(max_length=500)]
+
+
+# --- running git ----------------------------------------------------------------------------------
+
+
+class Output(NamedTuple):
+    """What git wrote, and whether it was stopped because that was too much."""
+
+    text: str
+    cut: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Repository:
+    """The repository that the project is in. `prefix` is the way from its top to the project, mostly empty."""
+
+    paths: ConfigPaths
+    environment: dict[str, str]
+    prefix: str = ""
+
+    async def run(self, *arguments: str) -> Output:
+        """Run git without a shell; a `SkillError` says what it complained of."""
+        out, complaint, cut = bytearray(), bytearray(), False
+        try:
+            opening = anyio.open_process(
+                ["git", "--no-pager", *arguments], cwd=self.paths.project_root, env=self.environment, stdin=DEVNULL
+            )
+            async with await opening as process, anyio.create_task_group() as reading:
+                assert process.stdout is not None  # noqa: S101 - both are pipes
+                assert process.stderr is not None  # noqa: S101 - both are pipes
+                reading.start_soon(_drain, process.stderr, complaint)
+                cut = await _collect(process.stdout, out, MOST_BYTES)
+                if cut:
+                    process.kill()
+        except FileNotFoundError as error:
+            raise SkillError("git is not installed, or not on the PATH of Prowess") from error
+        if process.returncode and not cut:
+            raise SkillError(f"git {arguments[0]}: {_complaint(complaint)}")
+        return Output(out.decode("utf-8", "replace"), cut)
+
+    async def commit(self, revision: str) -> str:
+        """The full hash of a commit. Nothing else that a caller sent as a revision ever reaches git's other commands."""
+        if UNUSABLE_REVISION.search(revision):
+            raise SkillError(f"{revision!r} is no revision; use a branch, a tag, a hash, HEAD~2, or the like")
+        try:
+            found = await self.run("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+        except SkillError as error:
+            if revision == "HEAD":
+                raise SkillError("there are no commits yet") from error
+            raise SkillError(f"there is no commit {revision!r}; git.log shows those there are") from error
+        return found.text.strip()
+
+    async def ends(self, revision: str) -> tuple[str | None, str]:
+        """The hashes of `a..b`, or of a single commit. `a...b` begins where the two parted."""
+        first, dots, last = revision.partition("...") if "..." in revision else revision.partition("..")
+        if not dots:
+            return None, await self.commit(revision)
+        begin, end = await self.commit(first or "HEAD"), await self.commit(last or "HEAD")
+        if dots == "...":
+            begin = (await self.run("merge-base", begin, end)).text.strip()
+        return begin, end
+
+    def file(self, path: str) -> str:
+        """A path as git takes it: from the project root, and checked to be inside."""
+        return Path(os.path.relpath(self.paths.inside(path), self.paths.project_root)).as_posix()
+
+    def only(self, path: str) -> list[str]:
+        """The end of a command line: only this path, and only the project where the repository is larger."""
+        file = self.file(path)
+        return ["--"] if file == "." and not self.prefix else ["--", file]
+
+
+async def _repository(paths: ConfigPaths) -> Repository:
+    """The repository of the project, with nothing in its configuration that would run."""
+    kept = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
+    bare = Repository(paths, {**kept, **VARIABLES, **_as_variables(CONFIGURATION)})
+    try:
+        told = await bare.run("rev-parse", "--show-toplevel", "--show-prefix")
+    except SkillError as error:
+        if "not a git repository" in str(error):
+            raise SkillError(f"{paths.project_root} is in no git repository") from error
+        raise
+    top, prefix = told.text.split("\n")[:2]
+    if not _same(Path(top, prefix), paths.project_root):
+        raise SkillError(f"the repository keeps its files in {top}, which is not where the project is")
+    listed = (await bare.run("config", "-z", "--list", "--show-scope", "--name-only")).text.split("\0")
+    scoped = zip(listed[::2], listed[1::2], strict=False)
+    filters = {name: "" for scope, name in scoped if scope in ("local", "worktree") and FILTER.fullmatch(name)}
+    off = {name: "false" if name.endswith(".required") else "" for name in filters}
+    return Repository(paths, {**bare.environment, **_as_variables({**CONFIGURATION, **off})}, prefix)
+
+
+def _same(one: Path, other: Path) -> bool:
+    return one.exists() and one.samefile(other)
+
+
+def _as_variables(configuration: dict[str, str]) -> dict[str, str]:
+    """Settings for git that win over every file, whatever characters are in their names."""
+    variables = {"GIT_CONFIG_COUNT": str(len(configuration))}
+    for number, (name, value) in enumerate(configuration.items()):
+        variables |= {f"GIT_CONFIG_KEY_{number}": name, f"GIT_CONFIG_VALUE_{number}": value}
+    return variables
+
+
+async def _collect(stream: ByteReceiveStream, into: bytearray, most: int) -> bool:
+    """Read a stream to its end, or until it is too much."""
+    async for chunk in stream:
+        into += chunk
+        if len(into) > most:
+            del into[most:]
+            return True
+    return False
+
+
+async def _drain(stream: ByteReceiveStream, into: bytearray) -> None:
+    """Keep the beginning of a stream, and read the rest so that its writer does not wait for ever."""
+    async for chunk in stream:
+        into += chunk[: max(0, MOST_COMPLAINT_BYTES - len(into))]
+
+
+def _complaint(said: bytearray) -> str:
+    lines = said.decode("utf-8", "replace").strip().splitlines() or ["failed without a word"]
+    fatal = next((line for line in lines if line.startswith(("fatal: ", "error: "))), lines[0])
+    return fatal.removeprefix("fatal: ").removeprefix("error: ")
+
+
+# --- status ---------------------------------------------------------------------------------------
+
+
+class FileStatus(TypedDict):
+    """A file that differs: `staged` from the last commit to the index, `unstaged` from there to the working tree."""
+
+    path: str
+    staged: NotRequired[Change]
+    unstaged: NotRequired[Change]
+    renamed_from: NotRequired[str]
+
+
+class Status(TypedDict):
+    """Where the working tree stands. No `branch` means a detached HEAD, no `commit` that there is none yet."""
+
+    commit: NotRequired[str]
+    branch: NotRequired[str]
+    upstream: NotRequired[str]
+    ahead: NotRequired[int]
+    behind: NotRequired[int]
+    files: list[FileStatus]
+    note: NotRequired[str]
+
+
+@skill_command(title="Git status", category="git", read_only=True, idempotent=True, open_world=False, timeout=60)
+async def status(paths: ConfigPaths, path: str = ".") -> Status:
+    """Show the branch and the files that differ from the last commit.
+
+    Args:
+        path: Only this file or folder, relative to the project root.
+    """
+    repository = await _repository(paths)
+    options = ["--porcelain=v2", "-z", "--branch", "--renames", "--untracked-files=normal", "--ignore-submodules=dirty"]
+    told = await repository.run("status", *options, *repository.only(path))
+    result = Status(files=[])
+    entries = iter(told.text.split("\0")[:-1])
+    for entry in entries:
+        if entry.startswith("# branch."):
+            _add_branch(result, *entry.removeprefix("# branch.").split(" ", 1))
+        elif not entry.startswith("#"):
+            result["files"].append(_file_status(entry, entries, repository.prefix))
+    if told.cut or len(result["files"]) > MOST_FILES:
+        result["note"] = f"more than {MOST_FILES} files differ: give a path"
+        del result["files"][MOST_FILES:]
+    return result
+
+
+def _add_branch(result: Status, key: str, value: str) -> None:
+    if key == "oid" and value != "(initial)":
+        result["commit"] = value
+    elif key == "head" and value != "(detached)":
+        result["branch"] = value
+    elif key == "upstream":
+        result["upstream"] = value
+    elif key == "ab":
+        ahead, behind = value.split(" ")
+        result["ahead"], result["behind"] = int(ahead), -int(behind)
+
+
+def _file_status(entry: str, entries: Iterator[str], prefix: str) -> FileStatus:
+    """One entry of porcelain version 2. That of a rename is followed by another: the path it had."""
+    kind = entry[0]
+    if kind == "?":
+        return FileStatus(path=entry[2:].removeprefix(prefix), unstaged="untracked")
+    fields = entry.split(" ", {"1": 8, "2": 9, "u": 10}[kind])
+    result = FileStatus(path=fields[-1].removeprefix(prefix))
+    if kind == "u":
+        result["unstaged"] = "conflicted"
+        return result
+    for key, letter in zip(("staged", "unstaged"), fields[1], strict=True):
+        if letter in CHANGES:
+            result[key] = CHANGES[letter]
+    if kind == "2":
+        result["renamed_from"] = next(entries, "").removeprefix(prefix)
+    return result
+
+
+# --- log ------------------------------------------------------------------------------------------
+
+LOG_FIELDS: Final = ("%H", "%an", "%aI", "%D", "%s")
+
+
+class Commit(TypedDict):
+    """A commit. `refs` are the branches and tags that point to it."""
+
+    commit: str
+    author: str
+    date: str
+    subject: str
+    refs: NotRequired[list[str]]
+
+
+class Log(TypedDict):
+    """Commits, the latest first."""
+
+    commits: list[Commit]
+    note: NotRequired[str]
+
+
+@skill_command(title="Git log", category="git", read_only=True, idempotent=True, open_world=False, timeout=60)
+async def log(
+    paths: ConfigPaths,
+    revision: Revision = "HEAD",
+    path: str = ".",
+    *,
+    author: Annotated[str | None, Field(max_length=200)] = None,
+    message: Annotated[str | None, Field(max_length=200)] = None,
+    since: Annotated[str | None, Field(max_length=100)] = None,
+    until: Annotated[str | None, Field(max_length=100)] = None,
+    skip: Annotated[int, Field(ge=0)] = 0,
+    max_count: Annotated[int, Field(ge=1, le=500)] = 20,
+) -> Log:
+    """List commits, the latest first.
+
+    Args:
+        revision: Where to begin: a branch, tag or hash; or a range like "main..feature".
+        path: Only commits that changed this file or folder; a file is followed through its renames.
+        author: Only commits of authors whose name or address contains this text.
+        message: Only commits whose message contains this text.
+        since: Only commits after a date, like "2024-05-31" or "2 weeks ago".
+        until: Only commits before a date.
+        skip: How many commits to leave out at the beginning, to go on with a long list.
+        max_count: How many commits to give at most.
+    """
+    repository = await _repository(paths)
+    begin, end = await repository.ends(revision)
+    chosen = {"author": author, "grep": message, "since": since, "until": until}
+    options = [f"--{name}={value}" for name, value in chosen.items() if value]
+    follow = ["--follow"] if paths.inside(path).is_file() else []
+    told = await repository.run(
+        *("log", "-z", "--format=" + "%x00".join(LOG_FIELDS), "--encoding=UTF-8", "--no-color"),
+        *("--fixed-strings", "--regexp-ignore-case", f"--skip={skip}", f"--max-count={max_count + 1}"),
+        *(*options, *follow, f"{begin}..{end}" if begin else end, *repository.only(path)),
+    )
+    fields = told.text.split("\0")
+    commits = [_commit(*record) for record in zip(*[iter(fields)] * len(LOG_FIELDS), strict=False)]
+    result = Log(commits=commits[:max_count])
+    if len(commits) > max_count:
+        result["note"] = f"older commits follow: go on with skip={skip + max_count}"
+    return result
+
+
+def _commit(commit: str, author: str, date: str, refs: str, subject: str) -> Commit:
+    result = Commit(commit=commit, author=author, date=date, subject=subject[:MOST_LINE_CHARS])
+    if refs:
+        result["refs"] = refs.split(", ")
+    return result
+
+
+# --- diff and show --------------------------------------------------------------------------------
+
+
+class ChangedFile(TypedDict):
+    """A file that was changed, and by how many lines; a binary file has none."""
+
+    path: str
+    added: NotRequired[int]
+    deleted: NotRequired[int]
+    renamed_from: NotRequired[str]
+
+
+class Diff(TypedDict):
+    """The files that were changed, and how, as a unified diff."""
+
+    files: list[ChangedFile]
+    patch: str
+    note: NotRequired[str]
+
+
+class ShownCommit(Diff):
+    """A commit, and what it changed; that of a merge against its first parent."""
+
+    commit: str
+    author: str
+    date: str
+    message: str
+    parents: list[str]
+
+
+MaxChars: TypeAlias = Annotated[int, Field(ge=0, le=200_000)]
+Around: TypeAlias = Annotated[int, Field(ge=0, le=100)]
+
+
+@skill_command(title="Git diff", category="git", read_only=True, idempotent=True, open_world=False, timeout=60)
+async def diff(
+    paths: ConfigPaths,
+    revision: Revision | None = None,
+    path: str = ".",
+    *,
+    staged: bool = False,
+    context: Around = 3,
+    max_chars: MaxChars = 20_000,
+) -> Diff:
+    """Show changes: in the working tree, in the index, or between commits.
+
+    Without a revision: what is not staged yet. With a commit: the working tree compared with it. With a range: the two
+    commits compared.
+
+    Args:
+        revision: A branch, tag or hash; or a range like "main..feature", or "main...feature" for the changes on feature.
+        path: Only this file or folder, relative to the project root.
+        staged: Whether to show what is staged, in the place of the working tree.
+        context: How many unchanged lines to show around each change.
+        max_chars: How long the patch may be; with 0 there is only the list of files.
+    """
+    repository = await _repository(paths)
+    begin, end = await repository.ends(revision) if revision else (None, None)
+    if begin and staged:
+        raise SkillError("a range leaves no room for what is staged; give one revision, or leave staged out")
+    compared = [commit for commit in (begin, end) if commit]
+    options = ["--cached"] if staged else []
+    return await _diff(repository, [*options, *compared], path, context, max_chars)
+
+
+@skill_command(title="Git show", category="git", read_only=True, idempotent=True, open_world=False, timeout=60)
+async def show(
+    paths: ConfigPaths,
+    revision: Revision = "HEAD",
+    path: str = ".",
+    *,
+    context: Around = 3,
+    max_chars: MaxChars = 20_000,
+) -> ShownCommit:
+    """Show one commit: its message, and what it changed.
+
+    Args:
+        revision: A branch, tag or hash.
+        path: Only the changes to this file or folder, relative to the project root.
+        context: How many unchanged lines to show around each change.
+        max_chars: How long the patch may be; with 0 there is only the list of files.
+    """
+    repository = await _repository(paths)
+    commit = await repository.commit(revision)
+    told = await repository.run("log", "-1", "-z", "--format=%an%x00%aI%x00%P%x00%B", "--encoding=UTF-8", commit)
+    author, date, parents, message = told.text.split("\0")[:4]
+    before = parents.split(" ")[0] or EMPTY_TREES[len(commit)]
+    shown = await _diff(repository, [before, commit], path, context, max_chars)
+    return ShownCommit(
+        commit=commit, author=author, date=date, message=message.strip(), parents=parents.split(), **shown
+    )
+
+
+async def _diff(repository: Repository, what: list[str], path: str, context: int, max_chars: int) -> Diff:
+    told = await repository.run("diff", *DIFF_OPTIONS, f"--unified={context}", *what, *repository.only(path))
+    files, patch = _changed(told.text)
+    notes = [f"{len(files)} files were changed, {MOST_FILES} are listed"] if len(files) > MOST_FILES else []
+    if told.cut or len(patch) > max_chars > 0:
+        whole = f"more than {len(patch):,}" if told.cut else f"{len(patch):,}"
+        notes.append(f"the patch was cut at {max_chars:,} of {whole} characters: give a path, or raise max_chars")
+    result = Diff(files=files[:MOST_FILES], patch=patch[:max_chars])
+    if notes:
+        result["note"] = "; ".join(notes)
+    return result
+
+
+def _changed(text: str) -> tuple[list[ChangedFile], str]:
+    """What `--numstat --patch -z` wrote: an entry for each file, a zero byte, the patch."""
+    files: list[ChangedFile] = []
+    while "\0" in text and not text.startswith("\0"):
+        entry, _, text = text.partition("\0")
+        added, deleted, path = entry.split("\t", 2)
+        file = ChangedFile(path=path)
+        if not path:  # of a renamed file the two paths follow
+            file["renamed_from"], _, text = text.partition("\0")
+            file["path"], _, text = text.partition("\0")
+        if added != "-":
+            file["added"], file["deleted"] = int(added), int(deleted)
+        files.append(file)
+    return files, text[1:]
+
+
+# --- blame and read -------------------------------------------------------------------------------
+
+BLAMED: Final = re.compile(r"([0-9a-f]{40,64}) \d+ (\d+)(?: \d+)?")
+
+
+class BlamedLines(TypedDict):
+    """Consecutive lines of one commit, from line `start` on. Without a `commit`, they are not committed yet."""
+
+    start: int
+    commit: NotRequired[str]
+    author: NotRequired[str]
+    date: NotRequired[str]
+    subject: NotRequired[str]
+    lines: list[str]
+
+
+class Blame(TypedDict):
+    """Who wrote which lines of a file."""
+
+    path: str
+    parts: list[BlamedLines]
+    note: NotRequired[str]
+
+
+@skill_command(title="Git blame", category="git", read_only=True, idempotent=True, open_world=False, timeout=60)
+async def blame(
+    file: str,
+    paths: ConfigPaths,
+    start: Annotated[int, Field(ge=1)] = 1,
+    limit: Annotated[int, Field(ge=1, le=2000)] = 200,
+    revision: Revision | None = None,
+) -> Blame:
+    """Show which commit last changed each line of a file.
+
+    Args:
+        file: The file, relative to the project root.
+        start: The first line, counted from 1.
+        limit: How many lines to show at most.
+        revision: The file as it was at this branch, tag or hash, in the place of the working tree.
+    """
+    repository = await _repository(paths)
+    at = [await repository.commit(revision)] if revision else []
+    told = await repository.run(
+        "blame", "--porcelain", "--no-textconv", f"-L{start},+{limit + 1}", *at, "--", repository.file(file)
+    )
+    if told.cut:
+        raise SkillError(f"the lines of {file} are too long for one answer; ask for fewer of them")
+    parts = list(_blamed(told.text))
+    result = Blame(path=file, parts=parts)
+    if sum(len(part["lines"]) for part in parts) > limit:
+        parts[-1]["lines"].pop()
+        result["parts"] = [part for part in parts if part["lines"]]
+        result["note"] = f"lines follow: go on with start={start + limit}"
+    return result
+
+
+def _blamed(text: str) -> Iterator[BlamedLines]:
+    """What `blame --porcelain` wrote: facts about a commit come with its first line only."""
+    known: dict[str, dict[str, str]] = {}
+    part, before, commit = BlamedLines(start=0, lines=[]), "", ""
+    for line in text.split("\n"):
+        if found := BLAMED.fullmatch(line):
+            commit = found[1]
+            known.setdefault(commit, {})
+            if commit != before:
+                if before:
+                    yield _with_facts(part, before, known[before])
+                part, before = BlamedLines(start=int(found[2]), lines=[]), commit
+        elif line.startswith("\t"):
+            part["lines"].append(line[1 : MOST_LINE_CHARS + 1].rstrip("\r"))
+        elif line:
+            key, _, value = line.partition(" ")
+            known[commit][key] = value
+    if before:
+        yield _with_facts(part, before, known[before])
+
+
+def _with_facts(part: BlamedLines, commit: str, facts: dict[str, str]) -> BlamedLines:
+    if commit.strip("0"):
+        part["commit"] = commit
+        part["author"] = facts["author"]
+        part["date"] = _date(int(facts["author-time"]), facts["author-tz"])
+        part["subject"] = facts["summary"]
+    return part
+
+
+def _date(seconds: int, zone: str) -> str:
+    offset = timedelta(hours=int(zone[1:3]), minutes=int(zone[3:5]))
+    return datetime.fromtimestamp(seconds, timezone(-offset if zone[0] == "-" else offset)).isoformat()
+
+
+class OldFile(TypedDict):
+    """The lines of a file at a commit, from `start` to `end`, both counted from 1."""
+
+    path: str
+    commit: str
+    start: int
+    end: int
+    text: str
+    note: NotRequired[str]
+
+
+@skill_command(title="Git read", category="git", read_only=True, idempotent=True, open_world=False, timeout=60)
+async def read(
+    file: str,
+    revision: Revision,
+    paths: ConfigPaths,
+    start: Annotated[int, Field(ge=1)] = 1,
+    limit: Annotated[int, Field(ge=1, le=2000)] = 500,
+) -> OldFile:
+    """Read some lines of a file as it was at a commit.
+
+    Args:
+        file: The file, relative to the project root.
+        revision: A branch, tag or hash.
+        start: The first line to read, counted from 1.
+        limit: How many lines to read at most.
+    """
+    repository = await _repository(paths)
+    commit = await repository.commit(revision)
+    try:
+        told = await repository.run("cat-file", "blob", f"{commit}:{repository.prefix}{repository.file(file)}")
+    except SkillError as error:
+        raise SkillError(f"there is no file {file!r} at {revision}") from error
+    if "\0" in told.text:
+        raise SkillError(f"{file} is binary at {revision}")
+    lines = told.text.removesuffix("\n").split("\n")
+    chosen = [line.rstrip("\r")[:MOST_LINE_CHARS] for line in lines[start - 1 :][:limit]]
+    if not chosen:
+        raise SkillError(f"{file} has only {len(lines)} lines at {revision}")
+    result = OldFile(path=file, commit=commit, start=start, end=start + len(chosen) - 1, text="\n".join(chosen))
+    if told.cut or len(lines) > result["end"]:
+        result["note"] = f"lines follow: go on with start={result['end'] + 1}"
+    return result

@@ -15,13 +15,13 @@ SOURCE = ROOT / "packages/prowess/src/prowess"
 # a module may stand here before it is written.
 # `prowess` itself is the public door: it knows everybody, and nobody inside knows it.
 FLOORS: tuple[str, ...] = (
-    "docstrings errors jsontypes schemas",
-    "adapters call content contract problems published schemas.matching schemas.naming schemas.walk settings",
+    "docstrings errors jsontypes link schemas",
+    "call content contract problems published schemas.matching schemas.naming schemas.walk settings",
     "catalog declaration paths schemas.explicit schemas.refs",
     "discovery schemas.boxes schemas.nodes schemas.nulls signature",
     "loading schemas.strict",
     "schemas.steps",
-    "profiles",
+    "adapters profiles",
     "arguments normalize",
     "outcome",
     "execution hookspecs mcp_schema",

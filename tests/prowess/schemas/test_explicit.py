@@ -161,9 +161,9 @@ SHAPES = {
             FILTERS,
             {"filters": [{"nam": "x", "x-ok": 1}]},
             [
-                'filters[0].nam: expected no such property; did you mean "name"?, got "x"',
                 "filters[0].name: required, but missing",
                 "filters[0].size: required, but missing",
+                'filters[0].nam: expected no such property; did you mean "name"?, got "x"',
             ],
         ),
         (
@@ -187,11 +187,7 @@ SHAPES = {
         ({"pattern": "^a$"}, "b", ['value: expected text that matches ^a$, got "b"']),
         ({"uniqueItems": True}, [1, 1], ["value: expected no item twice, got [1, 1]"]),
         ({"maxItems": 1}, ["x" * 100, 2], ['value: expected at most 1 items, got ["' + "x" * 57 + "…"]),
-        (
-            {"items": {"properties": {"a": False}}},
-            [{"a": 1}],
-            ["[0].a: expected another value (False schema does not allow 1), got 1"],
-        ),
+        ({"items": {"not": {}}}, [1], ["[0]: expected another value (1 should not be valid under {}), got 1"]),
         (
             {"dependentRequired": {"a": ["b"]}},
             {"a": 1},

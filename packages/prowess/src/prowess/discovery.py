@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fnmatch
-import hashlib
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -15,8 +14,8 @@ from prowess.catalog import Failure
 __all__ = ["Source", "Survey", "survey"]
 
 _SKILL_NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
-_SKIPPED_FILES: Final = ("test_*.py", "*_test.py", "conftest.py", "__init__.py", "setup.py")
-_SKIPPED_FOLDERS: Final = frozenset({"tests", "test", "node_modules", "site-packages", "references", "assets"})
+_SKIPPED_FILES: Final = ("test_*.py", "*_test.py", "conftest.py", "setup.py")
+_SKIPPED_FOLDERS: Final = frozenset({"tests", "test", "node_modules", "site-packages", "venv"})
 _MENTION: Final = b"prowess"
 _HOOK_MENTION: Final = b"hookimpl"
 
@@ -26,24 +25,26 @@ class Source:
     """The files of one skill."""
 
     name: str
-    folder: Path
-    """What relative imports start from: the skill's own folder, or for a single file the one it lies in."""
+    path: Path
+    """The file or the folder that is the skill."""
     files: tuple[Path, ...]
     """The files with commands or hooks, in order."""
     has_hooks: bool = False
 
     @property
-    def single(self) -> bool:
-        """Whether the skill is one file."""
-        return self.files[0].stem == self.name and self.files[0].parent == self.folder
+    def root(self) -> Path:
+        """The folder of skills that the skill lies in: relative imports reach up to it."""
+        return self.path.parent
 
-    def owns(self, file: Path) -> bool:
-        return file in self.files
+    @property
+    def is_folder(self) -> bool:
+        """Whether the skill is a folder, and not one file."""
+        return self.files[0] != self.path
 
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What was found in the skill folders."""
+    """What was found in the folders of skills."""
 
     sources: tuple[Source, ...] = ()
     failures: tuple[Failure, ...] = ()
@@ -53,7 +54,7 @@ def survey(folders: Iterable[Path]) -> Survey:
     """Every skill in the folders, ordered by name. Two skills of one name are both a failure."""
     found: dict[str, list[Source]] = {}
     failures: list[Failure] = []
-    for folder in folders:
+    for folder in {folder.resolve(): folder for folder in folders}.values():
         for source in _in_folder(folder, failures):
             found.setdefault(source.name, []).append(source)
     sources: list[Source] = []
@@ -66,50 +67,42 @@ def survey(folders: Iterable[Path]) -> Survey:
     return Survey(tuple(sources), tuple(failures))
 
 
-def content_hash(files: Iterable[Path]) -> str:
-    """A digest of what files say; a file that is gone counts as empty."""
-    digest = hashlib.sha256()
-    for file in sorted(files):
-        digest.update(str(file).encode("utf-8", "surrogateescape") + b"\0")
-        try:
-            digest.update(file.read_bytes())
-        except OSError:
-            continue
-    return digest.hexdigest()
-
-
 def _in_folder(folder: Path, failures: list[Failure]) -> Iterator[Source]:
     for path in _listed(folder):
-        files = _skill_files(path) if path.is_dir() else [path] if _is_skill_file(path) else []
-        speaking = [(file, text) for file in files if _MENTION in (text := _text(file))]
-        if not speaking:
-            continue
-        name = path.name if path.is_dir() else path.stem
-        if not _SKILL_NAME.fullmatch(name):
-            reason = f"the skill name {name!r} does not match {_SKILL_NAME.pattern}; rename it"
-            failures.append(Failure(name, reason, str(path)))
-            continue
-        has_hooks = any(_HOOK_MENTION in text for _, text in speaking)
-        base = path if path.is_dir() else folder
-        yield Source(name, base, tuple(file for file, _ in speaking), has_hooks)
+        is_folder = path.is_dir()
+        name = path.name if is_folder else path.stem
+        files = _skill_files(path) if is_folder else [path] if _is_skill_file(path) else []
+        speaking: list[Path] = []
+        has_hooks = False
+        for file in files:
+            text = _text(file, name, failures)
+            if _MENTION in text and _can_be_named(file, path, name, failures):
+                speaking.append(file)
+                has_hooks = has_hooks or _HOOK_MENTION in text
+        if speaking:
+            yield Source(name, path, tuple(speaking), has_hooks)
 
 
 def _skill_files(folder: Path) -> list[Path]:
     """The Python files of a folder skill: at its top, and anywhere below `scripts`."""
-    if folder.name in _SKIPPED_FOLDERS or (folder / "pyvenv.cfg").exists():
+    if _is_skipped(folder):
         return []
-    files = [path for path in _listed(folder) if path.is_file() and _is_skill_file(path)]
-    return files + list(_below(folder / "scripts"))
+    return [*filter(_is_skill_file, _listed(folder)), *_below(folder / "scripts", frozenset())]
 
 
-def _below(folder: Path) -> Iterator[Path]:
-    if folder.name in _SKIPPED_FOLDERS or (folder / "pyvenv.cfg").exists():
+def _below(folder: Path, above: frozenset[Path]) -> Iterator[Path]:
+    place = folder.resolve()
+    if _is_skipped(folder) or place in above:  # a link may lead back up
         return
     for path in _listed(folder):
         if path.is_dir():
-            yield from _below(path)
+            yield from _below(path, above | {place})
         elif _is_skill_file(path):
             yield path
+
+
+def _is_skipped(folder: Path) -> bool:
+    return folder.name in _SKIPPED_FOLDERS or (folder / "pyvenv.cfg").exists()
 
 
 def _listed(folder: Path) -> list[Path]:
@@ -120,18 +113,33 @@ def _listed(folder: Path) -> list[Path]:
 
 
 def _is_skill_file(path: Path) -> bool:
-    return path.suffix == ".py" and not any(fnmatch.fnmatch(path.name, pattern) for pattern in _SKIPPED_FILES)
+    """Whether a name is that of a skill file. A link that leads nowhere counts: it is reported, not passed over."""
+    named = path.suffix == ".py" and not any(fnmatch.fnmatch(path.name, pattern) for pattern in _SKIPPED_FILES)
+    return named and (path.is_file() or not path.exists())
 
 
-def _text(file: Path) -> bytes:
+def _text(file: Path, skill: str, failures: list[Failure]) -> bytes:
     try:
         return file.read_bytes()
-    except OSError:
+    except OSError as error:
+        failures.append(Failure(skill, f"cannot be read: {error.strerror}", str(file)))
         return b""
 
 
+def _can_be_named(file: Path, path: Path, skill: str, failures: list[Failure]) -> bool:
+    """Whether commands in a file can have ids, and the file a module name."""
+    if not _SKILL_NAME.fullmatch(skill):
+        reason = f"the skill name {skill!r} does not match {_SKILL_NAME.pattern}; rename it"
+        failures.append(Failure(skill, reason, str(file)))
+        return False
+    dotted = next((part for part in file.relative_to(path.parent).with_suffix("").parts if "." in part), None)
+    if dotted is not None:
+        failures.append(Failure(skill, f"{dotted!r} has a dot in its name and cannot be imported; rename it", str(file)))
+        return False
+    return True
+
+
 def _same_name(name: str, sources: list[Source]) -> Iterator[Failure]:
-    places = [str(source.files[0] if source.single else source.folder) for source in sources]
-    for place in places:
-        others = ", ".join(other for other in places if other != place)
-        yield Failure(name, f"there is another skill of this name: {others}; rename one", place)
+    for source in sources:
+        others = ", ".join(str(other.path) for other in sources if other is not source)
+        yield Failure(name, f"there is another skill of this name: {others}; rename one", str(source.path))

@@ -40,6 +40,7 @@ __all__ = [
     "SkillError",
     "UnknownCommand",
     "did_you_mean",
+    "message_of",
 ]
 
 
@@ -47,6 +48,14 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """`; did you mean "x"?` for the nearest of the known names, or nothing."""
     near = difflib.get_close_matches(name, list(known), n=1)
     return f'; did you mean "{near[0]}"?' if near else ""
+
+
+def message_of(error: BaseException) -> str:
+    """What an exception says, also where its own `__str__` fails."""
+    try:
+        return str(error)
+    except Exception as failed:  # noqa: BLE001 - a stranger's code, and somebody wants to know what went wrong
+        return f"its message cannot be shown: {type(failed).__name__}"
 
 
 class SkillError(Exception):

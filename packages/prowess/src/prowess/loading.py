@@ -1,28 +1,29 @@
 """Importing skills under names of their own: never by `sys.path`, never in the way of another module, never stale.
 
-Every module of a runtime lives below one synthetic package. Its finder reads sources itself, without bytecode files: those are
-trusted by a whole second, and a skill that is edited twice within one would run as it was before.
+Every module of a runtime lives below one synthetic package, in which each folder of skills is a package. Sources are read
+without bytecode files: those are trusted by a whole second, and a skill edited twice within one would run as it was before.
 """
 
 from __future__ import annotations
 
 import ast
+import hashlib
 import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
 import itertools
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Final
+from typing import Any, Final
 
 from prowess.discovery import Source
 
-__all__ = ["Modules", "dependencies"]
+__all__ = ["Modules"]
 
-_ROOT: Final = "prowess_skills"
+_INIT: Final = "__init__.py"
 _counter = itertools.count(1)
 
 
@@ -30,125 +31,209 @@ class Modules:
     """The modules of one runtime."""
 
     def __init__(self) -> None:
-        self._root = f"{_ROOT}.r{next(_counter)}"
-        self._places: dict[Path, str] = {}
-        self._finder = _Finder()
+        self.package = f"prowess_skills_{next(_counter)}"
+        self._finder = _Finder(self.package)
         sys.meta_path.insert(0, self._finder)
 
-    def load(self, source: Source) -> list[ModuleType]:
-        """Import every file of a skill, in order."""
-        return [importlib.import_module(name) for name in self._names(source)]
+    def load(self, source: Source, file: Path) -> ModuleType:
+        """Import a file of a skill; a module that is there already is given as it is."""
+        name = self.name(source, file)
+        self._finder.files[name] = file
+        if source.is_folder:
+            self._finder.files[self.name(source, source.path)] = source.path
+        return importlib.import_module(name)
 
-    def drop(self, files: Iterable[Path]) -> dict[str, ModuleType]:
+    def name(self, source: Source, path: Path) -> str:
+        """The module name of a file or a folder of a skill."""
+        parts = path.relative_to(source.root).with_suffix("").parts
+        return ".".join([self.package, self._finder.name_folder(source.root), *parts])
+
+    def stale(self) -> set[Path]:
+        """The files that are not any more what was imported, and those that import such a file relatively."""
+        stale = self._finder.changed()
+        folders = set(self._finder.folders.values())
+        imports = {file: set(_imports(file, folders)) for file in self._finder.read} if stale else {}
+        grown = True
+        while grown:
+            dependent = {file for file, imported in imports.items() if imported & stale} - stale
+            stale |= dependent
+            grown = bool(dependent)
+        return stale
+
+    def drop(self, files: Collection[Path]) -> dict[str, ModuleType]:
         """Forget the modules of some files, so that they are imported anew. Gives them, for `restore`."""
-        gone = set(files)
         dropped: dict[str, ModuleType] = {}
-        for name in list(sys.modules):
-            module = sys.modules[name]
+        for name, module in self._all():
             file = getattr(module, "__file__", None)
-            if name.startswith(f"{self._root}.") and file and Path(file) in gone:
-                dropped[name] = sys.modules.pop(name)
+            if file is not None and Path(file) in files:
+                dropped[name] = module
+                del sys.modules[name]
+                self._finder.read.pop(Path(file), None)
+                self._finder.files.pop(name, None)
+                parent, leaf = _parent(name)
+                if getattr(parent, leaf, None) is module:
+                    delattr(parent, leaf)  # `from . import leaf` looks there first
         return dropped
 
-    def restore(self, modules: dict[str, ModuleType]) -> None:
-        """Put dropped modules back: the last good version goes on."""
+    def restore(self, modules: Mapping[str, ModuleType], own: Iterable[Path]) -> frozenset[Path]:
+        """Put dropped modules back: those of the files in `own`, and others that nobody has imported anew.
+
+        Gives the files that run on as they were, whatever they say now.
+        """
+        own = {str(file) for file in own}
+        restored: set[Path] = set()
         for name, module in modules.items():
-            sys.modules[name] = module
-            parent, _, leaf = name.rpartition(".")
-            if parent in sys.modules:
-                setattr(sys.modules[parent], leaf, module)
+            if module.__file__ in own or name not in sys.modules:
+                sys.modules[name] = module
+                parent, leaf = _parent(name)
+                setattr(parent, leaf, module)
+                restored.add(Path(str(module.__file__)))
+        return frozenset(restored)
 
     def close(self) -> None:
         """Take everything out of the interpreter again."""
-        sys.meta_path.remove(self._finder)
-        for name in [name for name in sys.modules if name == self._root or name.startswith(f"{self._root}.")]:
+        if self._finder in sys.meta_path:
+            sys.meta_path.remove(self._finder)
+        for name, _ in self._all():
             del sys.modules[name]
 
-    def _names(self, source: Source) -> list[str]:
-        base = self._base(source)
-        return [f"{base}.{'.'.join(file.relative_to(source.folder).with_suffix('').parts)}" for file in source.files]
+    def _all(self) -> list[tuple[str, ModuleType]]:
+        return [item for item in list(sys.modules.items()) if _is_inside(item[0], self.package)]
 
-    def _base(self, source: Source) -> str:
-        """The package that a skill's files are in: one for each folder."""
-        if source.folder not in self._places:
-            name = f"{self._root}.f{len(self._places)}"
-            self._places[source.folder] = name
-            self._finder.roots[name] = source.folder
-            self._finder.roots.setdefault(self._root, None)
-            self._finder.roots.setdefault(_ROOT, None)
-        return self._places[source.folder]
+
+def _parent(name: str) -> tuple[ModuleType | None, str]:
+    parent, _, leaf = name.rpartition(".")
+    return sys.modules.get(parent), leaf
+
+
+def _is_inside(name: str, package: str) -> bool:
+    return name == package or name.startswith(f"{package}.")
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds the modules below the synthetic packages of one runtime."""
+    """Finds the modules below the synthetic package of one runtime, and remembers what it read."""
 
-    def __init__(self) -> None:
-        self.roots: dict[str, Path | None] = {}
+    def __init__(self, package: str) -> None:
+        self.package = package
+        self.folders: dict[str, Path] = {}
+        """The folders of skills, each with the name of its package."""
+        self.files: dict[str, Path] = {}
+        """The modules of skills: they are the files they were found in, whatever else might have their name."""
+        self.read: dict[Path, str] = {}
+        """Every source that was read, with a digest of what it said."""
+        self.missing: set[Path] = set()
+        """What was looked for in vain, without a suffix."""
+
+    def name_folder(self, folder: Path) -> str:
+        for name, known in self.folders.items():
+            if known == folder:
+                return name
+        name = f"f{len(self.folders)}"
+        self.folders[name] = folder
+        return name
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if fullname in self.roots:
-            folder = self.roots[fullname]
-            init = folder / "__init__.py" if folder else None
-            return _package(fullname, folder, init if init and init.is_file() else None)
-        for root, folder in self.roots.items():
-            if folder is not None and fullname.startswith(f"{root}."):
-                return _below(fullname, folder.joinpath(*fullname.removeprefix(f"{root}.").split(".")))
-        return None
-
-
-def _below(fullname: str, path: Path) -> importlib.machinery.ModuleSpec | None:
-    """The spec of a module or package inside a skill folder, or `None` so that the import fails as usual."""
-    file = path.with_name(f"{path.name}.py")
-    if file.is_file():
-        return importlib.util.spec_from_file_location(fullname, file, loader=_FreshLoader(fullname, str(file)))
-    if path.is_dir():
-        init = path / "__init__.py"
-        return _package(fullname, path, init if init.is_file() else None)
-    return None
-
-
-def _package(fullname: str, folder: Path | None, init: Path | None) -> importlib.machinery.ModuleSpec:
-    if init is None:
-        spec = importlib.machinery.ModuleSpec(fullname, None, is_package=True)
-        spec.submodule_search_locations = [str(folder)] if folder else []
+        if not _is_inside(fullname, self.package):
+            return None
+        if fullname == self.package:
+            return _namespace(fullname, [])
+        _, folder, *parts = fullname.split(".")
+        if folder not in self.folders:
+            return None
+        place = self.folders[folder].joinpath(*parts)
+        spec = self._spec(fullname, place)
+        if spec is None:
+            self.missing.add(place)
         return spec
-    loader = _FreshLoader(fullname, str(init))
-    spec = importlib.util.spec_from_file_location(fullname, init, loader=loader, submodule_search_locations=[str(folder)])
-    assert spec is not None  # noqa: S101 - it is None only without a loader
+
+    def _spec(self, fullname: str, place: Path) -> importlib.machinery.ModuleSpec | None:
+        """Python's own order: a package, a module, a folder without `__init__.py`. A skill is what it was found to be."""
+        skill, file = self.files.get(fullname), place.with_name(f"{place.name}.py")
+        if skill != file and (place / _INIT).is_file():
+            return self._from_file(fullname, place / _INIT, [str(place)])
+        if (skill is None or skill == file) and file.is_file():
+            return self._from_file(fullname, file, None)
+        return _namespace(fullname, [str(place)]) if place.is_dir() else None
+
+    def _from_file(
+        self, fullname: str, file: Path, locations: list[str] | None
+    ) -> importlib.machinery.ModuleSpec | None:
+        loader = _FreshLoader(fullname, str(file), self.read)
+        return importlib.util.spec_from_file_location(
+            fullname, file, loader=loader, submodule_search_locations=locations
+        )
+
+    def changed(self) -> set[Path]:
+        """The files that say something else than what was read, are gone, or have appeared where one was missed."""
+        changed = {file for file, digest in list(self.read.items()) if _digest_of(file) != digest}
+        for place in list(self.missing):
+            if place.exists() or place.with_name(f"{place.name}.py").exists():
+                self.missing.discard(place)
+                changed.update(_candidates(place))
+        return changed
+
+
+def _namespace(fullname: str, locations: list[str]) -> importlib.machinery.ModuleSpec:
+    spec = importlib.machinery.ModuleSpec(fullname, None, is_package=True)
+    spec.submodule_search_locations = locations
     return spec
 
 
 class _FreshLoader(importlib.machinery.SourceFileLoader):
-    """Reads a source file as it is now."""
+    """Reads a source file as it is now, and remembers what it said."""
+
+    def __init__(self, fullname: str, path: str, read: dict[Path, str]) -> None:
+        super().__init__(fullname, path)
+        self._read = read
 
     def path_stats(self, path: str) -> dict[str, float]:  # pyright: ignore[reportIncompatibleMethodOverride]
         raise OSError(path)  # no stats, no bytecode file
 
-
-def dependencies(source: Source) -> set[Path]:
-    """The files of a skill and, transitively, those it imports relatively. Read from the text, so that nothing runs."""
-    seen: set[Path] = set()
-    waiting = [*source.files, source.folder / "__init__.py"]
-    while waiting:
-        file = waiting.pop()
-        if file not in seen and file.is_file():
-            seen.add(file)
-            waiting.extend(_relative_imports(file))
-    return seen
+    def source_to_code(self, data: Any, path: Any, **options: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        self._read[Path(path)] = _digest(data)
+        return super().source_to_code(data, path, **options)
 
 
-def _relative_imports(file: Path) -> Iterator[Path]:
+def _digest(text: bytes) -> str:
+    return hashlib.sha256(text).hexdigest()
+
+
+def _digest_of(file: Path) -> str | None:
     try:
-        tree = ast.parse(file.read_bytes())
-    except (SyntaxError, ValueError, OSError):
-        return
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.level:
-            start = file.parents[node.level - 1] if node.level <= len(file.parents) else file.parent
-            target = start.joinpath(*(node.module or "").split("."))
-            names = [target, *(target / alias.name for alias in node.names)]
-            for name in names:
-                yield name.with_name(f"{name.name}.py")
-                yield name / "__init__.py"
+        return _digest(file.read_bytes())
+    except OSError:
+        return None
+
+
+# What a file imports relatively, read from its text, so that nothing runs
+
+
+def _imports(file: Path, folders: set[Path]) -> Iterator[Path]:
+    """Where the modules may be that a file needs: its packages, and what it imports relatively."""
+    ceiling = next(folder for folder in file.parents if folder in folders)
+    for package in file.relative_to(ceiling).parents:
+        yield ceiling / package / _INIT
+    for node in ast.walk(_tree(file)):
+        if isinstance(node, ast.ImportFrom) and 0 < node.level <= len(file.relative_to(ceiling).parents):
+            yield from _named(node, file.parents[node.level - 1])
+
+
+def _named(node: ast.ImportFrom, place: Path) -> Iterator[Path]:
+    for part in (node.module or "").split("."):
+        place = place / part
+        yield from _candidates(place)
+    for alias in node.names:
+        yield from _candidates(place / alias.name)
+
+
+def _candidates(place: Path) -> tuple[Path, Path]:
+    return place.with_name(f"{place.name}.py"), place / _INIT
+
+
+def _tree(file: Path) -> ast.AST:
+    try:
+        return ast.parse(file.read_bytes())
+    except (OSError, ValueError, SyntaxError, RecursionError):
+        return ast.Module([], [])

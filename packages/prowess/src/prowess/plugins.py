@@ -2,39 +2,39 @@
 
 from __future__ import annotations
 
-import traceback
-from collections.abc import Callable, Iterator
-from typing import Any, cast
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
 
 import pluggy
 
 from prowess import hookspecs
-from prowess.catalog import Failure
-from prowess.errors import LoadError, ProwessError, did_you_mean
+from prowess.errors import LoadError, did_you_mean
 
-__all__ = ["Plugins", "failure_of", "place_of_error"]
+__all__ = ["Installed", "Plugins", "installed"]
 
-_GROUP = "prowess.skills"
+_GROUP: Final = "prowess.skills"
+_HOOKS: Final = {name: value for name, value in vars(hookspecs).items() if hasattr(value, "prowess_spec")}
 
 
 class Plugins:
-    """Plugins by name, in the order they came."""
+    """Plugins by name. They are asked in the order of their names, those with `tryfirst` before and with `trylast` after."""
 
     def __init__(self) -> None:
-        self._manager = pluggy.PluginManager("prowess")
+        self._manager = _Manager("prowess")
         self._manager.add_hookspecs(hookspecs)
-        self._known = {name for name in vars(hookspecs) if name.startswith("prowess_")}
 
-    def register(self, plugin: object, name: str) -> None:
-        """Add a plugin. A hook that does not exist, or takes other arguments, is a `LoadError` and adds nothing."""
+    def register(self, plugin: object, name: str) -> list[LoadError]:
+        """Add a plugin. Gives what is wrong with its hooks; those that are right are there."""
+        if isinstance(plugin, type):
+            raise LoadError(f"the plugin {plugin.__qualname__} is a class; give an instance of it")
+        self._manager.refused = []
         try:
             self._manager.register(plugin, name)
-        except pluggy.PluginValidationError as error:
-            self.unregister(name)
-            raise LoadError(f"plugin {name}: {str(error).splitlines()[-1]}") from error
-        for unknown in self._unknown_hooks(plugin):
-            self.unregister(name)
-            raise LoadError(f"plugin {name}: there is no hook {unknown}{did_you_mean(unknown, self._known)}")
+        except ValueError as error:
+            raise LoadError(f"this plugin is registered already, as {self._manager.get_name(plugin) or name}") from error
+        return self._manager.refused
 
     def unregister(self, name: str) -> None:
         """Take a plugin out, if it is there."""
@@ -44,7 +44,7 @@ class Plugins:
     def each(self, hook: str, *, plugin: str | None = None) -> Iterator[tuple[str, Callable[..., Any]]]:
         """The implementations of a hook, each with the name of its plugin; the caller says what a failure means."""
         caller: pluggy.HookCaller = getattr(self._manager.hook, hook)
-        for impl in reversed(caller.get_hookimpls()):
+        for impl in sorted(caller.get_hookimpls(), key=_turn):
             if plugin is None or impl.plugin_name == plugin:
                 yield impl.plugin_name, _taking(impl)
 
@@ -52,45 +52,78 @@ class Plugins:
         """Whether anybody implements a hook: what nobody watches costs nothing."""
         return bool(getattr(self._manager.hook, hook).get_hookimpls())
 
-    def _unknown_hooks(self, plugin: object) -> list[str]:
-        callers = self._manager.get_hookcallers(plugin) or []
-        return [caller.name for caller in callers if caller.name not in self._known]
+
+class _Manager(pluggy.PluginManager):
+    """A registry that takes the good hooks of a plugin and notes what is wrong with the others."""
+
+    refused: list[LoadError]
+
+    def parse_hookimpl_opts(self, plugin: Any, name: str) -> Any:
+        options = super().parse_hookimpl_opts(plugin, name)
+        problem = _unmarked(plugin, name) if options is None else _problem(plugin, name, options)
+        if problem is None:
+            return options
+        code: Any = inspect.unwrap(getattr(plugin, name)).__code__
+        self.refused.append(LoadError(problem, file=code.co_filename, line=code.co_firstlineno))
+        return None
 
 
-def installed() -> Iterator[tuple[str, Callable[[], object]]]:
-    """The installed skill packages by name, in order, each with what loads it."""
-    from importlib.metadata import entry_points  # noqa: PLC0415 - 25 ms, not on the way to the first answer
+def _unmarked(plugin: Any, name: str) -> str | None:
+    """Why a function that is no implementation of a hook should be one: it has the name of one."""
+    if name not in _HOOKS:
+        return None
+    function = getattr(plugin, name)
+    if not inspect.isroutine(function) or function is _HOOKS[name]:
+        return None
+    return f"{name} has the name of a hook and is none: decorate it with @hookimpl"
 
-    for entry in sorted(entry_points(group=_GROUP), key=lambda item: item.name):
-        yield entry.name, entry.load
+
+def _problem(plugin: Any, name: str, options: Mapping[str, Any]) -> str | None:
+    """What is wrong with the implementation of a hook."""
+    hook: str = options.get("specname") or name
+    if hook not in _HOOKS:
+        return f"there is no hook {hook}{did_you_mean(hook, _HOOKS)}"
+    function: Any = getattr(plugin, name)
+    if options.get("wrapper") or options.get("hookwrapper"):
+        return f"{name} is a wrapper of hooks, which are not called; a call is wrapped with prowess_wrap_call"
+    if inspect.iscoroutinefunction(function) and hook != "prowess_wrap_call":
+        return f"{name} is async, and {hook} is not awaited; make it a plain function"
+    takes = list(inspect.signature(_HOOKS[hook]).parameters)
+    unknown = [item for item in inspect.signature(function).parameters if item not in takes]
+    if unknown:
+        return f"{name} takes {', '.join(unknown)}, but {hook} gives {', '.join(takes)}{did_you_mean(unknown[0], takes)}"
+    return None
+
+
+def _turn(impl: pluggy.HookImpl) -> tuple[int, str]:
+    return (0 if impl.tryfirst else 2 if impl.trylast else 1), impl.plugin_name
 
 
 def _taking(impl: pluggy.HookImpl) -> Callable[..., Any]:
     """An implementation that may be given every argument of its hook, and takes those it names."""
+    names = (*impl.argnames, *impl.kwargnames)
 
     def call(**given: Any) -> Any:
-        return impl.function(*(given[name] for name in impl.argnames))
+        return impl.function(**{name: given[name] for name in names})
 
     return call
 
 
-def failure_of(error: BaseException, *, source: str, file: str | None = None) -> Failure:
-    """An exception as an entry of the catalog: with the innermost place inside the skill's own file."""
-    if isinstance(error, LoadError):
-        return Failure(source, error.reason, error.file or file, error.line)
-    place = place_of_error(error, file)
-    line = getattr(error, "line", None) or (place[1] if place else None)
-    reason = str(error) if isinstance(error, ProwessError) else f"{type(error).__name__}: {_message(error)}"
-    return Failure(source, reason, getattr(error, "file", None) or (place[0] if place else file), line)
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """An entry point of an installed package."""
+
+    name: str
+    package: str
+    distribution: str
+    load: Callable[[], object]
 
 
-def place_of_error(error: BaseException, file: str | None) -> tuple[str, int] | None:
-    """The last line of a file that an exception came through; for a syntax error, the line at fault."""
-    if isinstance(error, SyntaxError) and error.filename:
-        return error.filename, error.lineno or 1
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
-    return (frames[-1].filename, cast("int", frames[-1].lineno)) if frames else None
+def installed() -> Iterator[Installed]:
+    """The installed skill packages, in the order of their names."""
+    from importlib.metadata import entry_points  # noqa: PLC0415 - 25 ms, not on the way to the first answer
 
-
-def _message(error: BaseException) -> str:
-    return error.msg if isinstance(error, SyntaxError) else str(error)
+    found = [(entry, entry.dist.name if entry.dist else "") for entry in entry_points(group=_GROUP)]
+    for entry, distribution in sorted(found, key=lambda item: (item[0].name, item[1])):
+        package = entry.value.partition(":")[0].partition(".")[0].strip()
+        yield Installed(entry.name, package, distribution, entry.load)

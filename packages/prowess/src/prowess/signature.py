@@ -6,16 +6,20 @@ import collections.abc
 import inspect
 import types
 import typing
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin
+
+import typing_extensions
 
 from prowess.declaration import Declaration, Place
 from prowess.errors import SchemaError
 
-__all__ = ["MISSING", "Parameter", "Signature", "Style", "metadata", "read", "without_none"]
+__all__ = ["ABSENT", "MISSING", "Parameter", "Signature", "Style", "metadata", "read", "without_none"]
 
 MISSING: Any = inspect.Parameter.empty
+ABSENT: Any = object()
+"""The default of a key that an unpacked TypedDict lets one leave out: nothing is passed."""
 Style: TypeAlias = Literal["sync", "async", "generator", "async generator"]
 
 _ITERATORS = (
@@ -25,6 +29,12 @@ _ITERATORS = (
     collections.abc.AsyncIterable,
     collections.abc.AsyncGenerator,
 )
+_QUALIFIERS: dict[Any, bool | None] = {
+    typing_extensions.Required: True,
+    typing_extensions.NotRequired: False,
+    typing_extensions.ReadOnly: None,
+}
+"""What may stand around the type of a key in a TypedDict, and what it says of the key's being required."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +44,7 @@ class Parameter:
     name: str
     annotation: Any
     default: Any = MISSING
-    positional_only: bool = False
+    kind: inspect._ParameterKind = inspect.Parameter.KEYWORD_ONLY  # pyright: ignore[reportPrivateUsage]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,31 +57,42 @@ class Signature:
     takes_args: bool = False
     extra: Any = MISSING
     """The annotation of `**kwargs`, or `MISSING` where there is none."""
+    names: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Local names that annotations may mean."""
+
+    @property
+    def positional(self) -> tuple[str, ...]:
+        """Parameters that may be passed by position."""
+        return tuple(item.name for item in self.parameters if item.kind is not item.kind.KEYWORD_ONLY)
+
+    @property
+    def positional_only(self) -> tuple[str, ...]:
+        """Parameters that must be passed by position: with `*args`, all that stand before it."""
+        only = inspect.Parameter.POSITIONAL_ONLY
+        return self.positional if self.takes_args else tuple(i.name for i in self.parameters if i.kind is only)
 
 
 def read(declared: Declaration) -> Signature:
     """The signature of a declared function; an annotation that cannot be resolved is an error that names it."""
-    function = declared.function
-    names = _Names(function.__globals__, declared.local_names(), declared.place)
+    names = _Names(inspect.unwrap(declared.function).__globals__, declared.local_names(), declared.place)
+    written = inspect.signature(declared.function)
     parameters: list[Parameter] = []
     takes_args, extra = False, MISSING
-    for parameter in inspect.signature(function).parameters.values():
+    for parameter in written.parameters.values():
         annotation = names.resolve(parameter.annotation, f"parameter {parameter.name!r}")
         if parameter.kind is parameter.VAR_POSITIONAL:
             takes_args = True
         elif parameter.kind is parameter.VAR_KEYWORD:
-            unpacked = _unpacked(annotation, names)
-            parameters.extend(unpacked)
-            extra = MISSING if unpacked else annotation
+            options = _unpacked(annotation)
+            extra = annotation if options is None else MISSING
+            parameters.extend(names.keys_of(options) if options else ())
         else:
-            only = parameter.kind is parameter.POSITIONAL_ONLY
-            parameters.append(Parameter(parameter.name, annotation, parameter.default, only))
-    style = style_of(function)
-    returns = declared.output
-    if returns is MISSING:
-        written = inspect.signature(function).return_annotation
-        returns = MISSING if written is MISSING else names.resolve(written, "the return type")
-    return Signature(tuple(parameters), _result_type(returns), style, takes_args, extra)
+            parameters.append(Parameter(parameter.name, annotation, parameter.default, parameter.kind))
+    returns = written.return_annotation if declared.output is None else declared.output
+    if returns is not MISSING:
+        returns = names.resolve(returns, "the return type")
+    style = style_of(declared.function)
+    return Signature(tuple(parameters), _result_type(returns), style, takes_args, extra, names.local_names)
 
 
 def style_of(function: Callable[..., Any]) -> Style:
@@ -99,40 +120,43 @@ class _Names:
         try:
             hints = typing.get_type_hints(holder, self.global_names, dict(self.local_names), include_extras=True)
         except Exception as error:
-            reason = f"{what}: the annotation {_shown(annotation)} cannot be resolved ({error})"
-            remedy = "import or define the name in this module, outside of `if TYPE_CHECKING:`"
-            raise SchemaError(f"{reason}; {remedy}", file=self.place.file, line=self.place.line) from error
+            raise self.unresolved(f"{what}: the annotation {_shown(annotation)}", error) from error
         return hints["it"]
+
+    def keys_of(self, options: Any) -> Iterator[Parameter]:
+        """The parameters that a TypedDict stands for in `**options: Unpack[Options]`."""
+        try:
+            hints = typing.get_type_hints(options, localns=dict(self.local_names), include_extras=True)
+        except Exception as error:
+            raise self.unresolved(f"a key of {options.__name__}", error) from error
+        for name, hint in hints.items():
+            required, annotation = _unqualified(hint, required=name in options.__required_keys__)
+            yield Parameter(name, annotation, MISSING if required else ABSENT)
+
+    def unresolved(self, what: str, error: Exception) -> SchemaError:
+        remedy = "import or define the name in this module, outside of `if TYPE_CHECKING:`"
+        if not isinstance(error, NameError):
+            remedy = "write a type there"
+        return SchemaError(f"{what} cannot be resolved ({error}); {remedy}", file=self.place.file, line=self.place.line)
 
 
 def _shown(annotation: Any) -> str:
     return repr(annotation) if isinstance(annotation, str) else str(annotation)
 
 
-def _unpacked(annotation: Any, names: _Names) -> list[Parameter]:
-    """The parameters of `**options: Unpack[Options]`, or nothing."""
-    if get_origin(annotation) is not typing.Unpack:
-        return []
-    (options,) = get_args(annotation)
-    hints = typing.get_type_hints(options, include_extras=True)
-    required = options.__required_keys__
-    return [
-        Parameter(name, _unqualified(hint), MISSING if name in required else _ABSENT)
-        for name, hint in hints.items()
-    ]
+def _unpacked(annotation: Any) -> Any:
+    """`Options` in `**options: Unpack[Options]`, or `None`."""
+    unpacks = get_origin(annotation) in (typing.Unpack, typing_extensions.Unpack)
+    return get_args(annotation)[0] if unpacks else None
 
 
-class Absent:
-    """The default of a key that an unpacked TypedDict lets one leave out: nothing is passed."""
-
-
-_ABSENT = Absent()
-
-
-def _unqualified(hint: Any) -> Any:
-    while get_origin(hint) in (typing.Required, typing.NotRequired):
+def _unqualified(hint: Any, *, required: bool) -> tuple[bool, Any]:
+    """Whether a key of a TypedDict is required, where it says so itself, and its type."""
+    while get_origin(hint) in _QUALIFIERS:
+        says = _QUALIFIERS[get_origin(hint)]
+        required = required if says is None else says
         (hint,) = get_args(hint)
-    return hint
+    return required, hint
 
 
 def _result_type(returns: Any) -> Any:

@@ -39,46 +39,44 @@ def check_explicit(schema: Any, *, what: str) -> None:
 
     `what` names the schema at the beginning of the message, as in "input_schema of notes.add".
     """
-    for problem in _refusals(schema):
+    problem = _refusal(schema)
+    if problem is not None:
         raise SchemaError(f"{what}: {problem}")
 
 
-def _refusals(schema: Any) -> Iterator[str]:
-    """Why a schema is refused. A check relies on those before it, so only the first answer counts."""
+def _refusal(schema: Any) -> str | None:
+    """Why a schema is refused. A check relies on those before it, so the first answer is the only one."""
     if not is_schema(schema):
-        yield f"a schema is a dict, not {type(schema).__name__}"
-    yield from _size(schema)
+        return f"a schema is a dict, not {type(schema).__name__}"
+    unwieldy = _size(schema)
+    if unwieldy:
+        return unwieldy
     nodes = list(visit(schema))
-    yield from _dialect(nodes)
-    yield from _depth(nodes)
-    yield from _meta(schema)
-    yield from _references(schema, nodes)
+    return _dialect(nodes) or _depth(nodes) or _meta(schema) or next(_dangling(schema, nodes), None)
 
 
-def _size(schema: Any) -> Iterator[str]:
+def _size(schema: Schema) -> str | None:
     try:
         size = len(json.dumps(schema, allow_nan=False, ensure_ascii=False).encode("utf-8", "surrogatepass"))
     except (TypeError, ValueError, RecursionError) as error:
-        yield f"it cannot be written as JSON ({error})"
-        return
-    if size > MAX_BYTES:
-        yield f"it has {size} bytes; the limit is {MAX_BYTES} bytes (256 KiB)"
+        return f"it cannot be written as JSON ({error})"
+    return f"it has {size} bytes; the limit is {MAX_BYTES} bytes (256 KiB)" if size > MAX_BYTES else None
 
 
-def _dialect(nodes: Iterable[tuple[Path, Schema]]) -> Iterator[str]:
+def _dialect(nodes: Iterable[tuple[Path, Schema]]) -> str | None:
     for path, node in nodes:
         dialect = node.get("$schema", DIALECT)
         if not isinstance(dialect, str) or dialect.removesuffix("#") != DIALECT:
-            yield f"the dialect {dialect!r} at {_place(path)} is not supported; use {DIALECT} or leave $schema out"
+            return f"the dialect {dialect!r} at {_place(path)} is not supported; use {DIALECT} or leave $schema out"
+    return None
 
 
-def _depth(nodes: Iterable[tuple[Path, Schema]]) -> Iterator[str]:
+def _depth(nodes: Iterable[tuple[Path, Schema]]) -> str | None:
     deepest = max(sum(1 for step in path if step in _COMPOSITION) for path, _ in nodes)
-    if deepest > MAX_DEPTH:
-        yield f"its compositions are nested {deepest} deep; the limit is {MAX_DEPTH}"
+    return f"its compositions are nested {deepest} deep; the limit is {MAX_DEPTH}" if deepest > MAX_DEPTH else None
 
 
-def _meta(schema: Any) -> Iterator[str]:
+def _meta(schema: Schema) -> str | None:
     from jsonschema import Draft202012Validator
 
     meta: Any = Draft202012Validator(
@@ -87,14 +85,12 @@ def _meta(schema: Any) -> Iterator[str]:
     try:
         errors = list(meta.iter_errors(schema))
     except RecursionError:
-        yield "it is nested too deeply to be checked"
-        return
-    if errors:
-        problems = dict.fromkeys(f"{_place(error.absolute_path)}: {_cut(error.message, 200)}" for error in errors)
-        yield "not valid JSON Schema 2020-12: " + "; ".join(list(problems)[:_SHOWN_PROBLEMS])
+        return "it is nested too deeply to be checked"
+    problems = dict.fromkeys(f"{_place(error.absolute_path)}: {_cut(error.message, 200)}" for error in errors)
+    return "not valid JSON Schema 2020-12: " + "; ".join(list(problems)[:_SHOWN_PROBLEMS]) if problems else None
 
 
-def _references(schema: Schema, nodes: Iterable[tuple[Path, Schema]]) -> Iterator[str]:
+def _dangling(schema: Schema, nodes: Iterable[tuple[Path, Schema]]) -> Iterator[str]:
     from referencing import Registry
     from referencing.exceptions import Unresolvable
     from referencing.jsonschema import DRAFT202012
