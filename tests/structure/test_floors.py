@@ -16,7 +16,7 @@ SOURCE = ROOT / "packages/prowess/src/prowess"
 # `prowess` itself is the public door: it knows everybody, and nobody inside knows it.
 FLOORS: tuple[str, ...] = (
     "docstrings errors jsontypes link schemas",
-    "call content contract problems published schemas.matching schemas.naming schemas.walk settings",
+    "call content contract problems published schemas.matching schemas.naming schemas.walk settings threads tracebacks",
     "catalog declaration paths schemas.explicit schemas.refs",
     "discovery schemas.boxes schemas.nodes schemas.nulls signature",
     "loading schemas.strict",
@@ -25,8 +25,8 @@ FLOORS: tuple[str, ...] = (
     "arguments normalize",
     "outcome",
     "execution hookspecs mcp_schema",
-    "builtin plugins policies",
-    "context",
+    "builtin plugins policies resources",
+    "context singletons",
     "injection",
     "compile",
     "entry",

@@ -114,11 +114,18 @@ def test_a_choice_between_objects_is_told_from_others(schema: dict[str, Any], ex
     assert expected is is_union_of_objects(schema)
 
 
-@pytest.mark.parametrize("_case", [pytest.param(None, id="O-41 boxing refused")])
-def test_a_scalar_without_a_box_is_refused(_case: None) -> None:
-    """Where boxing is not wanted, what is no object is an error."""
-    with pytest.raises(SchemaError, match="object, not 'number'"):
-        ensure_object(NUMBER, field=None)
+@pytest.mark.parametrize(
+    ("schema", "words"),
+    [
+        pytest.param(NUMBER, "of type object, not 'number'", id="O-41 boxing refused"),
+        pytest.param({"type": "string"}, "of type object, not 'string'", id="U-27 an object is required"),
+        pytest.param({}, "of type object, not 'open'", id="an open root"),
+    ],
+)
+def test_what_is_no_object_is_refused_without_a_box(schema: dict[str, Any], words: str) -> None:
+    """Where boxing is not wanted, it is an error."""
+    with pytest.raises(SchemaError, match=words):
+        ensure_object(schema, field=None)
 
 
 @pytest.mark.parametrize("_case", [pytest.param(None, id="O-42 field by name")])

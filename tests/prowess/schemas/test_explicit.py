@@ -123,10 +123,13 @@ def test_a_schema_that_holds_itself_is_refused() -> None:
     schema: dict[str, Any] = {"type": "object"}
     schema["properties"] = {"me": schema}
 
-    assert "JSON" in refusal(schema)
+    assert "nested too deeply" in refusal(schema)
+    schema["properties"] = {}
+    schema["default"] = schema
+    assert "cannot be written as JSON" in refusal(schema)
 
 
-@pytest.mark.parametrize("depth", [150, 900])
+@pytest.mark.parametrize("depth", [150, 900, 5000])
 def test_a_schema_nested_too_deeply_is_refused_like_any_other(depth: int) -> None:
     """Where Python's own limits end a check, it is still the schema that is refused."""
     assert "input_schema of notes.add" in refusal({"items": nested("items", depth), "type": 7})

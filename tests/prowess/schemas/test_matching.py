@@ -59,6 +59,12 @@ def test_equality_is_that_of_json(one: Any, other: Any, equal: bool) -> None:
     assert equal is same(one, other)
 
 
+def test_numbers_beyond_all_floats_break_nothing() -> None:
+    """JSON has integers of any size; whether one is a multiple of a fraction is for validation to say."""
+    assert 0 == leaf_problems({"multipleOf": 0.5, "minimum": 0.5}, 10**400)
+    assert 1 == leaf_problems({"multipleOf": 3}, 10**400)
+
+
 def test_unknown_types_have_no_values() -> None:
     """A type nobody knows matches nothing."""
     assert not has_type("x", "text")

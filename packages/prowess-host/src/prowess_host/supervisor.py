@@ -6,10 +6,10 @@ Knows calls as bytes to send and as somebody to tell; knows no protocol of any c
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import sys
-import time
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,16 +18,22 @@ from typing import Any, Final, Protocol
 from prowess.catalog import Catalog, Failure
 from prowess.contract import Contract
 from prowess.jsontypes import JsonObject
-from prowess.link import Frame, Kind
+from prowess.link import Board, Frame, Kind
 from prowess.settings import OwnSettings
-from prowess_host.workers import WorkerProcess
+from prowess_host.workers import WorkerProcess, describe_exit
 
 __all__ = ["Job", "Listener", "Successor", "Supervisor"]
 
 _log = logging.getLogger("prowess.host")
 _LATE: Final = 0.1
 """Seconds the host leaves a worker to answer for itself when a call has run out of time."""
+_LEAVING: Final = 0.5
+"""Seconds an idle worker gets to close what it had opened when the host leaves."""
+_STARTING: Final = 60.0
+"""Seconds a worker gets until it says that it is up, and then until it has described what it can do. A skill that
+imports half the world takes ten."""
 _MOST_TRIES: Final = 3
+_NEVER: Final = float("inf")
 
 
 class Listener(Protocol):
@@ -52,10 +58,10 @@ class Job:
     seconds: float
     number: int = 0
     worker: _Worker | None = None
-    since: float = 0.0
-    left: float = 0.0
-    """Seconds until the host answers in the place of a worker that does not."""
-    timer: asyncio.TimerHandle | None = None
+    due: float = _NEVER
+    """When the host answers in the place of a worker that does not."""
+    left: float = _NEVER
+    """Seconds until then, while the clock stands still."""
     tries: int = 0
     over: bool = False
 
@@ -64,16 +70,30 @@ class Job:
 class _Worker:
     """A worker process and what the supervisor knows of it."""
 
-    process: WorkerProcess
     generation: int
+    started: float
+    process: WorkerProcess = field(init=False)
     jobs: dict[int, Job] = field(default_factory=dict[int, Job])
+    slots: set[int] = field(default_factory=set[int])
     ready: bool = False
+    proven: bool = False
+    """It has done something, so that this one can at least start."""
     retired: bool = False
     heard: float = 0.0
     pinged: float | None = None
     stalled: bool = False
-    lingering: int = 0
+    doubts: list[float] = field(default_factory=list[float])
+    """When to ask whether what was given up has ended."""
+    doubting: bool = False
+    """The last ping was such a question."""
+    reason: str = ""
+    """What it said of why it cannot serve."""
     describing: asyncio.Future[Catalog] | None = None
+
+    @property
+    def suspect(self) -> bool:
+        """Whether somebody has to keep an eye on it."""
+        return bool(self.jobs or self.doubts or self.doubting or not self.ready)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,25 +113,35 @@ class Supervisor:
         self._host = own.host
         self._flags = flags
         self._loop = asyncio.get_running_loop()
+        self._now = self._loop.time
         self._workers: list[_Worker] = []
         self._active: list[_Worker] = []
         self._spare: _Worker | None = None
         self._kept: dict[str, _Worker] = {}
         """By skill: the worker with the last good version of what no longer loads."""
+        self._gone: set[str] = set()
+        """Skills that no longer load, and whose last good version went with its worker."""
         self._generation = 1
         self._number = 0
         self._waiting: list[Job] = []
         self._deaths: list[float] = []
         self._ticking: asyncio.TimerHandle | None = None
         self._closing = False
-        self.diagnosis: str | None = None
-        """Why no worker can be had, while that is so."""
+        self.diagnosis = ""
+        """Why the last worker that could not start, could not."""
+        self.files: frozenset[str] = frozenset()
+        """Files of the project that the skills import."""
         self.lost_at_once: list[int] = []
         """How many calls each death of a worker took down."""
 
     def start(self) -> None:
         """Have a worker come up, so that the first call finds one."""
-        self._worker_for(None)
+        self._fill()
+
+    def configure(self, own: OwnSettings) -> None:
+        """Go by other settings from now on."""
+        self._own = own
+        self._host = own.host
 
     # Jobs
 
@@ -123,10 +153,7 @@ class Supervisor:
 
     def cancel(self, job: Job) -> None:
         """Nobody wants to hear of this job any more."""
-        self._finish(job)
-        if job.worker is not None:
-            job.worker.process.send(Kind.CANCEL, job.number)
-            self._loop.call_later(self._host.cancel_grace, self._check_unheard, job.worker)
+        self._give_up(job)
 
     def answer(self, job: Job, told: JsonObject) -> None:
         """What a person answered, as `{"answers": ...}`, or why nobody did, as `{"error": ...}`."""
@@ -140,31 +167,45 @@ class Supervisor:
         return sum(len(worker.jobs) for worker in self._workers) + len(self._waiting)
 
     def _dispatch(self, job: Job) -> None:
-        if self._held_back(job):
+        contract = job.contract
+        if contract.policies.concurrency is not None and self._held_back(job):
             self._waiting.append(job)
             return
-        worker = self._worker_for(job.contract)
-        if worker is None:
-            self._fail(job, f"no worker could be started: {self.diagnosis}", started=False)
+        if contract.skill in self._gone:
+            lost = f"{contract.skill} no longer loads, and the worker with its last good version has ended"
+            self._fail(job, f"{lost}; mend the skill", started=False)
             return
-        self._number += 1
-        job.number, job.worker, job.since = self._number, worker, time.monotonic()
+        worker = self._worker_for(contract)
+        if worker is None:
+            self._fail(job, self._why_none(), started=False)
+            return
+        number = self._free_number(worker)
+        job.number, job.worker = number, worker
         job.tries += 1
-        worker.jobs[job.number] = job
-        worker.process.send(Kind.CALL, job.number, job.head, job.arguments)
-        self._tick_soon()
+        worker.jobs[number] = job
+        worker.process.send(Kind.CALL, number, job.head, job.arguments)
+
+    def _free_number(self, worker: _Worker) -> int:
+        """The next number whose slot on the worker's board is free."""
+        number = self._number + 1
+        while (slot := Board.slot(number)) in worker.slots:
+            number += 1
+        worker.slots.add(slot)
+        self._number = number
+        return number
 
     def _held_back(self, job: Job) -> bool:
         """Whether `concurrency` would be broken across generations: workers keep it among their own calls only."""
         most = job.contract.policies.concurrency
-        if most is None:
+        command = job.contract.id
+        if any(other.contract.id == command and other is not job for other in self._waiting):
+            return True
+        old = [other for worker in self._workers if worker not in self._active for other in worker.jobs.values()]
+        running = sum(other.contract.id == command for other in old)
+        if most is None or not running:
             return False
-        old = [worker for worker in self._workers if worker not in self._active]
-        running = sum(other.contract.id == job.contract.id for worker in old for other in worker.jobs.values())
-        if not running:
-            return False
-        new = sum(other.contract.id == job.contract.id for worker in self._active for other in worker.jobs.values())
-        return running + new >= most
+        new = (other for worker in self._active for other in worker.jobs.values())
+        return running + sum(other.contract.id == command for other in new) >= most
 
     def _release(self) -> None:
         """Dispatch what was held back, as far as it goes now."""
@@ -176,73 +217,111 @@ class Supervisor:
     def _finish(self, job: Job) -> None:
         """The job is over, whatever came of it."""
         job.over = True
-        if job.timer is not None:
-            job.timer.cancel()
         worker = job.worker
         if worker is not None and worker.jobs.pop(job.number, None) is not None:
+            worker.slots.discard(Board.slot(job.number))
             worker.process.forget(job.number)
             if worker.retired and not worker.jobs:
                 self._loop.call_soon(self._dismiss, worker)
         if self._waiting:
             self._loop.call_soon(self._release)
 
+    def _give_up(self, job: Job) -> None:
+        """Have a worker stop a job, and see to it that it does."""
+        worker = job.worker
+        begun = worker is not None and not job.over
+        self._finish(job)
+        if worker is not None and begun:
+            worker.process.send(Kind.CANCEL, job.number)
+            self._doubt(worker)
+
+    def _doubt(self, worker: _Worker) -> None:
+        """Ask a worker, after its grace, whether what was given up has really ended."""
+        worker.doubts.append(self._now() + self._host.cancel_grace)
+        self._tick_by(worker.doubts[-1])
+
     # Time
 
     def _resume_clock(self, job: Job) -> None:
-        if job.left != float("inf"):
-            job.since = time.monotonic()
-            job.timer = self._loop.call_later(job.left, self._overdue, job)
+        if job.left != _NEVER:
+            now = self._now()
+            job.due, job.left = now + job.left, _NEVER
+            self._tick_by(min(job.due, now + self._host.stall_limit / 8))
 
     def _stop_clock(self, job: Job) -> None:
         """A person is being asked: that takes as long as it takes."""
-        if job.timer is not None:
-            job.timer.cancel()
-            job.left = max(job.left - (time.monotonic() - job.since), _LATE)
+        if job.due != _NEVER:
+            job.due, job.left = _NEVER, max(job.due - self._now(), _LATE)
 
     def _overdue(self, job: Job) -> None:
         """The worker did not answer in time, so it is stuck: the host answers, and sees to the worker."""
-        worker = job.worker
-        job.timer = None
-        self._finish(job)
-        job.listener.result(b'{"prowess/kind":"timeout"}', _error_body(f"{job.contract.id} timed out after {job.seconds:g} s"))
-        if worker is not None:
-            worker.process.send(Kind.CANCEL, job.number)
-            self._loop.call_later(self._host.cancel_grace, self._check_unheard, worker)
+        self._give_up(job)
+        text = f"{job.contract.id} timed out after {job.seconds:g} s"
+        self._tell(job, job.listener.result, b'{"prowess/kind":"timeout"}', _error_body(text))
 
     # Signs of life
 
-    def _tick_soon(self) -> None:
-        if self._ticking is None:
-            self._ticking = self._loop.call_later(self._host.stall_limit / 4, self._tick)
+    def _tick_by(self, when: float) -> None:
+        """Have a look at everything at this time at the latest."""
+        if self._ticking is not None:
+            if self._ticking.when() <= when:
+                return
+            self._ticking.cancel()
+        self._ticking = self._loop.call_at(when, self._tick)
 
     def _tick(self) -> None:
         self._ticking = None
-        now = time.monotonic()
+        now = self._now()
+        due = now + self._host.stall_limit / 8
+        jobs = [*self._waiting, *(job for worker in self._workers for job in worker.jobs.values())]
+        for job in jobs:
+            if job.due <= now:
+                self._overdue(job)
+            elif job.due < due:
+                due = job.due
         for worker in list(self._workers):
-            if worker.jobs and worker.ready:
+            if worker.suspect:
                 self._check_alive(worker, now)
-                self._start_ahead(worker, now)
-        if self.busy:
-            self._tick_soon()
-        elif self._spare is not None:
-            spare, self._spare = self._spare, None
-            self._dismiss(spare)
+                due = min([due, *worker.doubts])
+        self._see_to_spare(now)
+        if self.busy or self._spare is not None or any(worker.suspect for worker in self._workers):
+            self._tick_by(due)
 
     def _check_alive(self, worker: _Worker, now: float) -> None:
         limit = self._host.stall_limit
-        if worker.pinged is not None:
+        if not worker.ready:
+            if now - worker.started > _STARTING:
+                worker.reason = f"it did not start within {_STARTING:g} s"
+                worker.process.kill()
+        elif worker.pinged is not None:
             if now - worker.pinged > limit * 0.75 and not worker.stalled:
                 self._stalled(worker)
-        elif now - worker.heard > limit / 4:
-            worker.pinged = now
-            worker.process.send(Kind.PING)
+        elif worker.doubts and worker.doubts[0] <= now:
+            worker.doubts = [doubt for doubt in worker.doubts if doubt > now]
+            worker.doubting = True
+            self._ping(worker, now)
+        elif now - worker.heard >= limit / 8:
+            self._ping(worker, now)
 
-    def _start_ahead(self, worker: _Worker, now: float) -> None:
+    def _ping(self, worker: _Worker, now: float) -> None:
+        worker.pinged = now
+        worker.process.send(Kind.PING)
+
+    def _see_to_spare(self, now: float) -> None:
         """A worker that will probably have to be replaced has its replacement come up already."""
-        if self._spare is None and worker in self._active:
-            late = (job for job in worker.jobs.values() if now - job.since > job.seconds / 2)
-            if any(job.contract.policies.thread is not False for job in late):
-                self._spare = self._spawn()
+        wanted = any(self._is_failing(worker, now) for worker in self._active)
+        if wanted and self._spare is None:
+            self._spare = self._spawn()
+        elif self._spare is not None and not wanted:
+            spare, self._spare = self._spare, None
+            self._retire(spare)
+
+    def _is_failing(self, worker: _Worker, now: float) -> bool:
+        """Whether a worker is silent, or has a thread that has used up more than half of its time."""
+        if worker.pinged is not None and worker.ready and now - worker.pinged > self._host.stall_limit * 0.4:
+            return True
+        late = (job for job in self._begun(worker) if job.due != _NEVER and job.due - now < job.seconds / 2)
+        return any(job.contract.policies.thread is not False for job in late)
 
     def _stalled(self, worker: _Worker) -> None:
         """The worker's event loop is blocked. What it has not begun, and all that comes, goes to another one."""
@@ -254,75 +333,91 @@ class Supervisor:
             worker.process.pid,
             self._host.stall_limit,
         )
-        self._retire(worker)
-
-    def _check_unheard(self, worker: _Worker) -> None:
-        """After a job was given up: a worker whose thread or loop is still at it has to go."""
-        if worker.process.exit_code is not None or worker not in self._workers:
-            return
-        if worker.lingering or worker.stalled:
-            self._drain(worker)
-        elif worker.pinged is None:
-            worker.pinged = time.monotonic()
-            worker.process.send(Kind.PING)
-            self._loop.call_later(self._host.cancel_grace, self._check_answered, worker)
-
-    def _check_answered(self, worker: _Worker) -> None:
-        if worker.pinged is not None and worker.process.exit_code is None and worker.ready:
-            worker.stalled = True
+        if worker.jobs and not worker.doubting:
+            self._retire(worker)
+        else:  # what blocks it was given up
             self._drain(worker)
 
     # Workers
 
-    def _worker_for(self, contract: Contract | None) -> _Worker | None:
-        """The worker for a call: the least busy of the active ones; cached commands stick to the first."""
+    def _fill(self) -> None:
+        """Have as many active workers as there should be, as far as they can be had."""
         while len(self._active) < self._host.workers:
             worker, self._spare = self._spare or self._spawn(), None
             if worker is None:
-                break
+                return
             self._active.append(worker)
-        if contract is not None and contract.skill in self._kept:
+
+    def _worker_for(self, contract: Contract) -> _Worker | None:
+        """The worker for a call: the least busy of the active ones; what must be one sticks to the first."""
+        if self._kept and contract.skill in self._kept:
             return self._kept[contract.skill]
+        if len(self._active) < self._host.workers:
+            self._fill()
         if not self._active:
             return None
-        if contract is not None and contract.policies.cache_ttl:
+        if len(self._active) == 1 or contract.policies.cache_ttl or contract.policies.concurrency is not None:
             return self._active[0]
         return min(self._active, key=lambda worker: len(worker.jobs))
 
     def _spawn(self) -> _Worker | None:
-        """A new worker, unless too many died lately: a worker that cannot start is a diagnosis, not a loop."""
-        now = time.monotonic()
+        """A new worker, unless too many could not start: that is a diagnosis, not a loop."""
+        now = self._now()
         self._deaths = [death for death in self._deaths if now - death < self._host.restart_window]
         if self._closing or len(self._deaths) > self._host.restart_limit:
             return None
+        worker = _Worker(self._generation, now, heard=now)
         python = self._own.python or sys.executable
         try:
-            process = WorkerProcess(python, self._root, self._flags, on_frame=self._on_frame, on_exit=self._on_exit)
+            worker.process = WorkerProcess(
+                python,
+                self._root,
+                self._flags,
+                on_frame=lambda frame: self._on_frame(worker, frame),
+                on_exit=lambda: self._on_exit(worker),
+            )
         except OSError as error:
-            self.diagnosis = f"{python} cannot be run ({error.strerror}); check the setting `python`"
+            self.diagnosis = f"{python} cannot be run in {self._root}: {error.strerror}; check the setting `python`"
             return None
-        worker = _Worker(process, self._generation, heard=now)
         self._workers.append(worker)
+        self._tick_by(now + self._host.stall_limit)
         return worker
+
+    def _why_none(self) -> str:
+        if self._closing:
+            return "the host is leaving"
+        return f"no worker can be started: {self.diagnosis or 'too many have ended lately'}"
 
     def _retire(self, worker: _Worker) -> None:
         """No new calls. What was never begun moves to another worker; the rest goes on."""
         if worker.retired:
             return
         worker.retired = True
+        self._forget_place(worker)
         worker.process.retire()
-        if worker in self._active:
-            self._active.remove(worker)
         for job in [job for job in worker.jobs.values() if not worker.process.has_begun(job.number)]:
             self._move(job)
-        if not self._closing:
-            self._worker_for(None)
         if not worker.jobs:
             self._dismiss(worker)
 
+    def _forget_place(self, worker: _Worker) -> None:
+        """Nothing is given to this worker any more."""
+        if worker in self._active:
+            self._active.remove(worker)
+            if not self._closing and worker.proven:
+                self._fill()
+        lost = {skill for skill, kept in self._kept.items() if kept is worker}
+        self._gone |= lost
+        for skill in lost:
+            del self._kept[skill]
+
     def _move(self, job: Job) -> None:
-        assert job.worker is not None  # noqa: S101 - it was dispatched
-        job.worker.jobs.pop(job.number)
+        """Give a job that was never begun to another worker."""
+        worker = job.worker
+        assert worker is not None  # noqa: S101 - it was dispatched
+        worker.jobs.pop(job.number)
+        worker.slots.discard(Board.slot(job.number))
+        job.worker = None
         if job.tries < _MOST_TRIES:
             self._dispatch(job)
         else:
@@ -340,7 +435,7 @@ class Supervisor:
         """Let a worker without calls go; it closes what it had opened. One that does not go is killed."""
         if worker.jobs or worker.process.exit_code is not None:
             return
-        if worker.lingering or worker.stalled:
+        if worker.stalled or not worker.ready or worker.doubts or worker.doubting:
             worker.process.kill()
         else:
             worker.process.send(Kind.QUIT)
@@ -351,92 +446,115 @@ class Supervisor:
 
     # What workers say
 
-    def _of(self, process: WorkerProcess) -> _Worker:
-        return next(worker for worker in self._workers if worker.process is process)
-
-    def _on_frame(self, process: WorkerProcess, frame: Frame) -> None:
-        worker = self._of(process)
-        worker.heard = time.monotonic()
+    def _on_frame(self, worker: _Worker, frame: Frame) -> None:
+        worker.heard = self._now()
         worker.pinged = None
-        worker.ready = True
-        if frame.kind == Kind.LINGERING:
-            worker.lingering = frame.number
-            if frame.number:
-                self._loop.call_later(self._host.cancel_grace, self._check_unheard, worker)
-        elif frame.kind == Kind.CATALOG:
+        worker.stalled = False
+        kind = frame.kind
+        told = _TOLD_OF_JOB.get(kind)
+        if told is not None:
+            job = worker.jobs.get(frame.number)
+            if job is not None:
+                worker.proven = True
+                told(self, job, frame)
+        elif kind == Kind.PONG:
+            self._hear_pong(worker, frame.number)
+        elif kind == Kind.LINGERING:
+            self._doubt(worker)
+        elif kind == Kind.READY:
+            worker.ready = True
+        elif kind == Kind.CATALOG:
+            self._hear_catalog(worker, frame.head)
+        elif kind == Kind.FAILED:
+            worker.reason = frame.head.decode("utf-8", "replace")
             if worker.describing is not None and not worker.describing.done():
-                worker.describing.set_result(_catalog(frame.head))
-        elif frame.kind == Kind.READY:
-            self.diagnosis = None
-        elif (job := worker.jobs.get(frame.number)) is not None:
-            _TOLD[frame.kind](self, job, frame)
+                worker.describing.set_exception(ChildProcessError(worker.reason))
+
+    def _hear_pong(self, worker: _Worker, lingering: int) -> None:
+        if worker.doubting:
+            worker.doubting = False
+            if lingering:
+                self._drain(worker)
+
+    def _hear_catalog(self, worker: _Worker, text: bytes) -> None:
+        worker.proven = True
+        self.diagnosis = ""
+        told = json.loads(text)
+        contracts = tuple(Contract.from_json(item) for item in told["contracts"])
+        catalog = Catalog(contracts, tuple(Failure(*item) for item in told["failures"]))
+        self.files = frozenset(told["files"])
+        if worker.describing is not None and not worker.describing.done():
+            worker.describing.set_result(catalog)
 
     def _told_result(self, job: Job, frame: Frame) -> None:
         self._finish(job)
-        job.listener.result(frame.head, frame.body)
+        self._tell(job, job.listener.result, frame.head, frame.body)
 
     def _told_input_required(self, job: Job, frame: Frame) -> None:
         self._finish(job)
-        job.listener.input_required(json.loads(frame.head))
+        self._tell(job, job.listener.input_required, json.loads(frame.head))
 
     def _told_refused(self, job: Job, frame: Frame) -> None:
         self._finish(job)
-        job.listener.refused(json.loads(frame.head))
+        self._tell(job, job.listener.refused, json.loads(frame.head))
 
     def _told_questions(self, job: Job, frame: Frame) -> None:
         self._stop_clock(job)
-        job.listener.questions(json.loads(frame.head))
+        self._tell(job, job.listener.questions, json.loads(frame.head))
 
     def _told_progress(self, job: Job, frame: Frame) -> None:
-        job.listener.progress(*json.loads(frame.head))
+        self._tell(job, job.listener.progress, *json.loads(frame.head))
 
     def _told_log(self, job: Job, frame: Frame) -> None:
-        job.listener.log(*json.loads(frame.head))
+        self._tell(job, job.listener.log, *json.loads(frame.head))
+
+    def _tell(self, job: Job, heard: Callable[..., None], *args: Any) -> None:
+        """Whatever a listener does with the news, the link to the worker must not break over it."""
+        try:
+            heard(*args)
+        except Exception:
+            _log.exception("a message of %s could not be passed on", job.contract.id)
 
     # Deaths
 
-    def _on_exit(self, process: WorkerProcess) -> None:
-        worker = self._of(process)
+    def _on_exit(self, worker: _Worker) -> None:
         self._workers.remove(worker)
         if worker is self._spare:
             self._spare = None
         expected = worker.retired or self._closing
-        if worker in self._active:
-            self._active.remove(worker)
-        self._kept = {skill: kept for skill, kept in self._kept.items() if kept is not worker}
-        if not expected:
-            self._deaths.append(time.monotonic())
-            self.diagnosis = f"the last worker ended with exit code {process.exit_code}; its log is on stderr"
+        how = worker.reason or f"the last worker ended ({describe_exit(worker.process.exit_code)}), see its log on stderr"
+        begun = list(self._begun(worker))
+        if not expected and not worker.proven and not begun:
+            self._deaths.append(self._now())
+            self.diagnosis = how
         if worker.describing is not None and not worker.describing.done():
-            worker.describing.set_exception(ChildProcessError(self.diagnosis or "the worker went away"))
-        self._redistribute(worker)
+            worker.describing.set_exception(ChildProcessError(how))
+        self._forget_place(worker)
+        self._redistribute(worker, begun)
 
-    def _redistribute(self, worker: _Worker) -> None:
+    def _redistribute(self, worker: _Worker, lost: list[Job]) -> None:
         """Answer for the calls that went down with a worker, and give those it never began to another."""
-        jobs = list(worker.jobs.values())
-        lost = [job for job in jobs if worker.process.has_begun(job.number)]
         if lost:
             self.lost_at_once.append(len(lost))
-        for job in jobs:
-            if job in lost:
-                worker.jobs.pop(job.number)
-                self._fail(job, f"its worker ended unexpectedly (exit code {worker.process.exit_code})", started=True)
-            elif not job.over:
-                self._move(job)
+        how = "the host is leaving" if self._closing else f"its worker ended ({describe_exit(worker.process.exit_code)})"
+        for job in lost:
+            self._fail(job, how, started=True)
+        for job in list(worker.jobs.values()):
+            self._move(job)
 
     def _fail(self, job: Job, reason: str, *, started: bool) -> None:
         self._finish(job)
         text = f"{job.contract.id} was lost: {reason}. {_advice(job.contract, started=started)}"
-        job.listener.result(b'{"prowess/kind":"worker_lost"}', _error_body(text))
+        self._tell(job, job.listener.result, b'{"prowess/kind":"worker_lost"}', _error_body(text))
 
     # The catalog, and new generations
 
     async def describe(self) -> Catalog:
-        """The catalog as an active worker sees it."""
-        worker = self._worker_for(None)
-        if worker is None:
-            raise ChildProcessError(self.diagnosis or "no worker")
-        return await self._described(worker)
+        """The catalog as an active worker sees it. A `ChildProcessError` says why there is none."""
+        self._fill()
+        if not self._active:
+            raise ChildProcessError(self._why_none())
+        return await self._described(self._active[0])
 
     async def next_generation(self) -> Successor:
         """A worker that has loaded the code as it is now. It runs nothing until it is adopted."""
@@ -444,30 +562,37 @@ class Supervisor:
         self._generation += 1
         worker = self._spawn()
         if worker is None:
-            raise ChildProcessError(self.diagnosis or "no worker")
+            raise ChildProcessError(self._why_none())
         try:
-            return Successor(worker, await self._described(worker))
+            async with asyncio.timeout(_STARTING):
+                return Successor(worker, await self._described(worker))
+        except TimeoutError:
+            self.discard(worker)
+            raise ChildProcessError(f"loading the skills takes more than {_STARTING:g} s") from None
         except BaseException:
-            worker.process.kill()
+            self.discard(worker)
             raise
 
     def adopt(self, successor: Successor, keeping: Collection[str]) -> None:
         """New calls go to the new generation. Old workers finish what they have; one that holds the last good version
         of a skill in `keeping` goes on serving it."""
         old, self._active = self._active, [successor.worker]
-        if self._spare is not None:
-            self._retire(self._spare)
-            self._spare = None
+        if successor.worker.process.exit_code is not None:
+            self._active.clear()
+        spare, self._spare = self._spare, None
+        before = {*self._kept.values(), *old, *([spare] if spare else [])}
         kept = {skill: self._kept.get(skill) or (old[0] if old else None) for skill in keeping}
-        before = {*self._kept.values(), *old}
         self._kept = {skill: worker for skill, worker in kept.items() if worker is not None}
+        self._gone = {skill for skill in keeping if skill not in self._kept}
         for worker in before - set(self._kept.values()):
             self._retire(worker)
-        self._worker_for(None)
+        self._fill()
+        self._release()
 
-    def discard(self, successor: Successor) -> None:
-        """The new generation is no better than the one there is."""
-        self._retire(successor.worker)
+    def discard(self, worker: _Worker) -> None:
+        """A worker that is not wanted after all."""
+        worker.retired = True
+        worker.process.kill()
 
     async def _described(self, worker: _Worker) -> Catalog:
         if worker.describing is None or worker.describing.done():
@@ -477,20 +602,26 @@ class Supervisor:
         return await asyncio.shield(worker.describing)
 
     async def close(self) -> None:
-        """End all workers."""
+        """End all workers. What still runs is answered for."""
         self._closing = True
         if self._ticking is not None:
             self._ticking.cancel()
-        for worker in list(self._workers):
-            if worker.jobs or worker.lingering or worker.stalled or not worker.ready:
+        for job in self._waiting:
+            if not job.over:
+                self._fail(job, self._why_none(), started=False)
+        self._waiting.clear()
+        for worker in self._workers:
+            if worker.suspect or worker.stalled:
                 worker.process.kill()
             else:
                 worker.process.send(Kind.QUIT)
-                self._loop.call_later(_LATE * 5, worker.process.kill)
-        await asyncio.gather(*(worker.process.wait() for worker in list(self._workers)), return_exceptions=True)
+                self._loop.call_later(_LEAVING, worker.process.kill)
+        while self._workers:
+            with contextlib.suppress(Exception):
+                await self._workers[0].process.wait()
 
 
-_TOLD: Final[dict[int, Callable[[Supervisor, Job, Frame], None]]] = {
+_TOLD_OF_JOB: Final[dict[int, Callable[[Supervisor, Job, Frame], None]]] = {
     Kind.RESULT: Supervisor._told_result,  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
     Kind.INPUT_REQUIRED: Supervisor._told_input_required,  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
     Kind.REFUSED: Supervisor._told_refused,  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
@@ -501,6 +632,7 @@ _TOLD: Final[dict[int, Callable[[Supervisor, Job, Frame], None]]] = {
 
 
 def _error_body(text: str) -> bytes:
+    text = text.encode("utf-8", "backslashreplace").decode()
     return json.dumps({"content": [{"type": "text", "text": text}], "isError": True}, ensure_ascii=False).encode()
 
 
@@ -511,9 +643,3 @@ def _advice(contract: Contract, *, started: bool) -> str:
     if hints.read_only or hints.idempotent:
         return "Trying again is safe."
     return "It may have taken effect before it was lost: check before trying again."
-
-
-def _catalog(text: bytes) -> Catalog:
-    told = json.loads(text)
-    contracts = tuple(Contract.from_json(item) for item in told["contracts"])
-    return Catalog(contracts, tuple(Failure(*item) for item in told["failures"]))

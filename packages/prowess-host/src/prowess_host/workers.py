@@ -9,7 +9,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Any, Final
 
 from prowess.link import Board, Frame, Kind, Link
 
-__all__ = ["WorkerProcess"]
+__all__ = ["WorkerProcess", "describe_exit"]
 
 _LAST_WORDS: Final = 0.2
 """Seconds a dead worker's link is read on: a child that it forked may hold it open for ever."""
@@ -27,7 +26,10 @@ worker that is stuck in native code could not see to that itself."""
 
 
 class WorkerProcess:
-    """A worker and the link to it. It takes frames at once; it reads them when it is up."""
+    """A worker and the link to it. It takes frames at once; it reads them when it is up.
+
+    `on_exit` is called once, after the last frame. A worker that cannot be started at all is an `OSError`.
+    """
 
     def __init__(
         self,
@@ -35,39 +37,32 @@ class WorkerProcess:
         root: Path,
         flags: dict[str, Any],
         *,
-        on_frame: Callable[[WorkerProcess, Frame], None],
-        on_exit: Callable[[WorkerProcess], None],
+        on_frame: Callable[[Frame], None],
+        on_exit: Callable[[], None],
     ) -> None:
-        self._on_frame = on_frame
         self._on_exit = on_exit
         self._loop = asyncio.get_running_loop()
-        self._board = Board()
-        self.link = Link(lambda frame: self._on_frame(self, frame), self._link_lost)
         self._lost = asyncio.Event()
         self._over = False
         self.exit_code: int | None = None
-        ours, theirs = socket.socketpair()
-        lifeline, self._lifeline = os.pipe()
-        self._guard = subprocess.Popen(
-            ["/bin/sh", "-c", _GUARD], stdin=lifeline, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, process_group=0
-        )
-        os.close(lifeline)
-        try:
-            self._process = subprocess.Popen(
-                _command(python, root, flags, theirs.fileno(), self._board.fd),
-                stdin=subprocess.DEVNULL,
-                stdout=2,
-                cwd=root,
-                pass_fds=(theirs.fileno(), self._board.fd),
-                process_group=self._guard.pid,
-            )
-        except OSError:
-            self._end_guard()
-            self._board.close()
-            ours.close()
-            raise
-        finally:
-            theirs.close()
+        self.link = Link(on_frame, self._lost.set)
+        with contextlib.ExitStack() as undo:
+            self._board = Board()
+            undo.callback(self._board.close)
+            ours, theirs = socket.socketpair()
+            undo.callback(ours.close)
+            with theirs:
+                self._guard, self._lifeline = _guard()
+                undo.callback(self._end_guard)
+                self._process = subprocess.Popen(
+                    _command(python, root, flags, theirs.fileno(), self._board.fd),
+                    stdin=subprocess.DEVNULL,
+                    stdout=2,
+                    cwd=root,
+                    pass_fds=(theirs.fileno(), self._board.fd),
+                    process_group=self._guard.pid,
+                )
+            undo.pop_all()
         self._tasks = [self._loop.create_task(self._connect(ours)), self._loop.create_task(self._wait())]
 
     @property
@@ -75,14 +70,16 @@ class WorkerProcess:
         return self._process.pid
 
     def send(self, kind: Kind, number: int = 0, head: bytes = b"", body: bytes = b"") -> None:
+        """Put a frame on its way; of no effect when the worker is gone."""
         self.link.send(kind, number, head, body)
 
     def retire(self) -> None:
         """Let it begin nothing more."""
-        self._board.retire()
+        if not self._over:
+            self._board.retire()
 
     def has_begun(self, number: int) -> bool:
-        """Whether a call was begun, as far as one must fear. True to the end, also of a dead worker."""
+        """Whether a call was begun, as far as one must fear. Not to be asked any more after `on_exit`."""
         return self._board.started(number)
 
     def forget(self, number: int) -> None:
@@ -105,7 +102,7 @@ class WorkerProcess:
 
     async def _wait(self) -> None:
         """The death watch goes by the process, never by the end of the link alone."""
-        await _exited(self._process)
+        await _exited(self._process.pid)
         self.exit_code = self._process.wait()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._lost.wait(), _LAST_WORDS)
@@ -113,38 +110,73 @@ class WorkerProcess:
         self._over = True
         self._end_guard()
         self.link.close()
-        self._on_exit(self)
-        self._board.close()
-
-    def _link_lost(self) -> None:
-        self._lost.set()
+        try:
+            self._on_exit()
+        finally:
+            self._board.close()
 
     def _end_guard(self) -> None:
         os.close(self._lifeline)
         self._guard.wait()
 
 
+def _guard() -> tuple[subprocess.Popen[bytes], int]:
+    """The leader of a new process group, and the lifeline it hangs on."""
+    reading, lifeline = os.pipe()
+    try:
+        leader = subprocess.Popen(
+            ["/bin/sh", "-c", _GUARD],
+            stdin=reading,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            process_group=0,
+        )
+    except OSError:
+        os.close(lifeline)
+        raise
+    finally:
+        os.close(reading)
+    return leader, lifeline
+
+
 def _command(python: str, root: Path, flags: dict[str, Any], link: int, board: int) -> list[str]:
     return [python, "-P", "-m", "prowess.worker", str(link), str(board), str(root), json.dumps(flags)]
 
 
-async def _exited(process: subprocess.Popen[bytes]) -> None:
-    """Wait for a process to end, without reaping it."""
+def describe_exit(code: int | None) -> str:
+    """How a process ended, for people."""
+    if code is not None and code < 0:
+        with contextlib.suppress(ValueError):
+            return f"killed by {signal.Signals(-code).name}"
+    return f"exit code {code}"
+
+
+async def _exited(pid: int) -> None:
+    """Wait for a child to end, without reaping it."""
     loop = asyncio.get_running_loop()
     done = asyncio.Event()
-    if sys.platform == "linux":
-        fd = os.pidfd_open(process.pid)
-        loop.add_reader(fd, done.set)
-        try:
-            await done.wait()
-        finally:
-            loop.remove_reader(fd)
-            os.close(fd)
-    else:  # pragma: no cover - a thread each, where there is no descriptor for a process
-
-        def wait() -> None:
-            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-            loop.call_soon_threadsafe(done.set)
-
-        threading.Thread(target=wait, daemon=True).start()
+    fd = _process_descriptor(pid)
+    if fd is None:
+        threading.Thread(target=_wait_for, args=(pid, loop, done), name="prowess-exit", daemon=True).start()
         await done.wait()
+        return
+    loop.add_reader(fd, done.set)
+    try:
+        await done.wait()
+    finally:
+        loop.remove_reader(fd)
+        os.close(fd)
+
+
+def _process_descriptor(pid: int) -> int | None:
+    """A descriptor that is ready when the process has ended, where the system has such a thing."""
+    try:
+        return os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None
+    except OSError:
+        return None
+
+
+def _wait_for(pid: int, loop: asyncio.AbstractEventLoop, done: asyncio.Event) -> None:
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    with contextlib.suppress(RuntimeError):  # the loop is closed
+        loop.call_soon_threadsafe(done.set)

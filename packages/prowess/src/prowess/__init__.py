@@ -64,7 +64,7 @@ _HOME = {
 
 
 def __getattr__(name: str) -> Any:
-    from importlib import import_module  # noqa: PLC0415 - the door itself stays light
+    from importlib import import_module
 
     if name == "mcp_schema":
         return import_module("prowess.mcp_schema")

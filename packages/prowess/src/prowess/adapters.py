@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal, cast, get_args
 
 import typing_extensions
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic.types import Base64Encoder, Base64UrlEncoder, EncodedBytes
 from pydantic_core import (
@@ -41,9 +41,10 @@ _CLASSES: Final = frozenset({"dataclass", "model", "typed-dict"})
 _DATA: Final = frozenset({"default", "expected", "metadata"})
 """Keys of a core schema that hold the author's values: what looks like a schema there is none."""
 _ANY: Final = {"type": "any"}
+_typed_dict: Final[Any] = typing_extensions.TypedDict
 
 
-class Unusable(Exception):  # noqa: N818 - a reason to be wrapped by whoever knows the parameter and the place
+class Unusable(Exception):
     """An annotation has no JSON Schema. The message says why, in one line."""
 
 
@@ -94,7 +95,7 @@ class Adapter:
     def schema(self, mode: Literal["validation", "serialization"]) -> Schema:
         """The canonical JSON Schema: 2020-12, with `$defs`, without titles."""
         try:
-            schema = _SchemaWriter(by_alias=True).generate(self._core, mode=mode)
+            schema = _SchemaWriter().generate(self._core, mode=mode)
         except Exception as error:  # an author's own schema method may raise anything
             raise Unusable(_reason(error)) from error
         return prune_titles(schema)
@@ -102,19 +103,16 @@ class Adapter:
 
 def record(fields: dict[str, Any], *, extra: Any = None) -> Any:
     """A TypedDict type for named values. `extra` types all further keys; without it they are refused."""
-    if extra is not None:
-        return typing_extensions.TypedDict("Arguments", fields, extra_items=extra)  # pyright: ignore
-    built: Any = typing_extensions.TypedDict("Arguments", fields)  # pyright: ignore
-    built.__pydantic_config__ = ConfigDict(extra="forbid")
-    return built
+    open_or_closed: dict[str, Any] = {"closed": True} if extra is None else {"extra_items": extra}
+    return _typed_dict("Arguments", fields, **open_or_closed)
 
 
 def as_default(value: Any) -> Json:
     """A default as a schema shows it, the same in every process; raises `PydanticSerializationError` if it is no JSON."""
-    data: Any = to_jsonable_python(value, by_alias=True, bytes_mode="base64")
     try:
+        data: Any = to_jsonable_python(value, by_alias=True, bytes_mode="base64")
         json.dumps(data, allow_nan=False)
-    except ValueError as error:
+    except Exception as error:  # an author's serializer may raise anything
         raise PydanticSerializationError(str(error)) from error
     return sorted(data, key=json.dumps) if isinstance(value, (set, frozenset)) else data
 
@@ -129,7 +127,9 @@ def to_text(value: Json) -> str:
 class _SchemaWriter(GenerateJsonSchema):
     """Describes bytes as what they are on the wire, and says nothing of what no JSON can be."""
 
-    ignored_warning_kinds: typing.ClassVar = {"skipped-choice", "non-serializable-default"}
+    def __init__(self) -> None:
+        super().__init__(by_alias=True)
+        self.ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}
 
     def bytes_schema(self, schema: Any) -> JsonSchemaValue:
         described: JsonSchemaValue = {"type": "string", "contentEncoding": "base64url"}
@@ -153,11 +153,10 @@ def _core_schema(annotation: Any, names: dict[str, Any]) -> Any:
 def _rebuilt(part: Any, config: dict[str, Any]) -> Any:
     """A copy of a core schema in which every class is configured like a wire wants it."""
     if isinstance(part, Mapping):  # where a model puts off its schema, it is a mapping that makes it now
-        part = {**cast("Mapping[str, Any]", part)}
-        return _rebuilt_schema(part, config) if _is_schema(part) else _rebuilt_values(part, config)
-    if type(part) is list or type(part) is tuple:
-        items = [_rebuilt(item, config) for item in cast("list[Any]", part)]
-        return items if type(part) is list else tuple(items)
+        node = {**cast("Mapping[str, Any]", part)}
+        return _rebuilt_schema(node, config) if _is_schema(node) else _rebuilt_values(node, config)
+    if type(part) in (list, tuple):
+        return type(part)(_rebuilt(item, config) for item in part)
     return part
 
 
@@ -187,7 +186,7 @@ def _is_schema(part: Mapping[str, Any]) -> bool:
 
 def _is_base64(schema: dict[str, Any]) -> bool:
     """Whether a function decodes bytes from base64, as ours are already."""
-    owner = getattr(schema["function"]["function"], "__self__", None)
+    owner: Any = getattr(schema["function"]["function"], "__self__", None)
     return isinstance(owner, EncodedBytes) and owner.encoder in (Base64Encoder, Base64UrlEncoder)
 
 
@@ -230,19 +229,23 @@ def _adopt_typed_dicts(annotation: Any, names: dict[str, Any]) -> None:
 def _adopt(annotation: Any, names: dict[str, Any], seen: set[int]) -> None:
     for item in get_args(annotation):
         _adopt(item, names, seen)
-    if not isinstance(annotation, type) or id(annotation) in seen:
+    if id(annotation) in seen or not _has_typed_fields(annotation):
         return
     seen.add(id(annotation))
-    if not (dataclasses.is_dataclass(annotation) or typing_extensions.is_typeddict(annotation)):
-        return
     hints = _hints(annotation, names)
     for hint in hints.values():
         _adopt(hint, names, seen)
-    if hints and typing.is_typeddict(annotation) and type(annotation).__module__ == "typing":
+    if hints and typing.is_typeddict(annotation):
         _teach(annotation, hints)
 
 
-def _hints(holder: type, names: dict[str, Any]) -> dict[str, Any]:
+def _has_typed_fields(annotation: Any) -> bool:
+    if typing_extensions.is_typeddict(annotation) or dataclasses.is_dataclass(annotation):
+        return True
+    return isinstance(annotation, type) and hasattr(annotation, "_fields")
+
+
+def _hints(holder: Any, names: dict[str, Any]) -> dict[str, Any]:
     try:
         return typing.get_type_hints(holder, localns=names, include_extras=True)
     except Exception:  # noqa: BLE001 - pydantic finds the same and says it better
@@ -258,7 +261,7 @@ def _teach(typed_dict: Any, hints: dict[str, Any]) -> None:
         return
     optional = hints.keys() - typed_dict.__required_keys__
     fields = {name: _optional(hint) if name in optional else hint for name, hint in hints.items()}
-    twin: Any = typing_extensions.TypedDict(typed_dict.__name__, fields)  # pyright: ignore
+    twin = _typed_dict(typed_dict.__name__, fields)
     for name in ("__module__", "__qualname__", "__doc__", "__pydantic_config__"):
         if hasattr(typed_dict, name):
             setattr(twin, name, getattr(typed_dict, name))

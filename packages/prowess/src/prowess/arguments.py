@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import dataclasses
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, cast
 
-from pydantic import ValidationError
-from pydantic_core import PydanticSerializationError, to_json
+from pydantic import BaseModel, ValidationError
+from pydantic_core import from_json, to_json, to_jsonable_python
 
 from prowess.adapters import Adapter
 from prowess.errors import InputError
@@ -16,7 +18,7 @@ from prowess.problems import problem_lines
 from prowess.profiles import decode_arguments
 from prowess.schemas.explicit import validate as validate_explicit
 
-__all__ = ["ArgumentReader"]
+__all__ = ["ArgumentReader", "positional"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,87 +31,113 @@ class ArgumentReader:
     injected: tuple[str, ...]
     schema: Schema
     """The canonical input schema."""
+    renamed: tuple[str, ...] = ()
+    """Names of parameters that are sent under an alias."""
     explicit: bool = False
     open: bool = False
     """Whether unknown names are passed on, to `**kwargs`."""
     fills_nulls: bool = False
     """Whether a missing key may stand for `None` somewhere."""
-    factories: Mapping[str, Callable[[], Any]] | None = None
+    gaps: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Defaults of parameters that are passed by position, where none can be left out before another."""
 
     def from_json(self, arguments: object) -> dict[str, Any]:
         """Arguments as a client sends them: JSON data."""
         if not isinstance(arguments, Mapping):
             raise InputError(self.command, [f"arguments: expected an object, got {type(arguments).__name__}"])
-        sent = cast("Mapping[str, Any]", arguments)
-        try:
-            text = to_json(sent, by_alias=True, bytes_mode="base64", inf_nan_mode="constants")
-        except (PydanticSerializationError, ValueError, RecursionError) as error:
-            raise InputError(self.command, [f"arguments: not JSON ({error})"]) from error
-        return self._read(sent, lambda: self.adapter.read_json(text))
+        return self._read(dict(cast("Mapping[str, Any]", arguments)), self._from_text)
 
     def from_python(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Arguments as Python code passes them: instances are welcome."""
-        return self._read(arguments, lambda: self.adapter.read(arguments))
+        return self._read(arguments, self.adapter.read)
 
-    def _read(self, sent: Mapping[str, Any], read: Callable[[], Any]) -> dict[str, Any]:
-        problems = self._refused(sent)
-        if self.explicit and not problems:
-            problems = validate_explicit(self.schema, dict(sent))
+    def _from_text(self, sent: dict[str, Any]) -> dict[str, Any]:
+        text = self._as_json(to_json, sent, bytes_mode="base64")
+        values = self.adapter.read_json(text)
+        if b"NaN" in text or b"Infinity" in text:
+            self._as_json(from_json, text, allow_inf_nan=False)
+        return values
+
+    def _as_json(self, convert: Callable[..., Any], data: Any, **options: Any) -> Any:
+        try:
+            return convert(data, **options)
+        except Exception as error:  # whatever somebody's object does when it is to be written
+            text = str(error).encode("utf-8", "backslashreplace").decode()
+            raise InputError(self.command, [f"arguments: not JSON ({text})"]) from error
+
+    def _read(self, sent: dict[str, Any], read: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[str, Any]:
+        problems = self._refused(sent) or self._unlike_schema(sent)
         if problems:
             raise InputError(self.command, problems)
         try:
-            values = read()
+            values = self._read_with_nulls(sent, read)
         except ValidationError as error:
-            values = self._again(sent, error)
-        except RecursionError as error:
-            raise InputError(self.command, ["arguments: nested too deeply"]) from error
-        return self._with_made_defaults(values)
+            errors = cast("list[Any]", error.errors(include_url=False))
+            raise InputError(self.command, self._lines(errors, sent)) from error
+        return {**self.gaps, **values}
 
-    def _refused(self, sent: Mapping[str, Any]) -> list[str]:
-        """Injected names: a closed schema refuses them as unknown, an open one would let them through."""
-        if not (self.open and self.injected):
+    def _read_with_nulls(
+        self, sent: dict[str, Any], read: Callable[[dict[str, Any]], dict[str, Any]]
+    ) -> dict[str, Any]:
+        """The values, where need be with the nulls that a client may leave out."""
+        try:
+            return read(sent)
+        except ValidationError:
+            if not self.fills_nulls:
+                raise
+        return read(decode_arguments(self.schema, sent))
+
+    def _refused(self, sent: dict[str, Any]) -> list[str]:
+        """Names no client may use: a closed schema refuses them as unknown, an open one would let them through."""
+        if not self.open:
             return []
         errors = [
             {"type": "extra_forbidden", "loc": (name,), "msg": "", "input": sent[name]}
-            for name in self.injected
-            if name in sent
+            for name in (*self.injected, *self.renamed)
+            if name in sent and name not in self.allowed
         ]
         return self._lines(errors, sent)
 
-    def _again(self, sent: Mapping[str, Any], error: ValidationError) -> dict[str, Any]:
-        """Once more with the nulls that a client may leave out, or the problems."""
-        if self.fills_nulls:
-            decoded = decode_arguments(self.schema, dict(sent))
-            try:
-                return self.adapter.read(decoded)
-            except ValidationError:
-                pass  # the problems with what was sent are the ones to show
-        errors = cast("list[Any]", error.errors(include_url=False))
-        raise InputError(self.command, self._lines(errors, sent)) from error
+    def _unlike_schema(self, sent: dict[str, Any]) -> list[str]:
+        if not self.explicit:
+            return []
+        data = self._as_json(to_jsonable_python, sent, bytes_mode="base64")
+        return validate_explicit(self.schema, data)
 
-    def _lines(self, errors: list[Any], sent: Mapping[str, Any]) -> list[str]:
+    def _lines(self, errors: list[Any], sent: dict[str, Any]) -> list[str]:
         return problem_lines(errors, sent, allowed=self.allowed, injected=self.injected)
 
-    def _with_made_defaults(self, values: dict[str, Any]) -> dict[str, Any]:
-        for name, factory in (self.factories or {}).items():
-            if name not in values:
-                values[name] = factory()
-        return values
-
     def canonical(self, values: dict[str, Any], defaults: Mapping[str, Any]) -> Json:
-        """Validated arguments as JSON data, defaults filled in: equal calls give equal data."""
-        return self.adapter.dump({**defaults, **values})
+        """Validated arguments as JSON data, defaults filled in: equal for equal arguments, and for no others."""
+        return _faithful({**defaults, **values})
 
 
 def positional(names: Sequence[str], values: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-    """Split values for a function whose first `names` can only be passed by position.
+    """Split values for a function whose first `names` can only be passed by position."""
+    return [values[name] for name in names if name in values], {
+        name: value for name, value in values.items() if name not in names
+    }
 
-    A gap ends the positional part: later ones then keep their defaults.
-    """
-    rest = dict(values)
-    args: list[Any] = []
-    for name in names:
-        if name not in rest:
-            break
-        args.append(rest.pop(name))
-    return args, {name: value for name, value in rest.items() if name not in names}
+
+def _faithful(value: Any) -> Json:
+    """A value as JSON data that tells apart whatever differs: unlike a serializer, which may leave out or mask."""
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    kind = f"{type(value).__module__}.{type(value).__qualname__}"
+    if isinstance(value, BaseModel):
+        return [kind, _faithful({**vars(value), **(value.model_extra or {})})]
+    if dataclasses.is_dataclass(value):
+        return [kind, [_faithful(getattr(value, item.name, None)) for item in dataclasses.fields(value)]]
+    if isinstance(value, Mapping):
+        pairs = cast("Mapping[Any, Any]", value).items()
+        return [kind, _sorted([_faithful(key), _faithful(held)] for key, held in pairs)]
+    if isinstance(value, (set, frozenset)):
+        return [kind, _sorted(map(_faithful, cast("Iterable[Any]", value)))]
+    if isinstance(value, (list, tuple, deque)):
+        return [kind, [_faithful(item) for item in cast("Iterable[Any]", value)]]
+    secret = getattr(value, "get_secret_value", None)
+    return [kind, _faithful(secret()) if secret else repr(value)]
+
+
+def _sorted(items: Iterable[Json]) -> list[Json]:
+    return sorted(items, key=repr)

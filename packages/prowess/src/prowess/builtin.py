@@ -15,9 +15,9 @@ class BuiltIn:
 
     @hookimpl(trylast=True)
     def prowess_render(self, value: Any) -> Any:
-        """Objects that carry `success` and `data`, as older skill systems return them: the data, or a failure."""
-        if isinstance(value, (dict, type)) or not (hasattr(value, "success") and hasattr(value, "data")):
+        """Objects that carry `success`, `data` and `error`, as older skill systems return them: the data, or a failure."""
+        if isinstance(value, type) or not all(hasattr(value, name) for name in ("success", "data", "error")):
             return None
         if value.success:
             return "" if value.data is None else value.data
-        return {"content": [text_block(str(getattr(value, "error", None) or value))], "isError": True}
+        return {"content": [text_block(str(value.error or value))], "isError": True}

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import itertools
+import os
 import threading
 import time
-import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 import anyio
 
-from prowess.jsontypes import JsonObject
+from prowess.jsontypes import Json, JsonObject
 
 __all__ = ["Arguments", "Call", "Channel", "Questions"]
 
@@ -20,6 +23,8 @@ Questions: TypeAlias = "Mapping[str, JsonObject]"
 """Each key with its `message` and `schema`."""
 
 _SHORTEST_SECRET: Final = 4
+_PROCESS: Final = os.urandom(4).hex()
+_numbers: Final = itertools.count(1)
 
 
 def _ignore(*_: Any) -> None:
@@ -30,6 +35,8 @@ def _ignore(*_: Any) -> None:
 class Channel:
     """The way back from a running call to whoever called. By default nobody is there."""
 
+    call_id: str = ""
+    """What the caller knows the call by; without it the call makes up an id."""
     client_name: str = ""
     capabilities: JsonObject = field(default_factory=dict[str, Any])
     trace_id: str = ""
@@ -50,64 +57,52 @@ class Arguments:
     named: dict[str, Any]
     extra_args: tuple[Any, ...] = ()
     injected: dict[str, Any] = field(default_factory=dict[str, Any])
-    """Injected parameters: those the Python caller passed, and then those that were provided."""
+    """Injected parameters that the Python caller passed: nothing is provided for those."""
 
 
 @dataclass(slots=True)
 class Call:
-    """The state of one call."""
+    """The state of one call. Lives on one event loop; a command in a thread reaches back to it."""
 
     command: str
     arguments: Arguments
     channel: Channel = field(default_factory=Channel)
-    id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
+    id: str = ""
     may_ask: bool = True
     attempts: int = 0
     cached: bool = False
+    blocks_loop: bool = False
+    """Sync code runs on the event loop itself, which then can do nothing else."""
+    over: bool = False
+    """The call has come to an outcome, or was cancelled: whoever still reports is not heard."""
     asked: set[str] = field(default_factory=set[str])
-    scope: anyio.CancelScope | None = None
-    loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
-    loop_thread: int = field(default_factory=threading.get_ident)
-    cancelled: threading.Event = field(default_factory=threading.Event)
+    provided: dict[str, Any] = field(default_factory=dict[str, Any])
     secrets: list[str] = field(default_factory=list[str])
-    done_before: float = float("-inf")
+    scope: anyio.CancelScope | None = None
+    task: asyncio.Task[Any] = field(default_factory=lambda: cast("asyncio.Task[Any]", asyncio.current_task()))
+    loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
+    thread: int = field(default_factory=threading.get_ident)
+    _done: float | None = None
     """The progress last reported: it never goes back, also not from one attempt to the next."""
+    _people: int = 0
+    """How many questions wait for a person."""
+    _left: float = 0.0
+    """How much time there was when the first of them was put."""
+    _waits: set[Future[Any]] = field(default_factory=set[Future[Any]])
+    """What threads of the call wait for."""
 
-    def on_loop(self, function: Callable[..., None], *args: Any) -> None:
-        """Run a function on the loop of the call, from whatever thread; at once where that is this thread."""
-        if threading.get_ident() == self.loop_thread:
-            function(*args)
-        else:
-            self.loop.call_soon_threadsafe(function, *args)
+    def __post_init__(self) -> None:
+        self.id = self.id or self.channel.call_id or f"{_PROCESS}{next(_numbers):x}"
 
-    def mask(self, text: str) -> str:
-        """A text for people or logs, without the injected secrets."""
-        for secret in self.secrets:
-            text = text.replace(secret, "***")
-        return text
+    @property
+    def cancelled(self) -> bool:
+        """Whether nobody waits any more. May be asked in any thread, also while a cancellation is still on its way."""
+        return self.over or self.task.cancelling() > 0 or (self.scope is not None and self.scope.cancel_called)
 
-    def keep_secret(self, value: object) -> None:
-        """Remember an injected value that must not be shown."""
-        if isinstance(value, str) and len(value) >= _SHORTEST_SECRET:
-            self.secrets.append(value)
-
-    def report(self, done: float, total: float | None, message: str | None) -> None:
-        """Pass progress on, if it is any: a number that does not grow is not sent, as the protocol demands."""
-        if done > self.done_before:
-            self.done_before = done
-            self.on_loop(self.channel.progress, done, total, message)
-
-    async def off_the_clock(self, wait: Callable[[], Awaitable[Any]]) -> Any:
-        """Wait for a person: the deadline stands still meanwhile."""
-        scope = self.scope
-        if scope is None:
-            return await wait()
-        left = scope.deadline - anyio.current_time()
-        scope.deadline = float("inf")
-        try:
-            return await wait()
-        finally:
-            scope.deadline = anyio.current_time() + left
+    @property
+    def on_its_loop(self) -> bool:
+        """Whether the code that asks runs in the thread of the event loop."""
+        return threading.get_ident() == self.thread
 
     @property
     def deadline(self) -> float | None:
@@ -115,3 +110,109 @@ class Call:
         if self.scope is None or self.scope.deadline == float("inf"):
             return None
         return time.monotonic() + self.scope.deadline - self.loop.time()
+
+    # Speaking to the caller
+
+    def report(self, done: float | None, total: float | None, message: str | None) -> None:
+        """Pass progress on; `None` for `done` is one step further.
+
+        A number that does not grow is not sent, as the protocol demands.
+        """
+        self._tell(self._advance, done, total, message)
+
+    def log(self, level: str, message: Any) -> None:
+        """Pass a log message on."""
+        self._tell(self.channel.log, level, message)
+
+    def _advance(self, done: float | None, total: float | None, message: str | None) -> None:
+        before = self._done
+        if done is None:
+            done = 1 if before is None else int(before) + 1
+        if before is None or done > before:
+            self._done = done
+            self.channel.progress(done, total, message)
+
+    def _tell(self, function: Callable[..., None], *args: Any) -> None:
+        if self.on_its_loop:
+            self._unless_over(function, *args)
+        else:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is there
+                self.loop.call_soon_threadsafe(self._unless_over, function, *args)
+
+    def _unless_over(self, function: Callable[..., None], *args: Any) -> None:
+        if not self.over:
+            function(*args)
+
+    async def off_the_clock(self, wait: Callable[[], Awaitable[Any]]) -> Any:
+        """Wait for a person: the deadline stands still meanwhile."""
+        scope = self.scope
+        if scope is None:
+            return await wait()
+        if not self._people:
+            self._left = scope.deadline - anyio.current_time()
+            scope.deadline = float("inf")
+        self._people += 1
+        try:
+            return await wait()
+        finally:
+            self._people -= 1
+            if not self._people:
+                scope.deadline = anyio.current_time() + self._left
+
+    def wait_for(self, asking: Coroutine[Any, Any, Any]) -> Any:
+        """In a thread: run a coroutine on the loop of the call, and wait for it as long as somebody waits for the call."""
+        try:
+            future = asyncio.run_coroutine_threadsafe(asking, self.loop)
+        except RuntimeError:  # the loop is closed
+            asking.close()
+            raise
+        self._waits.add(future)
+        if self.cancelled:
+            future.cancel()
+        try:
+            return future.result()
+        finally:
+            self._waits.discard(future)
+
+    def hang_up(self) -> None:
+        """End whatever a thread waits for: the call has left it behind."""
+        for future in list(self._waits):
+            future.cancel()
+
+    # Keeping secrets
+
+    def keep_secret(self, value: object) -> None:
+        """Remember an injected value that must not be shown, and whatever texts it holds."""
+        self.secrets.extend(text for text in _texts(value) if len(text) >= _SHORTEST_SECRET)
+        self.secrets.sort(key=len, reverse=True)  # a secret may hold another one
+
+    def shown(self, text: str) -> str:
+        """A text for people, models or logs: without the injected secrets, and such that it can be encoded."""
+        for secret in self.secrets:
+            text = text.replace(secret, "***")
+        return text.encode("utf-8", "backslashreplace").decode()
+
+    def shown_data(self, data: Json) -> Json:
+        """The same for JSON data."""
+        if isinstance(data, str):
+            return self.shown(data)
+        if isinstance(data, list):
+            return [self.shown_data(item) for item in data]
+        if isinstance(data, dict):
+            return {self.shown(key): self.shown_data(item) for key, item in data.items()}
+        return data
+
+
+def _texts(value: object) -> Iterator[str]:
+    """The texts in plain data, as they are and as `repr` would show them."""
+    if isinstance(value, str):
+        yield value
+        yield repr(value)[1:-1]
+    elif isinstance(value, Mapping):
+        for item in cast("Mapping[object, object]", value).values():
+            yield from _texts(item)
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        for item in cast("list[object]", value):
+            yield from _texts(item)
+    elif callable(reveal := getattr(value, "get_secret_value", None)) and isinstance(text := reveal(), str):
+        yield from _texts(text)

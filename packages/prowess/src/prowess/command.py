@@ -5,21 +5,26 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeVar, cast, overload
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypeAlias, TypeVar, cast, get_overloads, overload
 
 from prowess.contract import Hints
 from prowess.declaration import (
     NOTE,
     Declaration,
+    Place,
     Refusal,
     attempts,
     check,
     check_function,
+    check_options,
     declaration_of,
     exception_types,
+    is_async,
     place_of,
 )
+from prowess.errors import did_you_mean
 
 if TYPE_CHECKING:
     from prowess.contract import Contract
@@ -27,38 +32,46 @@ if TYPE_CHECKING:
 
 __all__ = ["Command", "get_script_config", "get_tool_annotations", "is_skill_command", "skill_command"]
 
+P = ParamSpec("P")
+R = TypeVar("R")
+S = TypeVar("S")
 F_co = TypeVar("F_co", bound=Callable[..., Any], covariant=True)
 T_co = TypeVar("T_co", covariant=True)
-_UNDECLARED: Final[Any] = inspect.Parameter.empty
+_Async: TypeAlias = Coroutine[Any, Any, S] | AsyncIterator[S]
 
 
 class Command(Protocol[F_co, T_co]):
     """A decorated function: called, it gives a payload; `raw` is the function itself."""
 
     __name__: str
+    __qualname__: str
     __module__: str
 
     @property
-    def raw(self) -> F_co: ...
+    def raw(self) -> F_co:
+        """The function as it was written."""
+        ...
 
-    def __call__(self, *args: Any, **kwargs: Any) -> T_co: ...
+    def __call__(self, *args: Any, **kwargs: Any) -> T_co:
+        """Run it like any other call. What is injected may be left out."""
+        ...
 
 
 class _Decorator(Protocol):
     @overload
-    def __call__(
-        self, function: Callable[..., Coroutine[Any, Any, Any]], /
-    ) -> Command[Callable[..., Coroutine[Any, Any, Any]], Coroutine[Any, Any, JsonObject]]: ...
+    def __call__(  # pyright: ignore[reportOverlappingOverload] - the first one that fits counts
+        self, function: Callable[P, _Async[S]], /
+    ) -> Command[Callable[P, _Async[S]], Coroutine[Any, Any, JsonObject]]: ...
     @overload
-    def __call__(self, function: Callable[..., Any], /) -> Command[Callable[..., Any], JsonObject]: ...
+    def __call__(self, function: Callable[P, R], /) -> Command[Callable[P, R], JsonObject]: ...
 
 
 @overload
-def skill_command(
-    function: Callable[..., Coroutine[Any, Any, Any]], /
-) -> Command[Callable[..., Coroutine[Any, Any, Any]], Coroutine[Any, Any, JsonObject]]: ...
+def skill_command(  # pyright: ignore[reportOverlappingOverload] - the first one that fits counts
+    function: Callable[P, _Async[S]], /
+) -> Command[Callable[P, _Async[S]], Coroutine[Any, Any, JsonObject]]: ...
 @overload
-def skill_command(function: Callable[..., Any], /) -> Command[Callable[..., Any], JsonObject]: ...
+def skill_command(function: Callable[P, R], /) -> Command[Callable[P, R], JsonObject]: ...
 @overload
 def skill_command(
     *,
@@ -79,7 +92,7 @@ def skill_command(
     timeout: float | None = None,
     concurrency: int | None = None,
     thread: bool | None = None,
-    output: Any = _UNDECLARED,
+    output: Any = None,
     output_field: str | None = None,
     input_schema: Schema | Literal["any"] | None = None,
     output_schema: Schema | Literal["any"] | None = None,
@@ -97,40 +110,48 @@ def skill_command(function: Callable[..., Any] | None = None, /, **options: Any)
     `content` and `isError`. `command.raw` is the undecorated function.
     """
     frame = sys._getframe(1)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
-    nested = None if frame.f_locals is frame.f_globals else frame
     if function is not None:
-        return _decorated(function, {}, nested)
-    return lambda function: _decorated(function, options, nested)  # pyright: ignore[reportUnknownLambdaType]
+        return _decorated(function, {}, frame)
+
+    def decorator(function: object) -> Any:
+        return _decorated(function, options, frame)
+
+    return decorator
 
 
-def _decorated(function: object, options: dict[str, Any], frame: Any) -> Any:
-    checked = check_function(function)
-    declared = _declared(checked, options, frame if _postponed(checked) else None)
+_WRITTEN = inspect.signature(get_overloads(skill_command)[-1])
+_PARAMETERS: Mapping[str, inspect.Parameter] = _WRITTEN.parameters
+skill_command.__signature__ = _WRITTEN  # what `help` shows
+
+
+def _decorated(function: object, options: dict[str, Any], frame: FrameType) -> Any:
+    checked = check_function(function, Place(frame.f_code.co_filename, frame.f_lineno))
+    nested = frame.f_locals is not frame.f_globals and _postponed(checked)
+    declared = _declared(checked, options, frame if nested else None)
     check(declared)
-    command: Any = _asynchronous(declared) if _is_async(checked) else _synchronous(declared)
+    command: Any = _asynchronous(declared) if is_async(checked) else _synchronous(declared)
     setattr(command, NOTE, declared)
     command.raw = checked
     return command
 
 
-def _declared(function: Callable[..., Any], options: dict[str, Any], frame: Any) -> Declaration:
+def _declared(function: Callable[..., Any], options: dict[str, Any], frame: FrameType | None) -> Declaration:
     """The options as a declaration, refusing what is no option."""
-    given = dict(options)
-    name = given.pop("name", None) or function.__name__
-    refuse = Refusal(name, place_of(function))
-    hints = Hints(*(given.pop(hint, None) for hint in ("read_only", "destructive", "idempotent", "open_world")))
-    retry_on = exception_types(given.pop("retry_on", None), refuse)
-    max_attempts = attempts(given.pop("max_attempts", None), retry_on)
+    name = options.get("name")
+    refuse = Refusal(function.__name__ if name is None else str(name), place_of(function))
+    for unknown in sorted(options.keys() - _PARAMETERS.keys()):
+        refuse(f"skill_command has no parameter {unknown!r}{did_you_mean(unknown, _PARAMETERS)}", "Leave it out")
+    given = {name: parameter.default for name, parameter in _PARAMETERS.items()}
+    given.update({option: value for option, value in options.items() if value is not None})
+    check_options(given, refuse)
+    hints = Hints(*(given.pop(hint) for hint in ("read_only", "destructive", "idempotent", "open_world")))
+    given["name"] = function.__name__ if name is None else name
+    given["retry_on"] = exception_types(given["retry_on"], refuse)
+    given["max_attempts"] = attempts(given["max_attempts"], given["retry_on"])
     for option in ("inject_settings", "aliases", "tags", "icons"):
-        given[option] = tuple(given.get(option) or ())
-    given["meta"] = dict(given.get("meta") or {})
-    try:
-        return Declaration(
-            function, name, hints=hints, retry_on=retry_on, max_attempts=max_attempts, frame=frame, **given
-        )
-    except TypeError:
-        unknown = ", ".join(sorted(given.keys() - set(Declaration.__dataclass_fields__)))
-        refuse(f"skill_command has no parameter {unknown}", "See help(skill_command)")
+        given[option] = tuple(given[option] or ())
+    given["meta"] = dict(given["meta"] or {})
+    return Declaration(function, hints=hints, frame=frame, **given)
 
 
 def _postponed(function: Callable[..., Any]) -> bool:
@@ -138,14 +159,10 @@ def _postponed(function: Callable[..., Any]) -> bool:
     return any(isinstance(annotation, str) for annotation in function.__annotations__.values())
 
 
-def _is_async(function: Callable[..., Any]) -> bool:
-    return inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
-
-
 def _synchronous(declared: Declaration) -> Callable[..., JsonObject]:
     @functools.wraps(declared.function)
     def command(*args: Any, **kwargs: Any) -> JsonObject:
-        from prowess.runtime import current_runtime  # noqa: PLC0415 - see the docstring of the module
+        from prowess.runtime import current_runtime
 
         return current_runtime().call_direct_sync(declared, args, kwargs)
 
@@ -155,7 +172,7 @@ def _synchronous(declared: Declaration) -> Callable[..., JsonObject]:
 def _asynchronous(declared: Declaration) -> Callable[..., Coroutine[Any, Any, JsonObject]]:
     @functools.wraps(declared.function)
     async def command(*args: Any, **kwargs: Any) -> JsonObject:
-        from prowess.runtime import current_runtime  # noqa: PLC0415 - see the docstring of the module
+        from prowess.runtime import current_runtime
 
         return await current_runtime().call_direct(declared, args, kwargs)
 
@@ -172,7 +189,7 @@ def get_script_config(command: object) -> JsonObject | None:
     contract = _contract(command)
     if contract is None:
         return None
-    from prowess.profiles import BUILT_IN  # noqa: PLC0415 - see the docstring of the module
+    from prowess.profiles import BUILT_IN
 
     portable = BUILT_IN["portable"]
     declared = cast("Declaration", declaration_of(command))
@@ -211,6 +228,6 @@ def _contract(command: object) -> Contract | None:
     declared = declaration_of(command)
     if declared is None:
         return None
-    from prowess.runtime import current_runtime  # noqa: PLC0415 - see the docstring of the module
+    from prowess.runtime import current_runtime
 
     return current_runtime().entry_of(declared).contract

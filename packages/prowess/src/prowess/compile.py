@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import copy
+import contextlib
 import dataclasses
-import math
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, get_args, get_origin
 
 import typing_extensions
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from pydantic.fields import FieldInfo
-from pydantic_core import PydanticUndefined, to_jsonable_python
+from pydantic_core import PydanticSerializationError
 
-from prowess.adapters import Adapter, Unusable, record
+from prowess.adapters import Adapter, Unusable, as_default, record
 from prowess.arguments import ArgumentReader
 from prowess.content import is_content_type
 from prowess.contract import Contract, OutputShape, Policies
@@ -24,18 +23,20 @@ from prowess.declaration import Declaration, Place
 from prowess.docstrings import Docstring
 from prowess.docstrings import parse as parse_docstring
 from prowess.errors import InjectionError, LoadError, SchemaError
-from prowess.injection import Inject, Injectables, Need, settings_needs
+from prowess.injection import Injectables, Need, settings_needs
 from prowess.jsontypes import Schema
 from prowess.normalize import Output
 from prowess.schemas.explicit import check_explicit
 from prowess.schemas.nulls import is_nullable
 from prowess.schemas.walk import visit
 from prowess.settings import Settings
-from prowess.signature import MISSING, Absent, Parameter, Signature, metadata, read, without_none
+from prowess.signature import ABSENT, MISSING, Parameter, Signature, metadata, read, without_none
 
 __all__ = ["Plan", "compile_command"]
 
 _ANYTHING: Final[Schema] = {"type": "object", "additionalProperties": True}
+_COMPOSITION: Final = frozenset({"$ref", "allOf", "anyOf", "dependentRequired", "if", "oneOf"})
+"""Keywords by which a schema may require a property elsewhere than in `required`."""
 _NO_VALUE: Final = (MISSING, Any, None, type(None), typing.NoReturn, typing.Never)
 
 
@@ -50,7 +51,10 @@ class Plan:
     output: Output
     needs: tuple[Need, ...]
     defaults: Mapping[str, Any]
+    positional: tuple[str, ...]
+    """Parameters that a Python caller may pass by position."""
     positional_only: tuple[str, ...]
+    """Parameters that the function takes by position only."""
 
 
 def compile_command(
@@ -68,16 +72,21 @@ def compile_command(
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """One parameter that a client sends."""
+    """One parameter that a client sends: under its own name, or under an alias."""
 
-    parameter: Parameter
+    name: str
+    sent_as: str
     annotation: Any
     default: Any
-    factory: Callable[[], Any] | None = None
+    """The default of the signature; `MISSING` where there is none, `ABSENT` where pydantic fills it in, or nobody does."""
 
     @property
     def required(self) -> bool:
-        return self.default is MISSING and self.factory is None
+        return self.default is MISSING
+
+    @property
+    def has_plain_default(self) -> bool:
+        return self.default is not MISSING and self.default is not ABSENT
 
 
 class _Compiler:
@@ -97,28 +106,28 @@ class _Compiler:
         needs = self._needs()
         injected = tuple(need.parameter for need in needs)
         fields = [self._field(item) for item in self.signature.parameters if item.name not in injected]
+        self._check_aliases(fields)
         adapter = self._adapter(fields)
-        schema = self._input_schema(adapter, fields)
+        schema = self._input_schema(adapter, fields, injected)
         shape, output = self._output()
         contract = self._contract(schema, shape, injected)
+        defaults = {field.name: field.default for field in fields if field.has_plain_default}
+        only = self.signature.positional_only
         reader = ArgumentReader(
             command=self.id,
             adapter=adapter,
-            allowed=tuple(field.parameter.name for field in fields),
+            allowed=tuple(field.sent_as for field in fields),
             injected=injected,
+            renamed=tuple(field.name for field in fields if field.name != field.sent_as),
             schema=schema,
             explicit=isinstance(self.declared.input_schema, dict),
             open=self.signature.extra is not MISSING,
             fills_nulls=_has_required_nullable(schema),
-            factories={field.parameter.name: field.factory for field in fields if field.factory},
+            gaps={name: defaults[name] for name in only if name in defaults},
         )
-        defaults = {
-            field.parameter.name: field.default
-            for field in fields
-            if not field.required and field.factory is None and not isinstance(field.default, Absent)
-        }
-        only = tuple(item.name for item in self.signature.parameters if item.positional_only)
-        return Plan(self.declared, contract, self.signature, reader, output, needs, defaults, only)
+        return Plan(
+            self.declared, contract, self.signature, reader, output, needs, defaults, self.signature.positional, only
+        )
 
     def _contract(self, schema: Schema, shape: OutputShape, injected: tuple[str, ...]) -> Contract:
         declared = self.declared
@@ -193,50 +202,86 @@ class _Compiler:
     # Input
 
     def _field(self, parameter: Parameter) -> _Field:
-        annotation, default, factory = parameter.annotation, parameter.default, None
-        infos = [item for item in (default, *metadata(annotation)) if isinstance(item, FieldInfo)]
+        annotation, default = parameter.annotation, parameter.default
+        infos = [item for item in _beside(annotation) if isinstance(item, FieldInfo)]
+        filled = any(not info.is_required() for info in infos)
         if isinstance(default, FieldInfo):
-            default = MISSING
-        for info in infos:
-            if default is MISSING and info.default not in (PydanticUndefined, Ellipsis):
-                default = info.default
-            factory = factory or info.default_factory
-        annotation = _without_defaults(annotation, infos)
+            infos.append(default)
+            annotation = Annotated[annotation, default]
+            default = MISSING if default.is_required() and not filled else ABSENT
+        elif filled and default is MISSING:
+            default = ABSENT
+        elif filled:  # the default of the signature wins
+            annotation = Annotated[annotation, Field(default=default)]
         description = _description(annotation, infos) or self.doc.parameters.get(parameter.name)
         if description:
-            annotation = Annotated[annotation, FieldInfo(description=description)]
-        return _Field(parameter, annotation, default, typing.cast("Callable[[], Any] | None", factory))
+            annotation = Annotated[annotation, Field(description=description)]
+        return _Field(parameter.name, self._sent_as(parameter.name, infos), annotation, default)
+
+    def _sent_as(self, name: str, infos: list[FieldInfo]) -> str:
+        for info in reversed(infos):
+            alias = info.validation_alias or info.alias
+            if alias is not None and not isinstance(alias, str):
+                raise SchemaError(f"parameter {name!r} of {self.id}: an alias must be a plain text, not {alias!r}")
+            if alias:
+                return alias
+        return name
+
+    def _check_aliases(self, fields: list[_Field]) -> None:
+        sent = [field.sent_as for field in fields]
+        for field in fields:
+            if sent.count(field.sent_as) > 1:
+                raise SchemaError(f"two parameters of {self.id} are called {field.sent_as!r}: change the alias of one")
 
     def _adapter(self, fields: list[_Field]) -> Adapter:
-        extra = None if self.signature.extra is MISSING else self.signature.extra
+        if self.declared.input_schema is not None:
+            fields = [self._schemable(field) for field in fields]
         try:
-            return Adapter(record(_typed(fields), extra=extra))
+            return self._record(fields, self.signature.extra)
         except Unusable as error:
-            if self.declared.input_schema is not None:
-                return Adapter(record(_typed([_schemable(field) for field in fields]), extra=extra))
             raise self._culprit(fields, error) from error
+
+    def _record(self, fields: list[_Field], extra: Any = MISSING) -> Adapter:
+        typed = {
+            field.name: field.annotation if field.required else typing_extensions.NotRequired[field.annotation]
+            for field in fields
+        }
+        return Adapter(record(typed, extra=None if extra is MISSING else extra), self.signature.names)
+
+    def _schemable(self, field: _Field) -> _Field:
+        """The field itself, or one that takes anything where its type has no schema and an explicit one vouches for it."""
+        usable = self._usable(field.annotation, "validation")
+        return field if usable else dataclasses.replace(field, annotation=Any)
+
+    def _usable(self, annotation: Any, mode: typing.Literal["validation", "serialization"]) -> Adapter | None:
+        try:
+            adapter = Adapter(annotation, self.signature.names)
+            adapter.schema(mode)
+        except Unusable:
+            return None
+        return adapter
 
     def _culprit(self, fields: list[_Field], error: Unusable) -> SchemaError:
         """The parameter that has no schema, found by trying each alone."""
         for field in fields:
             try:
-                Adapter(record(_typed([field]))).schema("validation")
+                self._record([field]).schema("validation")
             except Unusable as reason:
-                kind = without_none(field.parameter.annotation)
-                provided = f"; {self.injectables.nobody(kind)}" if isinstance(kind, type) else ""
+                nobody = f"; {self.injectables.nobody(kind)}" if (kind := _foreign(field.annotation)) else ""
                 return SchemaError(
-                    f"parameter {field.parameter.name!r} of {self.id} has no JSON Schema: {reason}{provided}. "
+                    f"parameter {field.name!r} of {self.id} has no JSON Schema: {reason}{nobody}. "
                     "Annotate it with data types, or pass input_schema="
                 )
-        return SchemaError(f"the parameters of {self.id} have no JSON Schema: {error}. Pass input_schema=")
+        return SchemaError(f"the **keywords of {self.id} have no JSON Schema: {error}. Pass input_schema=")
 
-    def _input_schema(self, adapter: Adapter, fields: list[_Field]) -> Schema:
+    def _input_schema(self, adapter: Adapter, fields: list[_Field], injected: tuple[str, ...]) -> Schema:
         given = self.declared.input_schema
         if given == "any":
             return dict(_ANYTHING)
         if given is not None:
             check_explicit(given, what=f"input_schema of {self.id}")
-            self._agree(given, fields)
+            for problem in self._disagreements(given, fields, injected):
+                raise SchemaError(f"input_schema of {self.id} {problem}")
             return given
         try:
             schema = adapter.schema("validation")
@@ -244,22 +289,25 @@ class _Compiler:
             raise self._culprit(fields, error) from error
         schema.setdefault("properties", {})
         for field in fields:
-            _show_default(schema["properties"][field.parameter.name], field.default)
+            if field.has_plain_default:
+                _show_default(schema["properties"][field.sent_as], field.default)
         return schema
 
-    def _agree(self, schema: Schema, fields: list[_Field]) -> None:
+    def _disagreements(self, schema: Schema, fields: list[_Field], injected: tuple[str, ...]) -> Iterator[str]:
         """An explicit schema must offer what the function needs, and nothing that it cannot take."""
         if schema.get("type") != "object":
-            raise SchemaError(f"input_schema of {self.id}: the root must be of type 'object'")
-        offered = set(schema.get("properties", {}))
-        known = {field.parameter.name for field in fields}
-        if self.signature.extra is MISSING and offered - known:
-            names = ", ".join(sorted(offered - known))
-            raise SchemaError(f"input_schema of {self.id} offers {names}, which the function does not take")
-        needed = {field.parameter.name for field in fields if field.required}
+            yield "must be of type 'object' at its root"
+        offered, required = set(schema.get("properties", {})), set(schema.get("required", ()))
+        known = {field.sent_as for field in fields}
+        foreign = offered & set(injected) if self.signature.extra is not MISSING else offered - known
+        if foreign - known:
+            yield f"offers {_listed(foreign)}, which a client cannot send"
+        needed = {field.sent_as for field in fields if field.required}
         if needed - offered and schema.get("additionalProperties") is False:
-            names = ", ".join(sorted(needed - offered))
-            raise SchemaError(f"input_schema of {self.id} leaves out {names}, which the function needs")
+            yield f"leaves out {_listed(needed - offered)}, which the function needs"
+        optional = (needed & offered) - required
+        if optional and _COMPOSITION.isdisjoint(schema):
+            yield f"does not require {_listed(optional)}, which the function needs"
 
     # Output
 
@@ -270,7 +318,7 @@ class _Compiler:
             return OutputShape({}, field=declared.output_field), Output(Adapter(Any))
         if given is not None:
             check_explicit(given, what=f"output_schema of {self.id}")
-            adapter = None if _is_nothing(returns) else _usable(returns)
+            adapter = None if _is_nothing(returns) else self._usable(returns, "serialization")
             return OutputShape(given, explicit=True, field=declared.output_field), Output(adapter, given)
         pair = _is_pair(returns)
         if pair:
@@ -278,69 +326,49 @@ class _Compiler:
         if _is_nothing(returns) or (not pair and is_content_type(returns)):
             return OutputShape(field=declared.output_field), Output()
         try:
-            adapter = Adapter(returns)
+            adapter = Adapter(returns, self.signature.names)
             schema = adapter.schema("serialization")
         except Unusable as error:
             reason = f"the return type of {self.id} has no JSON Schema: {error}"
             raise SchemaError(f"{reason}. Annotate it with data types, or pass output= or output_schema=") from error
         shape = OutputShape(schema, field=declared.output_field, type_name=_structure_name(returns))
-        return shape, Output(adapter, pair=pair)
+        return shape, Output(adapter, schema if adapter.unsure else None, pair=pair)
 
 
-def _typed(fields: list[_Field]) -> dict[str, Any]:
-    return {
-        field.parameter.name: field.annotation if field.required else typing_extensions.NotRequired[field.annotation]
-        for field in fields
-    }
-
-
-def _schemable(field: _Field) -> _Field:
-    """The field itself, or one that takes anything where its type has no schema and an explicit one vouches for it."""
-    return field if _usable(field.annotation) else dataclasses.replace(field, annotation=Any)
-
-
-def _usable(annotation: Any) -> Adapter | None:
-    try:
-        adapter = Adapter(annotation)
-        adapter.schema("serialization")
-    except Unusable:
-        return None
-    return adapter
-
-
-def _without_defaults(annotation: Any, infos: list[FieldInfo]) -> Any:
-    """The annotation with its `Field(...)` constraints, but without their defaults, which stand in the signature."""
-    if get_origin(annotation) is Annotated:
-        kept = [item for item in get_args(annotation)[1:] if not isinstance(item, FieldInfo)]
-        annotation = get_args(annotation)[0]
-        for item in kept:
-            annotation = Annotated[annotation, item]
-    for info in reversed(infos):
-        plain = copy.copy(info)
-        plain.default, plain.default_factory = PydanticUndefined, None
-        annotation = Annotated[annotation, plain]
-    return annotation
+def _beside(annotation: Any) -> tuple[Any, ...]:
+    return get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
 
 
 def _description(annotation: Any, infos: list[FieldInfo]) -> str | None:
     """What the author wrote beside the type: `Field(description=...)`, a plain text, or `Doc`."""
-    written = [info.description for info in infos if info.description]
+    for info in reversed(infos):
+        if info.description:
+            return info.description
     for item in metadata(annotation):
-        text = item if isinstance(item, str) else getattr(item, "documentation", None)
+        text = item if isinstance(item, str) else getattr(item, "documentation", getattr(item, "description", None))
         if isinstance(text, str):
-            written.append(text)
-    return written[0] if written else None
+            return text
+    return None
+
+
+def _foreign(annotation: Any) -> Any:
+    """A class of the author's that is no data: one that might have been meant to be injected."""
+    kind = without_none(annotation)
+    known = not isinstance(kind, type) or kind.__module__ == "builtins" or _is_structure(kind)
+    return None if known else kind
+
+
+def _is_structure(kind: Any) -> bool:
+    return issubclass(kind, BaseModel) or dataclasses.is_dataclass(kind) or typing_extensions.is_typeddict(kind)
+
+
+def _listed(names: set[str]) -> str:
+    return ", ".join(sorted(names))
 
 
 def _show_default(schema: Schema, default: Any) -> None:
-    if default is MISSING or isinstance(default, (Absent, Inject)):
-        return
-    if isinstance(default, float) and not math.isfinite(default):
-        return
-    try:
-        schema["default"] = to_jsonable_python(default, by_alias=True, bytes_mode="base64")
-    except Exception:  # noqa: BLE001 - a default that is no JSON is simply not shown; the call still uses it
-        return
+    with contextlib.suppress(PydanticSerializationError):  # what is no JSON is not shown; the call still uses it
+        schema["default"] = as_default(default)
 
 
 def _has_required_nullable(schema: Schema) -> bool:
@@ -359,14 +387,11 @@ def _is_nothing(returns: Any) -> bool:
 def _is_pair(returns: Any) -> bool:
     """A tuple of content and data: the one way to return both."""
     arguments = get_args(returns)
-    is_two = get_origin(returns) is tuple and len(arguments) == 2 and arguments[1] is not Ellipsis  # noqa: PLR2004
+    is_two = get_origin(returns) is tuple and len(arguments) == 2 and arguments[1] is not Ellipsis
     return is_two and is_content_type(arguments[0]) and not is_content_type(arguments[1])
 
 
 def _structure_name(returns: Any) -> str | None:
-    kind = without_none(returns)
+    kind: Any = without_none(returns)
     kind = get_origin(kind) or kind
-    if not isinstance(kind, type):
-        return None
-    structure = issubclass(kind, BaseModel) or dataclasses.is_dataclass(kind) or typing_extensions.is_typeddict(kind)
-    return kind.__name__ if structure else None
+    return kind.__name__.partition("[")[0] if isinstance(kind, type) and _is_structure(kind) else None

@@ -3,36 +3,69 @@
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import mimetypes
-from collections.abc import Mapping, Sequence
+import re
+import types
+import typing
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Final, cast, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Final, NamedTuple, cast, get_args, get_origin
+
+import typing_extensions
 
 from prowess.jsontypes import JsonObject
 
-__all__ = ["Audio", "File", "Image", "as_block", "as_blocks", "as_payload", "bytes_block", "is_content_type", "text_block", "to_text_only"]
+__all__ = [
+    "Audio",
+    "File",
+    "Image",
+    "as_block",
+    "as_payload",
+    "bytes_block",
+    "is_content",
+    "is_content_type",
+    "text_block",
+    "to_text_only",
+]
 
-_TEXT_KEYS: Final[dict[str, frozenset[str]]] = {
-    "text": frozenset({"text"}),
-    "image": frozenset({"data", "mimeType"}),
-    "audio": frozenset({"data", "mimeType"}),
-    "resource": frozenset({"resource"}),
-    "resource_link": frozenset({"uri", "name"}),
+
+class _Shape(NamedTuple):
+    """The keys that a block must and may have besides `type`, `annotations` and `_meta`."""
+
+    needed: frozenset[str]
+    optional: frozenset[str] = frozenset()
+
+
+_SHAPES: Final[Mapping[str, _Shape]] = {
+    "text": _Shape(frozenset({"text"})),
+    "image": _Shape(frozenset({"data", "mimeType"})),
+    "audio": _Shape(frozenset({"data", "mimeType"})),
+    "resource": _Shape(frozenset({"resource"})),
+    "resource_link": _Shape(
+        frozenset({"uri", "name"}), frozenset({"title", "description", "mimeType", "size", "icons"})
+    ),
 }
-"""The block types of MCP, and the keys each must have."""
+"""The block types of MCP."""
 
-_MAGIC: Final[tuple[tuple[int, bytes, str], ...]] = (
-    (0, b"\x89PNG\r\n\x1a\n", "image/png"),
-    (0, b"\xff\xd8\xff", "image/jpeg"),
-    (0, b"GIF87a", "image/gif"),
-    (0, b"GIF89a", "image/gif"),
-    (8, b"WEBP", "image/webp"),
-    (8, b"WAVE", "audio/wav"),
-    (0, b"ID3", "audio/mpeg"),
-    (0, b"\xff\xfb", "audio/mpeg"),
-    (0, b"OggS", "audio/ogg"),
-    (0, b"fLaC", "audio/flac"),
+_ALWAYS: Final = frozenset({"type", "annotations", "_meta"})
+_RESULT_KEYS: Final = ("content", "isError", "structuredContent", "_meta")
+_BYTES: Final = cast("tuple[type[bytes], ...]", (bytes, bytearray, memoryview))
+
+_MAGIC: Final = tuple(
+    (re.compile(pattern, re.DOTALL), mime_type)
+    for pattern, mime_type in (
+        (rb"\x89PNG\r\n\x1a\n", "image/png"),
+        (rb"\xff\xd8\xff", "image/jpeg"),
+        (rb"GIF8[79]a", "image/gif"),
+        (rb"RIFF....WEBP", "image/webp"),
+        (rb"RIFF....WAVE", "audio/wav"),
+        (rb"ID3[\x02-\x04].[\x00-\xf0][\x00-\x7f]{4}", "audio/mpeg"),
+        (rb"\xff[\xfb\xf3\xf2]", "audio/mpeg"),
+        (rb"OggS\x00", "audio/ogg"),
+        (rb"fLaC", "audio/flac"),
+    )
 )
 _ANY_BYTES: Final = "application/octet-stream"
 
@@ -45,19 +78,20 @@ class _Media:
     def __init__(
         self, data: bytes | None = None, *, path: str | Path | None = None, mime_type: str | None = None
     ) -> None:
+        name = type(self).__name__
         if (data is None) == (path is None):
-            msg = f"{type(self).__name__} takes either data or path"
-            raise TypeError(msg)
+            raise TypeError(f"{name} takes either data or path")
+        if not isinstance(data, (*_BYTES, type(None))):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"{name} takes its data as bytes, not {type(data).__name__}; a file is {name}(path=...)")
         self.path = Path(path) if path is not None else None
-        self.data = data if data is not None else cast("Path", self.path).read_bytes()
+        self.data = bytes(data) if data is not None else cast("Path", self.path).read_bytes()
         self.mime_type = mime_type or _mime_type(self.data, self.path)
 
     def to_block(self) -> JsonObject:
         """The content block as MCP writes it."""
         if not self.mime_type.startswith(f"{self.kind}/"):
-            msg = f"{self.mime_type} is no {self.kind}; pass mime_type={self.kind!r}/... if the bytes say otherwise"
-            raise ValueError(msg)
-        return {"type": self.kind, "data": base64.b64encode(self.data).decode(), "mimeType": self.mime_type}
+            raise ValueError(f'{self.mime_type} is no {self.kind}; say what it is with mime_type="{self.kind}/..."')
+        return _media_block(self.kind, self.data, self.mime_type)
 
 
 class Image(_Media):
@@ -89,10 +123,17 @@ class File(_Media):
         self.uri = uri or (self.path.resolve().as_uri() if self.path else _made_up_uri(self.data))
 
     def to_block(self) -> JsonObject:
-        return _resource(self.data, self.uri, self.mime_type)
+        """The content block as MCP writes it."""
+        try:
+            text = self.data.decode()
+        except UnicodeDecodeError:
+            return _blob_block(self.data, self.uri, self.mime_type)
+        mime_type = "text/plain" if self.mime_type == _ANY_BYTES else self.mime_type
+        return {"type": "resource", "resource": {"uri": self.uri, "mimeType": mime_type, "text": text}}
 
 
 def text_block(text: str) -> JsonObject:
+    """A block of text."""
     return {"type": "text", "text": text}
 
 
@@ -101,86 +142,73 @@ def bytes_block(data: bytes) -> JsonObject:
     mime_type = _mime_type(data, None)
     kind = mime_type.partition("/")[0]
     if kind in ("image", "audio"):
-        return {"type": kind, "data": base64.b64encode(data).decode(), "mimeType": mime_type}
-    blob = {"uri": _made_up_uri(data), "mimeType": mime_type, "blob": base64.b64encode(data).decode()}
-    return {"type": "resource", "resource": blob}
+        return _media_block(kind, data, mime_type)
+    return _blob_block(data, _made_up_uri(data), mime_type)
+
+
+def is_content(value: object) -> bool:
+    """Whether a value can be nothing but content: a helper, an MCP content object, bytes."""
+    return isinstance(value, (_Media, *_BYTES)) or _is_block_type(_class(value))
 
 
 def as_block(value: Any) -> JsonObject | None:
-    """The block that a helper, an MCP content object or a block-shaped mapping stands for."""
+    """The block that a helper, an MCP content object, bytes or a block-shaped mapping stand for."""
     if isinstance(value, _Media):
         return value.to_block()
-    if isinstance(value, (bytes, bytearray, memoryview)):
-        return bytes_block(bytes(cast("bytes", value)))
-    if _is_block_type(type(value)):
+    if isinstance(value, _BYTES):
+        return bytes_block(bytes(value))
+    if _is_block_type(_class(value)):
         return value.model_dump(mode="json", by_alias=True, exclude_none=True)
     if isinstance(value, Mapping):
-        block = cast("Mapping[str, Any]", value)
-        needed = _TEXT_KEYS.get(block.get("type", ""), None) if isinstance(block.get("type"), str) else None
-        if needed and needed <= block.keys() <= needed | {"type", "annotations", "_meta", *_OPTIONAL[block["type"]]}:
-            return dict(block)
+        block = cast("Mapping[Any, Any]", value)
+        return dict(block) if _has_shape(block.get("type"), block.keys()) else None
     return None
 
 
-_OPTIONAL: Final[dict[str, frozenset[str]]] = {
-    "text": frozenset(),
-    "image": frozenset(),
-    "audio": frozenset(),
-    "resource": frozenset(),
-    "resource_link": frozenset({"title", "description", "mimeType", "size", "icons"}),
-}
-
-
-def as_blocks(value: Any) -> list[JsonObject] | None:
-    """The blocks of one content value, or of a list of content with plain texts between."""
-    block = as_block(value)
-    if block is not None:
-        return [block]
-    if not isinstance(value, (list, tuple)):
-        return None
-    items = [(item, as_block(item)) for item in cast("Sequence[Any]", value)]
-    if all(block is None for _, block in items):
-        return None
-    if not all(block is not None or isinstance(item, str) for item, block in items):
-        return None
-    return [text_block(item) if block is None else block for item, block in items]
-
-
 def as_payload(value: Any) -> JsonObject | None:
-    """The parts of a tool result that is one already: canonical mapping or MCP result object. Further keys are dropped."""
-    if _is_result_type(type(value)):
+    """The parts of a tool result that is one already: a canonical mapping or an MCP result object; `None` for data.
+
+    Further keys are dropped.
+    """
+    if _is_result_type(_class(value)):
         value = value.model_dump(mode="json", by_alias=True, exclude_none=True)
-        value.setdefault("isError", False)
-        value["content"] = value.get("content") or [text_block("")]
-    if not isinstance(value, dict):
+        value = {**value, "isError": value.get("isError", False), "content": value.get("content") or [text_block("")]}
+    if not isinstance(value, dict) or "isError" not in value:
         return None
     result = cast("JsonObject", value)
-    content = result.get("content")
-    if "isError" not in result or not isinstance(content, list) or not content:
+    content: Any = result.get("content")
+    if not isinstance(content, list) or not content:
         return None
-    if not all(isinstance(item, dict) and item.get("type") in _TEXT_KEYS for item in cast("list[Any]", content)):
+    blocks = [as_block(item) if is_content(item) else item for item in cast("list[Any]", content)]
+    if not all(isinstance(block, dict) and _is_known(cast("JsonObject", block).get("type")) for block in blocks):
         return None
-    return {key: result[key] for key in ("content", "isError", "structuredContent", "_meta") if key in result}
+    return {**{key: result[key] for key in _RESULT_KEYS if key in result}, "content": blocks}
 
 
 def is_content_type(annotation: Any) -> bool:
-    """Whether a type is MCP content, or a union or container with content in it: then there is no output schema."""
+    """Whether a type is MCP content, or a union or a container with content in it: then there is no output schema.
+
+    Bytes are content as a result, and data inside a container.
+    """
+    annotation = _bare(annotation)
+    if get_origin(annotation) in (typing.Union, types.UnionType):
+        return any(is_content_type(item) for item in get_args(annotation))
     if isinstance(annotation, type) and not get_args(annotation):
-        content = issubclass(annotation, (_Media, bytes, bytearray, memoryview))
-        return content or _is_block_type(annotation) or _is_result_type(annotation)
+        kind = cast("type[Any]", annotation)
+        return issubclass(kind, (_Media, *_BYTES)) or _is_block_type(kind) or _is_result_type(kind)
     if get_origin(annotation) is dict:
         return False
-    return any(is_content_type(item) for item in get_args(annotation) if item not in (bytes, bytearray))
+    return any(is_content_type(item) for item in get_args(annotation) if _bare(item) not in _BYTES)
 
 
 def to_text_only(payload: JsonObject) -> JsonObject:
     """The strict text-only projection: other blocks become a line that says what was there, other keys are dropped."""
-    blocks = [block if block["type"] == "text" else text_block(_described(block)) for block in payload["content"]]
-    texts = [text_block(block["text"]) for block in blocks]
-    return {"content": texts or [text_block("")], "isError": bool(payload.get("isError", False))}
+    return {"content": [text_block(_described(block)) for block in payload["content"]], "isError": payload["isError"]}
 
 
 def _described(block: JsonObject) -> str:
+    if block["type"] == "text":
+        return str(block["text"])
     if block["type"] in ("image", "audio"):
         return f"[{block['type']}: {block['mimeType']}, {len(block['data']) * 3 // 4} bytes]"
     if block["type"] == "resource_link":
@@ -189,26 +217,62 @@ def _described(block: JsonObject) -> str:
     return str(resource["text"]) if "text" in resource else f"[resource: {resource['uri']}]"
 
 
-def _is_block_type(cls: Any) -> bool:
+def _bare(annotation: Any) -> Any:
+    """A type without what stands around it: `Annotated`, and the name of a type alias."""
+    while True:
+        if get_origin(annotation) is Annotated:
+            annotation = get_args(annotation)[0]
+        elif isinstance(annotation, _ALIASES):
+            annotation = annotation.__value__
+        else:
+            return annotation
+
+
+_ALIASES: Final = tuple(
+    {typing_extensions.TypeAliasType, getattr(typing, "TypeAliasType", typing_extensions.TypeAliasType)}
+)
+
+
+def _is_known(kind: object) -> bool:
+    return isinstance(kind, str) and kind in _SHAPES
+
+
+def _has_shape(kind: object, keys: typing.Collection[Any]) -> bool:
+    """Whether a block of some kind may have these keys: no less and no more than MCP says."""
+    if not _is_known(kind):
+        return False
+    shape = _SHAPES[cast("str", kind)]
+    return shape.needed.issubset(keys) and (shape.needed | shape.optional | _ALWAYS).issuperset(keys)
+
+
+def _class(value: object) -> type[Any]:
+    return type(value)
+
+
+@functools.lru_cache(maxsize=256)
+def _is_block_type(cls: type[Any]) -> bool:
     """Whether a class is one of the content classes of an MCP library, told by its shape and not by its origin."""
-    field = getattr(cls, "model_fields", {}).get("type")
-    choices = get_args(getattr(field, "annotation", None))
-    return len(choices) == 1 and choices[0] in _TEXT_KEYS and _needs(cls, _TEXT_KEYS[choices[0]])
+    fields = _fields(cls)
+    choices = get_args(getattr(fields.get("type"), "annotation", None))
+    return len(choices) == 1 and _has_shape(choices[0], fields.keys())
 
 
-def _is_result_type(cls: Any) -> bool:
-    return _needs(cls, frozenset({"content", "structuredContent", "isError"}))
+@functools.lru_cache(maxsize=256)
+def _is_result_type(cls: type[Any]) -> bool:
+    return {"content", "structuredContent", "isError"} <= _fields(cls).keys()
 
 
-def _needs(cls: Any, names: frozenset[str]) -> bool:
-    fields: Mapping[str, Any] = getattr(cls, "model_fields", None) or {}
-    known = {field.alias or name for name, field in fields.items()} | set(fields)
-    return names <= known
+def _fields(cls: type[Any]) -> dict[str, Any]:
+    """The fields of a pydantic model by the names they have in JSON; of other classes, none."""
+    fields: object = getattr(cls, "model_fields", None)
+    if not isinstance(fields, dict):
+        return {}
+    return {getattr(field, "alias", None) or name: field for name, field in cast("dict[str, Any]", fields).items()}
 
 
 def _mime_type(data: bytes, path: Path | None) -> str:
-    for offset, magic, mime_type in _MAGIC:
-        if data.startswith(magic, offset):
+    for magic, mime_type in _MAGIC:
+        if magic.match(data):
             return mime_type
     guessed = mimetypes.guess_type(path.name)[0] if path else None
     return guessed or _ANY_BYTES
@@ -218,13 +282,10 @@ def _made_up_uri(data: bytes) -> str:
     return f"prowess://file/{hashlib.sha256(data).hexdigest()[:16]}"
 
 
-def _resource(data: bytes, uri: str, mime_type: str) -> JsonObject:
-    described: JsonObject = {"uri": uri, "mimeType": mime_type}
-    try:
-        described["text"] = data.decode()
-    except UnicodeDecodeError:
-        described["blob"] = base64.b64encode(data).decode()
-    else:
-        if mime_type == _ANY_BYTES:
-            described["mimeType"] = "text/plain"
-    return {"type": "resource", "resource": described}
+def _media_block(kind: str, data: bytes, mime_type: str) -> JsonObject:
+    return {"type": kind, "data": base64.b64encode(data).decode(), "mimeType": mime_type}
+
+
+def _blob_block(data: bytes, uri: str, mime_type: str) -> JsonObject:
+    blob = {"uri": uri, "mimeType": mime_type, "blob": base64.b64encode(data).decode()}
+    return {"type": "resource", "resource": blob}

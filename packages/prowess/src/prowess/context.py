@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Mapping
+import math
+from collections.abc import Coroutine, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias, cast
+from functools import partial
+from typing import Any, Final, Literal, TypeAlias, cast
 
-import anyio
 from pydantic import ValidationError
+from pydantic_core import to_jsonable_python
 
-from prowess.adapters import Adapter
+from prowess.adapters import Adapter, Unusable
 from prowess.call import Call
-from prowess.errors import AskError, InputRequired
-from prowess.jsontypes import Json, JsonObject, Schema
+from prowess.errors import AskError, InputRequired, MissingCapability
+from prowess.jsontypes import JsonObject, Schema
+from prowess.profiles import decode_arguments
 from prowess.schemas.explicit import validate
 from prowess.schemas.steps import const_as_enum, inline_refs, strip_null
 
@@ -26,9 +28,9 @@ Wanted: TypeAlias = "Schema | type[Any] | None"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a person answered: `action` is `accept`, `decline` or `cancel`."""
+    """What a person answered."""
 
-    action: str
+    action: Literal["accept", "decline", "cancel"]
     content: JsonObject
     value: Any = None
     """The answer as the Python type that was asked for; `None` unless accepted."""
@@ -72,23 +74,35 @@ class Context:
     @property
     def cancelled(self) -> bool:
         """Whether nobody waits for this call any more. Sync code that runs long should look now and then."""
-        return self._call.cancelled.is_set()
+        return self._call.cancelled
 
     @property
     def deadline(self) -> float | None:
-        """When the call times out, on the clock of `time.monotonic`."""
+        """When the call times out, on the clock of `time.monotonic`; `None` while it does not."""
         return self._call.deadline
+
+    def require_capability(self, name: str) -> None:
+        """Fail the call, in words and for machines, unless the client declared a capability, like `"sampling"`.
+
+        Dots reach into what is nested: `"elicitation.url"`.
+        """
+        found: Any = self.capabilities
+        for part in name.split("."):
+            found = cast("Mapping[str, Any]", found).get(part) if isinstance(found, Mapping) else None
+        if found is None or found is False:
+            raise MissingCapability(self._call.command, name)
 
     def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
         """Report progress. A `done` that does not grow is not sent."""
-        self._call.report(done, total, message)
+        if math.isfinite(done) and (total is None or math.isfinite(total)):
+            self._call.report(done, total, None if message is None else self._call.shown(str(message)))
 
     def log(self, level: str, message: Any) -> None:
-        """Send a log message to the client, if it wants that level."""
+        """Send a log message to the client, if it wants that level: a text, or data that can be written as JSON."""
         if level not in LEVELS:
-            msg = f"unknown log level {level!r}; use one of {', '.join(LEVELS)}"
-            raise ValueError(msg)
-        self._call.on_loop(self._call.channel.log, level, message)
+            raise ValueError(f"unknown log level {level!r}; use one of {', '.join(LEVELS)}")
+        data = message if isinstance(message, str) else to_jsonable_python(message, fallback=repr)
+        self._call.log(level, self._call.shown_data(data))
 
     def ask(self, key: str, message: str, schema: Wanted = None) -> Any:
         """Ask the person at the client: `answer = await ctx.ask(...)`, without `await` in sync code.
@@ -97,85 +111,93 @@ class Context:
         names the question within the call. On some wires a question ends the run and the command starts again from
         the top with the answer at hand, so whatever comes before a question must bear being done twice.
         """
-        asked = {key: _Question(message, schema)}
-        if threading.get_ident() == self._call.loop_thread:
-            return self._ask_one(key, asked)
-        return anyio.from_thread.run(self._ask_one, key, asked)
+        return self._wait_for(self._ask_one(key, message, schema))
 
     def ask_all(self, questions: Mapping[str, tuple[str, Wanted]]) -> Any:
         """Ask several things at once: each key with its message and schema, giving a dict of answers."""
-        asked = {key: _Question(message, schema) for key, (message, schema) in questions.items()}
-        if threading.get_ident() == self._call.loop_thread:
-            return self._ask(asked)
-        return anyio.from_thread.run(self._ask, asked)
+        return self._wait_for(self._ask(dict(questions)))
 
-    async def _ask_one(self, key: str, asked: dict[str, _Question]) -> Answer:
-        return (await self._ask(asked))[key]
-
-    async def _ask(self, asked: dict[str, _Question]) -> dict[str, Answer]:
+    def _wait_for(self, asking: Coroutine[Any, Any, Any]) -> Any:
         call = self._call
-        self._check(asked)
-        call.asked.update(asked)
-        questions = {key: question.shown() for key, question in asked.items()}
+        if not call.on_its_loop:
+            return call.wait_for(asking)
+        if call.blocks_loop:
+            asking.close()
+            raise AskError(f"{call.command} runs on the event loop, where sync code cannot wait; drop thread=False")
+        return asking
+
+    async def _ask_one(self, key: str, message: str, wanted: Wanted) -> Answer:
+        return (await self._ask({key: (message, wanted)}))[key]
+
+    async def _ask(self, wanted: Mapping[str, tuple[str, Wanted]]) -> dict[str, Answer]:
+        call = self._call
+        self._check(wanted)
+        call.asked.update(wanted)
+        asked = {key: _Question(key, call.shown(message), schema) for key, (message, schema) in wanted.items()}
+        questions = {key: question.shown for key, question in asked.items()}
         recorded = call.channel.answers
         if recorded is not None:
             missing = {key: shown for key, shown in questions.items() if key not in recorded}
             if missing:
                 raise InputRequired(missing)
-            raw: Mapping[str, JsonObject] = recorded
+        elif call.channel.ask is None:
+            raise MissingCapability(call.command, "elicitation")
         else:
-            ask = call.channel.ask
-            assert ask is not None  # noqa: S101 - _check refused otherwise
-            raw = await call.off_the_clock(lambda: ask(questions))
-        return {key: question.answer(key, raw[key]) for key, question in asked.items()}
+            recorded = await call.off_the_clock(partial(call.channel.ask, questions))
+        return {key: question.answer(recorded.get(key) or {}) for key, question in asked.items()}
 
-    def _check(self, asked: Mapping[str, object]) -> None:
+    def _check(self, wanted: Iterable[str]) -> None:
         call = self._call
         if not call.may_ask:
-            msg = f"{call.command} is cached or retried, so it may not ask; drop cache_ttl and retry_on, or the question"
-            raise AskError(msg)
-        if call.channel.ask is None and call.channel.answers is None:
-            msg = f"{call.command} has to ask the user ({', '.join(asked)}), but this client cannot show questions"
-            raise AskError(msg)
-        for key in asked:
+            raise AskError(
+                f"{call.command} is cached or retried, so it may not ask; drop cache_ttl and retry_on, or the question"
+            )
+        for key in wanted:
             if key in call.asked:
-                msg = f"{call.command} asked {key!r} twice in one call; give every question its own key"
-                raise AskError(msg)
+                raise AskError(f"{call.command} asked {key!r} twice in one call; give every question its own key")
 
 
 class _Question:
     """A message and what kind of answer is wanted."""
 
-    def __init__(self, message: str, wanted: Wanted) -> None:
-        self.message = message
-        self.adapter = None if wanted is None or isinstance(wanted, dict) else Adapter(wanted)
-        self.schema, self.boxed = self._form(wanted)
+    def __init__(self, key: str, message: str, wanted: Wanted) -> None:
+        self._key = key
+        self._adapter: Adapter | None = None
+        self._full: Schema = cast("Schema", wanted) if wanted else {"type": "object", "properties": {}}
+        self._boxed = False
+        if wanted is not None and not isinstance(wanted, dict):
+            self._type(wanted)
+        shown = self._full if self._adapter is None else strip_null(const_as_enum(inline_refs(self._full)))
+        self.shown: JsonObject = {"message": message, "schema": shown}
 
-    def _form(self, wanted: Wanted) -> tuple[Schema, bool]:
-        if self.adapter is None:
-            return cast("Schema", wanted) if wanted else {"type": "object", "properties": {}}, False
-        schema = strip_null(const_as_enum(inline_refs(self.adapter.schema("validation"))))
-        if schema.get("type") == "object":
-            return schema, False
-        return {"type": "object", "properties": {_VALUE: schema}, "required": [_VALUE]}, True
+    def _type(self, wanted: type[Any]) -> None:
+        """A type becomes an object schema: a form has fields, so a single value is put in one."""
+        try:
+            self._adapter = Adapter(wanted)
+            self._full = self._adapter.schema("validation")
+        except Unusable as error:
+            raise AskError(f"the question {self._key!r} asks for {wanted!r}, which has no JSON Schema: {error}") from error
+        if inline_refs(self._full).get("type") != "object":
+            defs = self._full.pop("$defs", {})
+            self._full = {"type": "object", "properties": {_VALUE: self._full}, "required": [_VALUE], "$defs": defs}
+            self._boxed = True
 
-    def shown(self) -> JsonObject:
-        return {"message": self.message, "schema": self.schema}
-
-    def answer(self, key: str, raw: JsonObject) -> Answer:
+    def answer(self, raw: Mapping[str, Any]) -> Answer:
         """A raw answer, checked against what was asked."""
-        action = str(raw.get("action", "cancel"))
-        content: JsonObject = raw.get("content") or {}
+        action, sent = raw.get("action"), raw.get("content")
+        content: JsonObject = sent if isinstance(sent, dict) else {}
         if action != "accept":
-            return Answer(action, {})
-        problems = validate(self.schema, content)
-        value: Json = content.get(_VALUE) if self.boxed else content
-        if not problems and self.adapter is not None:
-            try:
-                return Answer(action, content, self.adapter.read(value))
-            except ValidationError as error:
-                problems = [str(item["msg"]) for item in error.errors(include_url=False)]
-        if problems:
-            msg = f"the answer to {key!r} does not fit what was asked: {'; '.join(problems)}"
-            raise AskError(msg)
-        return Answer(action, content, value)
+            return Answer("decline" if action == "decline" else "cancel", {})
+        if self._adapter is None:
+            problems = validate(self._full, content)
+            if problems:
+                raise self._misfit(problems)
+            return Answer(action, content, content)
+        value = decode_arguments(self._full, content)
+        try:
+            return Answer(action, content, self._adapter.read(value.get(_VALUE) if self._boxed else value))
+        except ValidationError as error:
+            raise self._misfit(item["msg"] for item in error.errors(include_url=False)) from error
+
+    def _misfit(self, problems: Iterable[str]) -> AskError:
+        return AskError(f"the answer to {self._key!r} does not fit what was asked: {'; '.join(problems)}")

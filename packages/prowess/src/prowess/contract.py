@@ -81,7 +81,7 @@ class Contract:
     aliases: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     icons: tuple[JsonObject, ...] = ()
-    meta: JsonObject = field(default_factory=dict)
+    meta: JsonObject = field(default_factory=dict[str, Any])
     profile: str | None = None
     input_explicit: bool = False
     injected: tuple[str, ...] = ()
@@ -99,8 +99,8 @@ class Contract:
         known: dict[str, Any] = dict(data)
         known["output"] = OutputShape(**known["output"])
         known["hints"] = Hints(**known["hints"])
-        policies = known["policies"]
-        known["policies"] = Policies(**{**policies, "retry_on": tuple(policies["retry_on"])})
+        policies: dict[str, Any] = dict(known["policies"], retry_on=tuple(known["policies"]["retry_on"]))
+        known["policies"] = Policies(**policies)
         for name in _TUPLES:
             known[name] = tuple(known[name])
         return cls(**known)

@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
+import json
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import FrameType
-from typing import Any, Final, Literal, NoReturn
+from types import FrameType, MethodType
+from typing import Any, Final, Literal, NoReturn, TypeAlias, cast
 
 from prowess.contract import Hints
 from prowess.errors import DeclarationError
 from prowess.jsontypes import JsonObject, Schema
 
-__all__ = ["ALIAS", "NAME", "NOTE", "Declaration", "Place", "declaration_of", "place_of"]
+__all__ = [
+    "ALIAS",
+    "NAME",
+    "NOTE",
+    "Declaration",
+    "Place",
+    "Refusal",
+    "attempts",
+    "check",
+    "check_function",
+    "check_options",
+    "declaration_of",
+    "exception_types",
+    "is_async",
+    "place_of",
+]
 
 NOTE: Final = "__prowess__"
 NAME: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
@@ -21,6 +39,25 @@ ALIAS: Final = re.compile(r"[A-Za-z0-9_-]+([./][A-Za-z0-9_-]+)*")
 _DEFAULT_ATTEMPTS: Final = 3
 
 _AS_A_FUNCTION = "Decorate a plain function, and call the method from there"
+_WRAP_IT = "Write a function that calls it, and decorate that"
+
+_Kinds: TypeAlias = "tuple[str, tuple[type, ...]]"
+_TEXT: Final[_Kinds] = ("a text", (str,))
+_FLAG: Final[_Kinds] = ("True or False", (bool,))
+_WHOLE: Final[_Kinds] = ("a whole number", (int,))
+_SECONDS: Final[_Kinds] = ("a number of seconds", (int, float))
+_LIST: Final[_Kinds] = ("a list", (list, tuple))
+_KINDS: Final[Mapping[str, _Kinds]] = {
+    **dict.fromkeys(("name", "description", "category", "title", "output_field", "profile"), _TEXT),
+    **dict.fromkeys(("read_only", "destructive", "idempotent", "open_world", "thread"), _FLAG),
+    **dict.fromkeys(("inject_root", "autowire", "force"), _FLAG),
+    **dict.fromkeys(("max_attempts", "concurrency"), _WHOLE),
+    **dict.fromkeys(("cache_ttl", "timeout"), _SECONDS),
+    **dict.fromkeys(("inject_settings", "aliases", "tags", "icons"), _LIST),
+    "meta": ("a dict", (dict,)),
+}
+"""What an option may be besides `None`, in words and in types."""
+_TEXTS: Final = ("inject_settings", "aliases", "tags")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +96,7 @@ class Declaration:
     timeout: float | None = None
     concurrency: int | None = None
     thread: bool | None = None
-    output: Any = inspect.Parameter.empty
+    output: Any = None
     output_field: str | None = None
     input_schema: Schema | Literal["any"] | None = None
     output_schema: Schema | Literal["any"] | None = None
@@ -74,18 +111,17 @@ class Declaration:
 
     @property
     def place(self) -> Place:
+        """Where its function stands."""
         return place_of(self.function)
 
     def local_names(self) -> Mapping[str, Any]:
         """Names of the enclosing functions that annotations may mean."""
-        names: dict[str, Any] = {}
-        if self.frame is not None:
-            names.update(self.frame.f_locals)
-        for name, cell in zip(self.function.__code__.co_freevars, self.function.__closure__ or (), strict=True):
-            try:
+        function = inspect.unwrap(self.function)
+        names: dict[str, Any] = dict(self.frame.f_locals) if self.frame is not None else {}
+        names.update({item.__name__: item for item in getattr(function, "__type_params__", ())})
+        for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+            with contextlib.suppress(ValueError):  # a name that the enclosing function has not bound yet
                 names[name] = cell.cell_contents
-            except ValueError:  # a name that the enclosing function has not bound yet
-                continue
         return names
 
 
@@ -103,24 +139,38 @@ class Refusal:
         self._place = place
 
     def __call__(self, problem: str, remedy: str) -> NoReturn:
+        """Say what is wrong, and what to do instead."""
         raise DeclarationError(self._name, problem, remedy, file=self._place.file, line=self._place.line)
 
 
-def check_function(function: object) -> Callable[..., Any]:
-    """Refuse everything that is not a plain function, and say what to do."""
-    if isinstance(function, (staticmethod, classmethod)) or inspect.ismethod(function):
-        inner: Any = function.__func__
-        Refusal(inner.__name__, place_of(inner))("methods cannot be commands", _AS_A_FUNCTION)
-    if not inspect.isfunction(function):
-        Refusal(repr(function), Place("<unknown>", 0))(
-            f"a {type(function).__name__} cannot be a command",
-            "Wrap it: `@skill_command` then `def name(...)` that calls it",
+def check_function(function: object, place: Place) -> Callable[..., Any]:
+    """Refuse everything that is not a plain function, and say what to do. `place` is where the decorator stands."""
+    if declaration_of(function) is not None:
+        refuse = Refusal(getattr(function, "__name__", repr(function)), place)
+        refuse(
+            "it is a command already", "Decorate it once; for a second command, decorate its .raw under another name"
         )
-    refuse = Refusal(function.__name__, place_of(function))
+    if isinstance(function, (staticmethod, classmethod, MethodType)):
+        method = cast("Any", function).__func__
+        Refusal(method.__name__, place)("methods cannot be commands", _AS_A_FUNCTION)
+    if not inspect.isfunction(function):
+        kind = "class" if isinstance(function, type) else type(function).__name__
+        Refusal(getattr(function, "__name__", kind), place)(f"a {kind} cannot be a command", _WRAP_IT)
     owner = function.__qualname__.rpartition(".")[0]
     if owner and not owner.endswith("<locals>"):
-        refuse(f"it is a method of {owner}", _AS_A_FUNCTION)
+        Refusal(function.__name__, place_of(function))(f"it is a method of {owner}", _AS_A_FUNCTION)
     return function
+
+
+def check_options(given: Mapping[str, Any], refuse: Refusal) -> None:
+    """Refuse options of a wrong type: a text in the place of a list would be taken for a list of letters."""
+    for option, (wanted, kinds) in _KINDS.items():
+        value = given[option]
+        if value is not None and (not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds)):
+            refuse(f"{option}={value!r} is not {wanted}", "See help(skill_command)")
+    for option in _TEXTS:
+        if any(not isinstance(item, str) for item in given[option] or ()):
+            refuse(f"{option}={given[option]!r} holds what is no text", "Give a list of texts")
 
 
 def check(declared: Declaration) -> None:
@@ -129,7 +179,7 @@ def check(declared: Declaration) -> None:
     _check_names(declared, refuse)
     _check_numbers(declared, refuse)
     _check_dangers(declared, refuse)
-    _check_schemas(declared, refuse)
+    _check_data(declared, refuse)
 
 
 def _check_names(declared: Declaration, refuse: Refusal) -> None:
@@ -143,14 +193,14 @@ def _check_names(declared: Declaration, refuse: Refusal) -> None:
     for alias in declared.aliases:
         if not ALIAS.fullmatch(alias):
             refuse(f"the alias {alias!r} does not match {ALIAS.pattern}", 'Write it like "search/web" or "search.web"')
-    for icon in declared.icons:
-        if not isinstance(icon.get("src"), str):
-            refuse(f"the icon {icon!r} has no src", 'Write it like {"src": "data:image/png;base64,..."}')
+    for key in declared.inject_settings:
+        if not key.partition(":")[0]:
+            refuse(f"inject_settings holds {key!r}, which names no setting", 'Write "api.key", or "api.key:parameter"')
 
 
 def _check_numbers(declared: Declaration, refuse: Refusal) -> None:
-    if declared.cache_ttl < 0:
-        refuse(f"cache_ttl={declared.cache_ttl} is negative", "Give seconds, or 0 for no cache")
+    if not 0 <= declared.cache_ttl < math.inf:
+        refuse(f"cache_ttl={declared.cache_ttl} is no time to keep a result", "Give seconds, or 0 for no cache")
     if declared.max_attempts < 1:
         refuse(f"max_attempts={declared.max_attempts} is below 1", "It counts all calls: 1 means no retry")
     if declared.max_attempts > 1 and not declared.retry_on:
@@ -158,11 +208,11 @@ def _check_numbers(declared: Declaration, refuse: Refusal) -> None:
             f"max_attempts={declared.max_attempts} without retry_on would do nothing",
             "Name the exceptions worth another attempt: retry_on=(ConnectionError,)",
         )
-    if declared.timeout is not None and declared.timeout <= 0:
+    if declared.timeout is not None and not declared.timeout > 0:
         refuse(f"timeout={declared.timeout} leaves no time at all", "Give seconds, or leave it out for the default")
     if declared.concurrency is not None and declared.concurrency < 1:
         refuse(f"concurrency={declared.concurrency} lets no call run", "Give at least 1, or leave it out")
-    if declared.thread is not None and _is_async(declared.function):
+    if declared.thread is not None and is_async(declared.function):
         refuse("thread= is for sync functions, and this one is async", "Leave it out")
 
 
@@ -180,13 +230,26 @@ def _check_dangers(declared: Declaration, refuse: Refusal) -> None:
             )
 
 
-def _check_schemas(declared: Declaration, refuse: Refusal) -> None:
+def _check_data(declared: Declaration, refuse: Refusal) -> None:
     for option, value in (("input_schema", declared.input_schema), ("output_schema", declared.output_schema)):
         if value is not None and value != "any" and not isinstance(value, dict):
             refuse(f"{option}={value!r} is no JSON Schema", 'Give a dict, "any", or leave it out to infer it')
+    for icon in declared.icons:
+        if not isinstance(icon.get("src"), str):
+            refuse(f"the icon {icon!r} has no src", 'Write it like {"src": "data:image/png;base64,..."}')
+    for option, data in (("icons", list(declared.icons)), ("meta", declared.meta)):
+        try:
+            plain = json.loads(json.dumps(data, allow_nan=False)) == data
+        except (TypeError, ValueError, RecursionError):
+            plain = False
+        if not plain:
+            refuse(
+                f"{option}={data!r} is no JSON", "Use dicts with text keys, lists, texts, numbers, booleans and None"
+            )
 
 
-def _is_async(function: Callable[..., Any]) -> bool:
+def is_async(function: Callable[..., Any]) -> bool:
+    """Whether a call has to be awaited or iterated asynchronously."""
     return inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
 
 
@@ -194,7 +257,7 @@ def exception_types(given: object, refuse: Refusal) -> tuple[type[Exception], ..
     """`retry_on` as a tuple, refusing what is no ordinary exception."""
     if given is None:
         return ()
-    types: Sequence[object] = given if isinstance(given, tuple) else (given,)  # pyright: ignore[reportUnknownVariableType]
+    types = cast("Sequence[object]", given) if isinstance(given, tuple) else (given,)
     checked: list[type[Exception]] = []
     for item in types:
         if not (isinstance(item, type) and issubclass(item, Exception)):

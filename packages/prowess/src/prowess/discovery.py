@@ -134,7 +134,9 @@ def _can_be_named(file: Path, path: Path, skill: str, failures: list[Failure]) -
         return False
     dotted = next((part for part in file.relative_to(path.parent).with_suffix("").parts if "." in part), None)
     if dotted is not None:
-        failures.append(Failure(skill, f"{dotted!r} has a dot in its name and cannot be imported; rename it", str(file)))
+        failures.append(
+            Failure(skill, f"{dotted!r} has a dot in its name and cannot be imported; rename it", str(file))
+        )
         return False
     return True
 

@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
-import traceback
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from anyio.lowlevel import RunVar
+from pydantic_core import to_jsonable_python
 
 from prowess.arguments import positional
 from prowess.call import Arguments, Call, Channel
 from prowess.compile import Plan
-from prowess.errors import AskError, InputError, InputRequired, OutputError, SettingsError, SkillError
-from prowess.execution import BodyError, Threads, runner
+from prowess.errors import (
+    AskError,
+    InputError,
+    InputRequired,
+    MissingCapability,
+    OutputError,
+    SettingsError,
+    SkillError,
+    message_of,
+)
+from prowess.execution import is_cancellation, runner
 from prowess.hookspecs import CallInfo
 from prowess.injection import CallScope, Injectables
-from prowess.normalize import Render, Result, normalize, text_result
+from prowess.normalize import Result, normalize, text_result
 from prowess.outcome import Kind, Outcome
 from prowess.plugins import Plugins
 from prowess.policies import (
@@ -35,11 +44,14 @@ from prowess.policies import (
 )
 from prowess.profiles import Profile
 from prowess.settings import Settings
+from prowess.threads import Raised, Threads
+from prowess.tracebacks import shortened
 
 __all__ = ["Entry", "Services"]
 
 _log = logging.getLogger("prowess")
-_FOR_THE_MODEL: Final = (AskError, SettingsError)
+_FOR_THE_MODEL: Final = (AskError, MissingCapability, SettingsError)
+_OBSERVED: Final = ("prowess_call_started", "prowess_call_finished", "prowess_wrap_call")
 
 
 @dataclass(slots=True)
@@ -51,16 +63,8 @@ class Services:
     injectables: Injectables
     plugins: Plugins
     profiles: dict[str, Profile]
+    threads: Threads
     timer: Callable[[], float] = time.monotonic
-    _threads: RunVar[Threads] = field(default_factory=lambda: RunVar("threads"))
-
-    def threads(self) -> Threads:
-        """The worker threads of the running event loop."""
-        threads = self._threads.get(None)
-        if threads is None:
-            threads = Threads(self.settings.own.threads)
-            self._threads.set(threads)
-        return threads
 
 
 class Entry:
@@ -70,6 +74,7 @@ class Entry:
         self.plan = plan
         self.contract = plan.contract
         self._services = services
+        self._may_ask = not (plan.declaration.cache_ttl or plan.declaration.retry_on)
         self._step = self._compose()
 
     async def call(self, arguments: object, channel: Channel | None = None) -> Outcome:
@@ -82,46 +87,51 @@ class Entry:
 
     async def _call(self, read: Callable[[], Arguments], channel: Channel) -> Outcome:
         started = time.perf_counter()
-        call = Call(self.contract.id, Arguments({}), channel)
+        call = Call(self.contract.id, Arguments({}), channel, may_ask=self._may_ask)
         try:
             call.arguments = read()
-            return await self._observed(call, started)
-        except Exception as error:  # noqa: BLE001 - the boundary: an outcome, whatever happened
+            if any(map(self._services.plugins.has, _OBSERVED)):
+                return await self._observed(call, started)
+            return await self._run(call, started)
+        except BaseException as error:
             return self._failed(error, call, started)
-        except InputRequired as required:
-            return self._outcome("input_required", text_result(str(required)), call, started, questions=required.questions)
+        finally:
+            call.over = True
+
+    async def _run(self, call: Call, started: float) -> Outcome:
+        result = await self._step(call)
+        if result.is_error:
+            result = _masked(result, call)
+        return self._outcome("failed" if result.is_error else "ok", result, call, started)
+
+    # Plugins that watch
 
     async def _observed(self, call: Call, started: float) -> Outcome:
-        """The call with the plugins around it, where there are any."""
-        plugins = self._services.plugins
-        if not any(plugins.has(hook) for hook in ("prowess_call_started", "prowess_call_finished", "prowess_wrap_call")):
-            return await self._run(call, started)
+        """The call with the plugins around it."""
         info = self._info(call)
         self._tell("prowess_call_started", call=info)
-        proceed: Callable[[], Awaitable[Outcome]] = lambda: self._run(call, started)  # noqa: E731
-        for _, wrap in reversed(list(plugins.each("prowess_wrap_call"))):
-            proceed = _wrapped(wrap, info, proceed)
+
+        async def run() -> Outcome:
+            try:
+                return await self._run(call, started)
+            except BaseException as error:
+                return self._failed(error, call, started)
+
+        proceed: Callable[[], Awaitable[Outcome]] = run
+        for name, wrap in reversed(list(self._services.plugins.each("prowess_wrap_call"))):
+            proceed = _wrapped(name, wrap, info, proceed)
         try:
             outcome = await proceed()
-        except Exception as error:  # noqa: BLE001 - a wrapper's failure is this call's outcome
+        except BaseException as error:
             outcome = self._failed(error, call, started)
         self._tell("prowess_call_finished", call=info, outcome=outcome)
         return outcome
-
-    async def _run(self, call: Call, started: float) -> Outcome:
-        try:
-            result: Result = await self._step(call)
-        except InputRequired as required:
-            return self._outcome("input_required", text_result(str(required)), call, started, questions=required.questions)
-        except Exception as error:  # noqa: BLE001 - the boundary: an outcome, whatever happened
-            return self._failed(error, call, started)
-        return self._outcome("failed" if result.is_error else "ok", result, call, started)
 
     def _tell(self, hook: str, **facts: Any) -> None:
         for name, observe in self._services.plugins.each(hook):
             try:
                 observe(**facts)
-            except Exception:
+            except BaseException:
                 _log.exception("plugin %s failed in %s", name, hook)
 
     def _info(self, call: Call) -> CallInfo:
@@ -130,35 +140,44 @@ class Entry:
 
     # From exceptions to outcomes
 
-    def _failed(self, error: Exception, call: Call, started: float) -> Outcome:
-        """Which kind of failure an exception is, and what is said of it."""
+    def _failed(self, error: BaseException, call: Call, started: float) -> Outcome:
+        """The boundary: an outcome, whatever happened, unless the call was really cancelled."""
+        if isinstance(error, InputRequired):
+            return self._outcome("input_required", text_result(str(error)), call, started, questions=error.questions)
+        if is_cancellation(error):
+            raise error
         kind, text, facts = self._diagnosis(error, call)
-        result = Result(text=call.mask(text), is_error=True)
-        return self._outcome(kind, result, call, started, **facts)
+        return self._outcome(kind, Result(text=call.shown(text), is_error=True), call, started, **facts)
 
-    def _diagnosis(self, error: Exception, call: Call) -> tuple[Kind, str, dict[str, Any]]:
+    def _diagnosis(self, error: BaseException, call: Call) -> tuple[Kind, str, dict[str, Any]]:
+        """Which kind of failure an exception is, and what is said of it."""
         if isinstance(error, InputError):
             return "input", str(error), {"problems": tuple(error.problems)}
         if isinstance(error, Expired):
             return "timeout", f"{self.contract.id} {error}", {}
         if isinstance(error, OutputError):
-            _log.error("%s (call %s): %s", self.contract.id, call.id, call.mask(str(error)))
+            _log.error("%s (call %s): %s", self.contract.id, call.id, call.shown(str(error)))
             return "output", f"{self.contract.id}: {error}", {}
-        body: BaseException = error.error if isinstance(error, BodyError) else error
-        retried = isinstance(body, self.plan.declaration.retry_on)
-        if isinstance(body, SkillError):
-            facts = {"data": _as_json(body.data), "retry_after": body.retry_after}
-            return "retryable" if body.retryable or retried else "failed", body.message, facts
-        if isinstance(body, _FOR_THE_MODEL):
-            return "failed", str(body), {}
-        self._log_crash(body, call)
-        tries = f" after {call.attempts} attempts" if call.attempts > 1 else ""
-        text = f"{_shown(body)}{tries} (call {call.id})"
-        return "retryable" if retried else "crashed", text, {}
+        if not isinstance(error, Raised):  # what a plugin raised
+            return self._crash(error, call, "crashed")
+        retried = call.attempts > 0 and isinstance(error.error, self.plan.declaration.retry_on)
+        return self._raised(error.error, call, retried=retried)
 
-    def _log_crash(self, error: BaseException, call: Call) -> None:
-        trace = "".join(traceback.format_exception(error))
-        _log.error("%s crashed (call %s)\n%s", self.contract.id, call.id, call.mask(trace))
+    def _raised(self, error: BaseException, call: Call, *, retried: bool) -> tuple[Kind, str, dict[str, Any]]:
+        """The same for what the command, or a provider, raised."""
+        if isinstance(error, SkillError):
+            kind: Kind = "retryable" if retried or error.retryable else "failed"
+            facts = {"data": call.shown_data(_as_json(error.data)), "retry_after": _seconds(error.retry_after)}
+            return kind, message_of(error), facts
+        if isinstance(error, _FOR_THE_MODEL):
+            missing = error.name if isinstance(error, MissingCapability) else None
+            return "failed", str(error), {"missing_capability": missing}
+        return self._crash(error, call, "retryable" if retried else "crashed")
+
+    def _crash(self, error: BaseException, call: Call, kind: Kind) -> tuple[Kind, str, dict[str, Any]]:
+        _log.error("%s crashed (call %s)\n%s", self.contract.id, call.id, call.shown(shortened(error)))
+        tries = f" after {call.attempts} attempts" if call.attempts > 1 else ""
+        return kind, f"{_named(error)}{tries} (call {call.id})", {}
 
     def _outcome(self, kind: Kind, result: Result, call: Call, started: float, **facts: Any) -> Outcome:
         return Outcome(
@@ -178,40 +197,42 @@ class Entry:
 
     def _compose(self) -> Step:
         declared, own = self.plan.declaration, self._services.settings.own
-        step = self._attempt()
+        attempt = self._attempt()
         if declared.retry_on and declared.max_attempts > 1:
             backoff = Backoff(own.retry.initial, own.retry.maximum)
-            step = with_retry(step, declared.retry_on, declared.max_attempts, backoff)
-        step = self._normalized(step)
+            attempt = with_retry(attempt, declared.retry_on, declared.max_attempts, backoff)
+        step = self._normalized(attempt)
         if self.plan.needs:
             step = self._injected(step)
         if declared.concurrency is not None:
             step = with_concurrency(step, declared.concurrency)
         seconds = declared.timeout if declared.timeout is not None else own.timeout
+        step = with_deadline(step, seconds)
         if declared.cache_ttl:
             cache = Cache(declared.cache_ttl, own.cache_bytes, self._services.timer)
-            step = with_cache(with_deadline(step, seconds), cache, self._cache_key)
-        return with_deadline(step, seconds)
+            step = with_deadline(with_cache(step, cache, self._cache_key), seconds)
+        return step
 
     def _attempt(self) -> Callable[[Call], Awaitable[Any]]:
         declared, only = self.plan.declaration, self.plan.positional_only
-        run = runner(self.plan.signature.style, declared.function, thread=declared.thread is not False)
-        threads = self._services.threads
+        defaults = {name: value for name, value in self.plan.defaults.items() if name in only}  # no gaps in a row
+        run = runner(
+            self.plan.signature.style, declared.function, self._services.threads, thread=declared.thread is not False
+        )
 
         async def attempt(call: Call) -> Any:
             call.attempts += 1
-            call.may_ask = call.may_ask and not declared.retry_on
             given = call.arguments
-            args, kwargs = positional(only, {**given.named, **given.injected})
-            return await run(call, threads(), (*args, *given.extra_args), kwargs)
+            args, kwargs = positional(only, {**defaults, **given.named, **call.provided})
+            return await run(call, [*args, *given.extra_args], kwargs)
 
         return attempt
 
-    def _normalized(self, step: Callable[[Call], Awaitable[Any]]) -> Step:
+    def _normalized(self, attempt: Callable[[Call], Awaitable[Any]]) -> Step:
         output, render = self.plan.output, self._render
 
         async def run(call: Call) -> Result:
-            return normalize(await step(call), output, render)
+            return normalize(await attempt(call), output, render)
 
         return run
 
@@ -219,36 +240,35 @@ class Entry:
         services, needs = self._services, self.plan.needs
 
         async def run(call: Call) -> Result:
-            async with CallScope(services.injectables, call, services.settings, services.root) as scope:
+            async with CallScope(services.injectables, call, services.threads, services.root) as scope:
                 await scope.fill(needs)
                 return await step(call)
             raise AssertionError  # pragma: no cover - a scope never swallows
 
         return run
 
-    @property
-    def _render(self) -> Render | None:
-        return self._ask_renderers if self._services.plugins.has("prowess_render") else None
-
-    def _ask_renderers(self, value: Any) -> Any:
+    def _render(self, value: Any) -> Any:
+        """What the plugins make of a value of a type that nobody declared."""
         for name, render in self._services.plugins.each("prowess_render"):
             try:
                 rendered = render(value=value)
-            except Exception as error:
-                msg = f"plugin {name} could not render a {type(value).__qualname__}: {_shown(error)}"
+            except BaseException as error:
+                _log.exception("plugin %s failed in prowess_render", name)
+                msg = f"plugin {name} could not render a {type(value).__qualname__}: {_named(error)}"
                 raise OutputError(msg) from error
             if rendered is not None:
                 return rendered
         return value
 
     def _cache_key(self, call: Call) -> Any:
-        return cache_key(self.plan.reader.canonical(call.arguments.named, self.plan.defaults))
+        given = call.arguments
+        return cache_key(self.plan.reader.canonical({**given.named, "*": given.extra_args}, self.plan.defaults))
 
     # Direct calls
 
     def _bound(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Arguments:
         """Positional and named arguments of a Python call, sorted into sent, injected and further positional ones."""
-        names = [item.name for item in self.plan.signature.parameters]
+        names = self.plan.positional
         placed, extra = args[: len(names)], args[len(names) :]
         if extra and not self.plan.signature.takes_args:
             problem = f"takes at most {len(names)} positional arguments, got {len(args)}"
@@ -263,18 +283,38 @@ class Entry:
 
 
 def _wrapped(
-    wrap: Callable[..., Awaitable[Outcome]], info: CallInfo, proceed: Callable[[], Awaitable[Outcome]]
+    name: str, wrap: Callable[..., Awaitable[Outcome]], info: CallInfo, proceed: Callable[[], Awaitable[Outcome]]
 ) -> Callable[[], Awaitable[Outcome]]:
-    return lambda: wrap(call=info, proceed=proceed)
+    async def run() -> Outcome:
+        outcome: object = await wrap(call=info, proceed=proceed)
+        if not isinstance(outcome, Outcome):
+            raise TypeError(f"prowess_wrap_call of plugin {name} gave {outcome!r} and no Outcome; return `await proceed()`")
+        return outcome
+
+    return run
 
 
-def _shown(error: BaseException) -> str:
-    text = str(error)
+def _named(error: BaseException) -> str:
+    text = message_of(error)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _masked(result: Result, call: Call) -> Result:
+    """An error that the command returned, without the injected secrets."""
+    if not call.secrets:
+        return result
+    blocks = None if result.blocks is None else tuple(call.shown_data(list(result.blocks)))
+    value, meta = call.shown_data(result.value), call.shown_data(result.meta)
+    return replace(result, text=call.shown(result.text), value=value, blocks=blocks, meta=meta)
 
 
 def _as_json(data: Any) -> Any:
     try:
-        return normalize(data).value
-    except OutputError:
+        return to_jsonable_python(data, by_alias=True, bytes_mode="base64", inf_nan_mode="strings", fallback=repr)
+    except Exception:
         return repr(data)
+
+
+def _seconds(given: Any) -> float | None:
+    """`retry_after` as a number that JSON can hold, or nothing."""
+    return given if isinstance(given, (int, float)) and math.isfinite(given) else None

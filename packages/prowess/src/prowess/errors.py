@@ -12,7 +12,8 @@
         ├── InputError                arguments do not fit the contract                (the caller's mistake)
         ├── OutputError               a result breaks the contract                    (the author's mistake)
         ├── UnknownCommand            no command answers to a name
-        └── AskError                  a question cannot be asked here
+        ├── AskError                  a question cannot be asked here
+        └── MissingCapability         the client cannot do what a command needs
     BaseException
     └── InputRequired                 control flow: a person must answer before the command can go on
 
@@ -33,6 +34,7 @@ __all__ = [
     "InputError",
     "InputRequired",
     "LoadError",
+    "MissingCapability",
     "OutputError",
     "ProwessError",
     "SchemaError",
@@ -139,11 +141,22 @@ class UnknownCommand(ProwessError):
 
 
 class AskError(ProwessError):
-    """A question cannot be asked: the client cannot show it, or the command may not ask."""
+    """A question cannot be asked, or was answered with what does not fit it."""
 
 
-class InputRequired(BaseException):  # noqa: N818 - control flow, not an error; below Exception so that no handler swallows it
-    """A person must answer before the command can go on. `questions` maps each key to its message and schema."""
+class MissingCapability(ProwessError):
+    """The client cannot do what a command needs. `name` is the capability, with dots where it is nested."""
+
+    def __init__(self, command: str, name: str) -> None:
+        super().__init__(f"{command} needs a client with the capability {name!r}, which this client did not declare")
+        self.name = name
+
+
+class InputRequired(BaseException):
+    """A person must answer before the command can go on. `questions` maps each key to its message and schema.
+
+    Control flow and no error: it stands below `BaseException`, so that no `except Exception` swallows it.
+    """
 
     def __init__(self, questions: Mapping[str, Mapping[str, Any]]) -> None:
         super().__init__(f"waiting for answers to {', '.join(questions)}")

@@ -4,168 +4,167 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import AsyncGenerator, Callable, Generator
-from typing import Any, cast
-
-import anyio.to_thread
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any, TypeAlias, cast
 
 from prowess.call import Call
 from prowess.errors import InputRequired
 from prowess.signature import Style
+from prowess.threads import Raised, Threads
 
-__all__ = ["BodyError", "Threads", "body_error", "runner"]
+__all__ = ["Run", "apart", "is_cancellation", "runner"]
 
-
-class BodyError(Exception):
-    """Carries what a body raised, of whatever kind, so that it cannot be taken for a cancellation or an exit of ours."""
-
-    def __init__(self, error: BaseException) -> None:
-        super().__init__(str(error))
-        self.error = error
+Run: TypeAlias = Callable[[Call, "list[Any]", "dict[str, Any]"], Awaitable[Any]]
+"""Runs a function once with positional and named arguments, and gives its value."""
 
 
-class Threads:
-    """Worker threads of one event loop, and how many run on although nobody waits for them any more."""
-
-    def __init__(self, most: int) -> None:
-        self.limiter = anyio.CapacityLimiter(most)
-        self.abandoned = 0
-
-
-def runner(style: Style, function: Callable[..., Any], *, thread: bool) -> Callable[..., Any]:
-    """An async callable `(call, threads, args, kwargs)` that runs the function once and gives its value."""
-    if style == "async":
-        return functools.partial(_on_loop, function)
-    if style == "async generator":
-        return functools.partial(_on_loop_collecting, function)
-    blocking = functools.partial(_collect, function) if style == "generator" else functools.partial(_plain, function)
-    return functools.partial(_in_thread, blocking) if thread else functools.partial(_inline, blocking)
+def runner(style: Style, function: Callable[..., Any], threads: Threads, *, thread: bool) -> Run:
+    """How a function is run: on the loop what is async, in a thread what is sync, unless it is to stay on the loop."""
+    if style in ("async", "async generator"):
+        return functools.partial(_on_loop, function, threads)
+    return functools.partial(_in_thread if thread else _inline, function, threads)
 
 
 async def _on_loop(
-    function: Callable[..., Any], _call: Call, _threads: Threads, args: tuple[Any, ...], kwargs: dict[str, Any]
+    function: Callable[..., Any], threads: Threads, call: Call, args: list[Any], kwargs: dict[str, Any]
 ) -> Any:
     try:
-        return await function(*args, **kwargs)
+        value = function(*args, **kwargs)
+        if inspect.iscoroutine(value):
+            value = await value
+        return await _finished(value, call, threads) if _is_unfinished(value) else value
     except BaseException as error:
-        raise body_error(error) from error
-
-
-async def _on_loop_collecting(
-    function: Callable[..., AsyncGenerator[Any]],
-    call: Call,
-    _threads: Threads,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-) -> list[Any]:
-    try:
-        generator = function(*args, **kwargs)
-        items: list[Any] = []
-        try:
-            async for item in generator:
-                items.append(item)
-                _report(call, items)
-        finally:
-            await generator.aclose()
-    except BaseException as error:
-        raise body_error(error) from error
-    return items
-
-
-def _plain(function: Callable[..., Any], _call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return function(*args, **kwargs)
-
-
-def _collect(
-    function: Callable[..., Generator[Any, None, Any]], call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Any:
-    """All that a generator yields, or what it returns where it returns something."""
-    generator = function(*args, **kwargs)
-    items: list[Any] = []
-    try:
-        while True:
-            if call.cancelled.is_set():
-                raise InterruptedError("nobody waits for this call any more")
-            try:
-                items.append(next(generator))
-            except StopIteration as stop:
-                return items if stop.value is None else stop.value
-            _report(call, items)
-    finally:
-        generator.close()
-
-
-def _report(call: Call, items: list[Any]) -> None:
-    """Each yield is progress; a text that is yielded is also what the client may show."""
-    newest = items[-1]
-    call.report(max(len(items), call.done_before + 1), None, newest if isinstance(newest, str) else None)
-
-
-async def _inline(
-    blocking: Callable[..., Any], call: Call, _threads: Threads, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Any:
-    try:
-        return blocking(call, args, kwargs)
-    except BaseException as error:
-        raise body_error(error) from error
+        if is_cancellation(error):
+            raise
+        raise apart(error) from error
 
 
 async def _in_thread(
-    blocking: Callable[..., Any], call: Call, threads: Threads, args: tuple[Any, ...], kwargs: dict[str, Any]
+    function: Callable[..., Any], threads: Threads, call: Call, args: list[Any], kwargs: dict[str, Any]
 ) -> Any:
-    """In a worker thread, which is left behind when the call is cancelled: Python cannot stop a thread."""
-    running = True
+    """In a worker thread, which is left behind when the call is cancelled."""
 
-    def body() -> tuple[bool, Any]:
-        nonlocal running
-        try:
-            return True, blocking(call, args, kwargs)
-        except BaseException as error:  # noqa: BLE001 - a thread must hand everything over, exits included
-            return False, error
-        finally:
-            running = False
+    def body() -> Any:
+        return _collected(function(*args, **kwargs), call)
 
     try:
-        done, value = await anyio.to_thread.run_sync(body, limiter=threads.limiter, abandon_on_cancel=True)
-    except BaseException:
-        call.cancelled.set()
-        if running:
-            threads.abandoned += 1
+        value = await threads.run(body, late=_discard, label=call.id)
+    except Raised as raised:
+        raise apart(raised.error) from raised.error
+    except asyncio.CancelledError:
+        call.hang_up()
         raise
-    if done:
+    return await _on_loop(lambda: value, threads, call, [], {}) if _is_unfinished(value) else value
+
+
+async def _inline(
+    function: Callable[..., Any], threads: Threads, call: Call, args: list[Any], kwargs: dict[str, Any]
+) -> Any:
+    call.blocks_loop = True
+    try:
+        value = _collected(function(*args, **kwargs), call)
+    except BaseException as error:  # all of it is the body's: nothing was awaited here
+        raise apart(error) from error
+    finally:
+        call.blocks_loop = False
+    return await _on_loop(lambda: value, threads, call, [], {}) if _is_unfinished(value) else value
+
+
+# What is not a value yet: generators and awaitables, also where a plain function returns one
+
+
+def _is_unfinished(value: object) -> bool:
+    kind = type(value)
+    return hasattr(kind, "__await__") or hasattr(kind, "__anext__") or hasattr(kind, "__next__")
+
+
+async def _finished(value: Any, call: Call, threads: Threads) -> Any:
+    """Await what can be awaited, collect what is yielded: async on the loop, sync in a thread."""
+    while True:
+        if hasattr(type(value), "__await__"):
+            value = await value
+        elif hasattr(type(value), "__anext__"):
+            value = await _collected_async(value, call)
+        elif hasattr(type(value), "__next__"):
+            try:
+                value = await threads.run(functools.partial(_collected, value, call), late=_discard, label=call.id)
+            except Raised as raised:
+                raise apart(raised.error) from raised.error
+        else:
+            return value
+
+
+def _collected(value: Any, call: Call) -> Any:
+    """All that an iterator yields, or what a generator returns where it returns something; other values as they are."""
+    if not hasattr(type(value), "__next__"):
         return value
-    error = cast("BaseException", value)
-    if isinstance(error, InputRequired):
-        raise error
-    raise BodyError(error) from error
+    iterator = cast("Iterator[Any]", value)
+    items: list[Any] = []
+    try:
+        while True:
+            if call.cancelled:
+                raise InterruptedError("nobody waits for this call any more")
+            items.append(next(iterator))
+            _report(call, items[-1])
+    except StopIteration as stop:
+        return items if stop.value is None else stop.value
+    finally:
+        _discard(iterator)
 
 
-def body_error(error: BaseException) -> BaseException:
-    """What to raise for an exception of the body: itself where it is a real cancellation or control flow."""
-    control = _only(error, InputRequired)
-    if control is not None:
-        return control
+async def _collected_async(iterator: AsyncIterator[Any], call: Call) -> list[Any]:
+    items: list[Any] = []
+    try:
+        async for item in iterator:
+            items.append(item)
+            _report(call, item)
+    finally:
+        if inspect.isasyncgen(iterator):
+            await iterator.aclose()
+    return items
+
+
+def _report(call: Call, item: Any) -> None:
+    """Each yield is one step further; a text that is yielded is also what the client may show."""
+    call.report(None, None, item if isinstance(item, str) else None)
+
+
+def _discard(value: object) -> None:
+    """Close a generator or coroutine that nobody will finish."""
+    if inspect.isgenerator(value) or inspect.iscoroutine(value):
+        value.close()
+
+
+# Whose exception it is
+
+
+def is_cancellation(error: BaseException) -> bool:
+    """Whether an exception in a coroutine is really a cancellation, or the end of the coroutine: not of the body's making."""
     if isinstance(error, asyncio.CancelledError):
         task = asyncio.current_task()
-        if task is not None and task.cancelling():
-            return error
-    return BodyError(_unwrapped(error))
+        return task is not None and task.cancelling() > 0
+    # Closing a coroutine from outside raises this where it waits, and has unwound what is below by then.
+    return isinstance(error, GeneratorExit) and error.__traceback__ is not None and error.__traceback__.tb_next is None
 
 
-def _only(error: BaseException, wanted: type[BaseException]) -> BaseException | None:
-    if isinstance(error, wanted):
-        return error
-    if isinstance(error, BaseExceptionGroup):
-        group = cast("BaseExceptionGroup[BaseException]", error)
-        return next((found for item in group.exceptions if (found := _only(item, wanted))), None)
-    return None
-
-
-def _unwrapped(error: BaseException) -> BaseException:
-    """The one exception inside a group of one: what a task group makes of an ordinary error."""
-    while isinstance(error, BaseExceptionGroup):
+def apart(error: BaseException) -> BaseException:
+    """What to raise in the place of an exception of the body: control flow as it is, everything else carried."""
+    questions = {key: question for control in _controls(error) for key, question in control.questions.items()}
+    if questions:
+        return InputRequired(questions)
+    while isinstance(error, BaseExceptionGroup):  # what a task group makes of an ordinary error
         group = cast("BaseExceptionGroup[BaseException]", error)
         if len(group.exceptions) != 1:
             break
         error = group.exceptions[0]
-    return error
+    return Raised(error)
+
+
+def _controls(error: BaseException) -> list[InputRequired]:
+    if isinstance(error, InputRequired):
+        return [error]
+    if isinstance(error, BaseExceptionGroup):
+        group = cast("BaseExceptionGroup[BaseException]", error)
+        return [found for item in group.exceptions for found in _controls(item)]
+    return []

@@ -1,7 +1,7 @@
 """Who provides an injected parameter, and for how long it lives.
 
-Recipes live with the runtime: dependency-injector holds them as singletons or factories and knows about overrides.
-Instances made for one call are opened and closed on that call's own exit stack.
+Recipes live with the runtime, and so do the things that are made once. What is made for one call is opened and closed with
+that call. dependency-injector makes the former, and its providers are welcome as recipes.
 """
 
 from __future__ import annotations
@@ -11,31 +11,30 @@ import difflib
 import functools
 import inspect
 import logging
-import typing
-from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
-
-import anyio
-import anyio.to_thread
 
 from prowess.call import Call
 from prowess.context import Context
 from prowess.errors import InjectionError, SettingsError
 from prowess.paths import ConfigPaths
+from prowess.resources import Resources
 from prowess.settings import Settings
 from prowess.signature import MISSING, metadata, without_none
+from prowess.singletons import Singletons
+from prowess.threads import Threads
 
 if TYPE_CHECKING:
     from dependency_injector.providers import Provider
 
-__all__ = ["CallScope", "Inject", "Injectables", "Key", "Lifetime", "Need"]
+__all__ = ["CallScope", "Inject", "Injectables", "Key", "Lifetime", "Need", "settings_needs"]
 
 Key: TypeAlias = "type[Any] | str"
 Lifetime: TypeAlias = Literal["singleton", "call"]
-_CLOSING: Final = 5.0
-_log = logging.getLogger("prowess")
+_PROVIDERS: Final = "dependency_injector.providers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,28 +54,29 @@ class Need:
     default: Any = MISSING
 
 
-@dataclass(frozen=True, slots=True)
-class _Recipe:
-    """How to make a thing, and what it needs itself."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Recipe:
+    """How to make a thing, and what it needs itself. A recipe that took the place of another makes another thing."""
 
     key: Key
     factory: Callable[..., Any]
     lifetime: Lifetime
     needs: tuple[tuple[str, Key], ...]
-    opens: Literal["value", "generator", "async generator", "async"]
+    is_async: bool
+    """Whether the factory returns at once something to be awaited: it then needs no thread."""
 
 
 class Injectables:
     """All that can be injected. Lives with the runtime."""
 
-    def __init__(self, settings: Settings, paths: ConfigPaths, overrides: Mapping[Any, Any] | None = None) -> None:
-        self._recipes: dict[Key, _Recipe] = {}
-        self._providers: dict[Key, Provider[Any]] = {}
+    def __init__(
+        self, settings: Settings, paths: ConfigPaths, threads: Threads, overrides: Mapping[Any, Any] | None = None
+    ) -> None:
+        self._recipes: dict[Key, Recipe] = {}
         self._ready: dict[Key, Any] = {Settings: settings, ConfigPaths: paths}
-        self._made: dict[Key, Any] = {}
         self._overrides: dict[Key, Any] = dict(overrides or {})
-        self._lock: anyio.Lock | None = None
-        self._closing = contextlib.AsyncExitStack()
+        self._threads = threads
+        self._singletons = Singletons(lambda: Resources("the runtime", threads))
 
     def provide(
         self, type_: type[Any], factory: Callable[..., Any], *, lifetime: Lifetime = "singleton", name: str | None = None
@@ -89,38 +89,46 @@ class Injectables:
         """
         key: Key = name or type_
         if key in self._recipes or key in self._ready or key in _PER_CALL:
-            raise InjectionError(f"{_shown(key)} already has a provider")
+            raise InjectionError(f"{_shown(key)} already has a provider; give this one a name, or take one of them out")
         if lifetime not in ("singleton", "call"):
             raise InjectionError(f"{_shown(key)}: lifetime is 'singleton' or 'call', not {lifetime!r}")
-        self._recipes[key] = _Recipe(key, factory, lifetime, tuple(self._needs(factory)), _opens(factory))
+        self._recipes[key] = Recipe(key, factory, lifetime, tuple(_needs(factory)), _is_async(factory))
 
     def forget(self, keys: Iterable[Key]) -> None:
         """Take back what a plugin that failed, or left, had provided."""
         for key in list(keys):
             self._recipes.pop(key, None)
-            self._providers.pop(key, None)
 
     @property
     def keys(self) -> set[Key]:
         """Everything that has a provider."""
         return {*self._recipes, *self._ready, *_PER_CALL, *self._overrides}
 
-    def check(self) -> None:
-        """Refuse recipes that need what nobody provides, themselves, or something that lives shorter."""
+    def knows(self, key: Key) -> bool:
+        """Whether anybody provides something."""
+        return key in self._recipes or key in self._ready or key in _PER_CALL or key in self._overrides
+
+    def broken(self) -> dict[Key, InjectionError]:
+        """The recipes that need what nobody provides, themselves, or something that lives shorter; each with the reason."""
+        broken: dict[Key, InjectionError] = {}
         for recipe in self._recipes.values():
-            self._check(recipe, ())
+            try:
+                self._check(recipe, ())
+            except InjectionError as error:
+                broken[recipe.key] = error
+        return broken
 
     def need(self, parameter: str, annotation: Any, default: Any, *, autowire: bool) -> Need | None:
         """The need of one parameter, or `None` where a client has to send it."""
-        marker = next((item for item in (*metadata(annotation), default) if isinstance(item, Inject)), None)
+        marker = _marker(annotation, default)
         key = without_none(annotation)
         fallback = MISSING if isinstance(default, Inject) else default
         if marker is not None:
             key = marker.name or key
-            if not self._knows(key) and fallback is MISSING:
+            if not self.knows(key) and fallback is MISSING:
                 raise InjectionError(f"parameter {parameter!r}: {self.nobody(key)}")
             return Need(parameter, "provider", key, fallback)
-        if autowire and isinstance(key, type) and self._knows(key):
+        if autowire and isinstance(key, type) and self.knows(key):
             return Need(parameter, "provider", key, fallback)
         return None
 
@@ -131,47 +139,33 @@ class Injectables:
         hint = f"the nearest is {near[0]}" if near else f"there are {', '.join(known)}"
         return f"nobody provides {_shown(key)}; {hint} (a plugin adds providers with `prowess_injectables`)"
 
-    async def singleton(self, recipe: _Recipe) -> Any:
-        """The one instance of a recipe, made at its first use."""
-        if recipe.key in self._made:
-            return self._made[recipe.key]
-        if self._lock is None:
-            self._lock = anyio.Lock()
-        async with self._lock:
-            if recipe.key not in self._made:
-                self._made[recipe.key] = await self._make(recipe)
-        return self._made[recipe.key]
-
-    async def _make(self, recipe: _Recipe) -> Any:
-        parts = {name: await self._part(key) for name, key in recipe.needs}
-        return await _open(self._closing, recipe, self.provider(recipe), parts)
-
-    async def _part(self, key: Key) -> Any:
-        found, value = self.given(key)
-        return value if found else await self.singleton(self._recipes[key])
-
-    def provider(self, recipe: _Recipe) -> Provider[Any]:
-        """The dependency-injector provider behind a recipe."""
-        if recipe.key not in self._providers:
-            from dependency_injector import providers  # noqa: PLC0415 - 25 to 110 ms, paid only by who injects
-
-            if isinstance(recipe.factory, providers.Provider):
-                self._providers[recipe.key] = cast("Provider[Any]", recipe.factory)
-            elif recipe.lifetime == "singleton" and recipe.opens == "value":
-                self._providers[recipe.key] = providers.ThreadSafeSingleton(recipe.factory)
-            else:
-                self._providers[recipe.key] = providers.Factory(recipe.factory)
-        return self._providers[recipe.key]
-
     def given(self, key: Key) -> tuple[bool, Any]:
-        """A value that is there without being made: an override, or one of the runtime's own."""
+        """Whether something is there without being made, an override or one of the runtime's own, and what."""
         for values in (self._overrides, self._ready):
             if key in values:
                 return True, values[key]
         return False, None
 
-    def recipe(self, key: Key) -> _Recipe | None:
-        return self._recipes.get(key)
+    def recipe(self, key: Key) -> Recipe:
+        """How something is made that is not there yet; `broken` has seen to it that somebody knows."""
+        return self._recipes[key]
+
+    async def singleton(self, recipe: Recipe) -> tuple[Any, bool]:
+        """The one instance of a recipe, and whether it belongs to this event loop."""
+        return await self._singletons.get(recipe, functools.partial(self._make, recipe))
+
+    async def _make(self, recipe: Recipe, resources: Resources) -> tuple[Any, bool]:
+        make, end = _provider(recipe)
+        if end is not None:
+            resources.add(end)
+        parts = {name: await self._part(key) for name, key in recipe.needs}
+        values = {name: value for name, (value, _) in parts.items()}
+        value, bound = await resources.open(functools.partial(make, **values), blocks=not recipe.is_async)
+        return value, bound or any(bound for _, bound in parts.values())
+
+    async def _part(self, key: Key) -> tuple[Any, bool]:
+        found, value = self.given(key)
+        return (value, False) if found else await self.singleton(self.recipe(key))
 
     @contextlib.contextmanager
     def override(self, key: Key, value: Any) -> Generator[None]:
@@ -187,32 +181,17 @@ class Injectables:
                 self._overrides[key] = before
 
     async def aclose(self) -> None:
-        """Close the singletons that opened something, in reverse order."""
-        with anyio.CancelScope(shield=True):
-            await _close(self._closing, "singletons", None)
+        """Close what was opened for as long as the runtime lives, in reverse order."""
+        await self._singletons.aclose()
 
-    def _knows(self, key: Key) -> bool:
-        return key in self._recipes or key in self._ready or key in _PER_CALL or key in self._overrides
-
-    def _needs(self, factory: Callable[..., Any]) -> Iterable[tuple[str, Key]]:
-        if type(factory).__module__ == "dependency_injector.providers":  # it knows its own needs
-            return
-        target: Any = factory.__init__ if isinstance(factory, type) else factory
-        hints = typing.get_type_hints(target, include_extras=True) if hasattr(target, "__annotations__") else {}
-        for name, parameter in inspect.signature(factory).parameters.items():
-            key = without_none(hints.get(name, Any))
-            marker = next((item for item in metadata(hints.get(name)) if isinstance(item, Inject)), None)
-            if marker is not None or parameter.default is MISSING and parameter.kind not in _VARIADIC:
-                yield name, (marker.name if marker and marker.name else key)
-
-    def _check(self, recipe: _Recipe, path: tuple[Key, ...]) -> None:
+    def _check(self, recipe: Recipe, path: tuple[Key, ...]) -> None:
         path = (*path, recipe.key)
         for name, key in recipe.needs:
             shown = f"{_shown(recipe.key)} (parameter {name!r} of its provider)"
             if key in path:
                 chain = " -> ".join(_shown(item) for item in (*path, key))
                 raise InjectionError(f"providers need each other in a circle: {chain}")
-            if not self._knows(key):
+            if not self.knows(key):
                 raise InjectionError(f"{shown}: {self.nobody(key)}")
             inner = self._recipes.get(key)
             shorter = key in _PER_CALL or (inner is not None and inner.lifetime == "call")
@@ -225,12 +204,11 @@ class Injectables:
 class CallScope:
     """What is made for one call: each thing once, closed in reverse order when the call is over."""
 
-    def __init__(self, injectables: Injectables, call: Call, settings: Settings, root: Any) -> None:
+    def __init__(self, injectables: Injectables, call: Call, threads: Threads, root: Path) -> None:
         self._injectables = injectables
         self._call = call
-        self._settings = settings
         self._root = root
-        self._stack = contextlib.AsyncExitStack()
+        self._resources = Resources(call.command, threads, call.shown)
         self._made: dict[Key, Any] = {}
 
     async def __aenter__(self) -> CallScope:
@@ -239,30 +217,33 @@ class CallScope:
     async def __aexit__(
         self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
     ) -> None:
-        with anyio.CancelScope(shield=True, deadline=anyio.current_time() + _CLOSING):
-            await _close(self._stack, self._call.command, error)
+        if self._resources:
+            await self._resources.close(error)
 
     async def fill(self, needs: Iterable[Need]) -> None:
-        """Provide every parameter that the Python caller did not pass."""
-        injected = self._call.arguments.injected
-        for need in needs:
-            if need.parameter not in injected:
-                injected[need.parameter] = await self._value(need)
+        """Provide every parameter that the Python caller did not pass. What opens nothing comes first: it may be missing."""
+        call = self._call
+        call.provided = dict(call.arguments.injected)
+        for need in sorted(needs, key=lambda need: need.source == "provider"):
+            if need.parameter not in call.provided:
+                call.provided[need.parameter] = await self._value(need)
 
     async def _value(self, need: Need) -> Any:
         if need.source == "root":
             return self._root
         if need.source == "setting":
             return self._setting(need)
-        if not self._injectables._knows(need.key):  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+        if not self._injectables.knows(need.key):
             return need.default
-        return await self._get(need.key)
+        value = await self._get(need.key)
+        if isinstance(value, str):
+            self._call.keep_secret(value)
+        return value
 
     def _setting(self, need: Need) -> Any:
         key = cast("str", need.key)
-        value = self._settings.get(key, need.default)
-        if value is MISSING:
-            value = self._settings.require(key)
+        settings: Settings = self._injectables.given(Settings)[1]
+        value = settings.require(key) if need.default is MISSING else settings.get(key, need.default)
         self._call.keep_secret(value)
         return value
 
@@ -273,95 +254,57 @@ class CallScope:
         if key in _PER_CALL:
             return _PER_CALL[key](self._call)
         if key not in self._made:
-            recipe = self._injectables.recipe(key)
-            assert recipe is not None  # noqa: S101 - check() refused otherwise
-            self._made[key] = await self._open(recipe)
+            self._made[key] = await self._make(self._injectables.recipe(key))
         return self._made[key]
 
-    async def _open(self, recipe: _Recipe) -> Any:
+    async def _make(self, recipe: Recipe) -> Any:
         if recipe.lifetime == "singleton":
-            return await self._injectables.singleton(recipe)
+            return (await self._injectables.singleton(recipe))[0]
         parts = {name: await self._get(key) for name, key in recipe.needs}
-        return await _open(self._stack, recipe, self._injectables.provider(recipe), parts)
+        make = functools.partial(recipe.factory, **parts)
+        return (await self._resources.open(make, blocks=not recipe.is_async))[0]
 
 
-async def _open(
-    stack: contextlib.AsyncExitStack, recipe: _Recipe, make: Callable[..., Any], parts: dict[str, Any]
-) -> Any:
-    """Make one thing; what opens something is entered on the stack. Sync factories run in a thread: they may block."""
-    if recipe.opens == "async generator":
-        return await stack.enter_async_context(_AsyncYielded(cast("Any", make)(**parts)))
-    if recipe.opens == "async":
-        made = await cast("Any", make)(**parts)
-    elif recipe.opens == "generator":
-        return await stack.enter_async_context(_Yielded(cast("Any", make)(**parts)))
-    else:
-        made = await anyio.to_thread.run_sync(functools.partial(make, **parts))
-    if hasattr(type(made), "__aenter__"):
-        return await stack.enter_async_context(made)
-    if hasattr(type(made), "__enter__"):
-        return await stack.enter_async_context(_Threaded(made))
-    return made
+def _provider(recipe: Recipe) -> tuple[Callable[..., Any], Callable[[], Any] | None]:
+    """The provider behind a thing that is made once, and what makes it forget that it was made."""
+    from dependency_injector import providers  # 25 to 110 ms, paid only by who needs a singleton
+
+    if recipe.is_async:
+        return recipe.factory, None
+    if isinstance(recipe.factory, providers.Resource):
+        resource: Any = recipe.factory
+        return resource, resource.shutdown
+    if isinstance(recipe.factory, providers.Provider):
+        return cast("Provider[Any]", recipe.factory), None
+    single = providers.ThreadSafeSingleton(recipe.factory)
+    return single, single.reset
 
 
-class _Threaded:
-    """A sync context manager whose two ends run in threads."""
-
-    def __init__(self, manager: contextlib.AbstractContextManager[Any]) -> None:
-        self._manager = manager
-
-    async def __aenter__(self) -> Any:
-        return await anyio.to_thread.run_sync(self._manager.__enter__)
-
-    async def __aexit__(self, *raised: Any) -> None:
-        await anyio.to_thread.run_sync(self._leave, *raised)
-
-    def _leave(self, *raised: Any) -> None:
-        try:
-            self._manager.__exit__(*raised)
-        except BaseException as error:
-            if error is not raised[1]:  # what the command raised passes through, and is not ours to report
-                raise
-
-
-class _Yielded(_Threaded):
-    """A generator that yields a resource once."""
-
-    def __init__(self, generator: Generator[Any]) -> None:
-        super().__init__(contextlib.contextmanager(lambda: generator)())
-
-
-class _AsyncYielded:
-    """An async generator that yields a resource once. It cannot swallow what it is told of."""
-
-    def __init__(self, generator: AsyncGenerator[Any]) -> None:
-        self._manager = contextlib.asynccontextmanager(lambda: generator)()
-
-    async def __aenter__(self) -> Any:
-        return await self._manager.__aenter__()
-
-    async def __aexit__(self, *raised: Any) -> None:
-        await self._manager.__aexit__(*raised)
-
-
-async def _close(stack: contextlib.AsyncExitStack, owner: str, error: BaseException | None) -> None:
-    """Close everything. A clean-up that fails is logged and neither stops the next one nor changes the outcome."""
+def _needs(factory: Callable[..., Any]) -> Iterable[tuple[str, Key]]:
+    """The parameters of a factory that have to be injected: those without a default, and those that say so."""
+    if type(factory).__module__ == _PROVIDERS:  # it knows its own needs
+        return
     try:
-        await stack.__aexit__(type(error) if error else None, error, error.__traceback__ if error else None)
-    except Exception as failed:
-        if failed is not error:
-            _log.warning("closing what was provided for %s failed", owner, exc_info=failed)
-    except BaseException as failed:
-        if failed is not error:
-            raise
+        parameters = inspect.signature(factory, eval_str=True).parameters.values()
+    except (TypeError, ValueError):  # built in, and without a signature
+        return
+    for parameter in parameters:
+        annotation = parameter.annotation
+        marker = _marker(annotation, parameter.default)
+        if marker is not None and marker.name:
+            yield parameter.name, marker.name
+        elif marker is not None or (parameter.default is MISSING and parameter.kind not in _VARIADIC):
+            yield parameter.name, without_none(annotation)
 
 
-def _opens(factory: Callable[..., Any]) -> Literal["value", "generator", "async generator", "async"]:
-    if inspect.isasyncgenfunction(factory):
-        return "async generator"
-    if inspect.iscoroutinefunction(factory):
-        return "async"
-    return "generator" if inspect.isgeneratorfunction(factory) else "value"
+def _marker(annotation: Any, default: Any) -> Inject | None:
+    return next((item for item in (*metadata(annotation), default) if isinstance(item, Inject)), None)
+
+
+def _is_async(factory: Any) -> bool:
+    function = getattr(factory, "provides", factory) if type(factory).__module__ == _PROVIDERS else factory
+    forms = function, getattr(function, "__call__", None)  # noqa: B004 - wanted is the method, whose kind is asked for
+    return any(inspect.iscoroutinefunction(form) or inspect.isasyncgenfunction(form) for form in forms)
 
 
 def _logger(call: Call) -> logging.Logger:

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 __all__ = ["Json", "JsonObject", "Schema"]
 
-Json: TypeAlias = "None | bool | int | float | str | list[Any] | dict[str, Any]"
+Json: TypeAlias = "bool | int | float | str | list[Any] | dict[str, Any] | None"
 JsonObject: TypeAlias = "dict[str, Any]"
 Schema: TypeAlias = "dict[str, Any]"
 """A JSON Schema 2020-12 document that is an object (never the bare `true` or `false`)."""

@@ -1,59 +1,37 @@
-"""The skills of one runtime: found, imported one by one on demand, compiled, named, and reloaded."""
+"""The skills of one runtime: found, imported one by one on demand, made callable, named, and reloaded."""
 
 from __future__ import annotations
 
-import fnmatch
+import contextlib
+import contextvars
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Final
+
+from cachetools import LRUCache
 
 from prowess.builtin import BuiltIn
-from prowess.catalog import Catalog, Failure
-from prowess.compile import compile_command
-from prowess.contract import Contract
-from prowess.declaration import Declaration, declaration_of
-from prowess.discovery import Source, content_hash, survey
+from prowess.catalog import Catalog
+from prowess.declaration import NAME, Declaration, declaration_of
+from prowess.discovery import Source, Survey, survey
 from prowess.entry import Entry, Services
-from prowess.errors import ClashError, LoadError, SchemaError
-from prowess.hookspecs import hookimpl
-from prowess.loading import Modules, dependencies
-from prowess.plugins import failure_of, installed
-from prowess.profiles import Profile
+from prowess.errors import LoadError
+from prowess.loading import Modules
+from prowess.names import Names, assign
+from prowess.plugins import Installed, installed
+from prowess.skill import Skill, compiled
 
 __all__ = ["Library"]
 
-_WIRE_NAME_LIMIT = 64
+_MOST_STRANGERS: Final = 1024
+"""Commands outside of the skills that are kept compiled: enough for any test suite, and an end to those made in a loop."""
 
-
-@dataclass(slots=True)
-class _Skill:
-    """One loaded skill: its commands, and what could not be loaded of it."""
-
-    name: str
-    source: Source | None = None
-    version: str = ""
-    entries: list[Entry] = field(default_factory=list[Entry])
-    failures: list[Failure] = field(default_factory=list[Failure])
-    plugins: list[str] = field(default_factory=list[str])
-    provided: list[Any] = field(default_factory=list[Any])
-
-
-class SkillModule:
-    """The plugin that a module of decorated functions is: it registers those that were defined in it."""
-
-    def __init__(self, module: ModuleType) -> None:
-        self._module = module
-
-    @hookimpl
-    def prowess_commands(self, register: Callable[[Any], None]) -> None:
-        """Register the module's commands, in the order of the file."""
-        commands = {id(value): value for value in vars(self._module).values() if declaration_of(value)}
-        for command in commands.values():
-            if command.__module__ == self._module.__name__:
-                register(command)
+_loading: Final[contextvars.ContextVar[bool]] = contextvars.ContextVar("prowess_loading", default=False)
+"""Whether the code is called, in whatever thread, by a skill that is being imported: its thread holds the lock."""
 
 
 class Library:
@@ -64,279 +42,240 @@ class Library:
         self._folders = list(folders)
         self._modules = Modules()
         self._lock = threading.RLock()
+        self._survey = Survey()
         self._sources: dict[str, Source] = {}
-        self._skills: dict[str, _Skill] = {}
-        self._names: dict[str, Entry] = {}
-        self._found: tuple[Failure, ...] = ()
-        self._clashes: list[Failure] = []
-        self._broken: dict[str, Failure] = {}
-        self._prepared = self._complete = False
+        self._skills: dict[str, Skill] = {}
+        self._names = Names()
+        self._compiled_for: object = None
+        self._strangers: LRUCache[int, Entry] = LRUCache(_MOST_STRANGERS)
+        self._owned: set[str] = set()
+        """The modules that are skills themselves: who imports a command from there does not register it."""
+        self._prepared = False
+        services.plugins.register(BuiltIn(), "prowess")
 
     # Looking up
 
     def find(self, name: str) -> Entry | None:
         """The command that answers to an id, a wire name or an alias; loads as little as it can."""
         name = name.replace("/", ".")
-        if name in self._names:
-            return self._names[name]
+        if name in (entries := self._names.entries):
+            return entries[name]
         with self._lock:
             self._prepare()
-            for skill in self._candidates(name):
-                self._load(skill)
-            if name not in self._names:
-                self._load_all()
-            return self._names.get(name)
+            self._load(self._candidates(name))
+            if name not in self._names.entries:
+                self._load(self._sources)
+            return self._names.entries.get(name)
 
     def known(self, name: str) -> Entry | None:
         """A command that is loaded already."""
-        return self._names.get(name) if isinstance(name, str) else None  # pyright: ignore[reportUnnecessaryIsInstance]
+        return self._names.entries.get(name) if isinstance(name, str) else None  # pyright: ignore[reportUnnecessaryIsInstance]
 
     def catalog(self) -> Catalog:
         """All contracts and all failures; loads everything."""
         with self._lock:
             self._prepare()
-            self._load_all()
-            contracts = {entry.contract.id: entry.contract for entry in self._names.values()}
-            failures = [*self._found, *self._clashes, *self._broken.values()]
+            self._load(self._sources)
+            contracts = {entry.contract.id: entry.contract for entry in self._names.entries.values()}
+            failures = [*self._survey.failures, *self._names.clashes]
             failures.extend(failure for skill in self._skills.values() for failure in skill.failures)
             failures.sort(key=lambda item: (item.source, item.file or "", item.line or 0, item.reason))
             return Catalog(tuple(contracts[key] for key in sorted(contracts)), tuple(failures))
 
     def entry_of(self, declared: Declaration) -> Entry:
         """The entry of a decorated function, whether or not it belongs to a skill of this runtime."""
+        if _loading.get():
+            return self._entry_of(declared)
         with self._lock:
             self._prepare()
-            for skill in self._skills.values():
-                for entry in skill.entries:
-                    if entry.plan.declaration is declared:
-                        return entry
+            return self._entry_of(declared)
+
+    def _entry_of(self, declared: Declaration) -> Entry:
+        for skill in list(self._skills.values()):
+            for entry in skill.entries:
+                if entry.plan.declaration is declared:
+                    return entry
+        known = self._strangers.get(id(declared))
+        if known is None or known.plan.declaration is not declared:
             module = declared.function.__module__.rpartition(".")[2].strip("_") or "main"
-            return self._compile(declared, module)
+            known = Entry(compiled(declared, module, self._services), self._services)
+            self._strangers[id(declared)] = known
+        return known
 
     # Loading
 
     def _prepare(self) -> None:
-        """What must be there before the first command: built-ins, installed packages, and skills with hooks."""
-        if self._prepared:
+        """What must be there before the first command: installed packages, and the skills with hooks."""
+        if self._prepared or _loading.get():
             return
-        self._prepared = True
-        self._services.plugins.register(BuiltIn(), "prowess:builtin")
-        for name, load in installed():
-            self._adopt_installed(name, load)
+        packages = {f"package:{entry.name}:{entry.distribution}": entry for entry in installed()}
+        self._owned.update(entry.module for entry in packages.values())
+        for key, entry in packages.items():
+            if key not in self._skills:
+                self._skills[key] = self._adopted(entry, key)
         self._scan()
-        for source in self._sources.values():
-            if source.has_hooks:
-                self._load(source.name)
-        self._collect_profiles()
+        self._settle()
+        self._prepared = True
 
     def _scan(self) -> None:
-        services = self._services
-        folders = list(self._folders)
-        for name, give in services.plugins.each("prowess_skill_folders"):
-            try:
-                folders.extend(Path(item) for item in give(project_root=services.root, settings=services.settings))
-            except Exception as error:  # noqa: BLE001 - a plugin's failure is an entry of the catalog
-                self._broken[name] = failure_of(error, source=name)
-        found = survey(folders)
-        self._sources = {source.name: source for source in found.sources}
-        self._found = found.failures
+        """See which skills there are, and load those with hooks: they may know further folders."""
+        known: list[Path] | None = None
+        while known != (folders := self._all_folders()):
+            known = folders
+            self._survey = survey(folders)
+            self._sources = {source.name: source for source in self._survey.sources}
+            self._owned |= {self._modules.name(it, file) for it in self._survey.sources for file in it.files}
+            self._prune()
+            for source in self._survey.sources:
+                if source.has_hooks and source.name not in self._skills:
+                    self._skills[source.name] = self._imported(source)
+
+    def _prune(self) -> None:
+        """Forget the skills that are not there any more."""
+        gone = [name for name, skill in self._skills.items() if skill.source is not None and name not in self._sources]
+        for name in gone:
+            self._skills.pop(name).unplug()
+
+    def _all_folders(self) -> list[Path]:
+        return [*self._folders, *(folder for skill in self._skills.values() for folder in skill.folders)]
 
     def _candidates(self, name: str) -> Iterator[str]:
+        """The skills that a command may be in, by its id or its wire name."""
+        ids = {wire_name: command for command, wire_name in self._services.settings.own.wire_names.items()}
+        name = ids.get(name, name)
         for skill in self._sources:
-            if name.startswith((f"{skill}.", f"{skill}_")):
+            if name.startswith(f"{skill}.") or ("." not in name and name.startswith(f"{skill}_")):
                 yield skill
 
-    def _load_all(self) -> None:
-        if not self._complete:
-            for name in self._sources:
-                self._load(name)
-            self._complete = True
+    def _load(self, names: Iterable[str]) -> None:
+        missing = [self._sources[name] for name in names if name not in self._skills]
+        for source in missing:
+            self._skills[source.name] = self._imported(source)
+        if missing:
+            self._settle()
 
-    def _load(self, name: str) -> None:
-        if name not in self._skills and name in self._sources:
-            self._skills[name] = self._loaded(self._sources[name])
-            self._rename()
-
-    def _loaded(self, source: Source) -> _Skill:
-        """Import one skill. What fails is noted in it, and the rest of it goes on."""
-        skill = _Skill(source.name, source, content_hash(dependencies(source)))
-        for file in source.files:
-            one = Source(source.name, source.folder, (file,))
-            try:
-                for module in self._modules.load(one):
-                    self._adopt(skill, module)
-            except BaseException as error:
-                if not isinstance(error, (Exception, SystemExit)):
-                    raise
-                skill.failures.append(failure_of(error, source=source.name, file=str(file)))
+    def _imported(self, source: Source) -> Skill:
+        """Import every file of a skill. What fails is noted in it, and the rest of it goes on."""
+        skill = Skill(source.name, self._services, self._modules.package, source)
+        try:
+            with _as_loading():
+                for file in source.files:
+                    skill.attempt(partial(self._adopt, skill, source, file), str(file))
+        except BaseException:
+            skill.unplug()
+            raise
         return skill
 
-    def _adopt_installed(self, name: str, load: Callable[[], object]) -> None:
-        skill = _Skill(name)
-        try:
-            plugin = load()
-            if isinstance(plugin, ModuleType):
-                self._adopt(skill, plugin)
-            else:
-                self._plug(skill, plugin, f"package:{name}")
-        except BaseException as error:
-            if not isinstance(error, (Exception, SystemExit)):
-                raise
-            skill.failures.append(failure_of(error, source=name))
-        self._skills[name] = skill
-        self._rename()
+    def _adopt(self, skill: Skill, source: Source, file: Path) -> None:
+        module = self._modules.load(source, file)
+        package = self._modules.name(source, source.path)
+        skill.adopt(module, package, self._owned.__contains__)
 
-    def _adopt(self, skill: _Skill, module: ModuleType) -> None:
-        """Register a module as a plugin, twice over: for its hooks and for its decorated functions."""
-        self._plug(skill, module, f"hooks:{module.__name__}")
-        self._plug(skill, SkillModule(module), f"skill:{module.__name__}")
+    def _adopted(self, entry: Installed, key: str) -> Skill:
+        """Import an installed package."""
+        skill = Skill(entry.name, self._services, entry.package)
+        with _as_loading():
+            skill.attempt(lambda: self._adopt_installed(skill, entry, key))
+        return skill
 
-    def _plug(self, skill: _Skill, plugin: object, name: str) -> None:
-        plugins = self._services.plugins
-        plugins.register(plugin, name)
-        skill.plugins.append(name)
-        for _, provide in plugins.each("prowess_injectables", plugin=name):
-            self._provide(skill, provide)
-        for _, give in plugins.each("prowess_commands", plugin=name):
-            give(register=lambda command: self._register(skill, command))
+    def _adopt_installed(self, skill: Skill, entry: Installed, key: str) -> None:
+        if not NAME.fullmatch(entry.name):
+            raise LoadError(f"the name of the entry point does not match {NAME.pattern}")
+        plugin = entry.load()
+        if isinstance(plugin, ModuleType):
+            skill.adopt(plugin, plugin.__name__, self._owned.__contains__)
+        elif declaration_of(plugin):
+            skill.register(plugin)
+        else:
+            skill.plug(plugin, key)
 
-    def _provide(self, skill: _Skill, hook: Callable[..., Any]) -> None:
-        injectables = self._services.injectables
-        before = injectables.keys
-        try:
-            hook(provide=injectables.provide)
-            injectables.check()
-        except Exception:
-            injectables.forget(injectables.keys - before)
-            raise
-        skill.provided.extend(injectables.keys - before)
+    def _settle(self) -> None:
+        """Make the commands of all that is loaded callable, as far as what it needs is there, and give them names."""
+        self._forget_broken()
+        provided = self._services.injectables.keys, set(self._services.profiles)
+        for skill in self._skills.values():
+            if provided != self._compiled_for or not skill.is_compiled:
+                skill.compile()
+        self._compiled_for = provided
+        entries = [entry for skill in self._skills.values() for entry in skill.entries]
+        self._names = assign(entries, self._services.settings.own.hide)
 
-    def _register(self, skill: _Skill, command: object) -> None:
-        declared = declaration_of(command)
-        if declared is None:
-            raise LoadError(f"{command!r} is not a command: decorate it with @skill_command")
-        try:
-            skill.entries.append(self._compile(declared, skill.name))
-        except LoadError as error:
-            skill.failures.append(failure_of(error, source=f"{skill.name}.{declared.name}"))
-
-    def _compile(self, declared: Declaration, skill: str) -> Entry:
-        services = self._services
-        plan = compile_command(
-            declared, skill=skill, injectables=services.injectables, settings=services.settings, root=services.root
-        )
-        _check_contract(plan.contract, services.profiles, declared)
-        return Entry(plan, services)
-
-    def _collect_profiles(self) -> None:
-        def register(profile: Profile) -> None:
-            self._services.profiles[profile.name] = profile
-
-        for name, give in self._services.plugins.each("prowess_profiles"):
-            try:
-                give(register=register)
-            except Exception as error:  # noqa: BLE001 - a plugin's failure is an entry of the catalog
-                self._broken[name] = failure_of(error, source=name)
-
-    # Naming
-
-    def _rename(self) -> None:
-        """Who answers to which name. A name that two commands claim is nobody's, unless it is the id of one of them."""
-        claims: dict[str, list[Entry]] = {}
-        entries = [entry for skill in self._skills.values() for entry in skill.entries if not self._hidden(entry)]
-        for entry in entries:
-            for name in {entry.contract.id, entry.contract.wire_name, *entry.contract.aliases}:
-                claims.setdefault(name, []).append(entry)
-        refused: dict[int, Failure] = {}
-        for name in sorted(claims):
-            for entry in _losers(name, claims[name]):
-                others = [other for other in claims[name] if other is not entry]
-                refused.setdefault(id(entry), _clash(name, entry, others))
-        self._clashes = list(refused.values())
-        self._names = {}
-        for name, claimants in claims.items():
-            for entry in claimants:
-                if id(entry) not in refused:
-                    self._names[name] = entry
-
-    def _hidden(self, entry: Entry) -> bool:
-        """Whether the setting `hide` takes a command away; the last pattern that fits decides."""
-        hidden = False
-        for pattern in self._services.settings.own.hide:
-            if fnmatch.fnmatchcase(entry.contract.id, pattern.removeprefix("!")):
-                hidden = not pattern.startswith("!")
-        return hidden
+    def _forget_broken(self) -> None:
+        while broken := self._services.injectables.broken():
+            for skill in self._skills.values():
+                skill.forget(broken)
+            self._services.injectables.forget(broken)
 
     # Reloading
 
     def reload(self) -> None:
         """See what was added, changed, renamed or deleted. A skill that no longer loads keeps its last good version."""
         with self._lock:
-            if not self._prepared:
-                return
-            self._scan()
-            for name in [name for name, skill in self._skills.items() if skill.source and name not in self._sources]:
-                self._drop(self._skills.pop(name))
-            for name in [name for name in self._skills if name in self._sources]:
-                self._refresh(name)
-            self._complete = False
-            self._rename()
-
-    def _refresh(self, name: str) -> None:
-        source, old = self._sources[name], self._skills[name]
-        version = content_hash(dependencies(source))
-        if version == old.version and source == old.source:
-            return
-        files = dependencies(source) | (dependencies(old.source) if old.source else set())
-        dropped = self._modules.drop(files)
-        self._drop(old)
-        new = self._loaded(source)
-        if new.failures and not old.failures:
-            self._keep(old, new, dropped)
-            new = old
-        self._skills[name] = new
-
-    def _keep(self, old: _Skill, new: _Skill, modules: dict[str, ModuleType]) -> None:
-        """Go on with the last good version, and say why."""
-        self._drop(new)
-        self._modules.restore(modules)
-        failures, version = new.failures, new.version
-        old.failures = [Failure(item.source, f"{item.reason} (the last good version goes on)", item.file, item.line) for item in failures]
-        old.version = version
-        for name, module in modules.items():
-            for plugin, key in ((module, f"hooks:{name}"), (SkillModule(module), f"skill:{name}")):
-                if key in old.plugins:
-                    self._services.plugins.register(plugin, key)
-
-    def _drop(self, skill: _Skill) -> None:
-        for plugin in skill.plugins:
-            self._services.plugins.unregister(plugin)
-        self._services.injectables.forget(skill.provided)
+            if self._prepared:
+                self._reload()
 
     def close(self) -> None:
+        """Take the modules out of the interpreter again."""
         self._modules.close()
 
+    def _reload(self) -> None:
+        stale = self._modules.stale()
+        now = {source.name: source for source in survey(self._all_folders()).sources}
+        old = [
+            _Old(name, skill, skill.source, frozenset(skill.gives))
+            for name, skill in self._skills.items()
+            if skill.source is not None and _is_touched(skill, now.get(name), stale)
+        ]
+        for one in old:
+            self._skills.pop(one.name).unplug()
+        dropped = self._modules.drop(stale.union(*(one.skill.kept for one in old)))
+        self._scan()
+        for one in old:
+            if one.name in self._sources and one.name not in self._skills:
+                self._skills[one.name] = self._imported(self._sources[one.name])
+        self._forget_broken()
+        if self._keep_good(old, dropped):
+            self._scan()  # what is kept may know further folders
+        self._settle()
 
-def _losers(name: str, claimants: list[Entry]) -> list[Entry]:
-    """Those who may not have a name: all of several, but not the one whose id it is."""
-    if len(claimants) == 1:
-        return []
-    owners = [entry for entry in claimants if entry.contract.id == name]
-    return [entry for entry in claimants if len(owners) != 1 or entry is not owners[0]]
+    def _keep_good(self, old: list[_Old], dropped: Mapping[str, ModuleType]) -> bool:
+        """Go on with the last good version of every skill that fails and gives less than it did."""
+        kept = False
+        for one in old:
+            new = self._skills.get(one.name)
+            if new is None:
+                continue
+            new.entries = one.skill.entries
+            new.compile()
+            if new.failures and not one.gave <= new.gives:
+                new.unplug()
+                elsewhere = {file for other in old if other is not one for file in other.source.files}
+                mine = {name: it for name, it in dropped.items() if Path(str(it.__file__)) not in elsewhere}
+                one.skill.keep(new, self._modules.restore(mine, one.source.files))
+                self._skills[one.name] = one.skill
+                kept = True
+        return kept
 
 
-def _clash(name: str, entry: Entry, others: list[Entry]) -> Failure:
-    places = ", ".join(f"{other.contract.id} ({other.contract.source})" for other in others)
-    place = entry.plan.declaration.place
-    error = ClashError(f"the name {name!r} is also claimed by {places}; rename one", file=place.file, line=place.line)
-    return failure_of(error, source=entry.contract.id)
+@dataclass(frozen=True, slots=True)
+class _Old:
+    """A skill that is loaded anew, as it was."""
+
+    name: str
+    skill: Skill
+    source: Source
+    gave: frozenset[str]
 
 
-def _check_contract(contract: Contract, profiles: dict[str, Profile], declared: Declaration) -> None:
-    place = declared.place
-    if len(contract.wire_name) > _WIRE_NAME_LIMIT:
-        reason = f"the wire name {contract.wire_name!r} is longer than {_WIRE_NAME_LIMIT} characters; clients refuse it"
-        raise LoadError(reason, file=place.file, line=place.line)
-    if contract.profile is not None and contract.profile not in profiles:
-        known = ", ".join(sorted(profiles))
-        raise SchemaError(f"there is no profile {contract.profile!r}; known: {known}", file=place.file, line=place.line)
+@contextlib.contextmanager
+def _as_loading() -> Generator[None]:
+    token = _loading.set(True)
+    try:
+        yield
+    finally:
+        _loading.reset(token)
+
+
+def _is_touched(skill: Skill, source: Source | None, stale: set[Path]) -> bool:
+    """Whether a skill has to be loaded anew. One that failed is always tried again: what it lacks may be elsewhere."""
+    return source is None or source != skill.source or bool(skill.failures) or not stale.isdisjoint(source.files)

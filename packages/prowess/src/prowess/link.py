@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import mmap
+import os
 import struct
-import tempfile
+import time
 from collections.abc import Callable
 from enum import IntEnum
 from typing import Final, NamedTuple, cast
@@ -43,8 +44,11 @@ class Kind(IntEnum):
     LOG = 27
     CATALOG = 28
     PONG = 29
+    """number: how many calls run on although nobody waits for them."""
     LINGERING = 30
-    """The number of calls whose threads run on although nobody waits for them."""
+    """The same number, sent when a call has just been left behind."""
+    FAILED = 31
+    """head: why this worker cannot serve at all; it ends."""
 
 
 class Frame(NamedTuple):
@@ -55,38 +59,48 @@ class Frame(NamedTuple):
 
 
 _HEADER: Final = struct.Struct("!BIII")
+_SIZE: Final = _HEADER.size
 _CHUNK: Final = 256 * 1024
 
 
 def encode_frame(kind: Kind, number: int = 0, head: bytes = b"", body: bytes = b"") -> bytes:
-    return _HEADER.pack(kind, number, len(head), len(body)) + head + body
+    return b"".join((_HEADER.pack(kind, number, len(head), len(body)), head, body))
 
 
 class FrameReader:
     """Bytes in, whole frames out."""
 
-    __slots__ = ("_buffer",)
+    __slots__ = ("_rest",)
 
     def __init__(self) -> None:
-        self._buffer = bytearray()
+        self._rest = bytearray()
 
     def feed(self, data: bytes) -> list[Frame]:
         """The frames that these bytes complete."""
-        buffer = self._buffer
-        buffer += data
-        frames: list[Frame] = []
-        start, size = 0, _HEADER.size
-        while len(buffer) - start >= size:
-            kind, number, head, body = _HEADER.unpack_from(buffer, start)
-            middle = start + size + head
-            end = middle + body
-            if len(buffer) < end:
-                break
-            frames.append(Frame(kind, number, bytes(buffer[start + size : middle]), bytes(buffer[middle:end])))
-            start = end
-        if start:
-            del buffer[:start]
+        if not self._rest:
+            frames, used = _cut(data)
+            self._rest += data[used:]
+            return frames
+        self._rest += data
+        frames, used = _cut(self._rest)
+        del self._rest[:used]
         return frames
+
+
+def _cut(data: bytes | bytearray) -> tuple[list[Frame], int]:
+    """The whole frames at the beginning, and how many bytes they are."""
+    frames: list[Frame] = []
+    start, length = 0, len(data)
+    with memoryview(data) as view:
+        while length - start >= _SIZE:
+            kind, number, head, body = _HEADER.unpack_from(data, start)
+            middle = start + _SIZE + head
+            end = middle + body
+            if end > length:
+                break
+            frames.append(Frame(kind, number, bytes(view[start + _SIZE : middle]), bytes(view[middle:end])))
+            start = end
+    return frames, start
 
 
 class Link(asyncio.BufferedProtocol):
@@ -110,6 +124,7 @@ class Link(asyncio.BufferedProtocol):
             self._transport.write(frame)
 
     def close(self) -> None:
+        """Send what was sent, and nothing more."""
         if self._transport is not None:
             self._transport.close()
 
@@ -141,38 +156,54 @@ class Board:
     SLOTS: Final = 65536
 
     def __init__(self, fd: int | None = None) -> None:
-        self._file = None if fd is not None else tempfile.TemporaryFile(prefix="prowess-")  # noqa: SIM115 - lives with the board
-        if self._file is not None:
-            self._file.truncate(self.SLOTS)
-        self._memory = mmap.mmap(self._file.fileno() if self._file else cast("int", fd), self.SLOTS)
+        self._fd = fd if fd is not None else _shared_file(self.SLOTS)
+        self._memory = mmap.mmap(self._fd, self.SLOTS)
 
     @property
     def fd(self) -> int:
         """What a worker inherits."""
-        assert self._file is not None  # noqa: S101 - only the host's side is asked
-        return self._file.fileno()
+        return self._fd
 
     def start(self, number: int) -> bool:
         """The worker's question: may this call start?"""
-        self._memory[self._slot(number)] = 1
+        self._memory[self.slot(number)] = 1
         return not self._memory[0]
 
     def retire(self) -> None:
-        """The host's word: start nothing more."""
+        """The host's word: start nothing more. After this `started` says for good what was."""
         self._memory[0] = 1
+        time.sleep(_VISIBLE)
 
     def started(self, number: int) -> bool:
         """Whether the worker has begun a call, as far as the host must fear."""
-        return bool(self._memory[self._slot(number)])
+        return bool(self._memory[self.slot(number)])
 
     def forget(self, number: int) -> None:
         """Free the slot of a call that is over."""
-        self._memory[self._slot(number)] = 0
+        self._memory[self.slot(number)] = 0
 
     def close(self) -> None:
         self._memory.close()
-        if self._file is not None:
-            self._file.close()
+        os.close(self._fd)
 
-    def _slot(self, number: int) -> int:
-        return 1 + number % (self.SLOTS - 1)
+    @classmethod
+    def slot(cls, number: int) -> int:
+        """Where a call is marked. Two calls in flight must not share a slot."""
+        return 1 + number % (cls.SLOTS - 1)
+
+
+_VISIBLE: Final = 50e-6
+"""Seconds after which a processor has certainly seen what another one wrote, and they are a thousand times too many."""
+
+
+def _shared_file(size: int) -> int:
+    """A file in memory, where there is such a thing: a full disk must not stop a worker."""
+    if hasattr(os, "memfd_create"):
+        fd = os.memfd_create("prowess")
+    else:  # pragma: no cover - where there is no such thing
+        import tempfile  # 3 ms at the start of every host
+
+        fd, name = tempfile.mkstemp(prefix="prowess-")
+        os.unlink(name)  # noqa: PTH108 - the name was never wanted
+    os.truncate(fd, size)
+    return fd

@@ -80,10 +80,10 @@ class Modules:
 
         Gives the files that run on as they were, whatever they say now.
         """
-        own = {str(file) for file in own}
+        mine = {str(file) for file in own}
         restored: set[Path] = set()
         for name, module in modules.items():
-            if module.__file__ in own or name not in sys.modules:
+            if module.__file__ in mine or name not in sys.modules:
                 sys.modules[name] = module
                 parent, leaf = _parent(name)
                 setattr(parent, leaf, module)
@@ -133,7 +133,10 @@ class _Finder(importlib.abc.MetaPathFinder):
         return name
 
     def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+        self,
+        fullname: str,
+        path: Sequence[str] | None,  # noqa: ARG002 - our packages know their folders
+        target: ModuleType | None = None,  # noqa: ARG002 - importlib.reload is not for skills
     ) -> importlib.machinery.ModuleSpec | None:
         if not _is_inside(fullname, self.package):
             return None

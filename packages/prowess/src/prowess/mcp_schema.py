@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any, cast
 
-from prowess.content import as_payload, text_block, to_text_only
+from prowess import content
+from prowess.content import as_payload, text_block
 from prowess.errors import OutputError
 from prowess.jsontypes import JsonObject
 from prowess.normalize import normalize
@@ -33,7 +34,7 @@ __all__ = [
 ]
 
 
-def build_result(text: str, is_error: bool = False) -> JsonObject:  # noqa: FBT001, FBT002 - the name of the seed
+def build_result(text: str, is_error: bool = False) -> JsonObject:
     """A canonical payload with one text block."""
     return {"content": [text_block(text)], "isError": is_error}
 
@@ -52,6 +53,14 @@ def normalize_mcp_tool_result(value: Any) -> JsonObject:
         raise ValueError(str(error)) from error
 
 
+def to_text_only(payload: JsonObject) -> JsonObject:
+    """The strict text-only projection of a canonical payload. Raises `ValueError` for what is none."""
+    validate(payload)
+    projected = content.to_text_only(payload)
+    validate(projected, MCP_TOOL_RESULT_TEXT_SCHEMA_V1)
+    return projected
+
+
 def extract_text_content(result: object) -> str | None:
     """The text of a payload, or of a JSON-RPC response or error that carries one; `None` where there is none."""
     if not isinstance(result, dict):
@@ -59,12 +68,12 @@ def extract_text_content(result: object) -> str | None:
     message = cast("JsonObject", result)
     error = message.get("error")
     if isinstance(error, dict) and isinstance(cast("JsonObject", error).get("message"), str):
-        return error["message"]
+        return cast("str", error["message"])
     inner = message.get("result", message)
-    content = cast("JsonObject", inner).get("content") if isinstance(inner, dict) else None
-    if not isinstance(content, list):
+    items = cast("JsonObject", inner).get("content") if isinstance(inner, dict) else None
+    if not isinstance(items, list):
         return None
-    blocks = [cast("JsonObject", block) for block in cast("list[Any]", content) if isinstance(block, dict)]
+    blocks = [cast("JsonObject", block) for block in cast("list[Any]", items) if isinstance(block, dict)]
     texts = [str(block["text"]) for block in blocks if block.get("type") == "text" and "text" in block]
     return "\n".join(texts) if texts else None
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MappingView, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
@@ -10,13 +11,13 @@ from pydantic import ValidationError
 from pydantic_core import to_jsonable_python
 
 from prowess.adapters import Adapter, to_text
-from prowess.content import as_blocks, as_payload
-from prowess.errors import OutputError
+from prowess.content import as_block, as_payload, is_content, text_block
+from prowess.errors import OutputError, message_of
 from prowess.jsontypes import Json, JsonObject, Schema
 from prowess.published import validate
 from prowess.schemas.explicit import validate as validate_explicit
 
-__all__ = ["Output", "Render", "Result", "normalize"]
+__all__ = ["Output", "Render", "Result", "normalize", "text_result"]
 
 Render = Callable[[Any], Any]
 """Asked about a value of a type nobody declared: gives something simpler to return instead, or the value itself."""
@@ -52,6 +53,7 @@ class Output:
 
     @property
     def declared(self) -> bool:
+        """Whether results have to keep a promise."""
         return self.adapter is not None or self.schema is not None
 
     def check(self, value: Any) -> Json:
@@ -63,11 +65,25 @@ class Output:
         return data
 
 
-UNDECLARED: Final = Output()
+_UNDECLARED: Final = Output()
+_SCALARS: Final = frozenset({str, int, float, bool, type(None)})
+_PLAIN: Final = _SCALARS | {dict}
+"""Types that no plugin knows better."""
 
 
-def normalize(value: Any, output: Output = UNDECLARED, render: Render | None = None) -> Result:
+def normalize(value: Any, output: Output = _UNDECLARED, render: Render | None = None) -> Result:
     """The one way from a returned value to a result. Raises `OutputError` for what cannot be sent."""
+    try:
+        return _normalized(value, output, render)
+    except OutputError:
+        raise
+    except (Exception, SystemExit) as error:  # an author's serializer, property or iterator may raise anything
+        raise OutputError(
+            f"the result cannot be written as JSON: {type(error).__name__}: {message_of(error)}"
+        ) from error
+
+
+def _normalized(value: Any, output: Output, render: Render | None) -> Result:
     payload = as_payload(value)
     if payload is not None:
         return _from_payload(payload, output)
@@ -75,63 +91,90 @@ def normalize(value: Any, output: Output = UNDECLARED, render: Render | None = N
         return _from_pair(value, output)
     if output.declared:
         return _from_data(output.check(value), structured=True)
-    if render is not None:
-        value = render(value)
+    if render is not None and type(value) not in _PLAIN:
+        value = _rendered(value, render)
         payload = as_payload(value)
         if payload is not None:
             return _from_payload(payload, output)
-    blocks = _blocks(value)
+    blocks = _as_blocks(value)
     if blocks is not None:
-        return Result(blocks=blocks)
-    data = _untyped(value)
+        return Result(blocks=_checked(blocks))
+    data = _untyped(value, render)
     return _from_data(data, structured=not isinstance(data, (str, type(None))))
 
 
 def _from_data(data: Json, *, structured: bool) -> Result:
-    try:
-        text = data if isinstance(data, str) else "" if data is None else to_text(data)
-        text.encode()
-    except (ValueError, RecursionError) as error:
-        raise OutputError(f"the result cannot be sent as JSON: {error}") from error
-    return Result(data, text, structured=structured)
+    text = _sendable(data)
+    return Result(data, data if isinstance(data, str) else "" if data is None else text, structured=structured)
 
 
 def _from_payload(payload: JsonObject, output: Output) -> Result:
-    try:
-        validate(payload)
-        to_text(payload)
-    except ValueError as error:
-        raise OutputError(str(error)) from error
+    payload = _valid(payload)
     data: Json = payload.get("structuredContent")
     structured = "structuredContent" in payload
     is_error: bool = payload["isError"]
     if output.declared and not is_error:
-        if not structured:
-            raise OutputError("a result without structuredContent breaks the declared output schema")
-        data = output.check(data)
+        # Where the data is not set apart, the mapping itself is what was declared: `-> dict`.
+        data, structured = output.check(data if structured else payload), True
     blocks: list[JsonObject] = payload["content"]
     text = "\n".join(block["text"] for block in blocks if block["type"] == "text")
     return Result(data, text, tuple(blocks), structured, is_error, payload.get("_meta", {}))
 
 
 def _from_pair(value: Any, output: Output) -> Result:
-    pair = cast("tuple[Any, ...]", value) if isinstance(value, tuple) else ()
-    blocks = _blocks(pair[0]) if len(pair) == 2 else None  # noqa: PLR2004 - a pair
+    if not isinstance(value, tuple) or len(cast("tuple[Any, ...]", value)) != 2:
+        raise OutputError(f"declared as a pair of content and data, but returned a {_kind(value)}")
+    content, checked = cast("tuple[Any, Any]", value)
+    data = _from_data(output.check(checked), structured=True)
+    blocks = [text_block(content)] if isinstance(content, str) else _as_blocks(content)
     if blocks is None:
-        raise OutputError(f"declared as a pair of content and data, but returned a {type(value).__name__}")
-    data = _from_data(output.check(pair[1]), structured=True)
-    return Result(data.value, data.text, blocks, structured=True)
+        raise OutputError(f"declared as a pair of content and data, but the content is a {_kind(content)}")
+    return Result(data.value, data.text, _checked(blocks), structured=True)
 
 
-def _blocks(value: Any) -> tuple[JsonObject, ...] | None:
+def _as_blocks(value: Any) -> list[JsonObject] | None:
+    """The blocks of one content value, or of a list with content in it; `None` for data.
+
+    Beside what can be nothing but content, other items of a list are shown as text.
+    """
+    if type(value) in _SCALARS:
+        return None
+    block = as_block(value)
+    if block is not None:
+        return [block]
+    if not isinstance(value, (list, tuple)):
+        return None
+    items = cast("Sequence[Any]", value)
+    odd = [item for item in items if type(item) not in _SCALARS and not isinstance(item, str)]
+    if any(is_content(item) for item in odd):
+        return [as_block(item) or text_block(_from_data(_untyped(item), structured=True).text) for item in items]
+    blocks = [as_block(item) for item in odd]
+    if not odd or None in blocks or len(odd) + sum(isinstance(item, str) for item in items) < len(items):
+        return None
+    return [text_block(item) if isinstance(item, str) else cast("JsonObject", as_block(item)) for item in items]
+
+
+def _checked(blocks: list[JsonObject]) -> tuple[JsonObject, ...]:
+    return tuple(_valid({"content": blocks, "isError": False})["content"])
+
+
+def _valid(payload: JsonObject) -> JsonObject:
+    """A payload as JSON data that conforms to the shared schema."""
+    valid = cast("JsonObject", _untyped(payload))
     try:
-        blocks = as_blocks(value)
+        validate(valid)
     except ValueError as error:
         raise OutputError(str(error)) from error
-    if blocks is None:
-        return None
-    result = {"content": blocks, "isError": False}
-    return _from_payload(result, UNDECLARED).blocks
+    _sendable(valid)
+    return valid
+
+
+def _sendable(data: Json) -> str:
+    """The JSON text of data; an `OutputError` for what JSON or UTF-8 cannot hold."""
+    try:
+        return to_text(data)
+    except (ValueError, RecursionError) as error:
+        raise OutputError(f"the result cannot be sent as JSON: {error}") from error
 
 
 def _typed(adapter: Adapter, value: Any) -> Json:
@@ -140,30 +183,35 @@ def _typed(adapter: Adapter, value: Any) -> Json:
     except ValidationError as error:
         problems = [_problem(item["loc"], item["msg"]) for item in error.errors(include_url=False)]
         raise OutputError(_broken(problems)) from error
-    except Exception as error:  # an author's serializer may raise anything
-        raise OutputError(f"the result cannot be written as JSON: {type(error).__name__}: {error}") from error
 
 
-def _untyped(value: Any) -> Json:
-    try:
-        return to_jsonable_python(
-            value, by_alias=True, bytes_mode="base64", inf_nan_mode="constants", fallback=_simpler
-        )
-    except OutputError:
-        raise
-    except Exception as error:  # an author's serializer, mapping or iterator may raise anything
-        raise OutputError(f"the result cannot be written as JSON: {type(error).__name__}: {error}") from error
+def _untyped(value: Any, render: Render | None = None) -> Json:
+    def simpler(inner: Any) -> Any:
+        rendered = inner if render is None else render(inner)
+        return _simpler(inner) if rendered is inner else rendered
+
+    return to_jsonable_python(value, by_alias=True, bytes_mode="base64", inf_nan_mode="constants", fallback=simpler)
+
+
+def _rendered(value: Any, render: Render) -> Any:
+    """What plugins make of a value, or of the items of a list."""
+    if type(value) in (list, tuple):
+        return [item if type(item) in _PLAIN else render(item) for item in cast("Sequence[Any]", value)]
+    return render(value)
 
 
 def _simpler(value: Any) -> Any:
-    """Foreign mappings and iterables as the built-in ones."""
+    """Foreign mappings and collections as the built-in ones."""
     if isinstance(value, Mapping):
         return dict(cast("Mapping[Any, Any]", value))
-    if isinstance(value, Iterable):
+    if isinstance(value, (Iterator, Sequence, AbstractSet, MappingView)):
         return list(cast("Iterable[Any]", value))
-    name = type(value).__qualname__
     remedy = "return plain data or annotate the result; a plugin can teach the type with `prowess_render`"
-    raise OutputError(f"a {name} cannot be written as JSON; {remedy}")
+    raise OutputError(f"a {_kind(value)} cannot be written as JSON; {remedy}")
+
+
+def _kind(value: object) -> str:
+    return type(value).__qualname__
 
 
 def _problem(loc: tuple[int | str, ...], message: str) -> str:
@@ -179,5 +227,5 @@ def _broken(problems: list[str]) -> str:
 
 
 def text_result(text: str, *, is_error: bool = False) -> Result:
-    """A result that is nothing but text."""
-    return Result(text=text, is_error=is_error)
+    """A result that is nothing but text. What UTF-8 cannot hold is escaped: such a text often quotes a stranger's value."""
+    return Result(text=text.encode(errors="backslashreplace").decode(), is_error=is_error)

@@ -44,6 +44,8 @@ class Outcome:
     data: Json = None
     """What a `SkillError` carried beside its message."""
     retry_after: float | None = None
+    missing_capability: str | None = None
+    """What the client cannot do although the command needs it, with dots where it is nested; the kind is `failed`."""
     questions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
     """What a person has to answer first, for the kind `input_required`."""
     profiles: Mapping[str, Profile] = field(default_factory=lambda: BUILT_IN)
@@ -70,7 +72,7 @@ class Outcome:
         """
         pinned = self.contract.profile if self.contract else None
         chosen = self.profiles[pinned or profile or "portable"]
-        shape = self.contract if self.contract else _NO_CONTRACT
+        shape = self.contract or _NO_CONTRACT
         return render(self.result, chosen, shape, meta=self._meta(), boxed=boxed)
 
     def _meta(self) -> JsonObject:

@@ -3,185 +3,292 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 import json
+import threading
+from collections import deque
 from collections.abc import Awaitable, Callable, Hashable
-from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import anyio
-from anyio.lowlevel import RunVar
-from cachetools import TTLCache
 
-from prowess.call import Call
-from prowess.execution import BodyError
+from prowess.call import Arguments, Call
+from prowess.jsontypes import Json
 from prowess.normalize import Result
+from prowess.threads import Raised
 
-__all__ = ["Backoff", "Cache", "Expired", "Step", "cache_key", "with_cache", "with_concurrency", "with_deadline", "with_retry"]
+if TYPE_CHECKING:
+    import tenacity
+    from cachetools import TTLCache
 
+__all__ = [
+    "Backoff",
+    "Cache",
+    "Expired",
+    "Step",
+    "cache_key",
+    "with_cache",
+    "with_concurrency",
+    "with_deadline",
+    "with_retry",
+]
+
+T = TypeVar("T")
 Step: TypeAlias = Callable[[Call], Awaitable[Result]]
 """One layer around the function: takes the call, gives the canonical result or raises."""
 
 _OVERHEAD = 512
+"""Bytes that a result takes beside its texts, roughly."""
 
 
-class Expired(Exception):  # noqa: N818 - turned into an outcome, never shown
+class Expired(Exception):
     """The deadline of the call passed."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(f"timed out after {seconds:g} s")
-        self.seconds = seconds
 
 
 def with_deadline(step: Step, seconds: float) -> Step:
     """One deadline over everything after validation. What the body raises by the name of `TimeoutError` is not it."""
 
     async def run(call: Call) -> Result:
-        with anyio.CancelScope(deadline=anyio.current_time() + seconds) as call.scope:
+        with anyio.CancelScope(deadline=call.loop.time() + seconds) as call.scope:
             return await step(call)
-        call.cancelled.set()
         raise Expired(seconds)
 
     return run
 
 
 def with_concurrency(step: Step, most: int) -> Step:
-    """At most so many at once on one event loop; the rest wait in order."""
-    slots: RunVar[anyio.Semaphore] = RunVar("slots")
+    """At most so many at once, on all event loops together; the rest wait in order."""
+    slots = _Slots(most)
 
     async def run(call: Call) -> Result:
+        await slots.take()
         try:
-            semaphore = slots.get()
-        except LookupError:
-            semaphore = anyio.Semaphore(most)
-            slots.set(semaphore)
-        async with semaphore:
             return await step(call)
+        finally:
+            slots.give_back()
 
     return run
 
 
+class _Slots:
+    """A semaphore for several event loops: a slot goes to whoever has waited longest."""
+
+    def __init__(self, most: int) -> None:
+        self._free = most
+        self._waiting: deque[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = deque()
+        self._lock = threading.Lock()
+
+    async def take(self) -> None:
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            if self._free:
+                self._free -= 1
+                return
+            mine = loop, loop.create_future()
+            self._waiting.append(mine)
+        try:
+            await mine[1]
+        except asyncio.CancelledError:
+            self._leave(mine)
+            raise
+
+    def give_back(self) -> None:
+        with self._lock:
+            while self._waiting:
+                loop, future = self._waiting.popleft()
+                try:
+                    loop.call_soon_threadsafe(_wake, future)
+                except RuntimeError:  # that loop is closed, and nobody waits there any more
+                    continue
+                return
+            self._free += 1
+
+    def _leave(self, mine: tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]) -> None:
+        with self._lock:
+            if mine in self._waiting:
+                self._waiting.remove(mine)
+                return
+        self.give_back()  # it was handed over in the last moment
+
+
+def _wake(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """How long to wait between attempts: exponential from `initial`, with jitter, never above `maximum` seconds."""
+    """How long to wait between attempts: exponential from `initial` to `maximum` seconds, and a jitter of up to `initial`."""
 
     initial: float
     maximum: float
 
+    def wait(self) -> tenacity.wait.wait_base:
+        """As tenacity takes it. The jitter keeps those who failed together from coming back together."""
+        import tenacity  # 20 ms, paid only by commands that retry
 
-def with_retry(step: Step, retry_on: tuple[type[Exception], ...], max_attempts: int, backoff: Backoff) -> Step:
+        growing = tenacity.wait_exponential(multiplier=self.initial, max=self.maximum)
+        return growing + tenacity.wait_random(0, min(self.initial, self.maximum))
+
+
+def with_retry(
+    step: Callable[[Call], Awaitable[T]], retry_on: tuple[type[Exception], ...], max_attempts: int, backoff: Backoff
+) -> Callable[[Call], Awaitable[T]]:
     """Run again what failed with one of the named exceptions, and with no other."""
-    import tenacity  # noqa: PLC0415 - 20 ms, paid only by commands that retry
+    import tenacity
 
-    def worth_it(state: tenacity.RetryCallState) -> bool:
-        error = state.outcome.exception() if state.outcome else None
-        call: Call = state.args[0]
-        return isinstance(error, BodyError) and isinstance(error.error, retry_on) and not call.asked
+    def is_worth_it(error: BaseException) -> bool:
+        task = asyncio.current_task()
+        wanted = task is None or not task.cancelling()  # whoever was told to stop must not begin again
+        return wanted and isinstance(error, Raised) and isinstance(error.error, retry_on)
 
-    return tenacity.AsyncRetrying(
+    retrying = tenacity.AsyncRetrying(
         sleep=anyio.sleep,
         stop=tenacity.stop_after_attempt(max_attempts),
-        wait=tenacity.wait_exponential_jitter(initial=backoff.initial, max=backoff.maximum, jitter=backoff.initial),
-        retry=worth_it,
+        wait=backoff.wait(),
+        retry=tenacity.retry_if_exception(is_worth_it),
         reraise=True,
-    ).wraps(step)
+    )
+
+    async def run(call: Call) -> T:
+        return await retrying.copy()(step, call)  # a copy: one keeps the state of one call
+
+    return run
 
 
 class Cache:
-    """Successful results of one command, bounded in bytes and in time."""
+    """Successful results of one command, bounded in bytes and in time. Safe to use from several threads."""
 
     def __init__(self, seconds: float, most_bytes: int, timer: Callable[[], float]) -> None:
+        from cachetools import TTLCache
+
         self._kept: TTLCache[Hashable, Result] = TTLCache(most_bytes, seconds, timer, _weight)
+        self._lock = threading.Lock()
 
     def get(self, key: Hashable) -> Result | None:
         """A copy, so that nobody can change what the next one gets."""
-        kept: Result | None = self._kept.get(key)
+        with self._lock:
+            kept: Result | None = self._kept.get(key)
         return None if kept is None else _copied(kept)
 
     def put(self, key: Hashable, result: Result) -> None:
         """Keep a copy, unless it alone is larger than the whole cache."""
-        if _weight(result) <= self._kept.maxsize:
-            self._kept[key] = _copied(result)
-
-    def clear(self) -> None:
-        self._kept.clear()
+        copy = _copied(result)
+        with self._lock:
+            try:
+                self._kept[key] = copy
+            except ValueError:  # too large
+                self._kept.pop(key, None)
 
 
 def _weight(result: Result) -> int:
-    blocks = sum(len(str(block)) for block in result.blocks or ())
-    return len(result.text) + blocks + _OVERHEAD
+    parts = () if result.blocks is None else (result.value, *result.blocks)
+    return _OVERHEAD + len(result.text.encode()) + sum(len(json.dumps(part)) for part in (*parts, result.meta))
 
 
 def _copied(result: Result) -> Result:
-    return replace(result, value=copy.deepcopy(result.value), blocks=copy.deepcopy(result.blocks))
+    blocks = None if result.blocks is None else tuple(_copied_json(block) for block in result.blocks)
+    return replace(result, value=_copied_json(result.value), blocks=blocks, meta=_copied_json(result.meta))
+
+
+def _copied_json(data: Json) -> Any:
+    """A deep copy of plain data, many times faster than one of anything."""
+    if isinstance(data, dict):
+        return {key: _copied_json(item) for key, item in data.items()}
+    if isinstance(data, list):
+        return [_copied_json(item) for item in data]
+    return data
 
 
 @dataclass(slots=True)
 class _Flight:
     """One execution that several identical calls wait for."""
 
-    task: asyncio.Task[Result]
-    call: Call
-    waiting: int = 0
+    aboard: list[Call] = field(default_factory=list[Call])
+    call: Call | None = None
+    task: asyncio.Task[Result] | None = None
 
 
 def with_cache(step: Step, cache: Cache, key_of: Callable[[Call], Hashable]) -> Step:
     """Answer from the cache, else share one execution among identical calls in flight."""
-    flights: RunVar[dict[Hashable, _Flight]] = RunVar("flights")
+    flights: dict[Hashable, _Flight] = {}
 
     async def run(call: Call) -> Result:
-        call.may_ask = False
+        if call.arguments.injected:  # a substitute that Python code passed: neither it nor its result are anybody else's
+            return await step(call)
         key = key_of(call)
         kept = cache.get(key)
         if kept is not None:
             call.cached = True
             return kept
-        try:
-            flying = flights.get()
-        except LookupError:
-            flying = {}
-            flights.set(flying)
-        flight = flying.get(key)
+        place = call.loop, key
+        flight = flights.get(place)
         if flight is None:
-            flight = flying[key] = _depart(step, call, cache, key, flying)
-        return await _wait(flight, call, key, flying)
+            flight = flights[place] = _departed(call, fly, place)
+        return await _board(flight, call, lambda: flights.pop(place, None))
+
+    async def fly(call: Call, place: tuple[asyncio.AbstractEventLoop, Hashable], flight: _Flight) -> Result:
+        try:
+            result = await step(call)
+            if not result.is_error:
+                cache.put(place[1], result)
+            return result
+        finally:
+            call.over = True
+            if flights.get(place) is flight:
+                del flights[place]
 
     return run
 
 
-def _depart(
-    step: Step, call: Call, cache: Cache, key: Hashable, flying: dict[Hashable, _Flight]
-) -> _Flight:
-    """Start the execution in a task of its own: the call that began it may be cancelled, the others still wait."""
+def _departed(first: Call, fly: Callable[..., Awaitable[Result]], place: Hashable) -> _Flight:
+    """Start the execution as a call and a task of its own: the call that began it may be cancelled, the others still wait."""
+    flight = _Flight()
 
-    async def fly() -> Result:
-        try:
-            result = await step(call)
-            if not result.is_error:
-                cache.put(key, result)
-            return result
-        finally:
-            if flying.get(key) is flight:
-                del flying[key]
+    def progress(done: float, total: float | None, message: str | None) -> None:
+        for call in flight.aboard:
+            call.report(done, total, message)
 
-    flight = _Flight(asyncio.ensure_future(fly()), call)
+    def log(level: str, message: Any) -> None:
+        for call in flight.aboard:
+            call.log(level, message)
+
+    async def take_off() -> Result:
+        channel = replace(first.channel, call_id=first.id, progress=progress, log=log)
+        arguments = Arguments(first.arguments.named, first.arguments.extra_args)
+        call = flight.call = Call(first.command, arguments, channel, may_ask=False, secrets=first.secrets)
+        return await fly(call, place, flight)
+
+    flight.task = asyncio.ensure_future(take_off())
+    flight.task.add_done_callback(_looked_at)
     return flight
 
 
-async def _wait(flight: _Flight, call: Call, key: Hashable, flying: dict[Hashable, _Flight]) -> Result:
-    flight.waiting += 1
+async def _board(flight: _Flight, call: Call, close: Callable[[], object]) -> Result:
+    task = flight.task
+    assert task is not None  # noqa: S101 - a flight has departed before anybody boards
+    shared = bool(flight.aboard)
+    flight.aboard.append(call)
     try:
-        result = await asyncio.shield(flight.task)
+        result = await asyncio.shield(task)
     finally:
-        flight.waiting -= 1
-        if not flight.waiting and not flight.task.done():
-            flying.pop(key, None)  # nobody may board what is about to be cancelled
-            flight.task.cancel()
-    call.attempts = flight.call.attempts
-    if call is flight.call:
-        return result
-    call.cached = True
-    return _copied(result)
+        flight.aboard = [other for other in flight.aboard if other is not call]
+        if flight.call is not None:
+            call.attempts, call.secrets = flight.call.attempts, flight.call.secrets
+        if not flight.aboard and not task.done():
+            close()  # nobody may board what is about to be cancelled
+            task.cancel()
+    call.cached = shared
+    return _copied(result) if shared else result
+
+
+def _looked_at(task: asyncio.Task[Any]) -> None:
+    """An exception that nobody waits for any more is no news."""
+    if not task.cancelled():
+        task.exception()
 
 
 def cache_key(values: Any) -> Hashable:

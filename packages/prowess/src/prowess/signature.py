@@ -21,6 +21,7 @@ MISSING: Any = inspect.Parameter.empty
 ABSENT: Any = object()
 """The default of a key that an unpacked TypedDict lets one leave out: nothing is passed."""
 Style: TypeAlias = Literal["sync", "async", "generator", "async generator"]
+Passed: TypeAlias = Literal["by position", "by name", "either way"]
 
 _ITERATORS = (
     collections.abc.Iterator,
@@ -29,6 +30,11 @@ _ITERATORS = (
     collections.abc.AsyncIterable,
     collections.abc.AsyncGenerator,
 )
+_PASSED: dict[Any, Passed] = {
+    inspect.Parameter.POSITIONAL_ONLY: "by position",
+    inspect.Parameter.POSITIONAL_OR_KEYWORD: "either way",
+    inspect.Parameter.KEYWORD_ONLY: "by name",
+}
 _QUALIFIERS: dict[Any, bool | None] = {
     typing_extensions.Required: True,
     typing_extensions.NotRequired: False,
@@ -44,7 +50,7 @@ class Parameter:
     name: str
     annotation: Any
     default: Any = MISSING
-    kind: inspect._ParameterKind = inspect.Parameter.KEYWORD_ONLY  # pyright: ignore[reportPrivateUsage]
+    passed: Passed = "by name"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +69,13 @@ class Signature:
     @property
     def positional(self) -> tuple[str, ...]:
         """Parameters that may be passed by position."""
-        return tuple(item.name for item in self.parameters if item.kind is not item.kind.KEYWORD_ONLY)
+        return tuple(item.name for item in self.parameters if item.passed != "by name")
 
     @property
     def positional_only(self) -> tuple[str, ...]:
         """Parameters that must be passed by position: with `*args`, all that stand before it."""
-        only = inspect.Parameter.POSITIONAL_ONLY
-        return self.positional if self.takes_args else tuple(i.name for i in self.parameters if i.kind is only)
+        only = tuple(item.name for item in self.parameters if item.passed == "by position")
+        return self.positional if self.takes_args else only
 
 
 def read(declared: Declaration) -> Signature:
@@ -87,7 +93,7 @@ def read(declared: Declaration) -> Signature:
             extra = annotation if options is None else MISSING
             parameters.extend(names.keys_of(options) if options else ())
         else:
-            parameters.append(Parameter(parameter.name, annotation, parameter.default, parameter.kind))
+            parameters.append(Parameter(parameter.name, annotation, parameter.default, _PASSED[parameter.kind]))
     returns = written.return_annotation if declared.output is None else declared.output
     if returns is not MISSING:
         returns = names.resolve(returns, "the return type")
@@ -161,13 +167,11 @@ def _unqualified(hint: Any, *, required: bool) -> tuple[bool, Any]:
 
 def _result_type(returns: Any) -> Any:
     """The type of the collected result: a list for what is yielded, or what a generator returns at its end."""
-    origin, arguments = get_origin(returns), get_args(returns)
-    if origin is collections.abc.Generator and arguments:
-        item, _, final = (*arguments, None, None)[:3]
+    kind = get_origin(returns) or returns
+    item, _, final = (*(get_args(returns) or (Any,)), None, None)[:3]
+    if kind is collections.abc.Generator:
         return list[item] if final in (None, type(None)) else final
-    if origin in _ITERATORS or returns in _ITERATORS or returns is collections.abc.Generator:
-        return list[arguments[0] if arguments else Any]
-    return returns
+    return list[item] if kind in _ITERATORS else returns
 
 
 def without_none(annotation: Any) -> Any:

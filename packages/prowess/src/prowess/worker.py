@@ -6,14 +6,18 @@ Knows frames and a runtime; knows no protocol of any client. Leaves when the hos
 from __future__ import annotations
 
 import asyncio
+import atexit
+import contextlib
+import functools
 import json
 import logging
+import math
 import os
 import socket
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,29 +25,34 @@ import anyio
 from pydantic_core import from_json, to_json
 
 from prowess.call import Channel, Questions
-from prowess.errors import AskError
+from prowess.errors import AskError, InputError, message_of
 from prowess.jsontypes import JsonObject
 from prowess.link import Board, Frame, Kind, Link
-from prowess.outcome import Outcome
+from prowess.outcome import META_KIND, Outcome
 from prowess.runtime import Runtime
 
-__all__ = ["Worker", "main"]
+__all__ = ["Heart", "Worker", "main", "project_files", "serve"]
 
 _log = logging.getLogger("prowess.worker")
-_WATCH: Final = 0.25
+_AGAIN: Final = 0.1
+"""Seconds after which a call that has swallowed its cancellation is cancelled again."""
 _LEAVING: Final = 1.0
 """Seconds that singletons get to close."""
+_FOREIGN: Final = frozenset({"site-packages", "dist-packages", "node_modules"})
 
 
 class Worker:
     """One end of the link, and the runtime behind it."""
 
-    def __init__(self, runtime: Runtime, board: Board) -> None:
+    def __init__(self, runtime: Runtime, board: Board, heart: Heart | None = None) -> None:
         self._runtime = runtime
         self._board = board
+        self._heart = heart or Heart()
         self._calls: dict[int, asyncio.Task[None]] = {}
-        self._waiting: dict[int, asyncio.Future[Mapping[str, JsonObject]]] = {}
-        self._lingering = 0
+        self._given_up: set[asyncio.Task[None]] = set()
+        """Calls that nobody waits for, and that go on all the same."""
+        self._left = 0
+        self._asking: dict[int, asyncio.Future[Mapping[str, JsonObject]]] = {}
         self._background: set[asyncio.Task[None]] = set()
         self.gone = asyncio.Event()
         self.link = Link(self._on_frame, self.gone.set)
@@ -52,11 +61,9 @@ class Worker:
         if frame.kind == Kind.CALL:
             self._begin(frame)
         elif frame.kind == Kind.PING:
-            self.link.send(Kind.PONG, frame.number)
+            self.link.send(Kind.PONG, self._lingering())
         elif frame.kind == Kind.CANCEL:
-            task = self._calls.get(frame.number)
-            if task is not None:
-                task.cancel()
+            self._cancel(frame.number)
         elif frame.kind == Kind.ANSWERS:
             self._answered(frame)
         elif frame.kind == Kind.DESCRIBE:
@@ -64,56 +71,66 @@ class Worker:
         elif frame.kind == Kind.QUIT:
             self.gone.set()
 
-    def _begin(self, frame: Frame) -> None:
-        if not self._board.start(frame.number):
-            return  # retired: the host gives this call to another worker
-        task = asyncio.ensure_future(self._call(frame))
-        self._calls[frame.number] = task
-        task.add_done_callback(lambda _: self._calls.pop(frame.number, None))
-
-    def _spawn(self, coroutine: Any) -> None:
-        task: asyncio.Task[None] = asyncio.ensure_future(coroutine)
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
-
     # Calls
 
-    async def _call(self, frame: Frame) -> None:
-        how: JsonObject = from_json(frame.head)
-        channel = self._channel(frame.number, how)
-        try:
-            arguments = from_json(frame.body, allow_inf_nan=False)
-            outcome = await self._runtime.call(how["command"], arguments, channel=channel)
-            self._send_outcome(frame.number, outcome, how)
-        finally:
-            self._report_lingering()
+    def _begin(self, frame: Frame) -> None:
+        self._heart.wake()
+        task = asyncio.get_running_loop().create_task(self._call(frame))
+        self._calls[frame.number] = task
+        task.add_done_callback(functools.partial(self._ended, frame.number))
 
-    def _send_outcome(self, number: int, outcome: Outcome, how: JsonObject) -> None:
-        missing = getattr(outcome, "missing_capability", None)
-        if outcome.kind == "input_required":
-            self.link.send(Kind.INPUT_REQUIRED, number, to_json(outcome.questions))
-        elif outcome.kind == "unknown":
-            self.link.send(Kind.REFUSED, number, to_json({"kind": "unknown", "message": outcome.text}))
-        elif missing is not None:
-            facts = {"kind": "missing_capability", "name": missing, "message": outcome.text}
-            self.link.send(Kind.REFUSED, number, to_json(facts))
-        else:
-            payload = outcome.payload(how.get("profile"), boxed=how.get("boxed", True))
-            meta = payload.pop("_meta", None)
-            self.link.send(Kind.RESULT, number, to_json(meta) if meta else b"{}", to_json(payload))
+    def _ended(self, number: int, task: asyncio.Task[None]) -> None:
+        del self._calls[number]
+        self._given_up.discard(task)
+        before, self._left = self._left, self._lingering()
+        if self._left > before:
+            self.link.send(Kind.LINGERING, self._left)
+
+    def _cancel(self, number: int) -> None:
+        """Cancel a call, and again as long as it goes on."""
+        task = self._calls.get(number)
+        if task is not None:
+            self._given_up.add(task)
+            task.cancel()
+            asyncio.get_running_loop().call_later(_AGAIN, self._cancel, number)
+
+    def _lingering(self) -> int:
+        return len(self._given_up) + self._runtime.abandoned_threads
+
+    async def _call(self, frame: Frame) -> None:
+        """From one frame to another one. It is begun here and not before, so that what a blocked loop holds up can move."""
+        number = frame.number
+        if not self._board.start(number):
+            return  # retired: the host gives this call to another worker
+        how: JsonObject = from_json(frame.head)
+        try:
+            answer = await self._outcome(number, how, frame.body)
+        except asyncio.CancelledError:
+            if self._calls[number] in self._given_up:
+                raise
+            answer = _failure("crashed", f"{how['command']} was cancelled from inside")
+        except BaseException as error:  # noqa: BLE001 - an exit that some provider or validator raised ends its call only
+            _log.exception("%s crashed", how["command"])
+            answer = _failure("crashed", f"{type(error).__name__}: {message_of(error)}")
+        kind, head, body = answer
+        self.link.send(kind, number, head, body)
+
+    async def _outcome(self, number: int, how: JsonObject, text: bytes) -> tuple[Kind, bytes, bytes]:
+        """Run a call; gives the frame that answers it."""
+        try:
+            arguments = from_json(text)
+        except ValueError as error:  # deeper than anybody nests arguments
+            return _failure("input", str(InputError(how["command"], [f"arguments: {error}"])))
+        outcome = await self._runtime.call(how["command"], arguments, channel=self._channel(number, how))
+        try:
+            return _answer(outcome, how)
+        except Exception as error:  # noqa: BLE001 - whatever a payload holds that is no JSON
+            _log.exception("%s gave a result that cannot be sent", how["command"])
+            return _failure("output", f"{how['command']}: the result cannot be sent: {message_of(error)}")
+
+    # During a call
 
     def _channel(self, number: int, how: JsonObject) -> Channel:
-        send = self.link.send
-
-        def progress(done: float, total: float | None, message: str | None) -> None:
-            send(Kind.PROGRESS, number, json.dumps([done, total, message]).encode())
-
-        def log(level: str, data: Any) -> None:
-            send(Kind.LOG, number, to_json([level, data], fallback=repr))
-
-        async def ask(questions: Questions) -> Mapping[str, JsonObject]:
-            return await self._ask(number, questions)
-
         channel = Channel(
             client_name=how.get("client", ""),
             capabilities=how.get("capabilities", {}),
@@ -121,24 +138,37 @@ class Worker:
             answers=how.get("answers"),
         )
         if how.get("asks"):
-            channel.ask = ask
+            channel.ask = functools.partial(self._ask, number)
         if how.get("progress"):
-            channel.progress = progress
+            channel.progress = functools.partial(self._progress, number)
         if how.get("log"):
-            channel.log = log
+            channel.log = functools.partial(self._tell, number)
         return channel
+
+    def _progress(self, number: int, done: float, total: float | None, message: str | None) -> None:
+        told = [_number(done), _number(total), message if message is None else _text(str(message))]
+        if told[0] is not None:
+            self.link.send(Kind.PROGRESS, number, to_json(told))
+
+    def _tell(self, number: int, level: str, data: Any) -> None:
+        try:
+            text = to_json([level, data], fallback=repr, inf_nan_mode="constants")
+            from_json(text, allow_inf_nan=False)
+        except ValueError:
+            text = to_json([level, _text(repr(data))])
+        self.link.send(Kind.LOG, number, text)
 
     async def _ask(self, number: int, questions: Questions) -> Mapping[str, JsonObject]:
         future: asyncio.Future[Mapping[str, JsonObject]] = asyncio.get_running_loop().create_future()
-        self._waiting[number] = future
+        self._asking[number] = future
         self.link.send(Kind.QUESTIONS, number, to_json(questions))
         try:
             return await future
         finally:
-            del self._waiting[number]
+            del self._asking[number]
 
     def _answered(self, frame: Frame) -> None:
-        future = self._waiting.get(frame.number)
+        future = self._asking.get(frame.number)
         if future is None or future.done():
             return
         told: JsonObject = from_json(frame.head)
@@ -147,78 +177,179 @@ class Worker:
         else:
             future.set_result(told["answers"])
 
-    def _report_lingering(self) -> None:
-        """Tell the host when threads run on that nobody waits for, and when they have ended after all."""
-        lingering = self._runtime.abandoned_threads
-        if lingering != self._lingering:
-            self._lingering = lingering
-            self.link.send(Kind.LINGERING, lingering)
-        if lingering:
-            asyncio.get_running_loop().call_later(_WATCH / 5, self._report_lingering)
-
     # The catalog
 
+    def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
     async def _describe(self) -> None:
-        catalog = await asyncio.to_thread(self._runtime.catalog)
-        told = {
-            "contracts": [contract.to_json() for contract in catalog.contracts],
-            "failures": [[item.source, item.reason, item.file, item.line] for item in catalog.failures],
-        }
-        self.link.send(Kind.CATALOG, 0, to_json(told))
+        try:
+            catalog = await asyncio.to_thread(self._runtime.catalog)
+            told = {
+                "contracts": [contract.to_json() for contract in catalog.contracts],
+                "failures": [[item.source, item.reason, item.file, item.line] for item in catalog.failures],
+                "files": project_files(self._runtime.root),
+            }
+            self.link.send(Kind.CATALOG, 0, to_json(told))
+        except BaseException as error:  # noqa: BLE001 - the host must not wait for ever
+            _log.exception("the catalog could not be made")
+            self.link.send(Kind.FAILED, 0, _text(f"{type(error).__name__}: {message_of(error)}").encode())
 
 
-async def serve(sock: socket.socket, board: Board, root: Path, flags: JsonObject) -> None:
-    """Serve one host until it is gone."""
-    loop = asyncio.get_running_loop()
-    runtime = Runtime(root, flags=flags)
-    worker = Worker(runtime, board)
-    await loop.create_connection(lambda: worker.link, sock=sock)
+def _answer(outcome: Outcome, how: JsonObject) -> tuple[Kind, bytes, bytes]:
+    """An outcome as a frame."""
+    if outcome.kind == "input_required":
+        return Kind.INPUT_REQUIRED, to_json(outcome.questions), b""
+    if outcome.kind == "unknown":
+        return Kind.REFUSED, to_json({"kind": "unknown", "message": outcome.text}), b""
+    payload = outcome.payload(how.get("profile"), boxed=how.get("boxed", True))
+    meta = payload.pop("_meta", None)
+    return Kind.RESULT, to_json(meta) if meta else b"{}", to_json(payload)
+
+
+def _failure(kind: str, text: str) -> tuple[Kind, bytes, bytes]:
+    payload = {"content": [{"type": "text", "text": _text(text)}], "isError": True}
+    return Kind.RESULT, to_json({META_KIND: kind}), to_json(payload)
+
+
+def _text(text: str) -> str:
+    """A text without what cannot be encoded."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _number(value: Any) -> int | float | None:
+    """A number as JSON can say it."""
+    if type(value) is int:
+        return value
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+def project_files(root: Path) -> list[str]:
+    """The files of the project that have been imported by now."""
+    prefix = f"{root}{os.sep}"
+    files: set[str] = set()
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__file__", None)
+        if isinstance(file, str) and file.startswith(prefix) and not file.startswith((sys.prefix, sys.base_prefix)):
+            files.add(file)
+    return sorted(file for file in files if _FOREIGN.isdisjoint(file.split(os.sep)))
+
+
+class Heart:
+    """Says on stderr where the event loop is when something blocks it. Sleeps while there are no calls.
+
+    What becomes of the worker is for the host to decide.
+    """
+
+    def __init__(self, limit: float = 1.0) -> None:
+        self._limit = limit
+        self._beat = 0.0
+        self._used = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = 0
+        self._wanted = threading.Event()
+
+    def start(self) -> None:
+        """Watch the running loop, which is the one of this thread."""
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        threading.Thread(target=self._watch, name="prowess-watch", daemon=True).start()
+
+    def wake(self) -> None:
+        """A call begins."""
+        self._used = True
+        if self._loop is not None and not self._wanted.is_set():
+            self._wanted.set()
+            self._tick()
+
+    def _tick(self) -> None:
+        assert self._loop is not None  # noqa: S101 - it was started
+        self._beat = time.monotonic()
+        if self._used:
+            self._used = bool(len(asyncio.all_tasks(self._loop)) > 1)
+            self._loop.call_later(self._limit / 4, self._tick)
+        else:
+            self._wanted.clear()
+
+    def _watch(self) -> None:
+        told = 0.0
+        while self._wanted.wait():
+            beat = self._beat
+            time.sleep(self._limit / 4)
+            if self._wanted.is_set() and beat != told and time.monotonic() - beat > self._limit and beat == self._beat:
+                told = beat
+                _log.warning("the event loop is blocked at %s", _place(self._thread))
+
+
+def _place(thread: int) -> str:
+    """Where a thread is."""
+    frame = sys._current_frames().get(thread)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else "an unknown place"
+
+
+async def serve(sock: socket.socket, board: Board, root: Path, flags: JsonObject) -> int:
+    """Serve one host until it is gone; gives the exit code."""
+    try:
+        runtime = Runtime(root, flags=flags)
+    except Exception as error:  # noqa: BLE001 - told to the host, whatever it is
+        _log.error("%s", message_of(error))  # noqa: TRY400 - the message says it all
+        await _fail(sock, message_of(error))
+        return 1
+    heart = Heart(runtime.settings.own.host.stall_limit)
+    heart.start()
+    worker = Worker(runtime, board, heart)
+    await asyncio.get_running_loop().create_connection(lambda: worker.link, sock=sock)
     worker.link.send(Kind.READY, os.getpid())
-    _watch_loop(loop)
     await worker.gone.wait()
     with anyio.move_on_after(_LEAVING):
         await runtime.aclose()
+    return 0
 
 
-def _watch_loop(loop: asyncio.AbstractEventLoop) -> None:
-    """Say on stderr where the loop is when something blocks it. The host decides what becomes of the worker."""
-    beat = [time.monotonic()]
-    limit = float(os.environ.get("PROWESS__STALL_LIMIT", "1.0"))
-    main_thread = threading.get_ident()
-
-    def tick() -> None:
-        beat[0] = time.monotonic()
-        loop.call_later(_WATCH, tick)
-
-    def watch() -> None:
-        told = 0.0
-        while True:
-            time.sleep(_WATCH)
-            if time.monotonic() - beat[0] > limit and told != beat[0]:
-                told = beat[0]
-                frame = sys._current_frames().get(main_thread)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
-                if frame is not None:
-                    _log.warning("the event loop is blocked at %s:%s", frame.f_code.co_filename, frame.f_lineno)
-
-    tick()
-    threading.Thread(target=watch, name="prowess-watch", daemon=True).start()
+async def _fail(sock: socket.socket, reason: str) -> None:
+    link = Link(lambda _: None, lambda: None)
+    await asyncio.get_running_loop().create_connection(lambda: link, sock=sock)
+    link.send(Kind.FAILED, 0, _text(reason).encode())
 
 
 def main(argv: list[str] | None = None) -> None:
     """Entry point: the descriptors and the project come as arguments."""
-    link_fd, board_fd, root, flags = (argv if argv is not None else sys.argv[1:])[:4]
+    link, board, root, flags = (argv if argv is not None else sys.argv[1:])[:4]
     logging.basicConfig(level=logging.WARNING, format="prowess: %(message)s", stream=sys.stderr)
-    for fd in (int(link_fd), int(board_fd)):
-        os.set_inheritable(fd, False)  # noqa: FBT003 - positional in the standard library
-    sock = socket.socket(fileno=int(link_fd))
-    board = Board(int(board_fd))
+    _keep_from_children(int(link), int(board))
     if root not in sys.path:
         sys.path.append(root)
+    code = 1
     try:
-        asyncio.run(serve(sock, board, Path(root), json.loads(flags)))
-    finally:
+        # Never closed: tasks and threads that nobody waits for must not hold the process.
+        code = asyncio.Runner().run(serve(socket.socket(fileno=int(link)), Board(int(board)), Path(root), json.loads(flags)))
+    except BaseException:
+        _log.exception("the worker failed")
+    with contextlib.suppress(BaseException):
+        atexit._run_exitfuncs()  # noqa: SLF001 # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+        sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(0)  # threads that nobody waits for must not hold the process
+    os._exit(code)
+
+
+def _keep_from_children(*fds: int) -> None:
+    """What a child holds open, or writes to, is not the worker's any more."""
+
+    def part() -> None:
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for fd in fds:
+            os.dup2(nothing, fd, inheritable=False)
+        os.close(nothing)
+
+    for fd in fds:
+        os.set_inheritable(fd, False)  # noqa: FBT003 - positional in the standard library
+    os.register_at_fork(after_in_child=part)
 
 
 if __name__ == "__main__":

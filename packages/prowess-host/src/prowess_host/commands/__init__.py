@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from prowess.errors import ProwessError
-from prowess_host.commands import calling, listing
+from prowess_host.commands import calling, invoking, listing
 
 __all__ = ["run"]
 
@@ -17,6 +17,7 @@ _INTERRUPTED: Final = 130
 _ADD: Final[tuple[Callable[[argparse._SubParsersAction[argparse.ArgumentParser]], None], ...]] = (  # pyright: ignore[reportPrivateUsage]
     listing.add,
     calling.add,
+    invoking.add,
 )
 
 

@@ -27,6 +27,8 @@ MAX_BYTES = 256 * 1024
 MAX_DEPTH = 32
 """How deep `allOf`, `anyOf`, `oneOf`, `not` and `if` may be nested in one another; again turul's limit."""
 _COMPOSITION = frozenset({"allOf", "anyOf", "else", "if", "not", "oneOf", "then"})
+_MAX_PATH = 1000
+_TOO_DEEP = "it is nested too deeply to be checked"
 _SHOWN_PROBLEMS = 5
 _SHOWN_VALUE = 60
 
@@ -48,11 +50,10 @@ def _refusal(schema: Any) -> str | None:
     """Why a schema is refused. A check relies on those before it, so the first answer is the only one."""
     if not is_schema(schema):
         return f"a schema is a dict, not {type(schema).__name__}"
-    unwieldy = _size(schema)
-    if unwieldy:
-        return unwieldy
+    if any(len(path) > _MAX_PATH for path, _ in visit(schema)):  # a dict that holds itself ends here, too
+        return _TOO_DEEP
     nodes = list(visit(schema))
-    return _dialect(nodes) or _depth(nodes) or _meta(schema) or next(_dangling(schema, nodes), None)
+    return _size(schema) or _dialect(nodes) or _depth(nodes) or _meta(schema) or next(_dangling(schema, nodes), None)
 
 
 def _size(schema: Schema) -> str | None:
@@ -85,7 +86,7 @@ def _meta(schema: Schema) -> str | None:
     try:
         errors = list(meta.iter_errors(schema))
     except RecursionError:
-        return "it is nested too deeply to be checked"
+        return _TOO_DEEP
     problems = dict.fromkeys(f"{_place(error.absolute_path)}: {_cut(error.message, 200)}" for error in errors)
     return "not valid JSON Schema 2020-12: " + "; ".join(list(problems)[:_SHOWN_PROBLEMS]) if problems else None
 

@@ -46,7 +46,10 @@ def pattern_matches(pattern: str, text: str) -> bool:
 
 
 def _is_multiple(value: float, of: float) -> bool:
-    return value % of == 0 if isinstance(value, int) and isinstance(of, int) else (value / of).is_integer()
+    try:
+        return value % of == 0 if isinstance(of, int) else (value / of).is_integer()
+    except OverflowError:  # an integer beyond all floats
+        return True
 
 
 _CHECKS: dict[str, tuple[str, Callable[[Any, Any], bool]]] = {

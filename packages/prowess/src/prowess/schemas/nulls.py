@@ -6,7 +6,8 @@ its schema names null as a choice. Items of arrays and entries of open maps keep
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Generator
+from typing import Any, NamedTuple, TypeAlias, cast
 
 from prowess.jsontypes import Json, Schema
 from prowess.schemas.matching import leaf_problems, pattern_matches
@@ -160,18 +161,25 @@ def restore_nulls(schema: Schema, value: Json) -> Json:
 
     The branch of a union is the one that fits best. What does not fit is left for validation to report.
     """
-    try:
-        return _Fitter(schema, restore=True).fit(schema, value).value
-    except RecursionError:
-        return value
+    return _Fitter(schema, restore=True).fit(schema, value).value
 
 
 def _holds_null(value: Any) -> bool:
-    if is_schema(value):
-        return any(_holds_null(held) for held in value.values())
-    if is_list(value):
-        return any(_holds_null(held) for held in value)
-    return value is None
+    waiting = [value]
+    while waiting:
+        held = waiting.pop()
+        if held is None:
+            return True
+        if is_schema(held) or is_list(held):
+            waiting.extend(held.values() if is_schema(held) else held)
+    return False
+
+
+_Work: TypeAlias = Generator[tuple[Any, Any], _Fit, _Fit]
+"""Asks how well a value fits a schema, is sent the answer, and returns an answer of its own.
+
+Not plain recursion, because a value may be nested deeper than Python calls can be.
+"""
 
 
 class _Fitter:
@@ -184,59 +192,84 @@ class _Fitter:
         self.nullable: dict[int, frozenset[str]] = {}
 
     def fit(self, schema: Any, value: Any) -> _Fit:
+        open_work = [self._look_up(schema, value)]
+        answer: _Fit | None = None
+        while open_work:
+            try:
+                question = open_work[-1].send(answer) if answer else next(open_work[-1])
+                open_work.append(self._look_up(*question))
+                answer = None
+            except StopIteration as end:
+                open_work.pop()
+                answer = cast(_Fit, end.value)
+        return cast(_Fit, answer)
+
+    def _look_up(self, schema: Any, value: Any) -> _Work:
         if not is_schema(schema):
             return _Fit(value, int(schema is False))
         key = id(schema), id(value)
         if key not in self.known:
             self.known[key] = schema, value, _Fit(value, 1)  # a reference that leads back to itself fits nothing
-            self.known[key] = schema, value, self._fit(schema, value)
+            self.known[key] = schema, value, (yield from self._fit(schema, value))
         return self.known[key][2]
 
-    def _fit(self, schema: Schema, value: Any) -> _Fit:
+    def _fit(self, schema: Schema, value: Any) -> _Work:
         fit = _Fit(value, leaf_problems(schema, value))
         if "$ref" in schema:
-            fit = fit.then(self.fit(resolve(self.document, schema["$ref"]), fit.value))
+            fit = fit.then((yield resolve(self.document, schema["$ref"]), fit.value))
         for branch in schema.get("allOf", ()):
-            fit = fit.then(self.fit(branch, fit.value))
+            fit = fit.then((yield branch, fit.value))
         for union in _UNIONS:
             if union in schema:
-                fits = [self.fit(branch, fit.value) for branch in schema[union]]
-                fit = fit.then(min(fits, key=lambda one: one.cost, default=fit))
-        if isinstance(value, dict):
-            return fit.then(self._object(schema, fit.value))
-        return fit.then(self._array(schema, fit.value)) if isinstance(value, list) else fit
+                fit = fit.then((yield from self._best(schema[union], fit.value)))
+        if is_schema(value):
+            return fit.then((yield from self._object(schema, fit.value)))
+        return fit.then((yield from self._array(schema, fit.value))) if is_list(value) else fit
 
-    def _object(self, schema: Schema, value: dict[str, Any]) -> _Fit:
+    def _best(self, branches: list[Any], value: Any) -> _Work:
+        best = _Fit(value)
+        for index, branch in enumerate(branches):
+            fit = yield branch, value
+            best = fit if index == 0 or fit.cost < best.cost else best
+        return best
+
+    def _object(self, schema: Schema, value: dict[str, Any]) -> _Work:
         nullable = self._nullable(schema)
-        omitted = set[str]() if self.restore else {name for name in nullable if value.get(name, 0) is None}
-        fits = {name: self._entry(schema, name, held) for name, held in value.items() if name not in omitted}
         missing = [name for name in schema.get("required", ()) if name not in value]
         restored = [name for name in missing if name in nullable] if self.restore else []
-        entries = {**{name: fit.value for name, fit in fits.items()}, **dict.fromkeys(restored)}
+        entries: dict[str, Any] = {}
         total = _Fit(entries, len(missing) - len(restored), 0, len(restored))
-        for fit in fits.values():
-            total = total.then(fit)
-        return total._replace(value=entries)
+        for name, held in value.items():
+            if held is None and name in nullable and not self.restore:
+                continue
+            branch, declared = _branch(schema, name)
+            fit = yield branch, held
+            entries[name] = fit.value
+            total = total.then(fit._replace(unknown=fit.unknown + (not declared)))
+        return total._replace(value=entries | dict.fromkeys(restored))
 
     def _nullable(self, schema: Schema) -> frozenset[str]:
         if id(schema) not in self.nullable:
             self.nullable[id(schema)] = _nullable_properties(self.document, schema)
         return self.nullable[id(schema)]
 
-    def _entry(self, schema: Schema, name: str, held: Any) -> _Fit:
-        if name in schema.get("properties", {}):
-            return self.fit(schema["properties"][name], held)
-        for pattern, branch in schema.get("patternProperties", {}).items():
-            if pattern_matches(pattern, name):
-                return self.fit(branch, held)
-        fit = self.fit(schema.get("additionalProperties", True), held)
-        return fit._replace(unknown=fit.unknown + 1) if "properties" in schema else fit
-
-    def _array(self, schema: Schema, value: list[Any]) -> _Fit:
+    def _array(self, schema: Schema, value: list[Any]) -> _Work:
         positions: list[Any] = schema.get("prefixItems", [])
         rest = schema.get("items", True)
-        fits = [self.fit(positions[i] if i < len(positions) else rest, held) for i, held in enumerate(value)]
-        total = _Fit(None)
-        for fit in fits:
+        items: list[Any] = []
+        total = _Fit(items)
+        for index, held in enumerate(value):
+            fit = yield positions[index] if index < len(positions) else rest, held
+            items.append(fit.value)
             total = total.then(fit)
-        return total._replace(value=[fit.value for fit in fits])
+        return total._replace(value=items)
+
+
+def _branch(schema: Schema, name: str) -> tuple[Any, bool]:
+    """The schema for an entry of an object, and whether the object knows of it (one that declares nothing knows all)."""
+    if name in schema.get("properties", {}):
+        return schema["properties"][name], True
+    for pattern, branch in schema.get("patternProperties", {}).items():
+        if pattern_matches(pattern, name):
+            return branch, True
+    return schema.get("additionalProperties", True), "properties" not in schema

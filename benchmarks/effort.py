@@ -1,0 +1,55 @@
+"""How much is measured: a minute's worth, or enough for numbers to be quoted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = ["FULL", "QUICK", "Effort"]
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How often, how many and how long."""
+
+    batches: int = 15
+    """In memory: batches of each kind, the subjects in turn."""
+    batch_seconds: float = 0.04
+    """In memory: how long a batch is meant to take."""
+    starts: int = 11
+    rounds: int = 9
+    """On the wire: batches of calls, the servers in turn."""
+    calls: int = 300
+    pipelined: int = 1000
+    large: int = 10
+    """Results of 1 MB in one batch."""
+    memory: int = 3
+    skills: int = 300
+    slow: int = 30
+    slow_seconds: float = 0.2
+    many: int = 3
+    """Starts with all these skills."""
+    sleep: float = 20.0
+    """What runs when input ends."""
+    late: float = 6.0
+    """How late the file is written that a deadline of 1 s should prevent."""
+    growth: int = 100_000
+
+
+FULL: Final = Effort()
+QUICK: Final = Effort(
+    batches=2,
+    batch_seconds=0.005,
+    starts=2,
+    rounds=2,
+    calls=50,
+    pipelined=200,
+    large=2,
+    memory=1,
+    skills=20,
+    slow=2,
+    many=1,
+    sleep=4.0,
+    late=2.5,
+    growth=20_000,
+)

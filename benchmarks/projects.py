@@ -1,0 +1,257 @@
+"""Writes what is measured: the same functions, once as a project of Prowess and once as a server of each peer.
+
+Every subject gets a folder of its own, so that none sees the files of another.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+__all__ = ["FASTMCP", "FLOOR", "NAMES", "OURS", "SDK", "Subject", "many_skills", "one_skill"]
+
+OURS: Final = "ours"
+SDK: Final = "sdk"
+FASTMCP: Final = "fastmcp"
+FLOOR: Final = "floor"
+NAMES: Final = {OURS: "Prowess", SDK: "official SDK", FASTMCP: "FastMCP", FLOOR: "read loop"}
+
+FUNCTIONS: Final = '''
+
+@tool
+async def echo(value: int) -> int:
+    """Give a number back."""
+    return value
+
+
+@tool
+def echo_sync(value: int) -> int:
+    """Give a number back, from a thread where there is one."""
+    return value
+
+
+@tool
+async def text(size: int) -> str:
+    """A text of so many characters."""
+    return "x" * size
+
+
+@tool
+async def records(count: int) -> list[dict[str, int | str]]:
+    """So many records of about 100 bytes of JSON."""
+    return [{"number": n, "name": f"record {n:08}", "comment": "x" * 40} for n in range(count)]
+
+
+@tool
+def sleep(seconds: float) -> str:
+    """Sleep, in a way that nothing can interrupt."""
+    time.sleep(seconds)
+    return "slept"
+
+
+@timed
+def write_late(seconds: float, path: str) -> str:
+    """Sleep, and then write a file."""
+    time.sleep(seconds)
+    pathlib.Path(path).write_text("written")
+    return "written"
+'''
+
+VALUES: Final = """
+
+class Line(pydantic.BaseModel):
+    article: str
+    count: int
+    price: float
+
+
+class Customer(pydantic.BaseModel):
+    name: str
+    email: str | None = None
+
+
+class Order(pydantic.BaseModel):
+    number: int
+    customer: Customer
+    lines: list[Line]
+
+
+@dataclasses.dataclass
+class Place:
+    name: str
+    latitude: float
+    longitude: float
+    tags: list[str]
+
+
+@tool
+def nothing() -> None:
+    return None
+
+
+@tool
+def words() -> str:
+    return "The quick brown fox jumps over the lazy dog."
+
+
+@tool
+def number() -> int:
+    return 42
+
+
+@tool
+def mapping() -> dict[str, int]:
+    return {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5}
+
+
+@tool
+def integers() -> list[int]:
+    return list(range(1000))
+
+
+@tool
+def model() -> Order:
+    lines = [Line(article=f"article {n}", count=n, price=n * 1.5) for n in range(10)]
+    return Order(number=7, customer=Customer(name="Ada", email="ada@example.org"), lines=lines)
+
+
+@tool
+def data_class() -> Place:
+    return Place("Greenwich", 51.48, 0.0, ["meridian", "observatory"])
+
+
+@tool
+def picture() -> Image:
+    return png(data=b"\\x89PNG\\r\\n\\x1a\\n" + bytes(10_000))
+"""
+
+_IMPORTS: Final = (
+    "from __future__ import annotations\n\nimport dataclasses\nimport functools\nimport pathlib\nimport time\n\n"
+)
+
+_OURS: Final = "from prowess import skill_command\n\ntool = skill_command\ntimed = skill_command(timeout=1)\n"
+_SDK: Final = """from mcp.server.mcpserver import MCPServer
+
+server = MCPServer("bench")
+tool = server.tool()
+timed = tool  # it has no timeout
+"""
+_FASTMCP: Final = """from fastmcp import FastMCP
+
+server = FastMCP("bench")
+tool = server.tool
+timed = server.tool(timeout=1)
+"""
+_FLOOR: Final = """import json
+import sys
+
+TOOLS = {}
+
+
+def tool(function):
+    TOOLS[function.__name__] = function
+    return function
+
+
+timed = tool
+
+
+def call(name, arguments):
+    result = TOOLS[name](**arguments)
+    if hasattr(result, "send"):
+        try:
+            result.send(None)
+        except StopIteration as stop:
+            result = stop.value
+    text = result if isinstance(result, str) else json.dumps(result)
+    return {"content": [{"type": "text", "text": text}], "structuredContent": {"result": result}, "isError": False}
+
+
+def answer(method, params):
+    if method == "tools/call":
+        return call(params["name"], params["arguments"])
+    if method == "tools/list":
+        return {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in TOOLS]}
+    server = {"name": "floor", "version": "1"}
+    return {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": server}
+
+
+def serve():
+    for line in sys.stdin.buffer:
+        message = json.loads(line)
+        if "id" in message:
+            result = answer(message["method"], message.get("params"))
+            told = {"jsonrpc": "2.0", "id": message["id"], "result": result}
+            sys.stdout.buffer.write(json.dumps(told).encode() + b"\\n")
+            sys.stdout.buffer.flush()
+"""
+
+_MAIN: Final = '\n\nif __name__ == "__main__":\n    {run}\n'
+_RUN: Final = {SDK: 'server.run("stdio")', FASTMCP: "server.run(show_banner=False)", FLOOR: "serve()"}
+_PNG: Final = '\npng = functools.partial(Image, format="png")\n'
+_VALUE_IMPORTS: Final = {
+    OURS: "import pydantic\n\nfrom prowess import Image\n\npng = Image\n",
+    SDK: "import pydantic\nfrom mcp.server.mcpserver import Image\n" + _PNG,
+    FASTMCP: "import pydantic\nfrom fastmcp.utilities.types import Image\n" + _PNG,
+}
+
+
+@dataclass(frozen=True)
+class Subject:
+    """Something to start and to talk to."""
+
+    key: str
+    command: list[str]
+    folder: Path
+    prefix: str
+    """What stands before the name of each function on the wire."""
+
+
+def one_skill(folder: Path) -> dict[str, Subject]:
+    """All the functions in one file, for each subject."""
+    subjects = {OURS: _host(folder / OURS, "bench_")}
+    _write(folder / OURS / "skills" / "bench.py", _IMPORTS + _OURS + FUNCTIONS)
+    _write(folder / "values" / OURS / "skills" / "values.py", _IMPORTS + _VALUE_IMPORTS[OURS] + _OURS + VALUES)
+    for key, dressing in {SDK: _SDK, FASTMCP: _FASTMCP, FLOOR: _FLOOR}.items():
+        server = folder / key / "server.py"
+        _write(server, _IMPORTS + dressing + FUNCTIONS + _MAIN.format(run=_RUN[key]))
+        subjects[key] = Subject(key, [sys.executable, str(server)], server.parent, "")
+        if key in _VALUE_IMPORTS:
+            _write(folder / "values" / key / "server.py", _IMPORTS + _VALUE_IMPORTS[key] + dressing + VALUES)
+    return subjects
+
+
+def many_skills(folder: Path, count: int, slow: int, seconds: float) -> dict[str, Subject]:
+    """`count` files of one command each, of which every `count / slow`-th imports a module that takes its time."""
+    every = count // slow
+    for key, header in {OURS: _OURS, FASTMCP: "from fastmcp.tools import tool\n"}.items():
+        place = folder / key
+        for number in range(count):
+            imports = f"import slow_{number}\n" if number % every == 0 else ""
+            _write(place / "skills" / f"skill_{number:03}.py", imports + header + _command(key, number))
+        for number in range(0, count, every):
+            _write(place / f"slow_{number}.py", f"import time\n\ntime.sleep({seconds})\n")
+    _write(
+        folder / FASTMCP / "server.py",
+        "from pathlib import Path\n\nfrom fastmcp import FastMCP\nfrom fastmcp.server.providers import FileSystemProvider\n\n"
+        'server = FastMCP("bench", providers=[FileSystemProvider(Path(__file__).parent / "skills")])\n'
+        + _MAIN.format(run=_RUN[FASTMCP]),
+    )
+    command = [sys.executable, str(folder / FASTMCP / "server.py")]
+    return {OURS: _host(folder / OURS, "skill_000_"), FASTMCP: Subject(FASTMCP, command, folder / FASTMCP, "")}
+
+
+def _host(project: Path, prefix: str) -> Subject:
+    return Subject(OURS, [sys.executable, "-m", "prowess_host", "--project", str(project)], project, prefix)
+
+
+def _command(key: str, number: int) -> str:
+    body = f'    """Add {number}."""\n    return value + {number}\n'
+    return f"\n\n@tool\nasync def add_{number}(value: int, comment: str | None = None) -> int:\n{body}"
+
+
+def _write(file: Path, text: str) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8")

@@ -1,0 +1,213 @@
+"""Worker threads for code that may block. Knows nothing of calls.
+
+They are daemons, and are left behind when nobody waits for them any more: Python cannot stop a thread, and one that never
+ends must hold up neither an answer nor the end of the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+import queue
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final, cast
+
+__all__ = ["Raised", "Threads"]
+
+_IDLE: Final = 10.0
+"""Seconds after which a thread with nothing to do ends."""
+_log = logging.getLogger("prowess")
+
+
+class Raised(Exception):
+    """Carries what foreign code raised, of whatever kind, so that it cannot be taken for a cancellation or an exit of ours."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+class _Job:
+    """One function to be run, and who waits for it."""
+
+    __slots__ = ("abandoned", "context", "function", "future", "label", "late", "loop", "result")
+
+    def __init__(self, function: Callable[[], Any], late: Callable[[Any], object], label: str) -> None:
+        self.function = function
+        self.late = late
+        self.label = label
+        self.context = _context()
+        self.loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[None] = self.loop.create_future()
+        self.result: tuple[Any, BaseException | None] | None = None
+        self.abandoned = False
+
+    def perform(self) -> tuple[Any, BaseException | None]:
+        """The value, or whatever was raised, exits included."""
+        try:
+            return self.context.run(self.function), None
+        except BaseException as error:  # noqa: BLE001 - a thread must hand everything over
+            return None, error
+
+    def wake(self) -> None:
+        """Let the one who waits go on."""
+        try:
+            self.loop.call_soon_threadsafe(self._arrive)
+        except RuntimeError:  # the loop is closed
+            self.dispose()
+
+    def _arrive(self) -> None:
+        if not self.future.done():
+            self.future.set_result(None)
+
+    def dispose(self) -> None:
+        """Take care of a value that nobody waits for any more."""
+        value, error = self.result or (None, None)
+        if error is None:
+            try:
+                self.late(value)
+            except BaseException:
+                _log.exception("cleaning up after %s failed", self.label)
+
+
+class _Worker:
+    """One thread, and the way to give it its next job."""
+
+    __slots__ = ("jobs",)
+
+    def __init__(self) -> None:
+        self.jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
+
+
+def _ignore(_: object) -> None:
+    """A late result that needs no care."""
+
+
+class Threads:
+    """At most so many threads, from whatever event loops; jobs that find none free wait in order.
+
+    One that was left behind no longer counts, so that a few that never end cannot bring everything to a stop.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._running = 0
+        self._idle: list[_Worker] = []
+        self._waiting: deque[_Job] = deque()
+        self._left_behind: dict[int, str] = {}
+        self._lock = threading.Lock()
+        self._inline = False
+
+    async def run(
+        self, function: Callable[[], Any], *, late: Callable[[Any], object] = _ignore, label: str = ""
+    ) -> Any:
+        """Run a function in a thread; raises `Raised` with whatever it raised.
+
+        When the caller is cancelled the function runs on by itself. What it then returns is given to `late`.
+        """
+        job = _Job(function, late, label)
+        self._begin(job)
+        try:
+            await job.future
+        except asyncio.CancelledError:
+            self._abandon(job)
+            raise
+        value, error = cast("tuple[Any, BaseException | None]", job.result)
+        if error is not None:
+            raise Raised(error)
+        return value
+
+    @property
+    def left_behind(self) -> tuple[str, ...]:
+        """The labels of the jobs that run on although nobody waits for them."""
+        with self._lock:
+            return tuple(self._left_behind.values())
+
+    def stay_inline(self) -> None:
+        """Run everything where it is asked for from now on: near its end the interpreter starts no thread any more."""
+        self._inline = True
+
+    def _begin(self, job: _Job) -> None:
+        with self._lock:
+            if self._idle:
+                self._idle.pop().jobs.put(job)  # the one that worked last: the others may end when they have idled enough
+                return
+            if not self._inline:
+                if self._running < self._most:
+                    self._start(job)
+                else:
+                    self._waiting.append(job)
+                return
+        self._do(job)
+
+    def _start(self, job: _Job) -> None:
+        threading.Thread(target=self._work, args=(job,), name="prowess", daemon=True).start()
+        self._running += 1
+
+    def _abandon(self, job: _Job) -> None:
+        """Nobody waits for a job any more: it is not begun, or its thread is left behind, or its value comes too late."""
+        with self._lock:
+            if job.result is None and job not in self._waiting:
+                job.abandoned = True
+                self._left_behind[id(job)] = job.label
+                self._running -= 1
+                if self._waiting:
+                    self._start(self._waiting.popleft())
+                return
+            if job.result is None:
+                self._waiting.remove(job)
+                return
+        self._begin(_Job(job.dispose, _ignore, job.label))
+
+    def _work(self, job: _Job | None) -> None:
+        worker = _Worker()
+        while job is not None:
+            self._do(job)
+            job = self._next(worker, job)
+
+    def _do(self, job: _Job) -> None:
+        if job.abandoned:  # before it began
+            return
+        result = job.perform()
+        with self._lock:
+            job.result = result
+        if job.abandoned:
+            job.dispose()
+        else:
+            job.wake()
+
+    def _next(self, worker: _Worker, job: _Job) -> _Job | None:
+        """The next job of a thread; `None` ends it."""
+        with self._lock:
+            if job.abandoned:
+                del self._left_behind[id(job)]
+                return None
+            if self._waiting:
+                return self._waiting.popleft()
+            self._idle.append(worker)
+        del job
+        try:
+            return worker.jobs.get(timeout=_IDLE)
+        except queue.Empty:
+            return self._last_chance(worker)
+
+    def _last_chance(self, worker: _Worker) -> _Job | None:
+        with self._lock:
+            if worker in self._idle:
+                self._idle.remove(worker)
+                self._running -= 1
+                return None
+        return worker.jobs.get()  # it was given one in the last moment
+
+
+def _context() -> contextvars.Context:
+    """The context of the caller, for a thread: there is no event loop in it, also where sniffio is asked."""
+    context = contextvars.copy_context()
+    sniffio = sys.modules.get("sniffio")
+    if sniffio is not None:
+        context.run(sniffio.current_async_library_cvar.set, None)
+    return context

@@ -1,0 +1,44 @@
+"""Tracebacks as an author wants to read them: they begin with the author's own code."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent
+import contextlib
+import threading
+import traceback
+from pathlib import Path
+from typing import Final
+
+import anyio
+
+__all__ = ["shortened"]
+
+_SITE: Final = Path(anyio.__file__).parents[1]
+_MACHINERY: Final = (
+    str(Path(__file__).parent),
+    str(_SITE / "anyio"),
+    str(_SITE / "tenacity"),
+    str(Path(asyncio.__file__).parent),
+    str(Path(concurrent.__file__ or "").parent),
+    str(contextlib.__file__),
+    str(threading.__file__),
+)
+
+
+def shortened(error: BaseException) -> str:
+    """The traceback of an exception, and of those it came from, each without the machinery that led to the author's code."""
+    shown = traceback.TracebackException.from_exception(error)
+    waiting: list[traceback.TracebackException | None] = [shown]
+    while waiting:
+        one = waiting.pop()
+        if one is not None:
+            _begin_with_the_author(one.stack)
+            waiting += [one.__cause__, one.__context__, *(one.exceptions or ())]
+    return "".join(shown.format())
+
+
+def _begin_with_the_author(stack: traceback.StackSummary) -> None:
+    """Drop what comes before the author's first frame. Where there is none, the fault may be ours: everything stays."""
+    first = next((at for at, frame in enumerate(stack) if not frame.filename.startswith(_MACHINERY)), 0)
+    del stack[:first]

@@ -1,0 +1,397 @@
+"""Importing skills: under names of their own, each module once, and anew when its file says something else."""
+
+from __future__ import annotations
+
+import asyncio
+import email
+import gc
+import importlib
+import json
+import os
+import sys
+import threading
+import typing
+import weakref
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import prowess
+from prowess import Runtime
+
+HEAD = "from __future__ import annotations\nfrom prowess import skill_command\n"
+COUNT = "import os\nos.environ['RUNS'] = os.environ.get('RUNS', '') + '{0} '\n"
+
+
+@pytest.fixture(autouse=True)
+def runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files under test note in this variable that they run: it outlives their modules."""
+    monkeypatch.setenv("RUNS", "")
+
+
+def executed() -> list[str]:
+    return os.environ["RUNS"].split()
+
+
+def write(root: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        path = root / "skills" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+def skill(body: str, *, before: str = "", name: str = "run") -> str:
+    """A skill file with one command."""
+    return f"{HEAD}{before}\n@skill_command\ndef {name}() -> object:\n    {body}\n"
+
+
+def counting(name: str, body: str = "return 1", *, before: str = "") -> str:
+    """A skill file that notes each time it is executed."""
+    return skill(body, before=COUNT.format(name) + before)
+
+
+async def value(runtime: Runtime, command: str) -> Any:
+    outcome = await runtime.call(command)
+    assert outcome.ok, outcome.text
+    return outcome.value
+
+
+def failures(runtime: Runtime) -> list[str]:
+    return [str(failure) for failure in runtime.catalog().failures]
+
+
+# Names of their own
+
+
+@pytest.mark.parametrize("name", ["email", "json", "typing", "prowess", "asyncio", "pydantic", "sys", "os", "types"])
+async def test_skill_with_the_name_of_a_library_harms_nobody(tmp_path: Path, name: str) -> None:
+    """A skill is never found under its own name, and the library stays what it was."""
+    before = sys.modules.get(name)
+    write(tmp_path, {f"{name}.py": skill("import email, json, asyncio; return json.loads('[1]')")})
+    async with Runtime.open(tmp_path) as runtime:
+        assert [1] == await value(runtime, f"{name}.run")
+        assert before is sys.modules.get(name)
+        assert (email, json, typing, asyncio, prowess) == tuple(
+            importlib.import_module(it) for it in ("email", "json", "typing", "asyncio", "prowess")
+        )
+
+
+async def test_skills_are_never_on_the_path(tmp_path: Path) -> None:
+    """Neither `sys.path` nor the search path of another package leads to a skill."""
+    write(tmp_path, {"email.py": skill("return 1"), "notes/main.py": skill("return 1")})
+    before = list(sys.path), list(email.__path__)
+    async with Runtime.open(tmp_path) as runtime:
+        assert 2 == len(runtime.catalog())
+        assert before == (sys.path, email.__path__)
+        with pytest.raises(ModuleNotFoundError):
+            importlib.import_module("notes")
+
+
+async def test_no_bytecode_is_left_behind(tmp_path: Path) -> None:
+    """A folder of skills stays as the author left it."""
+    write(tmp_path, {"a.py": skill("return 1", before="from . import _b\n"), "_b.py": ""})
+    async with Runtime.open(tmp_path) as runtime:
+        runtime.catalog()
+
+    assert ["_b.py", "a.py"] == sorted(path.name for path in (tmp_path / "skills").iterdir())
+
+
+async def test_closed_runtime_leaves_nothing_behind(tmp_path: Path) -> None:
+    """Its modules are gone from the interpreter, and nothing holds them."""
+    write(tmp_path, {"a.py": skill("return 1", before="class Held: pass\n"), "b/main.py": skill("return 1")})
+    modules, finders = set(sys.modules), list(sys.meta_path)
+    async with Runtime.open(tmp_path) as runtime:
+        runtime.catalog()
+        held = weakref.ref(next(m for n, m in sys.modules.items() if n.endswith(".a") and n not in modules).Held)
+        await runtime.aclose()  # twice is once
+    del runtime
+    gc.collect()
+
+    assert [] == [name for name in set(sys.modules) - modules if name.startswith("prowess_skills")]
+    assert finders == sys.meta_path
+    assert held() is None
+
+
+async def test_two_runtimes_share_no_module(tmp_path: Path) -> None:
+    """Each has its own state, and closing one leaves the other alone."""
+    write(tmp_path, {"a.py": skill("seen.append(1); return len(seen)", before="seen = []\n")})
+    async with Runtime.open(tmp_path) as one:
+        async with Runtime.open(tmp_path) as other:
+            assert [1, 2, 1] == [await value(one, "a.run"), await value(one, "a.run"), await value(other, "a.run")]
+        assert 3 == await value(one, "a.run")
+        assert () == one.catalog().failures
+
+
+# Siblings
+
+
+async def test_single_file_imports_a_sibling(tmp_path: Path) -> None:
+    """A helper beside it, by module or by name."""
+    write(
+        tmp_path,
+        {
+            "a.py": skill("return [_helper.x, y]", before="from . import _helper\nfrom ._helper import y\n"),
+            "_helper.py": "x, y = 1, 2\n",
+        },
+    )
+    async with Runtime.open(tmp_path) as runtime:
+        assert [1, 2] == await value(runtime, "a.run")
+
+
+async def test_folder_skill_imports_its_own_and_what_lies_beside_it(tmp_path: Path) -> None:
+    """From its top, from below `scripts`, and up to the folder of skills, but no further."""
+    up = "from .. import _shared\nfrom .lib.deep import z\n"
+    down = "from ...lib.deep import z\nfrom ....  import _shared\nfrom .near import n\n"
+    far = "from ..... import nothing\n"
+    write(
+        tmp_path,
+        {
+            "_shared.py": "s = 's'\n",
+            "notes/lib/deep.py": "z = 'z'\n",
+            "notes/main.py": skill("return _shared.s + z", before=up),
+            "notes/scripts/sub/x.py": skill("return _shared.s + z + n", before=down, name="deep"),
+            "notes/scripts/sub/near.py": "n = 'n'\n",
+            "bad/scripts/far.py": skill("return 1", before=far),
+        },
+    )
+    async with Runtime.open(tmp_path) as runtime:
+        assert "sz" == await value(runtime, "notes.run")
+        assert "szn" == await value(runtime, "notes.deep")
+        assert [3] == [failure.line for failure in runtime.catalog().failures]
+
+
+async def test_package_file_is_run_first(tmp_path: Path) -> None:
+    """`__init__.py` of a skill, and of the folder of skills, are what Python makes of them."""
+    write(
+        tmp_path,
+        {
+            "__init__.py": "above = 1\n",
+            "notes/__init__.py": "from .. import above\nhere = above + 1\n",
+            "notes/main.py": skill("return here", before="from . import here\n"),
+        },
+    )
+    async with Runtime.open(tmp_path) as runtime:
+        assert 2 == await value(runtime, "notes.run")
+
+
+async def test_shared_sibling_is_one_module(tmp_path: Path) -> None:
+    """Two skills that import a helper see the same state, and it runs once."""
+    uses = "from ._helper import seen\n"
+    write(
+        tmp_path,
+        {
+            "_helper.py": COUNT.format("helper") + "seen = []\n",
+            "a.py": skill("seen.append(1); return len(seen)", before=uses),
+            "b/main.py": skill("seen.append(1); return len(seen)", before=uses.replace("._", ".._")),
+        },
+    )
+    async with Runtime.open(tmp_path) as runtime:
+        assert [1, 2] == [await value(runtime, "a.run"), await value(runtime, "b.run")]
+    assert ["helper"] == executed()
+
+
+async def test_module_of_a_folder_skill_is_one_for_everybody(tmp_path: Path) -> None:
+    """A single file that imports from a folder skill meets the modules of that skill."""
+    write(
+        tmp_path,
+        {
+            "a.py": skill("return seen", before="from .notes.main import seen\n"),
+            "notes/main.py": counting("notes", "seen.append(1); return seen", before="seen = []\n"),
+        },
+    )
+    async with Runtime.open(tmp_path) as runtime:
+        assert [1] == await value(runtime, "notes.run")
+        assert [1] == await value(runtime, "a.run")
+    assert ["notes"] == executed()
+
+
+async def test_skill_is_the_file_it_was_found_in(tmp_path: Path) -> None:
+    """Whatever else Python would find under its name: a package, a module beside the folder."""
+    write(
+        tmp_path,
+        {
+            "git.py": skill("return 'file'"),
+            "git/__init__.py": "",
+            "notes/main.py": skill("return 'folder'"),
+            "notes.py": "",
+        },
+    )
+    async with Runtime.open(tmp_path) as runtime:
+        assert ["file", "folder"] == [await value(runtime, "git.run"), await value(runtime, "notes.run")]
+
+
+async def test_sibling_that_is_not_there_fails_in_the_words_of_the_author(tmp_path: Path) -> None:
+    """Our own names for modules are not shown."""
+    write(tmp_path, {"a.py": skill("return 1", before="from .gone import x\n")})
+    async with Runtime.open(tmp_path) as runtime:
+        assert [f"a ({tmp_path}/skills/a.py:3): ModuleNotFoundError: No module named '.gone'"] == failures(runtime)
+
+
+async def test_names_below_the_package_that_are_no_folder_are_not_found(tmp_path: Path) -> None:
+    """Whoever guesses a name gets the ordinary error."""
+    write(tmp_path, {"a.py": skill("return __name__")})
+    async with Runtime.open(tmp_path) as runtime:
+        package = (await value(runtime, "a.run")).partition(".")[0]
+        with pytest.raises(ModuleNotFoundError):
+            importlib.import_module(f"{package}.f99.a")
+
+
+# Reload
+
+
+async def test_file_edited_within_a_second_to_the_same_size_is_seen(tmp_path: Path) -> None:
+    """What counts is what a file says, not when it was written."""
+    path = write(tmp_path, {"a.py": skill("return 1")}) / "skills/a.py"
+    async with Runtime.open(tmp_path) as runtime:
+        assert 1 == await value(runtime, "a.run")
+        stat = path.stat()
+        for number in (2, 3):
+            path.write_text(skill(f"return {number}"))
+            os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+            runtime.reload()
+            assert number == await value(runtime, "a.run")
+
+
+@pytest.mark.parametrize("before", ["from . import _h\nx = _h.x\n", "from ._h import x\n"])
+async def test_changed_helper_is_seen_by_all_who_import_it(tmp_path: Path, before: str) -> None:
+    """Also through another helper, and it stays one module."""
+    write(
+        tmp_path,
+        {
+            "_h.py": COUNT.format("h") + "x = [1]\n",
+            "a.py": skill("return id(x)", before=before),
+            "b.py": skill("return id(y)", before="from ._between import x as y\n"),
+            "_between.py": "from ._h import x\n",
+            "c.py": counting("c"),
+        },
+    )
+    async with Runtime.open(tmp_path) as runtime:
+        first = await value(runtime, "a.run")
+        assert first == await value(runtime, "b.run")
+        await value(runtime, "c.run")
+        write(tmp_path, {"_h.py": COUNT.format("h") + "x = [1, 2]\n"})
+        runtime.reload()
+        second = await value(runtime, "a.run")
+        assert second == await value(runtime, "b.run")
+        assert first != second
+    assert ["h", "c", "h"] == executed()
+
+
+async def test_helper_in_a_subpackage_and_its_package_file_are_seen(tmp_path: Path) -> None:
+    """A change in `lib/__init__.py` reaches who imports `lib.deep`."""
+    write(
+        tmp_path,
+        {
+            "notes/lib/__init__.py": "base = 1\n",
+            "notes/lib/deep.py": "from . import base\nx = base\n",
+            "notes/main.py": skill("return x", before="from .lib.deep import x\n"),
+        },
+    )
+    async with Runtime.open(tmp_path) as runtime:
+        assert 1 == await value(runtime, "notes.run")
+        write(tmp_path, {"notes/lib/__init__.py": "base = 2\n"})
+        runtime.reload()
+        assert 2 == await value(runtime, "notes.run")
+
+
+async def test_helper_imported_inside_a_function_is_seen(tmp_path: Path) -> None:
+    """An import that happens at the call counts like one at the top."""
+    write(tmp_path, {"_h.py": "x = 1\n", "a.py": skill("from ._h import x; return x")})
+    async with Runtime.open(tmp_path) as runtime:
+        assert 1 == await value(runtime, "a.run")
+        write(tmp_path, {"_h.py": "x = 2\n"})
+        runtime.reload()
+        assert 2 == await value(runtime, "a.run")
+
+
+async def test_helper_that_appears_is_seen(tmp_path: Path) -> None:
+    """A file that did without gets it, when it is there."""
+    optional = "try:\n    from ._h import x\nexcept ImportError:\n    x = 0\n"
+    write(tmp_path, {"a.py": skill("return x", before=optional), "b.py": counting("b")})
+    async with Runtime.open(tmp_path) as runtime:
+        assert 0 == await value(runtime, "a.run")
+        await value(runtime, "b.run")
+        runtime.reload()
+        write(tmp_path, {"_h.py": "x = 1\n"})
+        runtime.reload()
+        assert 1 == await value(runtime, "a.run")
+        await value(runtime, "b.run")
+    assert ["b"] == executed()
+
+
+async def test_unchanged_files_are_not_run_again(tmp_path: Path) -> None:
+    """Also those of the same skill, and helpers of a changed file: their state stays."""
+    write(
+        tmp_path,
+        {
+            "notes/a.py": counting("a", "return 1", before="from . import h\n"),
+            "notes/b.py": counting("b", "kept.append(1); return len(kept)", before="kept = []\n").replace("run", "more"),
+            "notes/h.py": COUNT.format("h"),
+            "other.py": counting("other", "kept.append(1); return len(kept)", before="kept = []\n"),
+        },
+    )
+    async with Runtime.open(tmp_path) as runtime:
+        assert [1, 1] == [await value(runtime, "notes.more"), await value(runtime, "other.run")]
+        assert ["a", "b", "h", "other"] == sorted(executed())
+        write(tmp_path, {"notes/a.py": counting("changed", "return 2", before="from . import h\n")})
+        runtime.reload()
+        assert [2, 2, 2] == [await value(runtime, name) for name in ("notes.run", "notes.more", "other.run")]
+    assert ["changed"] == executed()[4:]
+
+
+async def test_dependencies_are_read_from_texts_that_cannot_be_parsed_as_far_as_they_go(tmp_path: Path) -> None:
+    """A helper that is deleted or broken is a change like any other."""
+    write(tmp_path, {"_h.py": "x = 1\n", "a.py": skill("return x", before="from ._h import x\n")})
+    async with Runtime.open(tmp_path) as runtime:
+        assert 1 == await value(runtime, "a.run")
+        write(tmp_path, {"_h.py": "x = = 1\n"})
+        runtime.reload()
+        assert [("a", f"{tmp_path}/skills/_h.py", 1)] == [
+            (item.source, item.file, item.line) for item in runtime.catalog().failures
+        ]
+        assert 1 == await value(runtime, "a.run")
+        (tmp_path / "skills/_h.py").unlink()
+        runtime.reload()
+        assert ["ModuleNotFoundError: No module named '._h' (the last good version goes on)"] == [
+            item.reason for item in runtime.catalog().failures
+        ]
+        assert 1 == await value(runtime, "a.run")
+        write(tmp_path, {"_h.py": "x = 2\n"})
+        runtime.reload()
+        assert [] == failures(runtime)
+        assert 2 == await value(runtime, "a.run")
+
+
+# Once
+
+
+def test_threads_that_come_at_once_load_a_skill_once(tmp_path: Path) -> None:
+    """The first calls of several event loops in several threads meet one module."""
+    write(tmp_path, {"a.py": counting("a")})
+    runtime = Runtime(tmp_path)
+    gate = threading.Barrier(8)
+
+    def call(_: int) -> Any:
+        gate.wait(5)
+        return asyncio.run(runtime.call("a.run")).value
+
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            assert [1] * 8 == list(pool.map(call, range(8)))
+    finally:
+        runtime.close()
+    assert ["a"] == executed()
+
+
+async def test_tasks_that_come_at_once_load_a_skill_once(tmp_path: Path) -> None:
+    """The first calls of one event loop meet one module."""
+    write(tmp_path, {"a.py": counting("a")})
+    async with Runtime.open(tmp_path) as runtime:
+        outcomes = await asyncio.gather(*(runtime.call("a.run") for _ in range(20)))
+    assert [1] * 20 == [outcome.value for outcome in outcomes]
+    assert ["a"] == executed()
+
+
