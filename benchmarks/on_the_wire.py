@@ -42,6 +42,7 @@ class Wire:
         self._cache = self.folder / "cache"
 
     def open(self, subject: Subject) -> Client:
+        """A server that finds what an earlier one has left in the cache."""
         return Client(subject, children_environment(self._cache))
 
     @contextlib.contextmanager

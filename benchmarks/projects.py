@@ -230,7 +230,7 @@ def many_skills(folder: Path, count: int, slow: int, seconds: float) -> dict[str
         place = folder / key
         for number in range(count):
             imports = f"import slow_{number}\n" if number % every == 0 else ""
-            _write(place / "skills" / f"skill_{number:03}.py", imports + header + _command(key, number))
+            _write(place / "skills" / f"skill_{number:03}.py", imports + header + _command(number))
         for number in range(0, count, every):
             _write(place / f"slow_{number}.py", f"import time\n\ntime.sleep({seconds})\n")
     _write(
@@ -247,7 +247,7 @@ def _host(project: Path, prefix: str) -> Subject:
     return Subject(OURS, [sys.executable, "-m", "prowess_host", "--project", str(project)], project, prefix)
 
 
-def _command(key: str, number: int) -> str:
+def _command(number: int) -> str:
     body = f'    """Add {number}."""\n    return value + {number}\n'
     return f"\n\n@tool\nasync def add_{number}(value: int, comment: str | None = None) -> int:\n{body}"
 

@@ -109,6 +109,7 @@ class Budget:
         return ours / other if ours is not None and other else None
 
     def verdict(self, report: Report) -> str:
+        """Whether the promise is kept."""
         figure = self.figure(report)
         if figure is None:
             return NOT_BUILT if report.row(self.row).missing == NOT_BUILT else "not measured"
@@ -116,6 +117,7 @@ class Budget:
         return "pass" if kept else "falls short"
 
     def must(self, report: Report) -> str:
+        """The promise."""
         sign = "≥" if self.least else "≤"
         if self.of or self.of_row:
             against = NAMES[self.of] if self.of else f"our {report.title(report.row(str(self.of_row)))}"
@@ -124,6 +126,7 @@ class Budget:
         return "no" if row.unit == "yes/no" else f"{sign} {_quantity(row.unit, self.limit)}"
 
     def found(self, report: Report) -> str:
+        """The figure, as the promise counts it."""
         figure = self.figure(report)
         if figure is None:
             return "–"
@@ -163,17 +166,21 @@ class Report:
     samples: dict[str, dict[str, list[float]]] = field(default_factory=dict[str, dict[str, list[float]]])
 
     def add(self, row: str, subject: str, *values: float) -> None:
+        """Keep samples."""
         self.samples.setdefault(row, {}).setdefault(subject, []).extend(values)
 
     def merge(self, samples: dict[str, dict[str, list[float]]]) -> None:
+        """Keep the samples of another process."""
         for row, subjects in samples.items():
             for subject, values in subjects.items():
                 self.add(row, subject, *values)
 
     def row(self, key: str) -> Row:
+        """The row with this key."""
         return next(row for rows in ROWS.values() for row in rows if row.key == key)
 
     def title(self, row: Row) -> str:
+        """The title, with the numbers of this run in it."""
         return row.title.format(**self.words)
 
     def value(self, row: str, subject: str) -> float | None:

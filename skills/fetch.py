@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import codecs
 import fnmatch
+import functools
 import http.client
 import ipaddress
 import re
@@ -89,23 +90,10 @@ async def get(
     """
     exchange = Exchange(Rules.of(settings))
     try:
-        return await anyio.to_thread.run_sync(
-            _page, exchange, url, format, links, start, max_chars, abandon_on_cancel=True
-        )
+        read = functools.partial(_read, exchange, url, raw=format == "raw", links=links)
+        answer, text, title = await anyio.to_thread.run_sync(read, abandon_on_cancel=True)
     finally:
         exchange.stop()  # so that a call that is cancelled leaves no thread behind that waits for a server
-
-
-def _page(exchange: Exchange, url: str, format: str, links: bool, start: int, max_chars: int) -> Page:
-    answer = exchange.get(url)
-    text, title = _decoded(answer), ""
-    if format == "text" and answer.type in ("text/html", "application/xhtml+xml"):
-        reader = HtmlReader(answer.url, links=links)
-        for at in range(0, len(text), CHUNK):
-            exchange.check()
-            reader.feed(text[at : at + CHUNK])
-        reader.close()
-        text, title = reader.text(), reader.title
     result = Page(url=answer.url, type=answer.type, text=text[start : start + max_chars])
     if title:
         result["title"] = title
@@ -115,6 +103,20 @@ def _page(exchange: Exchange, url: str, format: str, links: bool, start: int, ma
     if notes:
         result["note"] = "; ".join(notes)
     return result
+
+
+def _read(exchange: Exchange, url: str, *, raw: bool, links: bool) -> tuple[Answer, str, str]:
+    """What came back, its text, and its title."""
+    answer = exchange.get(url)
+    text = _decoded(answer)
+    if raw or answer.type not in ("text/html", "application/xhtml+xml"):
+        return answer, text, ""
+    reader = HtmlReader(answer.url, links=links)
+    for at in range(0, len(text), CHUNK):
+        exchange.check()
+        reader.feed(text[at : at + CHUNK])
+    reader.close()
+    return answer, reader.text(), reader.title
 
 
 def _notes(length: int, start: int, max_chars: int) -> list[str]:
@@ -139,6 +141,7 @@ class Rules:
 
     @classmethod
     def of(cls, settings: Settings) -> Rules:
+        """As configured. From the environment every setting is a text, a list too."""
         hosts: Any = settings.get("fetch.private_hosts", ())
         return cls(
             tuple(hosts.split(",") if isinstance(hosts, str) else hosts),

@@ -328,7 +328,9 @@ async def test_unchanged_files_are_not_run_again(tmp_path: Path) -> None:
         tmp_path,
         {
             "notes/a.py": counting("a", "return 1", before="from . import h\n"),
-            "notes/b.py": counting("b", "kept.append(1); return len(kept)", before="kept = []\n").replace("run", "more"),
+            "notes/b.py": counting("b", "kept.append(1); return len(kept)", before="kept = []\n").replace(
+                "run", "more"
+            ),
             "notes/h.py": COUNT.format("h"),
             "other.py": counting("other", "kept.append(1); return len(kept)", before="kept = []\n"),
         },
@@ -382,7 +384,7 @@ def test_threads_that_come_at_once_load_a_skill_once(tmp_path: Path) -> None:
         with ThreadPoolExecutor(8) as pool:
             assert [1] * 8 == list(pool.map(call, range(8)))
     finally:
-        runtime.close()
+        asyncio.run(runtime.aclose())
     assert ["a"] == executed()
 
 
@@ -393,5 +395,3 @@ async def test_tasks_that_come_at_once_load_a_skill_once(tmp_path: Path) -> None
         outcomes = await asyncio.gather(*(runtime.call("a.run") for _ in range(20)))
     assert [1] * 20 == [outcome.value for outcome in outcomes]
     assert ["a"] == executed()
-
-

@@ -6,12 +6,14 @@ import argparse
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NoReturn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["main"]
+__all__ = ["add_project_options", "host_options", "main", "setting_flags"]
+
+_VERSION: Final = "0.1.0"
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -19,36 +21,47 @@ def main(argv: Sequence[str] | None = None) -> None:
     given = list(sys.argv[1:] if argv is None else argv)
     if given[:1] == ["host"]:
         _host(given[1:])
-    from prowess_host.commands import run  # noqa: PLC0415 - see the docstring of the module
+    from prowess_host.commands import run  # see the docstring of the module
 
     sys.exit(run(given))
 
 
-def _host(argv: list[str]) -> None:
+def _host(argv: list[str]) -> NoReturn:
     """Serve a client on stdin and stdout. The wire is claimed before anything else is imported."""
-    from prowess_host.wire import claim  # noqa: PLC0415 - nothing may print before this
-
     options = host_options(argv)
-    wire = claim()
-    import asyncio  # noqa: PLC0415
-    import logging  # noqa: PLC0415
+    from prowess_host.wire import Complaints, claim  # nothing may print before this
 
-    from prowess.errors import SettingsError  # noqa: PLC0415
-    from prowess.paths import find_project_root  # noqa: PLC0415
-    from prowess.settings import Settings  # noqa: PLC0415
-    from prowess_host.host import serve  # noqa: PLC0415
+    wire = claim()
+    sys.stdout = sys.stderr = Complaints()
+    import asyncio
+    import logging
+
+    from prowess.errors import SettingsError
+    from prowess.paths import find_project_root
+    from prowess.settings import Settings
+    from prowess_host.host import serve
 
     logging.basicConfig(level=logging.WARNING, format="prowess: %(message)s", stream=sys.stderr)
     root = Path(options.project).resolve() if options.project else find_project_root(Path.cwd())
-    flags = dict(item.split("=", 1) for item in options.set)
     try:
+        flags = setting_flags(options.set)
         settings = Settings.load(root, environ=os.environ, flags=flags)
     except SettingsError as error:
-        print(f"prowess: {error}", file=sys.stderr)  # noqa: T201 - stdout is stderr here
+        print(f"prowess: {error}", file=sys.stderr)
         os._exit(2)
-    code = asyncio.run(serve(wire, root, settings, "0.1.0", flags, os.environ))
-    sys.stderr.flush()
-    os._exit(code)  # a writer that is stuck with a client must not hold the process
+    # The runner is never closed, and the end is abrupt: a thread that is stuck with a client must not hold the process.
+    code = asyncio.Runner().run(serve(wire, settings, _VERSION, flags, os.environ))
+    os._exit(code)
+
+
+def setting_flags(given: Sequence[str]) -> dict[str, str]:
+    """The settings that were given as `KEY=VALUE`."""
+    from prowess.errors import SettingsError
+
+    wrong = [item for item in given if "=" not in item]
+    if wrong:
+        raise SettingsError(f"--set {wrong[0]} is not of the form KEY=VALUE, like --set timeout=60")
+    return dict(item.split("=", 1) for item in given)
 
 
 def host_options(argv: list[str]) -> argparse.Namespace:

@@ -6,7 +6,6 @@ Knows calls as bytes to send and as somebody to tell; knows no protocol of any c
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import logging
 import sys
@@ -34,6 +33,7 @@ _STARTING: Final = 60.0
 imports half the world takes ten."""
 _MOST_TRIES: Final = 3
 _NEVER: Final = float("inf")
+_NOT_SAID: Final = "the question cannot be sent to the client as it is"
 
 
 class Listener(Protocol):
@@ -243,10 +243,9 @@ class Supervisor:
     # Time
 
     def _resume_clock(self, job: Job) -> None:
-        if job.left != _NEVER:
-            now = self._now()
-            job.due, job.left = now + job.left, _NEVER
-            self._tick_by(min(job.due, now + self._host.stall_limit / 8))
+        now = self._now()
+        job.due, job.left = min(job.due, now + job.left), _NEVER
+        self._tick_by(min(job.due, now + self._host.stall_limit / 8))
 
     def _stop_clock(self, job: Job) -> None:
         """A person is being asked: that takes as long as it takes."""
@@ -275,10 +274,10 @@ class Supervisor:
         due = now + self._host.stall_limit / 8
         jobs = [*self._waiting, *(job for worker in self._workers for job in worker.jobs.values())]
         for job in jobs:
-            if job.due <= now:
+            if job.due > now:
+                due = min(due, job.due)
+            elif not job.over:
                 self._overdue(job)
-            elif job.due < due:
-                due = job.due
         for worker in list(self._workers):
             if worker.suspect:
                 self._check_alive(worker, now)
@@ -293,13 +292,16 @@ class Supervisor:
             if now - worker.started > _STARTING:
                 worker.reason = f"it did not start within {_STARTING:g} s"
                 worker.process.kill()
-        elif worker.pinged is not None:
-            if now - worker.pinged > limit * 0.75 and not worker.stalled:
-                self._stalled(worker)
         elif worker.doubts and worker.doubts[0] <= now:
             worker.doubts = [doubt for doubt in worker.doubts if doubt > now]
             worker.doubting = True
-            self._ping(worker, now)
+            if worker.stalled:
+                self._drain(worker)
+            elif worker.pinged is None:
+                self._ping(worker, now)
+        elif worker.pinged is not None:
+            if now - worker.pinged > limit * 0.75 and not worker.stalled:
+                self._stalled(worker)
         elif now - worker.heard >= limit / 8:
             self._ping(worker, now)
 
@@ -492,7 +494,8 @@ class Supervisor:
 
     def _told_input_required(self, job: Job, frame: Frame) -> None:
         self._finish(job)
-        self._tell(job, job.listener.input_required, json.loads(frame.head))
+        if not self._tell(job, job.listener.input_required, json.loads(frame.head)):
+            self._tell(job, job.listener.refused, {"kind": "failed", "message": _NOT_SAID})
 
     def _told_refused(self, job: Job, frame: Frame) -> None:
         self._finish(job)
@@ -500,7 +503,8 @@ class Supervisor:
 
     def _told_questions(self, job: Job, frame: Frame) -> None:
         self._stop_clock(job)
-        self._tell(job, job.listener.questions, json.loads(frame.head))
+        if not self._tell(job, job.listener.questions, json.loads(frame.head)):
+            self.answer(job, {"error": _NOT_SAID})
 
     def _told_progress(self, job: Job, frame: Frame) -> None:
         self._tell(job, job.listener.progress, *json.loads(frame.head))
@@ -508,12 +512,14 @@ class Supervisor:
     def _told_log(self, job: Job, frame: Frame) -> None:
         self._tell(job, job.listener.log, *json.loads(frame.head))
 
-    def _tell(self, job: Job, heard: Callable[..., None], *args: Any) -> None:
+    def _tell(self, job: Job, heard: Callable[..., None], *args: Any) -> bool:
         """Whatever a listener does with the news, the link to the worker must not break over it."""
         try:
             heard(*args)
         except Exception:
             _log.exception("a message of %s could not be passed on", job.contract.id)
+            return False
+        return True
 
     # Deaths
 
@@ -616,9 +622,7 @@ class Supervisor:
             else:
                 worker.process.send(Kind.QUIT)
                 self._loop.call_later(_LEAVING, worker.process.kill)
-        while self._workers:
-            with contextlib.suppress(Exception):
-                await self._workers[0].process.wait()
+        await asyncio.gather(*(worker.process.wait() for worker in list(self._workers)))
 
 
 _TOLD_OF_JOB: Final[dict[int, Callable[[Supervisor, Job, Frame], None]]] = {

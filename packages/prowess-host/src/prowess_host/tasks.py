@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
 
 from prowess_host.codec import dumps
 from prowess_host.questions import (
@@ -23,19 +23,30 @@ from prowess_host.rpc import RpcError
 from prowess_host.supervisor import Job, Supervisor
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from prowess.contract import Contract
     from prowess.jsontypes import JsonObject
     from prowess_host.session import Call, Session
 
-__all__ = ["Sealing", "ToolCall"]
+__all__ = ["Sealing", "ToolCall", "load_key"]
+
+_KEY_BYTES: Final = 32
 
 
 class Sealing:
-    """What sealed states are made with. The key is read when the first question is asked."""
+    """What sealed states are made with. The key is read when the first question is asked, and kept."""
 
-    def __init__(self, key: Callable[[], bytes], now: Callable[[], float]) -> None:
-        self.key = key
+    def __init__(self, load: Callable[[], bytes], now: Callable[[], float]) -> None:
+        self._load = load
+        self._key: bytes | None = None
         self.now = now
+
+    def key(self) -> bytes:
+        """The secret that states are signed with."""
+        if self._key is None:
+            self._key = self._load()
+        return self._key
 
 
 class ToolCall:
@@ -48,6 +59,7 @@ class ToolCall:
         session: Session,
         supervisor: Supervisor,
         write: Callable[[bytes], None],
+        notify: Callable[[bytes], None],
         sealing: Sealing,
     ) -> None:
         self._call = call
@@ -55,34 +67,42 @@ class ToolCall:
         self._session = session
         self._supervisor = supervisor
         self._write = write
+        self._notify = notify
         self._sealing = sealing
         self._answers: Answers | None = None
         self._asked: dict[int, str] = {}
         self._told: dict[str, JsonObject] = {}
 
     def job(self, profile: str, seconds: float) -> Job:
-        """The job for the workers; raises `RpcError` for a forged or foreign request state."""
-        head = dumps(self._how(profile))
-        return Job(self._contract, head, dumps(self._call.arguments, "params.arguments"), self, seconds)
+        """The job for the workers; raises `RpcError` for a forged or foreign request state.
+
+        Arguments that JSON cannot say (numbers beyond any float) are an `EncodeError`.
+        """
+        arguments = self._call.arguments
+        text = dumps(arguments, "params.arguments") if arguments else b"{}"
+        return Job(self._contract, dumps(self._how(profile)), text, self, seconds)
 
     def _how(self, profile: str) -> JsonObject:
-        call = self._call
-        how: JsonObject = {
-            "command": self._contract.id,
-            "profile": profile,
-            "boxed": not call.revision.any_output,
-            "client": call.client.info.get("name", ""),
-            "capabilities": call.client.capabilities,
-            "progress": call.progress_token is not None,
-            "log": call.log_level is not None or not call.revision.stateless,
-        }
-        if call.revision.stateless:
+        call, client = self._call, self._call.client
+        stateless = call.revision.stateless
+        how: JsonObject = {"command": self._contract.id, "profile": profile}
+        if call.revision.any_output:
+            how["boxed"] = False
+        if client.info:
+            how["client"] = client.info.get("name", "")
+        if client.capabilities:
+            how["capabilities"] = client.capabilities
+        if call.progress_token is not None:
+            how["progress"] = True
+        if call.log_level is not None or not stateless:
+            how["log"] = True
+        if stateless:
             how["answers"] = self._recorded()
-        else:
-            how["asks"] = can_ask(call.client, call.revision)
-        trace = call.params.get("_meta", {}).get("traceparent") if isinstance(call.params.get("_meta"), dict) else None
-        if isinstance(trace, str):
-            how["trace"] = trace
+        elif can_ask(client, call.revision):
+            how["asks"] = True
+        meta = call.params.get("_meta")
+        if isinstance(meta, dict) and isinstance(meta.get("traceparent"), str):
+            how["trace"] = meta["traceparent"]
         return how
 
     # Asking, in both eras
@@ -124,56 +144,61 @@ class ToolCall:
         """The client answered one of the questions. When all are answered the run goes on."""
         key = self._asked.pop(question)
         if error is not None:
-            self._supervisor.answer(job, {"error": f"the client could not ask {key!r}: {error.get('message')}"})
+            self._unasked(job, f"the client could not ask {key!r}: {error.get('message')}")
             return
         try:
             self._told[key] = read_answer(result, "result")
         except RpcError as wrong:
-            self._supervisor.answer(job, {"error": f"the client answered {key!r} wrongly: {wrong.message}"})
+            self._unasked(job, f"the client answered {key!r} wrongly: {wrong.message}")
             return
         if not self._asked:
             told, self._told = self._told, {}
             self._supervisor.answer(job, {"answers": told})
 
+    def _unasked(self, job: Job, why: str) -> None:
+        """One question has failed, and with it those that were asked together with it."""
+        for question in self._asked:
+            self._write(self._session.withdraw_question(question))
+        self._asked, self._told = {}, {}
+        self._supervisor.answer(job, {"error": why})
+
     # What workers say
 
     def result(self, meta: bytes, body: bytes) -> None:
+        """The one answer."""
         self._write(self._session.answer(self._call, body, meta=meta))
 
     def refused(self, facts: JsonObject) -> None:
-        if facts["kind"] == "missing_capability" and self._call.revision.stateless:
-            error = RpcError.missing_capability({facts["name"]: {}})
-        elif facts["kind"] == "unknown":
-            error = RpcError.unknown_tool(self._contract.wire_name)
-        else:
-            body = {"content": [{"type": "text", "text": facts["message"]}], "isError": True}
-            self._write(self._session.answer(self._call, dumps(body)))
-            return
-        self._write(self._session.refuse(self._call, error))
+        """The worker does not know the command: it was taken away, or no longer loads."""
+        text = f"{facts['message']}. It was there when this host last looked: list the tools again."
+        self._write(self._session.answer(self._call, dumps({"content": [{"type": "text", "text": text}], "isError": True})))
 
     def progress(self, done: float, total: float | None, message: str | None) -> None:
-        self._write(self._session.report_progress(self._call, done, total, message or ""))
+        """Passed on, if the client wants it."""
+        self._notify(self._session.report_progress(self._call, done, total, message or ""))
 
     def log(self, level: str, data: Any) -> None:
-        self._write(self._session.report_log(self._call, level, data, logger=self._contract.id))
+        """Passed on, if the client wants it."""
+        self._notify(self._session.report_log(self._call, level, data, logger=self._contract.id))
 
 
-def load_key(folder: Callable[[], Any]) -> bytes:
+def load_key(folder: Callable[[], Path]) -> bytes:
     """The key of this user's sealed states: made once, readable by nobody else. Without a place for it, one for now."""
-    import os  # noqa: PLC0415 - only where somebody is asked something
-    import secrets  # noqa: PLC0415
+    import os  # only where somebody is asked something
+    import secrets
 
+    fresh = secrets.token_bytes(_KEY_BYTES)
     try:
         path = folder() / "request-state.key"
         if not path.exists():
-            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            draft = path.with_name(f"{path.name}.{os.getpid()}")
+            fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(fd, "wb") as file:
-                file.write(secrets.token_bytes(32))
+                file.write(fresh)
+            with suppress(FileExistsError):  # another host was first: its key counts
+                os.link(draft, path)
+            draft.unlink()
         key = path.read_bytes()
     except OSError:
-        key = b""
-    return key if len(key) == 32 else secrets.token_bytes(32)  # noqa: PLR2004 - bytes of a key
-
-
-def as_json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False)
+        return fresh
+    return key if len(key) == _KEY_BYTES else fresh

@@ -6,22 +6,25 @@ Knows bytes and lines, no JSON. Nothing but what is given to the `Writer` ever r
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import fcntl
+import io
 import os
 import queue
 import select
 import socket
 import stat
-import sys
 import threading
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-__all__ = ["Claim", "Reader", "Writer", "claim"]
+__all__ = ["Claim", "Complaints", "Reader", "Writer", "claim"]
 
 _CHUNK: Final = 256 * 1024
 _MOST_BACKLOG: Final = 64 * 1024 * 1024
 """Bytes that wait for a client that does not read. Above it the client is not read from either."""
+_MOST_AT_ONCE: Final = 256 * 1024
+"""Bytes of one message that are written directly; the rest of a longer one goes by the thread."""
 
 
 class Claim(NamedTuple):
@@ -33,14 +36,27 @@ class Claim(NamedTuple):
 
 def claim() -> Claim:
     """Take descriptors 0 and 1 away: from here on input is empty and whatever is printed goes to stderr."""
+    for fd in (0, 1, 2):
+        _ensure_open(fd)
     reading = fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, 3)
     writing = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 3)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
     os.dup2(2, 1)
-    sys.stdout = sys.stderr
     return Claim(reading, writing)
+
+
+def _ensure_open(fd: int) -> None:
+    """Whoever starts us may have closed one of the three: then it leads nowhere, but never to a file opened later."""
+    try:
+        os.fstat(fd)
+    except OSError:
+        nothing = os.open(os.devnull, os.O_RDWR)
+        if nothing != fd:
+            os.dup2(nothing, fd)
+            os.close(nothing)
+        os.set_inheritable(fd, True)  # noqa: FBT003 - positional in the standard library
 
 
 class Reader:
@@ -52,6 +68,13 @@ class Reader:
         self._loop = asyncio.get_running_loop()
         self._active = False
         self._ended = False
+
+    @property
+    def left(self) -> bool:
+        """Whether the client has closed its end, also while there is something left to read."""
+        poll = select.poll()
+        poll.register(self._fd, 0)
+        return bool(poll.poll(0))
 
     def start(self) -> None:
         """Begin to read, or go on. Regular files cannot be waited for: they are read at once."""
@@ -103,8 +126,7 @@ class Writer:
         mode = os.fstat(fd).st_mode
         self._socket = socket.socket(fileno=os.dup(fd)) if stat.S_ISSOCK(mode) else None
         self._pipe = stat.S_ISFIFO(mode)
-        self._poll = select.poll()
-        self._poll.register(fd, select.POLLOUT)
+        self._room = _Room(fd)
 
     @property
     def backlog(self) -> int:
@@ -113,6 +135,7 @@ class Writer:
 
     @property
     def full(self) -> bool:
+        """Whether the client should not be read from before it has read itself."""
         return self._waiting > _MOST_BACKLOG
 
     def write(self, line: bytes) -> None:
@@ -128,7 +151,7 @@ class Writer:
             self._ensure_thread()
 
     def flush(self, seconds: float) -> bool:
-        """Wait until everything is with the client; whether it came to that."""
+        """Wait until everything is with the client; whether it came to that. Nothing can be written after it."""
         if self._thread is None:
             return True
         self._queue.put(None)
@@ -139,11 +162,9 @@ class Writer:
         """Write what fits without waiting; gives the rest."""
         try:
             if self._socket is not None:
-                sent = self._socket.send(line, socket.MSG_DONTWAIT)
-                return line[sent:]
-            if self._pipe and len(line) <= select.PIPE_BUF and self._poll.poll(0) == [(self._fd, select.POLLOUT)]:
-                os.write(self._fd, line)  # a pipe that is ready takes this much whole
-                return b""
+                return line[self._socket.send(line, socket.MSG_DONTWAIT) :]
+            if self._pipe:
+                return line[self._room.fill(line[:_MOST_AT_ONCE]) :]
         except BlockingIOError:
             return line
         except OSError:
@@ -158,12 +179,11 @@ class Writer:
 
     def _drain(self) -> None:
         while (line := self._queue.get()) is not None:
-            view = memoryview(line)
             try:
-                while view:
-                    view = view[os.write(self._fd, view) :]
+                _write_all(self._fd, line)
             except OSError:
-                self._loop.call_soon_threadsafe(self._break)
+                with contextlib.suppress(RuntimeError):  # the loop is closed: nobody minds any more
+                    self._loop.call_soon_threadsafe(self._break)
                 return
             with self._lock:
                 self._waiting -= len(line)
@@ -174,3 +194,51 @@ class Writer:
             self._broken = True
             self._waiting = 0
             self._on_broken()
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    """Write everything, however long that takes, also where the client made the descriptor non-blocking."""
+    view = memoryview(data)
+    while view:
+        try:
+            view = view[os.write(fd, view) :]
+        except BlockingIOError:
+            select.select([], [fd], [])
+
+
+class _Room:
+    """Writes to a pipe as much as it takes without waiting, although it is a blocking one."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._poll = select.poll()
+        self._poll.register(fd, select.POLLOUT)
+
+    def fill(self, data: bytes) -> int:
+        """How many of the bytes have been written. A pipe that is ready takes `PIPE_BUF` of them whole."""
+        done = 0
+        while done < len(data) and self._poll.poll(0):
+            done += os.write(self._fd, data[done : done + select.PIPE_BUF])
+        return done
+
+
+class Complaints(io.TextIOBase):
+    """A text stream to stderr that never waits for whoever should read it: what does not fit is dropped."""
+
+    def __init__(self, fd: int = 2) -> None:
+        self._fd = fd
+        self._pipe = stat.S_ISFIFO(os.fstat(fd).st_mode)
+        self._room = _Room(fd)
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str, /) -> int:
+        """Write a text, or as much of it as there is room for."""
+        data = text.encode("utf-8", "backslashreplace")
+        with contextlib.suppress(OSError, RuntimeError):  # gone, or two threads complain at once
+            if self._pipe:
+                self._room.fill(data)
+            else:
+                os.write(self._fd, data)
+        return len(text)

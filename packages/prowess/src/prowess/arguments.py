@@ -6,7 +6,7 @@ import dataclasses
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json, to_json, to_jsonable_python
@@ -19,6 +19,8 @@ from prowess.profiles import decode_arguments
 from prowess.schemas.explicit import validate as validate_explicit
 
 __all__ = ["ArgumentReader", "positional"]
+
+_Read: TypeAlias = "Callable[[dict[str, Any]], dict[str, Any]]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,40 +47,27 @@ class ArgumentReader:
         """Arguments as a client sends them: JSON data."""
         if not isinstance(arguments, Mapping):
             raise InputError(self.command, [f"arguments: expected an object, got {type(arguments).__name__}"])
-        return self._read(dict(cast("Mapping[str, Any]", arguments)), self._from_text)
+        sent = dict(cast("Mapping[str, Any]", arguments))
+        return self._read(sent, self._from_text, self._refusals(sent) if self.open else [])
 
     def from_python(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Arguments as Python code passes them: instances are welcome."""
-        return self._read(arguments, self.adapter.read)
+        return self._read(arguments, self.adapter.read, [])
 
-    def _from_text(self, sent: dict[str, Any]) -> dict[str, Any]:
-        text = self._as_json(to_json, sent, bytes_mode="base64")
-        values = self.adapter.read_json(text)
-        if b"NaN" in text or b"Infinity" in text:
-            self._as_json(from_json, text, allow_inf_nan=False)
-        return values
-
-    def _as_json(self, convert: Callable[..., Any], data: Any, **options: Any) -> Any:
+    def _read(self, sent: dict[str, Any], read: _Read, errors: list[Any]) -> dict[str, Any]:
+        """The values, or every problem there is; `errors` are those that are known already."""
+        self._check_explicit(sent)
+        values: dict[str, Any] = {}
         try:
-            return convert(data, **options)
-        except Exception as error:  # whatever somebody's object does when it is to be written
-            text = str(error).encode("utf-8", "backslashreplace").decode()
-            raise InputError(self.command, [f"arguments: not JSON ({text})"]) from error
-
-    def _read(self, sent: dict[str, Any], read: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[str, Any]:
-        problems = self._refused(sent) or self._unlike_schema(sent)
-        if problems:
-            raise InputError(self.command, problems)
-        try:
-            values = self._read_with_nulls(sent, read)
+            values = self._with_nulls(sent, read)
         except ValidationError as error:
-            errors = cast("list[Any]", error.errors(include_url=False))
-            raise InputError(self.command, self._lines(errors, sent)) from error
+            errors = [*error.errors(include_url=False), *errors]
+        if errors:
+            problems = problem_lines(errors, sent, allowed=self.allowed, injected=self.injected)
+            raise InputError(self.command, problems)
         return {**self.gaps, **values}
 
-    def _read_with_nulls(
-        self, sent: dict[str, Any], read: Callable[[dict[str, Any]], dict[str, Any]]
-    ) -> dict[str, Any]:
+    def _with_nulls(self, sent: dict[str, Any], read: _Read) -> dict[str, Any]:
         """The values, where need be with the nulls that a client may leave out."""
         try:
             return read(sent)
@@ -87,25 +76,34 @@ class ArgumentReader:
                 raise
         return read(decode_arguments(self.schema, sent))
 
-    def _refused(self, sent: dict[str, Any]) -> list[str]:
-        """Names no client may use: a closed schema refuses them as unknown, an open one would let them through."""
-        if not self.open:
-            return []
-        errors = [
+    def _from_text(self, sent: dict[str, Any]) -> dict[str, Any]:
+        text = self._converted(to_json, sent, bytes_mode="base64")
+        values = self.adapter.read_json(text)
+        if b"NaN" in text or b"Infinity" in text:  # pydantic refuses them as numbers, but not where anything goes
+            self._converted(from_json, text, allow_inf_nan=False)
+        return values
+
+    def _refusals(self, sent: dict[str, Any]) -> list[Any]:
+        """Names that no client may use: a closed schema refuses them as unknown, an open one would let them through."""
+        return [
             {"type": "extra_forbidden", "loc": (name,), "msg": "", "input": sent[name]}
             for name in (*self.injected, *self.renamed)
             if name in sent and name not in self.allowed
         ]
-        return self._lines(errors, sent)
 
-    def _unlike_schema(self, sent: dict[str, Any]) -> list[str]:
-        if not self.explicit:
-            return []
-        data = self._as_json(to_jsonable_python, sent, bytes_mode="base64")
-        return validate_explicit(self.schema, data)
+    def _check_explicit(self, sent: dict[str, Any]) -> None:
+        if self.explicit:
+            data = self._converted(to_jsonable_python, sent, bytes_mode="base64")
+            problems = self._converted(lambda: validate_explicit(self.schema, data))
+            if problems:
+                raise InputError(self.command, problems)
 
-    def _lines(self, errors: list[Any], sent: dict[str, Any]) -> list[str]:
-        return problem_lines(errors, sent, allowed=self.allowed, injected=self.injected)
+    def _converted(self, convert: Callable[..., Any], *data: Any, **options: Any) -> Any:
+        try:
+            return convert(*data, **options)
+        except Exception as error:  # whatever somebody's object does when it is to be written
+            text = str(error).encode("utf-8", "backslashreplace").decode()
+            raise InputError(self.command, [f"arguments: cannot be read as JSON ({text})"]) from error
 
     def canonical(self, values: dict[str, Any], defaults: Mapping[str, Any]) -> Json:
         """Validated arguments as JSON data, defaults filled in: equal for equal arguments, and for no others."""

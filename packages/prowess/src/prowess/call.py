@@ -42,6 +42,8 @@ class Channel:
     trace_id: str = ""
     metadata: JsonObject = field(default_factory=dict[str, Any])
     """What the caller sent along for the command to see."""
+    context: JsonObject = field(default_factory=dict[str, Any])
+    """What the caller says of the task that the call is part of."""
     progress: Callable[[float, float | None, str | None], None] = _ignore
     log: Callable[[str, Any], None] = _ignore
     ask: Callable[[Questions], Awaitable[Mapping[str, JsonObject]]] | None = None
@@ -192,7 +194,7 @@ class Call:
             text = text.replace(secret, "***")
         return text.encode("utf-8", "backslashreplace").decode()
 
-    def shown_data(self, data: Json) -> Json:
+    def shown_data(self, data: Json) -> Any:
         """The same for JSON data."""
         if isinstance(data, str):
             return self.shown(data)

@@ -140,7 +140,8 @@ def _declared(function: Callable[..., Any], options: dict[str, Any], frame: Fram
     name = options.get("name")
     refuse = Refusal(function.__name__ if name is None else str(name), place_of(function))
     for unknown in sorted(options.keys() - _PARAMETERS.keys()):
-        refuse(f"skill_command has no parameter {unknown!r}{did_you_mean(unknown, _PARAMETERS)}", "Leave it out")
+        near = did_you_mean(unknown, _PARAMETERS).removeprefix("; ").capitalize()
+        refuse(f"skill_command has no parameter {unknown!r}", near or "See help(skill_command)")
     given = {name: parameter.default for name, parameter in _PARAMETERS.items()}
     given.update({option: value for option, value in options.items() if value is not None})
     check_options(given, refuse)

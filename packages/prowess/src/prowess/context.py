@@ -37,6 +37,7 @@ class Answer:
 
     @property
     def accepted(self) -> bool:
+        """Whether the person gave what was asked for."""
         return self.action == "accept"
 
 
@@ -60,6 +61,11 @@ class Context:
     def metadata(self) -> JsonObject:
         """What the caller sent along with the call."""
         return self._call.channel.metadata
+
+    @property
+    def context(self) -> JsonObject:
+        """What the caller says of the task that the call is part of."""
+        return self._call.channel.context
 
     @property
     def client_name(self) -> str:
@@ -176,7 +182,9 @@ class _Question:
             self._adapter = Adapter(wanted)
             self._full = self._adapter.schema("validation")
         except Unusable as error:
-            raise AskError(f"the question {self._key!r} asks for {wanted!r}, which has no JSON Schema: {error}") from error
+            raise AskError(
+                f"the question {self._key!r} asks for {wanted!r}, which has no JSON Schema: {error}"
+            ) from error
         if inline_refs(self._full).get("type") != "object":
             defs = self._full.pop("$defs", {})
             self._full = {"type": "object", "properties": {_VALUE: self._full}, "required": [_VALUE], "$defs": defs}
@@ -185,7 +193,7 @@ class _Question:
     def answer(self, raw: Mapping[str, Any]) -> Answer:
         """A raw answer, checked against what was asked."""
         action, sent = raw.get("action"), raw.get("content")
-        content: JsonObject = sent if isinstance(sent, dict) else {}
+        content = cast("JsonObject", sent) if isinstance(sent, dict) else {}
         if action != "accept":
             return Answer("decline" if action == "decline" else "cancel", {})
         if self._adapter is None:

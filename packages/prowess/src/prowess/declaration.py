@@ -154,8 +154,8 @@ def check_function(function: object, place: Place) -> Callable[..., Any]:
         method = cast("Any", function).__func__
         Refusal(method.__name__, place)("methods cannot be commands", _AS_A_FUNCTION)
     if not inspect.isfunction(function):
-        kind = "class" if isinstance(function, type) else type(function).__name__
-        Refusal(getattr(function, "__name__", kind), place)(f"a {kind} cannot be a command", _WRAP_IT)
+        what = "a class" if isinstance(function, type) else f"an instance of {type(function).__name__}"
+        Refusal(getattr(function, "__name__", repr(function)), place)(f"{what} cannot be a command", _WRAP_IT)
     owner = function.__qualname__.rpartition(".")[0]
     if owner and not owner.endswith("<locals>"):
         Refusal(function.__name__, place_of(function))(f"it is a method of {owner}", _AS_A_FUNCTION)
@@ -235,7 +235,7 @@ def _check_data(declared: Declaration, refuse: Refusal) -> None:
         if value is not None and value != "any" and not isinstance(value, dict):
             refuse(f"{option}={value!r} is no JSON Schema", 'Give a dict, "any", or leave it out to infer it')
     for icon in declared.icons:
-        if not isinstance(icon.get("src"), str):
+        if not isinstance(icon, dict) or not isinstance(icon.get("src"), str):  # pyright: ignore[reportUnnecessaryIsInstance]
             refuse(f"the icon {icon!r} has no src", 'Write it like {"src": "data:image/png;base64,..."}')
     for option, data in (("icons", list(declared.icons)), ("meta", declared.meta)):
         try:

@@ -93,7 +93,7 @@ class Entry:
             if any(map(self._services.plugins.has, _OBSERVED)):
                 return await self._observed(call, started)
             return await self._run(call, started)
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - the boundary
             return self._failed(error, call, started)
         finally:
             call.over = True
@@ -114,7 +114,7 @@ class Entry:
         async def run() -> Outcome:
             try:
                 return await self._run(call, started)
-            except BaseException as error:
+            except BaseException as error:  # noqa: BLE001 - a wrapper is shown outcomes, not exceptions
                 return self._failed(error, call, started)
 
         proceed: Callable[[], Awaitable[Outcome]] = run
@@ -122,7 +122,7 @@ class Entry:
             proceed = _wrapped(name, wrap, info, proceed)
         try:
             outcome = await proceed()
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - a wrapper's failure is this call's outcome
             outcome = self._failed(error, call, started)
         self._tell("prowess_call_finished", call=info, outcome=outcome)
         return outcome
@@ -131,7 +131,7 @@ class Entry:
         for name, observe in self._services.plugins.each(hook):
             try:
                 observe(**facts)
-            except BaseException:
+            except BaseException:  # noqa: BLE001 - whoever only watches changes nothing, not even by an exit
                 _log.exception("plugin %s failed in %s", name, hook)
 
     def _info(self, call: Call) -> CallInfo:
@@ -210,7 +210,7 @@ class Entry:
         step = with_deadline(step, seconds)
         if declared.cache_ttl:
             cache = Cache(declared.cache_ttl, own.cache_bytes, self._services.timer)
-            step = with_deadline(with_cache(step, cache, self._cache_key), seconds)
+            step = with_cache(step, cache, self._cache_key, seconds)
         return step
 
     def _attempt(self) -> Callable[[Call], Awaitable[Any]]:
@@ -283,12 +283,14 @@ class Entry:
 
 
 def _wrapped(
-    name: str, wrap: Callable[..., Awaitable[Outcome]], info: CallInfo, proceed: Callable[[], Awaitable[Outcome]]
+    name: str, wrap: Callable[..., Awaitable[Any]], info: CallInfo, proceed: Callable[[], Awaitable[Outcome]]
 ) -> Callable[[], Awaitable[Outcome]]:
     async def run() -> Outcome:
-        outcome: object = await wrap(call=info, proceed=proceed)
+        outcome: Any = await wrap(call=info, proceed=proceed)
         if not isinstance(outcome, Outcome):
-            raise TypeError(f"prowess_wrap_call of plugin {name} gave {outcome!r} and no Outcome; return `await proceed()`")
+            raise TypeError(
+                f"prowess_wrap_call of plugin {name} gave {outcome!r} and no Outcome; return `await proceed()`"
+            )
         return outcome
 
     return run
@@ -303,15 +305,15 @@ def _masked(result: Result, call: Call) -> Result:
     """An error that the command returned, without the injected secrets."""
     if not call.secrets:
         return result
-    blocks = None if result.blocks is None else tuple(call.shown_data(list(result.blocks)))
-    value, meta = call.shown_data(result.value), call.shown_data(result.meta)
-    return replace(result, text=call.shown(result.text), value=value, blocks=blocks, meta=meta)
+    shown = call.shown_data
+    blocks = None if result.blocks is None else tuple(map(shown, result.blocks))
+    return replace(result, text=shown(result.text), value=shown(result.value), blocks=blocks, meta=shown(result.meta))
 
 
 def _as_json(data: Any) -> Any:
     try:
         return to_jsonable_python(data, by_alias=True, bytes_mode="base64", inf_nan_mode="strings", fallback=repr)
-    except Exception:
+    except Exception:  # noqa: BLE001 - a stranger's value may raise anything
         return repr(data)
 
 

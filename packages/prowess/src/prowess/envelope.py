@@ -289,7 +289,7 @@ class _Desk:
             raise EnvelopeError(refused.code, refused.http, [problem], request.id, request.trace_id) from refused
 
     async def _run(self, request: Request, command: str, started: float) -> JsonObject:
-        channel = Channel(trace_id=request.trace_id, metadata=request.metadata)
+        channel = Channel(trace_id=request.trace_id, metadata=request.metadata, context=request.context)
         outcome = await self._runtime.call(command, request.payload, channel=channel)
         if not outcome.ok:
             self._note(outcome.kind, request.trace_id, f"{command}: {outcome.text}")

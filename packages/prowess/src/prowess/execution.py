@@ -50,8 +50,8 @@ async def _in_thread(
 
     try:
         value = await threads.run(body, late=_discard, label=call.id)
-    except Raised as raised:
-        raise apart(raised.error) from raised.error
+    except Raised as error:
+        raise apart(error) from error
     except asyncio.CancelledError:
         call.hang_up()
         raise
@@ -75,29 +75,29 @@ async def _inline(
 
 
 def _is_unfinished(value: object) -> bool:
-    kind = type(value)
-    return hasattr(kind, "__await__") or hasattr(kind, "__anext__") or hasattr(kind, "__next__")
+    return _has(value, "__await__") or _has(value, "__anext__") or _has(value, "__next__")
+
+
+def _has(value: object, method: str) -> bool:
+    return hasattr(type(value), method)
 
 
 async def _finished(value: Any, call: Call, threads: Threads) -> Any:
     """Await what can be awaited, collect what is yielded: async on the loop, sync in a thread."""
     while True:
-        if hasattr(type(value), "__await__"):
+        if _has(value, "__await__"):
             value = await value
-        elif hasattr(type(value), "__anext__"):
+        elif _has(value, "__anext__"):
             value = await _collected_async(value, call)
-        elif hasattr(type(value), "__next__"):
-            try:
-                value = await threads.run(functools.partial(_collected, value, call), late=_discard, label=call.id)
-            except Raised as raised:
-                raise apart(raised.error) from raised.error
+        elif _has(value, "__next__"):
+            value = await threads.run(functools.partial(_collected, value, call), late=_discard, label=call.id)
         else:
             return value
 
 
 def _collected(value: Any, call: Call) -> Any:
     """All that an iterator yields, or what a generator returns where it returns something; other values as they are."""
-    if not hasattr(type(value), "__next__"):
+    if not _has(value, "__next__"):
         return value
     iterator = cast("Iterator[Any]", value)
     items: list[Any] = []
@@ -150,21 +150,23 @@ def is_cancellation(error: BaseException) -> bool:
 
 def apart(error: BaseException) -> BaseException:
     """What to raise in the place of an exception of the body: control flow as it is, everything else carried."""
+    if isinstance(error, Raised):
+        error = error.error
     questions = {key: question for control in _controls(error) for key, question in control.questions.items()}
     if questions:
         return InputRequired(questions)
-    while isinstance(error, BaseExceptionGroup):  # what a task group makes of an ordinary error
-        group = cast("BaseExceptionGroup[BaseException]", error)
-        if len(group.exceptions) != 1:
-            break
-        error = group.exceptions[0]
+    while len(parts := _parts(error)) == 1:  # what a task group makes of an ordinary error
+        error = parts[0]
     return Raised(error)
 
 
 def _controls(error: BaseException) -> list[InputRequired]:
     if isinstance(error, InputRequired):
         return [error]
-    if isinstance(error, BaseExceptionGroup):
-        group = cast("BaseExceptionGroup[BaseException]", error)
-        return [found for item in group.exceptions for found in _controls(item)]
-    return []
+    return [found for part in _parts(error) for found in _controls(part)]
+
+
+def _parts(error: BaseException) -> tuple[BaseException, ...]:
+    """The exceptions of a group; none for any other exception."""
+    group = cast("BaseExceptionGroup[BaseException]", error) if isinstance(error, BaseExceptionGroup) else None
+    return group.exceptions if group is not None else ()

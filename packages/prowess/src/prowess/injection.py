@@ -15,7 +15,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
+from typing import Any, Final, Literal, Self, TypeAlias, cast
 
 from prowess.call import Call
 from prowess.context import Context
@@ -26,9 +26,6 @@ from prowess.settings import Settings
 from prowess.signature import MISSING, metadata, without_none
 from prowess.singletons import Singletons
 from prowess.threads import Threads
-
-if TYPE_CHECKING:
-    from dependency_injector.providers import Provider
 
 __all__ = ["CallScope", "Inject", "Injectables", "Key", "Lifetime", "Need", "settings_needs"]
 
@@ -79,7 +76,12 @@ class Injectables:
         self._singletons = Singletons(lambda: Resources("the runtime", threads))
 
     def provide(
-        self, type_: type[Any], factory: Callable[..., Any], *, lifetime: Lifetime = "singleton", name: str | None = None
+        self,
+        type_: type[Any],
+        factory: Callable[..., Any],
+        *,
+        lifetime: Lifetime = "singleton",
+        name: str | None = None,
     ) -> None:
         """Teach a type, or a name, to be injected.
 
@@ -211,7 +213,7 @@ class CallScope:
         self._resources = Resources(call.command, threads, call.shown)
         self._made: dict[Key, Any] = {}
 
-    async def __aenter__(self) -> CallScope:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(
@@ -267,22 +269,20 @@ class CallScope:
 
 def _provider(recipe: Recipe) -> tuple[Callable[..., Any], Callable[[], Any] | None]:
     """The provider behind a thing that is made once, and what makes it forget that it was made."""
+    factory: Any = recipe.factory
+    if _is_provider(factory):
+        return factory, getattr(factory, "shutdown", None)  # a Resource has one
+    if recipe.is_async:
+        return factory, None
     from dependency_injector import providers  # 25 to 110 ms, paid only by who needs a singleton
 
-    if recipe.is_async:
-        return recipe.factory, None
-    if isinstance(recipe.factory, providers.Resource):
-        resource: Any = recipe.factory
-        return resource, resource.shutdown
-    if isinstance(recipe.factory, providers.Provider):
-        return cast("Provider[Any]", recipe.factory), None
-    single = providers.ThreadSafeSingleton(recipe.factory)
+    single: Any = providers.ThreadSafeSingleton(factory)
     return single, single.reset
 
 
 def _needs(factory: Callable[..., Any]) -> Iterable[tuple[str, Key]]:
     """The parameters of a factory that have to be injected: those without a default, and those that say so."""
-    if type(factory).__module__ == _PROVIDERS:  # it knows its own needs
+    if _is_provider(factory):  # it knows its own needs
         return
     try:
         parameters = inspect.signature(factory, eval_str=True).parameters.values()
@@ -302,9 +302,14 @@ def _marker(annotation: Any, default: Any) -> Inject | None:
 
 
 def _is_async(factory: Any) -> bool:
-    function = getattr(factory, "provides", factory) if type(factory).__module__ == _PROVIDERS else factory
+    function = getattr(factory, "provides", factory) if _is_provider(factory) else factory
     forms = function, getattr(function, "__call__", None)  # noqa: B004 - wanted is the method, whose kind is asked for
     return any(inspect.iscoroutinefunction(form) or inspect.isasyncgenfunction(form) for form in forms)
+
+
+def _is_provider(factory: object) -> bool:
+    """Whether a factory is a provider of dependency-injector, told without importing that."""
+    return any(base.__module__ == _PROVIDERS for base in type(factory).__mro__)
 
 
 def _logger(call: Call) -> logging.Logger:

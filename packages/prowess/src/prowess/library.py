@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import importlib
 import threading
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -219,6 +220,7 @@ class Library:
         self._modules.close()
 
     def _reload(self) -> None:
+        importlib.invalidate_caches()  # something may have been installed
         stale = self._modules.stale()
         now = {source.name: source for source in survey(self._all_folders()).sources}
         old = [

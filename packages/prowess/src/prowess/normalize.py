@@ -123,7 +123,7 @@ def _from_payload(payload: JsonObject, output: Output) -> Result:
 
 def _from_pair(value: Any, output: Output) -> Result:
     if not isinstance(value, tuple) or len(cast("tuple[Any, ...]", value)) != 2:
-        raise OutputError(f"declared as a pair of content and data, but returned a {_kind(value)}")
+        raise OutputError(f"declared as a pair of content and data, but returned a {_kind(cast('object', value))}")
     content, checked = cast("tuple[Any, Any]", value)
     data = _from_data(output.check(checked), structured=True)
     blocks = [text_block(content)] if isinstance(content, str) else _as_blocks(content)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from types import FunctionType, MethodType
 from typing import Any, Final
 
 import pluggy
@@ -16,6 +17,7 @@ __all__ = ["Installed", "Plugins", "installed"]
 
 _GROUP: Final = "prowess.skills"
 _HOOKS: Final = {name: value for name, value in vars(hookspecs).items() if hasattr(value, "prowess_spec")}
+_FUNCTIONS: Final = (FunctionType, MethodType, classmethod, staticmethod)
 
 
 class Plugins:
@@ -61,6 +63,8 @@ class _Manager(pluggy.PluginManager):
     refused: list[LoadError]
 
     def parse_hookimpl_opts(self, plugin: Any, name: str) -> Any:
+        if type(inspect.getattr_static(plugin, name, None)) not in _FUNCTIONS:
+            return None  # whatever it is, it is not touched: a lazy proxy may raise at a look
         options = super().parse_hookimpl_opts(plugin, name)
         problem = _unmarked(plugin, name) if options is None else _problem(plugin, name, options)
         if problem is None:
@@ -74,8 +78,7 @@ def _unmarked(plugin: Any, name: str) -> str | None:
     """Why a function that is no implementation of a hook should be one: it has the name of one."""
     if name not in _HOOKS:
         return None
-    function = getattr(plugin, name)
-    if function is _HOOKS[name] or not (inspect.isfunction(function) or inspect.ismethod(function)):
+    if getattr(plugin, name) is _HOOKS[name]:
         return None
     return f"{name} has the name of a hook and is none: decorate it with @hookimpl"
 
@@ -113,10 +116,10 @@ def _turn(impl: pluggy.HookImpl) -> tuple[int, str]:
 
 def _taking(impl: pluggy.HookImpl) -> Callable[..., Any]:
     """An implementation that may be given every argument of its hook, and takes those it names."""
-    names = (*impl.argnames, *impl.kwargnames)
 
     def call(**given: Any) -> Any:
-        return impl.function(**{name: given[name] for name in names if name in given})
+        more = {name: given[name] for name in impl.kwargnames if name in given}
+        return impl.function(*(given[name] for name in impl.argnames), **more)
 
     return call
 

@@ -212,18 +212,23 @@ class _Flight:
     task: asyncio.Task[Result] | None = None
 
 
-def with_cache(step: Step, cache: Cache, key_of: Callable[[Call], Hashable]) -> Step:
-    """Answer from the cache, else share one execution among identical calls in flight."""
+def with_cache(step: Step, cache: Cache, key_of: Callable[[Call], Hashable], seconds: float) -> Step:
+    """Answer from the cache, else share one execution among identical calls in flight, and wait for it so long."""
     flights: dict[Hashable, _Flight] = {}
 
     async def run(call: Call) -> Result:
-        if call.arguments.injected:  # a substitute that Python code passed: neither it nor its result are anybody else's
+        if (
+            call.arguments.injected
+        ):  # a substitute that Python code passed: neither it nor its result are anybody else's
             return await step(call)
         key = key_of(call)
         kept = cache.get(key)
         if kept is not None:
             call.cached = True
             return kept
+        return await with_deadline(lambda call: share(call, key), seconds)(call)
+
+    async def share(call: Call, key: Hashable) -> Result:
         place = call.loop, key
         flight = flights.get(place)
         if flight is None:

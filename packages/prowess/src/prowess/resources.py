@@ -10,7 +10,7 @@ import contextlib
 import inspect
 import logging
 import traceback
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Generator
 from pathlib import PurePath
 from typing import Any, Final, TypeAlias
 
@@ -48,8 +48,6 @@ class Resources:
         """
         try:
             return await self._open(make, blocks=blocks)
-        except Raised as raised:
-            raise apart(raised.error) from raised.error
         except BaseException as error:
             if is_cancellation(error):
                 raise
@@ -63,7 +61,7 @@ class Resources:
                 return made, False
         else:
             made = make()
-        if hasattr(type(made), "__await__"):
+        if inspect.isawaitable(made):
             made = await made
         elif not (inspect.isasyncgen(made) or _is_entered(made, "__aenter__")):
             return made, False
@@ -94,7 +92,9 @@ class Resources:
         while self._closers:
             try:
                 await self._close_one(self._closers.pop(), error)
-            except asyncio.CancelledError as now:  # a native one, which no shield keeps off: the rest still has to close
+            except (
+                asyncio.CancelledError
+            ) as now:  # a native one, which no shield keeps off: the rest still has to close
                 cancelled = now
         if cancelled is not None:
             raise cancelled
@@ -117,8 +117,8 @@ class Resources:
 def _entered(make: Callable[[], Any]) -> tuple[Any, Any]:
     """In a thread: a thing, and its context manager where it is one that a thread can enter."""
     made = make()
-    manager = contextlib.contextmanager(lambda: made)() if inspect.isgenerator(made) else made
-    if _is_entered(manager, "__enter__") and not hasattr(type(manager), "__aenter__"):
+    manager = _of_generator(made) if inspect.isgenerator(made) else made
+    if _is_entered(manager, "__enter__") and not _is_entered(manager, "__aenter__"):
         return manager.__enter__(), manager
     return made, None
 
@@ -142,7 +142,11 @@ def _is_entered(made: object, way: str) -> bool:
     return hasattr(kind, way) and not hasattr(kind, "acquire") and not isinstance(made, PurePath)
 
 
-def _of_async_generator(generator: AsyncGenerator[Any]) -> contextlib.AbstractAsyncContextManager[Any]:
+def _of_generator(generator: Generator[Any, Any, Any]) -> Any:
+    return contextlib.contextmanager(lambda: generator)()
+
+
+def _of_async_generator(generator: AsyncGenerator[Any, Any]) -> Any:
     return contextlib.asynccontextmanager(lambda: generator)()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import contextlib
 import contextvars
@@ -13,7 +14,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import anyio
-import anyio.to_thread
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from prowess.call import Channel
@@ -30,11 +30,16 @@ from prowess.paths import ConfigPaths, find_project_root
 from prowess.plugins import Plugins
 from prowess.profiles import BUILT_IN
 from prowess.settings import Settings
+from prowess.threads import Raised, Threads
 
 __all__ = ["Runtime", "current_runtime"]
 
 _current: Final[contextvars.ContextVar[Runtime | None]] = contextvars.ContextVar("prowess_runtime", default=None)
+_below_portal: Final[contextvars.ContextVar[bool]] = contextvars.ContextVar("prowess_below_portal", default=False)
+"""Whether a portal's own thread waits for the code that runs: that portal then can do nothing for it."""
+_on_portal: Final = threading.local()
 _implicit: Final[dict[Path, Runtime]] = {}
+_roots: Final[dict[str, Path]] = {}
 _implicit_lock: Final = threading.Lock()
 
 
@@ -52,12 +57,14 @@ class Runtime:
         self.root = root.resolve()
         self.settings = Settings.load(self.root, environ=os.environ, flags=flags or {})
         self.paths = ConfigPaths.of(self.settings, os.environ)
-        injectables = Injectables(self.settings, self.paths, overrides)
-        self._services = Services(self.root, self.settings, injectables, Plugins(), dict(BUILT_IN), timer)
+        threads = Threads(self.settings.own.threads)
+        injectables = Injectables(self.settings, self.paths, threads, overrides)
+        self._services = Services(self.root, self.settings, injectables, Plugins(), dict(BUILT_IN), threads, timer)
         self._library = Library(self._services, self.paths.skills_dirs)
         self._portal: BlockingPortal | None = None
         self._portal_lock = threading.Lock()
-        self._closing = contextlib.ExitStack()
+        self._portal_end = contextlib.ExitStack()
+        self._closed = False
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -79,7 +86,8 @@ class Runtime:
         try:
             yield runtime
         finally:
-            _current.reset(token)
+            with contextlib.suppress(ValueError):  # some test runners end a fixture in another context
+                _current.reset(token)
             await runtime.aclose()
 
     def catalog(self) -> Catalog:
@@ -94,12 +102,9 @@ class Runtime:
 
     async def call(self, command: str, arguments: Any = None, *, channel: Channel | None = None) -> Outcome:
         """Call a command by id, wire name or alias, with JSON arguments. Always gives an outcome."""
-        entry = self._library.known(command)
+        entry = self._library.known(command) or await self._find(command)
         if entry is None:
-            entry = await self._find(command)
-        if entry is None:
-            unknown = UnknownCommand(str(command), [contract.id for contract in self._library.catalog()])
-            return Outcome(str(command), "unknown", text_result(str(unknown), is_error=True), profiles=self._services.profiles)
+            return await self._unknown(str(command))
         token = _current.set(self)
         try:
             return await entry.call({} if arguments is None else arguments, channel)
@@ -115,30 +120,43 @@ class Runtime:
         return self._services.injectables.override(key, value)
 
     @property
+    def abandoned_calls(self) -> tuple[str, ...]:
+        """The ids of the sync calls that run on in their threads although nobody waits for them any more."""
+        return self._services.threads.left_behind
+
+    @property
     def abandoned_threads(self) -> int:
-        """How many sync calls of this event loop ran on after nobody waited for them any more."""
-        return self._services.threads().abandoned
+        """How many sync calls run on although nobody waits for them any more."""
+        return len(self.abandoned_calls)
 
     async def aclose(self) -> None:
         """Close singletons and modules. Calls that are still running lose what was injected for good."""
-        await self._services.injectables.aclose()
-        await anyio.to_thread.run_sync(self._closing.close)
+        if self._closed:
+            return
+        self._closed = True
+        with anyio.CancelScope(shield=True):
+            await self._services.injectables.aclose()
+            if self._portal is not None:
+                await self._services.threads.run(self._portal_end.close)
         self._library.close()
 
     # Direct calls: what a decorated function does when Python code calls it
 
     async def call_direct(self, declared: Declaration, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> JsonObject:
         """Run a decorated function like any other call, and show its payload."""
-        entry = self.entry_of(declared)
+        return await self._call_direct(self.entry_of(declared), args, kwargs)
+
+    def call_direct_sync(self, declared: Declaration, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> JsonObject:
+        """The same from sync code, whether or not an event loop runs in this thread."""
+        entry = self.entry_of(declared)  # here and not on the loop: a module that is being imported may call a command
+        return self._blocking(lambda: self._call_direct(entry, args, kwargs))
+
+    async def _call_direct(self, entry: Entry, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> JsonObject:
         token = _current.set(self)
         try:
             return (await entry.call_python(args, kwargs)).payload()
         finally:
             _current.reset(token)
-
-    def call_direct_sync(self, declared: Declaration, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> JsonObject:
-        """The same from sync code, whether or not an event loop runs in this thread."""
-        return self._blocking(lambda: self.call_direct(declared, args, kwargs))
 
     def entry_of(self, declared: Declaration) -> Entry:
         """A decorated function, compiled for this runtime."""
@@ -146,27 +164,51 @@ class Runtime:
             return self._library.entry_of(declared)
 
     def close(self) -> None:
-        """`aclose`, from sync code."""
-        self._blocking(self.aclose)
+        """`aclose`, from sync code. Starts no thread: this is how an implicit runtime ends with its process."""
+        self._services.threads.stay_inline()
+        portal, self._portal = self._portal, None
+        if portal is not None:
+            portal.call(self.aclose)
+            self._portal_end.close()
+        else:
+            asyncio.run(self.aclose())
 
     def _blocking(self, run: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-        """Run a coroutine to its end from sync code: on a loop in the background, or, from that very loop, on a new one."""
-        if getattr(_on_portal, "active", False):
-            return _in_new_thread(run)
-        return self._background().call(run)
+        """Run a coroutine to its end from sync code: on the loop in the background, unless that one waits for us."""
+        if not getattr(_on_portal, "active", False) and not _below_portal.get():
+            return self._background().call(run)
+        token = _below_portal.set(True)
+        try:
+            with start_blocking_portal() as portal:
+                portal.call(_mark_portal)
+                return portal.call(run)
+        finally:
+            _below_portal.reset(token)
 
     def _background(self) -> BlockingPortal:
         with self._portal_lock:
             if self._portal is None:
-                self._portal = self._closing.enter_context(start_blocking_portal())
+                self._portal = self._portal_end.enter_context(start_blocking_portal())
                 self._portal.call(_mark_portal)
             return self._portal
 
     async def _find(self, command: object) -> Entry | None:
         if not isinstance(command, str):
             return None
+        return await self._in_thread(lambda: self._library.find(command))
+
+    async def _unknown(self, command: str) -> Outcome:
+        catalog: Catalog = await self._in_thread(self._library.catalog)
+        unknown = UnknownCommand(command, [contract.id for contract in catalog])
+        result = text_result(str(unknown), is_error=True)
+        return Outcome(command, "unknown", result, profiles=self._services.profiles)
+
+    async def _in_thread(self, function: Callable[[], Any]) -> Any:
         with self._as_current():
-            return await anyio.to_thread.run_sync(self._library.find, command)
+            try:
+                return await self._services.threads.run(function)
+            except Raised as raised:
+                raise raised.error from None
 
     @contextlib.contextmanager
     def _as_current(self) -> Generator[None]:
@@ -177,16 +219,8 @@ class Runtime:
             _current.reset(token)
 
 
-_on_portal: Final = threading.local()
-
-
 def _mark_portal() -> None:
     _on_portal.active = True
-
-
-def _in_new_thread(run: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-    with start_blocking_portal() as portal:
-        return portal.call(run)
 
 
 def current_runtime() -> Runtime:
@@ -194,8 +228,11 @@ def current_runtime() -> Runtime:
     running = _current.get()
     if running is not None:
         return running
-    root = find_project_root(Path.cwd())
+    here = os.getcwd()  # noqa: PTH109 - a text, and asked for with every direct call
     with _implicit_lock:
+        if here not in _roots:
+            _roots[here] = find_project_root(Path(here))
+        root = _roots[here]
         if root not in _implicit:
             _implicit[root] = Runtime(root)
             atexit.register(_implicit[root].close)

@@ -104,8 +104,8 @@ class Skill:
     def adopt(self, module: ModuleType, package: str, owned: Callable[[str], bool]) -> None:
         """Register a module as a plugin, twice over: for its hooks, and for its decorated functions."""
         key, file = f"{self.name}:{module.__name__}", getattr(module, "__file__", None)
-        self.attempt(lambda: self.plug(module, key, file), file)
-        self.attempt(lambda: self.plug(ModuleCommands(module, package, owned), f"{key}:commands", file), file)
+        self.plug(module, key, file)
+        self.plug(ModuleCommands(module, package, owned), f"{key}:commands", file)
 
     def plug(self, plugin: object, key: str, file: str | None = None) -> None:
         """Register a plugin and take what it brings."""

@@ -70,7 +70,7 @@ class _Job:
         if error is None:
             try:
                 self.late(value)
-            except BaseException:
+            except BaseException:  # noqa: BLE001 - nobody is there to be told
                 _log.exception("cleaning up after %s failed", self.label)
 
 
@@ -134,7 +134,9 @@ class Threads:
     def _begin(self, job: _Job) -> None:
         with self._lock:
             if self._idle:
-                self._idle.pop().jobs.put(job)  # the one that worked last: the others may end when they have idled enough
+                self._idle.pop().jobs.put(
+                    job
+                )  # the one that worked last: the others may end when they have idled enough
                 return
             if not self._inline:
                 if self._running < self._most:

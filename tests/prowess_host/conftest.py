@@ -1,0 +1,8 @@
+"""Lets the tests of this folder share `piped`, a real client over real pipes."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).parent))  # importlib mode puts nothing there
