@@ -14,7 +14,7 @@ from typing import Final
 
 from client import Client, children_environment, memory_of, tree_of
 from effort import Effort
-from projects import FLOOR, OURS, Subject, many_skills
+from projects import FLOOR, FUNCTION_COUNT, OURS, Subject, many_skills
 from report import Report
 
 __all__ = ["CONTRACTS_ARE_KEPT", "Wire"]
@@ -71,26 +71,39 @@ class Wire:
         """One session after the other: handshake, list, call, silence, end of input."""
         for number in range(self.effort.starts + 1):
             for key, subject in self.subjects.items():
-                with self.cold(subject) as client:
-                    initialize, listed, called = client.handshake(), client.list_tools()[1], self._first_call(client)
-                    time.sleep(_IDLE)
-                    ended = client.close_input()
+                found = self._session(subject, FUNCTION_COUNT)
                 if number:  # the first writes bytecode
-                    for row, seconds in {"initialize": initialize, "list_cold": listed, "first_call": called}.items():
+                    for row, seconds in found.items():
                         self.report.add(row, key, seconds)
-                    self.report.add("exit_idle", key, ended)
-                if number and key == OURS and CONTRACTS_ARE_KEPT:
-                    self._warm_start("list_warm", subject)
+            self._warm_start("list_warm", self.subjects[OURS], count=number > 0)
+
+    def _session(self, subject: Subject, tools: int) -> dict[str, float]:
+        with self.cold(subject) as client:
+            initialized = client.handshake()
+            names, listed = client.list_tools()
+            assert tools == len(names), (subject.key, names)
+            called = self._first_call(client)
+            time.sleep(_IDLE)
+            return {
+                "initialize": initialized,
+                "list_cold": listed,
+                "first_call": called,
+                "exit_idle": client.close_input(),
+            }
 
     def _first_call(self, client: Client, name: str = "echo") -> float:
         result, seconds = client.call(name, {"value": 1})
         assert not result.get("isError"), result
         return seconds
 
-    def _warm_start(self, row: str, subject: Subject) -> None:
+    def _warm_start(self, row: str, subject: Subject, *, count: bool) -> None:
+        if not CONTRACTS_ARE_KEPT:
+            return
         with self.open(subject) as client:
             client.handshake()
-            self.report.add(row, subject.key, client.list_tools()[1])
+            _, listed = client.list_tools()
+        if count:  # the first fills the cache
+            self.report.add(row, subject.key, listed)
 
     def many(self) -> None:
         """The same with many skills, some of which import something slow."""
@@ -98,18 +111,15 @@ class Wire:
         subjects = many_skills(self.folder / "many", effort.skills, effort.slow, effort.slow_seconds)
         for number in range(effort.many + 1):
             for key, subject in subjects.items():
-                if number == 0 and key == OURS:
-                    continue  # skills have no bytecode files, so there is nothing to warm up
                 with self.cold(subject) as client:
                     client.handshake()
                     names, listed = client.list_tools()
                     called = self._first_call(client, "add_0")
                 assert effort.skills == len(names), (key, len(names))
-                if number:
+                if number:  # the first writes bytecode
                     self.report.add("many_list_cold", key, listed)
                     self.report.add("many_call", key, called)
-                if number and key == OURS and CONTRACTS_ARE_KEPT:
-                    self._warm_start("many_list_warm", subject)
+            self._warm_start("many_list_warm", subjects[OURS], count=number > 0)
 
     # Calls
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-__all__ = ["FASTMCP", "FLOOR", "NAMES", "OURS", "SDK", "Subject", "many_skills", "one_skill"]
+__all__ = ["FASTMCP", "FLOOR", "FUNCTION_COUNT", "NAMES", "OURS", "SDK", "Subject", "many_skills", "one_skill"]
 
 OURS: Final = "ours"
 SDK: Final = "sdk"
@@ -58,6 +58,8 @@ def write_late(seconds: float, path: str) -> str:
     pathlib.Path(path).write_text("written")
     return "written"
 '''
+
+FUNCTION_COUNT: Final = FUNCTIONS.count("def ")
 
 VALUES: Final = """
 

@@ -77,7 +77,7 @@ ROWS: Final[dict[str, tuple[Row, ...]]] = {
         _row("large_records", "1 MB of JSON, 10,000 records", "ms", "min"),
         _row("pss", "memory of all processes after 1,000 calls, PSS", "MB"),
         _row("rss", "memory of all processes after 1,000 calls, RSS", "MB"),
-        _row("growth", "memory after {growth} calls : after a tenth of them", "x"),
+        _row("growth", "memory after {growth:,} calls, by that after a tenth of them", "x"),
     ),
     "Stopping": (
         _row("exit_idle", "end of input to exit, idle", "ms"),

@@ -8,6 +8,7 @@ the environment, where the check would be the proxy's to make.
 from __future__ import annotations
 
 import codecs
+import contextlib
 import fnmatch
 import functools
 import http.client
@@ -112,10 +113,13 @@ def _read(exchange: Exchange, url: str, *, raw: bool, links: bool) -> tuple[Answ
     if raw or answer.type not in ("text/html", "application/xhtml+xml"):
         return answer, text, ""
     reader = HtmlReader(answer.url, links=links)
-    for at in range(0, len(text), CHUNK):
-        exchange.check()
-        reader.feed(text[at : at + CHUNK])
-    reader.close()
+    try:
+        for at in range(0, len(text), CHUNK):
+            exchange.check()
+            reader.feed(text[at : at + CHUNK])
+        reader.close()
+    except AssertionError as error:  # what the parser of the standard library says to some broken declarations
+        raise SkillError(f"{answer.url} is broken HTML; read it with format raw") from error
     return answer, reader.text(), reader.title
 
 
@@ -183,11 +187,13 @@ class Target:
     path: str
 
     @classmethod
-    def of(cls, url: str) -> Target:
+    def of(cls, url: str, base: str = "") -> Target:
         """Refuses what is no plain http or https address."""
         try:
-            parts = urllib.parse.urlsplit(url.strip())
+            parts = urllib.parse.urlsplit(urllib.parse.urljoin(base, url.strip()))
             host, port = (parts.hostname or "").encode("idna").decode(), parts.port
+            query = f"?{parts.query}" if parts.query else ""
+            path = urllib.parse.quote(f"{parts.path or '/'}{query}", safe="/?%:@!$&'()*+,;=~[]|")
         except ValueError as error:
             raise SkillError(f"{url!r} is not a usable address: {error}") from error
         if parts.scheme not in ("http", "https") or not host:
@@ -195,8 +201,6 @@ class Target:
         if parts.username is not None:
             raise SkillError("an address with a user name or a password in it is not fetched; leave that out")
         secure = parts.scheme == "https"
-        query = f"?{parts.query}" if parts.query else ""
-        path = urllib.parse.quote(f"{parts.path or '/'}{query}", safe="/?%:@!$&'()*+,;=~[]|")
         shown = urllib.parse.urlunsplit(parts._replace(fragment=""))
         return cls(shown, secure, host.lower(), port or (443 if secure else 80), path)
 
@@ -238,7 +242,7 @@ class Exchange:
             answer = self._ask(target)
             if isinstance(answer, Answer):
                 return answer
-            target = Target.of(answer)
+            target = Target.of(answer, target.url)
         raise SkillError(f"{url} was redirected more than {MOST_REDIRECTS} times, the last time to {target.url}")
 
     def stop(self) -> None:
@@ -275,7 +279,7 @@ class Exchange:
         with connection.getresponse() as response:
             moved = response.headers["Location"]
             if response.status in (301, 302, 303, 307, 308) and moved:
-                return urllib.parse.urljoin(target.url, moved)
+                return moved
             _check_status(target, response)
             body, cut = self._body(target, response)
         kind = response.headers.get_content_type() if "Content-Type" in response.headers else ""
@@ -521,4 +525,5 @@ class HtmlReader(HTMLParser):
         text = "".join(self._pieces[begin:]).strip()
         if not self._links or not text or not href or href.startswith(("#", "javascript:", "data:")):
             return
-        self._pieces[begin:] = [f"[{text}]({urllib.parse.urljoin(self._url, href)})"]
+        with contextlib.suppress(ValueError):  # what is no address stays a text
+            self._pieces[begin:] = [f"[{text}]({urllib.parse.urljoin(self._url, href)})"]

@@ -41,7 +41,6 @@ CONFIGURATION: Final = {
     "core.hooksPath": os.devnull,
     "diff.autoRefreshIndex": "false",  # `git diff` writes the index, whatever GIT_OPTIONAL_LOCKS says
     "log.showSignature": "false",  # would run what gpg.program names
-    "blame.ignoreRevsFile": "",  # may name any file, which git then quotes in its error
 }
 FILTER: Final = re.compile(r"filter\..+\.(clean|smudge|process|required)", re.DOTALL)
 DIFF_OPTIONS: Final = (
@@ -53,7 +52,7 @@ EMPTY_TREES: Final = {  # what a first commit is compared with, by the length of
     40: "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
     64: "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321",
 }
-UNUSABLE_REVISION: Final = re.compile(r"^-|[\s:\x00-\x1f\x7f]")
+UNUSABLE_REVISION: Final = re.compile(r"^-|\.\.|[\s:\x00-\x1f\x7f]")
 
 Revision: TypeAlias = Annotated[str, Field(min_length=1, max_length=500)]
 Change: TypeAlias = Literal["added", "modified", "deleted", "renamed", "copied", "retyped", "untracked", "conflicted"]
@@ -188,7 +187,7 @@ async def _drain(stream: ByteReceiveStream, into: bytearray) -> None:
 def _complaint(said: bytearray) -> str:
     lines = said.decode("utf-8", "replace").strip().splitlines() or ["failed without a word"]
     fatal = next((line for line in lines if line.startswith(("fatal: ", "error: "))), lines[0])
-    return fatal.removeprefix("fatal: ").removeprefix("error: ")
+    return re.sub(r"^(fatal|error|git): ", "", fatal)
 
 
 # --- status ---------------------------------------------------------------------------------------
@@ -459,7 +458,7 @@ def _changed(text: str) -> tuple[list[ChangedFile], str]:
         if added != "-":
             file["added"], file["deleted"] = int(added), int(deleted)
         files.append(file)
-    return files, text[1:]
+    return files, text[1:] if text.startswith("\0") else ""
 
 
 # --- blame and read -------------------------------------------------------------------------------
@@ -504,9 +503,14 @@ async def blame(
     """
     repository = await _repository(paths)
     at = [await repository.commit(revision)] if revision else []
-    told = await repository.run(
-        "blame", "--porcelain", "--no-textconv", f"-L{start},+{limit + 1}", *at, "--", repository.file(file)
-    )
+    try:
+        told = await repository.run(
+            "blame", "--porcelain", "--no-textconv", f"-L{start},+{limit + 1}", *at, "--", repository.file(file)
+        )
+    except SkillError as error:
+        if "object name" in str(error):  # git quotes that file, which may be any file of the machine
+            raise SkillError("git blame: what blame.ignoreRevsFile names is no list of commits") from None
+        raise
     if told.cut:
         raise SkillError(f"the lines of {file} are too long for one answer; ask for fewer of them")
     parts = list(_blamed(told.text))
@@ -582,8 +586,9 @@ async def read(
     """
     repository = await _repository(paths)
     commit = await repository.commit(revision)
+    name = repository.file(file)
     try:
-        told = await repository.run("cat-file", "blob", f"{commit}:{repository.prefix}{repository.file(file)}")
+        told = await repository.run("cat-file", "blob", f"{commit}:{repository.prefix}{name}")
     except SkillError as error:
         raise SkillError(f"there is no file {file!r} at {revision}") from error
     if "\0" in told.text:

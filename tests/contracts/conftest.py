@@ -117,7 +117,7 @@ class Bench:
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     bench = Bench(tmp_path_factory.mktemp("bench"))
     yield bench
-    anyio.run(bench.runtime.aclose)
+    bench.runtime.close()
 
 
 # --- small projects -------------------------------------------------------------------------------

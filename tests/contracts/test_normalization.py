@@ -15,7 +15,7 @@ from typing import Any, Literal
 import pytest
 from mcp_types import CallToolResult, ImageContent, TextContent
 from pydantic import BaseModel, ConfigDict, Field
-from tests.contracts.conftest import Bench, case, meets, returning, row, taking, text
+from tests.contracts.conftest import Bench, Project, case, meets, returning, row, taking, text
 
 from prowess import SkillError, mcp_schema, skill_command
 from prowess.adapters import Adapter
@@ -380,11 +380,16 @@ def raises_key_error():
 
 @case("M-28", "an exception is an error payload")
 def test_an_exception_is_an_error_payload(bench: Bench) -> None:
-    """Always, whoever calls, and with the name of its class: a bare `'k'` says nothing."""
+    """With the name of its class: a bare `'k'` says nothing."""
     payload = bench.call(raises_key_error).payload("omni")
     assert payload["isError"] is True
     assert payload["content"][0]["text"].startswith("KeyError: 'k'")
-    assert skill_command(raises_key_error)()["isError"] is True
+
+
+@case("M-28", "no exception leaves a direct call")
+async def test_no_exception_leaves_a_direct_call(project: Project) -> None:
+    async with project.open():
+        assert skill_command(raises_key_error)()["isError"] is True
 
 
 @case("M-28", "there is no other strategy")

@@ -38,6 +38,7 @@ async def test_folder_is_a_skill(tmp_path: Path) -> None:
     text = COMMAND.replace("run", "deep")
     write(tmp_path, "skills/notes/main.py")
     write(tmp_path, "skills/notes/scripts/a/b/c.py", text=text)
+    write(tmp_path, "skills/notes/scripts/readme.txt", text="prowess")
     write(tmp_path, "skills/notes/lib/helper.py", text="import prowess\n1 / 0\n")
 
     assert ["notes.deep", "notes.run"] == await ids(tmp_path)

@@ -119,7 +119,8 @@ class Client:
             self._take_message(message)
 
     def _take_message(self, message: Message) -> None:
-        jsonrpc.jsonrpc_message_adapter.validate_python(message)
+        known = message if "id" in message or "method" in message else {**message, "id": None}
+        jsonrpc.jsonrpc_message_adapter.validate_python(known)  # the types know null where the schemas leave the id out
         if "method" in message:
             if "id" in message:
                 methods.parse_server_request(message["method"], self.version, message.get("params"))

@@ -37,7 +37,7 @@ class Project:
     async def failed(self, command: str, **arguments: Any) -> str:
         """What the model is told of a call that fails for a reason it can understand."""
         outcome = await self.call(command, **arguments)
-        assert "failed" == outcome.kind, outcome
+        assert outcome.kind == "failed", outcome
         return outcome.text
 
 

@@ -241,7 +241,7 @@ async def test_cancelled_search_ends_at_once(project: Any, root: Path):
 async def test_strange_file_names_do_no_harm(project: Any, root: Path):
     """A name that is no UTF-8 is shown as well as it can be."""
     try:
-        Path(os.fsdecode(os.fsencode(root) + b"/odd\xff.txt")).write_text("hit")
+        write(root, **{os.fsdecode(b"odd\xff.txt"): "hit"})
     except OSError:
         pytest.skip("this file system has no such names")
     async with project() as opened:
@@ -270,7 +270,7 @@ async def test_walk_is_bounded(scan_module: ModuleType, root: Path, monkeypatch:
     walk = scan_module.Walk(root, root, scan_module.Globs([]))
 
     assert ["d"] == [file.name for file in walk]
-    write(root, **{"e": "", "f": ""})
+    write(root, e="", f="")
     walk = scan_module.Walk(root, root, scan_module.Globs([]))
     assert ["d"] == [file.name for file in walk]
     assert ["stopped after 4 files and folders: give a narrower path"] == walk.notes

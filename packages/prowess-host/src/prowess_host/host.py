@@ -8,7 +8,6 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from typing import Final
 
 from prowess.catalog import Catalog, Failure
@@ -201,6 +200,7 @@ class Host:
     async def _describe(self) -> None:
         """The first catalog, then watching for changes of it."""
         describing = self._loop.create_task(self._supervisor.describe())
+        describing.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody may be there to hear it
         await asyncio.wait([describing], timeout=_LOADING)
         if not describing.done():
             self._publish(Catalog(failures=(Failure("worker", f"the skills take more than {_LOADING:g} s to load"),)))

@@ -31,7 +31,7 @@ _ANNOTATIONS: Final = (
 )
 _SCOPED: Final = frozenset({"$anchor", "$dynamicAnchor", "$dynamicRef", "$id"})
 """Below the root, these change what a reference leads to."""
-_TYPES: Final = ("array", "boolean", "fraction", "integer", "null", "object", "string")
+_TYPES: Final[tuple[str, ...]] = ("array", "boolean", "fraction", "integer", "null", "object", "string")
 """A `number` is an integer or a fraction."""
 _NUMBERS: Final = ("fraction", "integer")
 _FEW: Final[dict[str, tuple[Json, ...]]] = {"boolean": (False, True), "null": (None,)}
@@ -113,8 +113,8 @@ class _Side:
                     target = self.target(ref)
                     targets[ref] = None if target is None else _bare(target)
                     waiting.extend([] if target is None else [target])
-        place = f"in {id(self)}: " if self.scoped and targets else ""
-        return f"{place}{_bare(schema)} {json.dumps(targets, sort_keys=True)}" if targets else _bare(schema)
+        place = f"in {id(self)}: " if self.scoped else ""
+        return f"{place}{_bare(schema)} {json.dumps(targets, sort_keys=True) if targets else ''}"
 
     def flat(self, facts: _Facts) -> tuple[Schema, ...] | None:
         """The facts without references and `allOf`; `None` where nothing meets them. What is not known is left out."""
@@ -127,11 +127,14 @@ class _Side:
                 return None
             if not is_schema(node):
                 continue
-            ref = node.get("$ref")
-            target = self.target(ref) if isinstance(ref, str) and ref not in followed else None
-            followed.add(str(ref))
-            waiting[:0] = [*([] if target is None else [target]), *node.get("allOf", ())]
-            rest = without(node, "$ref", "allOf", *_ANNOTATIONS)
+            known = ["allOf", *_ANNOTATIONS]
+            target = self.target(node["$ref"]) if "$ref" in node else None
+            if target is not None:
+                known.append("$ref")
+                waiting[:0] = [] if node["$ref"] in followed else [target]
+                followed.add(node["$ref"])
+            waiting[:0] = node.get("allOf", ())
+            rest = without(node, *known)
             if rest:
                 found.setdefault(self.meaning(rest), rest)
         return tuple(found.values())
@@ -169,10 +172,12 @@ _LEAVES: Final = frozenset(
     {"exclusiveMaximum", "exclusiveMinimum", "maxItems", "maxLength", "maxProperties", "maximum"}
     | {"minItems", "minLength", "minProperties", "minimum", "multipleOf"}
 )
-_UNDECIDED: Final = frozenset(
-    {"contains", "dependentRequired", "dependentSchemas", "if", "propertyNames", "unevaluatedItems"}
-    | {"unevaluatedProperties", "uniqueItems", "$dynamicRef"}
-)
+_UNDECIDED: Final[dict[str, tuple[type, ...]]] = {
+    **dict.fromkeys(("contains", "unevaluatedItems", "uniqueItems"), (list,)),
+    **dict.fromkeys(("dependentRequired", "dependentSchemas", "propertyNames", "unevaluatedProperties"), (dict,)),
+    **dict.fromkeys(("$dynamicRef", "if"), (object,)),
+}
+"""Keywords that nobody here judges, and the values they speak of."""
 _TEXT_KINDS: Final = ("contentEncoding", "contentMediaType", "format")
 
 _Verdict: TypeAlias = "bool | None"
@@ -192,7 +197,7 @@ def _some(verdicts: Iterable[_Verdict]) -> _Verdict:
 def _verdict(side: _Side, schema: Any, value: Json, opened: tuple[Any, ...] = ()) -> _Verdict:
     """Whether a value meets a schema."""
     if not is_schema(schema):
-        return schema is not False
+        return schema if isinstance(schema, bool) else None
     return _every(_keyword_verdict(side, schema, keyword, value, opened) for keyword in schema)
 
 
@@ -201,7 +206,7 @@ def _keyword_verdict(side: _Side, node: Schema, keyword: str, value: Any, opened
     if keyword in _LEAVES:
         return leaf_problems({keyword: held}, value) == 0
     if keyword in _UNDECIDED:
-        return None
+        return None if isinstance(value, _UNDECIDED[keyword]) else True
     judge = _JUDGES.get(keyword)
     return True if judge is None else judge(side, node, value, opened)
 
@@ -286,7 +291,7 @@ def _at_index(node: Schema, index: int) -> Any:
 
 
 def _common_types(flat: Iterable[Schema]) -> set[str]:
-    types = set(_TYPES)
+    types: set[str] = set(_TYPES)
     for node in flat:
         if "type" in node:
             types &= _types(node["type"])
@@ -382,6 +387,7 @@ class _Proof:
         self.wide = wide
         self.depth = 0
         self.steps = 0
+        self.open: set[_Goal] = set()
         self.held: dict[_Goal, int] = {}
         self.trail: list[tuple[_Goal, int | None]] = []
         """What `held` was before: a failed goal takes back all that was shown with its help."""
@@ -392,7 +398,7 @@ class _Proof:
         if self.steps > _STEPS:
             raise _GivenUp
         if not is_schema(wide):
-            return wide is not False or self.narrow.flat(facts) is None
+            return wide is True or self.narrow.flat(facts) is None
         meanings = frozenset(map(self.narrow.meaning, facts))
         wanted = self.wide.meaning(wide)
         if wanted in meanings:
@@ -401,9 +407,13 @@ class _Proof:
         since = self.held.get(goal)
         if since is not None and since <= self.depth:
             return True
-        if since == self.depth + 1:
-            return False  # nothing was descended into: a circle proves nothing
-        return self._attempt(goal, since, facts, wide)
+        if goal in self.open:
+            return False  # nothing was descended into since: a circle proves nothing
+        self.open.add(goal)
+        try:
+            return self._attempt(goal, since, facts, wide)
+        finally:
+            self.open.remove(goal)
 
     def _attempt(self, goal: _Goal, since: int | None, facts: _Facts, wide: Schema) -> bool:
         mark = len(self.trail)

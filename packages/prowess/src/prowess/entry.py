@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from pydantic_core import to_jsonable_python
+from pydantic_core import from_json, to_json
 
 from prowess.arguments import positional
 from prowess.call import Arguments, Call, Channel
@@ -158,13 +158,13 @@ class Entry:
         if isinstance(error, OutputError):
             _log.error("%s (call %s): %s", self.contract.id, call.id, call.shown(str(error)))
             return "output", f"{self.contract.id}: {error}", {}
-        if not isinstance(error, Raised):  # what a plugin raised
-            return self._crash(error, call, "crashed")
+        if not isinstance(error, Raised):
+            return self._raised(error, call, retried=False)
         retried = call.attempts > 0 and isinstance(error.error, self.plan.declaration.retry_on)
         return self._raised(error.error, call, retried=retried)
 
     def _raised(self, error: BaseException, call: Call, *, retried: bool) -> tuple[Kind, str, dict[str, Any]]:
-        """The same for what the command, or a provider, raised."""
+        """The same for what the command, a provider or a plugin raised."""
         if isinstance(error, SkillError):
             kind: Kind = "retryable" if retried or error.retryable else "failed"
             facts = {"data": call.shown_data(_as_json(error.data)), "retry_after": _seconds(error.retry_after)}
@@ -312,7 +312,7 @@ def _masked(result: Result, call: Call) -> Result:
 
 def _as_json(data: Any) -> Any:
     try:
-        return to_jsonable_python(data, by_alias=True, bytes_mode="base64", inf_nan_mode="strings", fallback=repr)
+        return from_json(to_json(data, by_alias=True, bytes_mode="base64", inf_nan_mode="strings", fallback=repr))
     except Exception:  # noqa: BLE001 - a stranger's value may raise anything
         return repr(data)
 

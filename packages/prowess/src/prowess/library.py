@@ -48,6 +48,8 @@ class Library:
         self._skills: dict[str, Skill] = {}
         self._names = Names()
         self._compiled_for: object = None
+        self._declared: dict[int, Entry] = {}
+        """The commands of the skills, by what they were declared with."""
         self._strangers: LRUCache[int, Entry] = LRUCache(_MOST_STRANGERS)
         self._owned: set[str] = set()
         """The modules that are skills themselves: who imports a command from there does not register it."""
@@ -92,12 +94,8 @@ class Library:
             return self._entry_of(declared)
 
     def _entry_of(self, declared: Declaration) -> Entry:
-        for skill in list(self._skills.values()):
-            for entry in skill.entries:
-                if entry.plan.declaration is declared:
-                    return entry
-        known = self._strangers.get(id(declared))
-        if known is None or known.plan.declaration is not declared:
+        known = self._declared.get(id(declared)) or self._strangers.get(id(declared))
+        if known is None:
             module = declared.function.__module__.rpartition(".")[2].strip("_") or "main"
             known = Entry(compiled(declared, module, self._services), self._services)
             self._strangers[id(declared)] = known
@@ -107,7 +105,7 @@ class Library:
 
     def _prepare(self) -> None:
         """What must be there before the first command: installed packages, and the skills with hooks."""
-        if self._prepared or _loading.get():
+        if self._prepared:
             return
         packages = {f"package:{entry.name}:{entry.distribution}": entry for entry in installed()}
         self._owned.update(entry.module for entry in packages.values())
@@ -199,6 +197,7 @@ class Library:
                 skill.compile()
         self._compiled_for = provided
         entries = [entry for skill in self._skills.values() for entry in skill.entries]
+        self._declared = {id(entry.plan.declaration): entry for entry in entries}
         self._names = assign(entries, self._services.settings.own.hide)
 
     def _forget_broken(self) -> None:

@@ -92,8 +92,7 @@ class Modules:
 
     def close(self) -> None:
         """Take everything out of the interpreter again."""
-        if self._finder in sys.meta_path:
-            sys.meta_path.remove(self._finder)
+        sys.meta_path.remove(self._finder)
         for name, _ in self._all():
             del sys.modules[name]
 

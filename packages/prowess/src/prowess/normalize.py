@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, MappingView, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from typing import Any, Final, cast
 
 from pydantic import ValidationError
@@ -201,11 +202,13 @@ def _rendered(value: Any, render: Render) -> Any:
 
 
 def _simpler(value: Any) -> Any:
-    """Foreign mappings and collections as the built-in ones."""
+    """Foreign mappings and collections as the built-in ones, a path of another system as text."""
     if isinstance(value, Mapping):
         return dict(cast("Mapping[Any, Any]", value))
     if isinstance(value, (Iterator, Sequence, AbstractSet, MappingView)):
         return list(cast("Iterable[Any]", value))
+    if isinstance(value, PurePath):
+        return str(value)
     remedy = "return plain data or annotate the result; a plugin can teach the type with `prowess_render`"
     raise OutputError(f"a {_kind(value)} cannot be written as JSON; {remedy}")
 

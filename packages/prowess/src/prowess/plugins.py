@@ -41,9 +41,8 @@ class Plugins:
         return self._manager.refused
 
     def unregister(self, name: str) -> None:
-        """Take a plugin out, if it is there."""
-        if self._manager.has_plugin(name):
-            self._manager.unregister(name=name)
+        """Take a plugin out."""
+        self._manager.unregister(name=name)
 
     def each(self, hook: str, *, plugin: str | None = None) -> Iterator[tuple[str, Callable[..., Any]]]:
         """The implementations of a hook, each with the name of its plugin; the caller says what a failure means."""

