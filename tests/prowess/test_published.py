@@ -62,7 +62,7 @@ WRONG: list[dict[str, Any]] = [
     {"type": "resource", "resource": {"uri": "mem:x"}},
     {"type": "resource", "resource": {"text": ""}},
     {"type": "resource_link", "uri": "mem:x"},
-    {"type": "resource_link", "uri": "mem:x", "name": "x", "size": "1"},
+    {"type": "resource_link", "uri": "mem:x", "name": "x", "size": [1]},
     {"type": "resource_link", "uri": "mem:x", "name": "x", "icons": [{}]},
     {"type": "resource_link", "uri": "mem:x", "name": "x", "icons": [{"src": "data:,", "theme": "red"}]},
 ]

@@ -406,7 +406,7 @@ async def test_unknown_revision_says_where_to_look(project: Any, commit: Any, co
     """And not in the words of git."""
     commit("one")
     async with project() as opened:
-        assert "there is no commit 'v9'; git.log shows those there are" == await opened.failed(command, revision="v9")
+        assert "there is no commit 'v9'; git_log shows those there are" == await opened.failed(command, revision="v9")
 
 
 @pytest.mark.parametrize("command", ["git.log", "git.show"])

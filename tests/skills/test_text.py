@@ -414,7 +414,7 @@ async def test_what_cannot_be_read_says_why(project: Any, root: Path):
     assert "binary.dat cannot be read as text: it is binary" == told["binary.dat"]
     assert "pipe cannot be read as text: not a file" == told["pipe"]
     assert ". cannot be read as text: not a file" == told["."]
-    assert "there is no 'no' in the project; text.find finds files by name" == told["no"]
+    assert "there is no 'no' in the project; text_find finds files by name" == told["no"]
     assert "leads out of the project" in told["link"]
     assert "not a usable path" in told["a\0b"]
     assert "short.txt ends before line 7; a negative start counts from its end" == beyond
