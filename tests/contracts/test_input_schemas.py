@@ -5,7 +5,7 @@ Cases of OpenMCP are checked under the profile `openmcp`, omni's under `omni`, t
 
 import copy
 import dataclasses
-import datetime
+import datetime as dt
 import enum
 from collections.abc import Callable
 from pathlib import Path
@@ -88,12 +88,18 @@ def test_a_required_parameter_in_openmcp(bench: Bench, annotation: Any, expected
 @pytest.mark.parametrize(
     "annotation, default, expected",
     [
-        row("O-5", "a nullable", Optional[int], None, {"anyOf": [{"type": "integer"}, {"type": "null"}], "default": None}),
+        row(
+            "O-5",
+            "a nullable",
+            Optional[int],
+            None,
+            {"anyOf": [{"type": "integer"}, {"type": "null"}], "default": None},
+        ),
         row(
             "O-17",
             "a default that is a date",
-            datetime.date,
-            datetime.date(2024, 1, 1),
+            dt.date,
+            dt.date(2024, 1, 1),
             {"type": "string", "format": "date", "default": "2024-01-01"},
         ),
     ],
@@ -216,7 +222,7 @@ def test_a_context_parameter(bench: Bench) -> None:
 
 @case("O-16", "an injected default is not a parameter")
 def test_a_parameter_that_is_injected_by_its_default(bench: Bench) -> None:
-    def f(dep=Inject("dep")):
+    def f(dep=Inject("dep")):  # noqa: B008 - a marker, made once on purpose
         return dep
 
     with bench.runtime.override("dep", 41):
@@ -313,7 +319,12 @@ def test_the_strict_dialect(schema: Schema, expected: Schema) -> None:
 @pytest.mark.parametrize(
     "schema, words",
     [
-        row("O-22", "strict has no open objects", {"type": "object", "additionalProperties": True}, "additionalProperties"),
+        row(
+            "O-22",
+            "strict has no open objects",
+            {"type": "object", "additionalProperties": True},
+            "additionalProperties",
+        ),
         row("O-26", "a dangling reference", {"$ref": "#/$defs/Nope", "$defs": {}}, r"Unable to resolve \$ref"),
         row("O-26", "a remote reference", {"$ref": "https://x.example/s.json"}, r"Unexpected \$ref format"),
     ],
@@ -410,7 +421,12 @@ def test_an_optional_parameter_in_omni(bench: Bench, annotation: Any, default: A
 @pytest.mark.parametrize(
     "doc, expected",
     [
-        row("M-10", "a dash list", "Do.\n\nArgs:\n    - x: int - the dash - with dash inside", "the dash - with dash inside"),
+        row(
+            "M-10",
+            "a dash list",
+            "Do.\n\nArgs:\n    - x: int - the dash - with dash inside",
+            "the dash - with dash inside",
+        ),
         row("M-10", "a plain dash list", "Do.\n\nArgs:\n    - x: int - the dash", "the dash"),
         row("M-11", "Google with a type", "Do.\n\nArgs:\n    x (int): The x value", "The x value"),
         row("M-11", "Sphinx", "Do.\n\n:param x: the sphinx x", "the sphinx x"),
@@ -429,7 +445,7 @@ def test_descriptions_from_docstrings(bench: Bench, doc: str, expected: str) -> 
 def test_a_parameter_without_a_schema(bench: Bench) -> None:
     def f(name: str, callback: Callable[[int], int]): ...
 
-    with pytest.raises(SchemaError, match="parameter 'callback' of .* has no JSON Schema") as raised:
+    with pytest.raises(SchemaError, match=r"parameter 'callback' of .* has no JSON Schema") as raised:
         bench.contract(f)
     assert (__file__, f.__code__.co_firstlineno) == (raised.value.file, raised.value.line)
 
@@ -484,7 +500,7 @@ class DefinedLater:
 # --- turul ----------------------------------------------------------------------------------------
 
 
-def unqualified(
+def unqualified(  # noqa: PLR0917 - as turul tests it
     name: str,
     active: bool | None,
     count: int | None,
@@ -495,7 +511,7 @@ def unqualified(
     return [name, active, count, score, tags, labels]
 
 
-def qualified(
+def qualified(  # noqa: PLR0917 - the same
     name: str,
     active: Optional[bool],
     count: Optional[int],

@@ -4,7 +4,7 @@ Cases of OpenMCP are shown under the profile `openmcp`, omni's under `omni`, tur
 """
 
 import dataclasses
-import datetime
+import datetime as dt
 import decimal
 import enum
 import pathlib
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 import pytest
-from mcp_types import CallToolResult, ImageContent, TextContent
+from mcp_types import ImageContent, TextContent
 from pydantic import BaseModel, ConfigDict, Field
 from tests.contracts.conftest import Bench, Project, case, meets, returning, row, taking, text
 
@@ -26,7 +26,7 @@ from prowess.schemas.steps import prune_titles
 PNG = b"\x89PNG\r\n\x1a\n"
 PNG_TEXT = "iVBORw0KGgo="
 IMAGE = {"type": "image", "data": PNG_TEXT, "mimeType": "image/png"}
-NOON = datetime.datetime(2024, 1, 1, 12, 0)
+NOON = dt.datetime(2024, 1, 1, 12, 0)
 NUMBER_ONE = uuid.UUID(int=1)
 
 
@@ -41,7 +41,7 @@ class Result:
 
 class Event(BaseModel):
     name: str
-    when: datetime.datetime
+    when: dt.datetime
 
 
 class Aliased(BaseModel):
@@ -87,7 +87,7 @@ def numbers() -> Iterator[int]:
         ),
         row("O-57", "a pair of integers", tuple[int, int], (1, 2), "[1, 2]", {"result": [1, 2]}),
         row("O-57", "a pair of strings", tuple[str, str], ("a", "b"), '["a", "b"]', {"result": ["a", "b"]}),
-        row("O-58", "a datetime", datetime.datetime, NOON, "2024-01-01T12:00:00", {"result": "2024-01-01T12:00:00"}),
+        row("O-58", "a datetime", dt.datetime, NOON, "2024-01-01T12:00:00", {"result": "2024-01-01T12:00:00"}),
         row("O-58", "a UUID", uuid.UUID, NUMBER_ONE, str(NUMBER_ONE), {"result": str(NUMBER_ONE)}),
         row("O-58", "a path", pathlib.Path, pathlib.Path("a/b"), "a/b", {"result": "a/b"}),
         row("O-58", "a decimal", decimal.Decimal, decimal.Decimal("1.50"), "1.50", {"result": "1.50"}),
@@ -96,13 +96,20 @@ def numbers() -> Iterator[int]:
         row(
             "O-59",
             "a date in a mapping",
-            dict[str, datetime.datetime],
+            dict[str, dt.datetime],
             {"when": NOON},
             '{"when": "2024-01-01T12:00:00"}',
             {"when": "2024-01-01T12:00:00"},
         ),
         row("O-60", "keys that are integers", dict[int, str], {1: "a"}, '{"1": "a"}', {"1": "a"}),
-        row("O-64", "an alias", Aliased, Aliased(inner_name=1), '{"innerName": 1, "note": null}', {"innerName": 1, "note": None}),
+        row(
+            "O-64",
+            "an alias",
+            Aliased,
+            Aliased(inner_name=1),
+            '{"innerName": 1, "note": null}',
+            {"innerName": 1, "note": None},
+        ),
     ],
 )
 def test_declared_values_in_openmcp(bench: Bench, annotation: Any, value: Any, words: str, data: Json) -> None:
@@ -198,7 +205,10 @@ def test_a_declared_pair(bench: Bench, annotation: Any, first: Any) -> None:
 
 @pytest.mark.parametrize(
     "annotation",
-    [row("O-47", "undeclared, it is a list", ...), row("O-47", "declared as data, it is a list", tuple[str, dict[str, str]])],
+    [
+        row("O-47", "undeclared, it is a list", ...),
+        row("O-47", "declared as data, it is a list", tuple[str, dict[str, str]]),
+    ],
 )
 def test_a_pair_that_is_not_declared(bench: Bench, annotation: Any) -> None:
     """Two values are no pair of content and data for being two."""
@@ -237,7 +247,7 @@ class Everything(BaseModel):
     pair: tuple[int, str] = (1, "a")
     color: Color = Color.RED
     number: uuid.UUID = NUMBER_ONE
-    when: datetime.datetime = NOON
+    when: dt.datetime = NOON
 
 
 @case("O-65", "a model as JSON")
@@ -272,8 +282,20 @@ def omni(words: str, *, is_error: bool = False) -> JsonObject:
         row("M-16", "a mapping", ..., {"k": "v"}, '{"k": "v"}'),
         row("M-16", "a list", ..., [1, 2], "[1, 2]"),
         row("M-16", "a declared list", list[int], [1, 2], "[1, 2]"),
-        row("M-18", "no content is no result", ..., {"content": [], "isError": False}, '{"content": [], "isError": false}'),
-        row("M-19", "no flag is no result", ..., {"content": [text("x")]}, '{"content": [{"type": "text", "text": "x"}]}'),
+        row(
+            "M-18",
+            "no content is no result",
+            ...,
+            {"content": [], "isError": False},
+            '{"content": [], "isError": false}',
+        ),
+        row(
+            "M-19",
+            "no flag is no result",
+            ...,
+            {"content": [text("x")]},
+            '{"content": [{"type": "text", "text": "x"}]}',
+        ),
         row("M-23", "text beyond ASCII", ..., {"k": "é"}, '{"k": "é"}'),
         row("M-24", "a tuple", ..., (1, 2), "[1, 2]"),
         row("M-24", "a key that is an integer", ..., {1: 2}, '{"1": 2}'),
@@ -522,7 +544,7 @@ def test_an_argument_of_the_wrong_type(bench: Bench) -> None:
         row("N-2", "a list", [1], [1]),
         row("N-3", "a set", {1, 2}, [1, 2]),
         row("N-3", "a set of three", {"a": {3, 1, 2}}, {"a": [1, 2, 3]}),
-        row("N-4", "a date", {"a": datetime.datetime(2024, 1, 1)}, {"a": "2024-01-01T00:00:00"}),
+        row("N-4", "a date", {"a": dt.datetime(2024, 1, 1)}, {"a": "2024-01-01T00:00:00"}),
         row("N-4", "bytes", {"a": b"x"}, {"a": "eA=="}),
         row("N-4", "an enumeration", {"e": Color.RED}, {"e": "red"}),
     ],

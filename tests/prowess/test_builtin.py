@@ -34,7 +34,9 @@ async def shown(value: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("data", "text"), [({"a": 1}, '{"a": 1}'), (None, ""), ("x", "x"), ([1], "[1]")], ids=["M-26", "M-27", "str", "list"]
+    ("data", "text"),
+    [({"a": 1}, '{"a": 1}'), (None, ""), ("x", "x"), ([1], "[1]")],
+    ids=["M-26", "M-27", "str", "list"],
 )
 async def test_success_gives_its_data(data: Any, text: str) -> None:
     """A result object of an older system is what it carries; nothing is an empty success."""

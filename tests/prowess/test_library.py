@@ -200,8 +200,16 @@ async def test_objects_that_raise_when_looked_at_are_no_commands(tmp_path: Path)
         assert [] == failures(runtime)
 
 
-def test_interrupt_goes_through_and_can_be_followed_by_another_try(tmp_path: Path) -> None:
-    """Ctrl-C during an import is no failure of the skill; the next call starts anew."""
+def test_interrupt_goes_through_and_can_be_followed_by_another_try(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C during an import is no failure of the skill; the next call starts anew, where it was."""
+    info = tmp_path / "site/acme-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[prowess.skills]\nacme = acme_plugin:plugin\n")
+    (tmp_path / "site/acme_plugin.py").write_text("plugin = object()\n")
+    monkeypatch.syspath_prepend(tmp_path / "site")
     once = "import os\nif not os.path.exists(__file__ + '.seen'):\n    open(__file__ + '.seen', 'w').close()\n"
     text = f"{HEAD}{once}    raise KeyboardInterrupt\n@skill_command\ndef run(): ...\n"
     write(tmp_path, a=skill(), hooked__a=skill(name="first"), hooked__b=text)

@@ -98,7 +98,9 @@ def test_to_text_only_says_in_words_what_was_no_text() -> None:
     validate(projected, MCP_TOOL_RESULT_TEXT_SCHEMA_V1)
 
 
-@pytest.mark.parametrize("payload", [{}, {"content": [], "isError": False}, {"content": [{"type": "image"}], "isError": 1}])
+@pytest.mark.parametrize(
+    "payload", [{}, {"content": [], "isError": False}, {"content": [{"type": "image"}], "isError": 1}]
+)
 def test_to_text_only_takes_payloads_only(payload: Any) -> None:
     """What is none is refused by the shared schema."""
     with pytest.raises(ValueError, match="MCP tool result schema violation at "):

@@ -213,6 +213,31 @@ async def test_renderer_teaches_a_type(tmp_path: Path) -> None:
         assert [{"a": 1}] == await value(runtime, "uses.frame")
 
 
+async def test_renderer_lets_a_command_be_annotated_with_its_type(tmp_path: Path) -> None:
+    """Without one, a type that has no schema fails at load; an explicit schema holds for what was rendered."""
+    uses = """
+    from .frames import DataFrame
+    @skill_command
+    def frame() -> DataFrame: return DataFrame([1])
+    @skill_command(output_schema={"type": "array", "items": {"type": "integer"}})
+    def checked(text: bool = False) -> DataFrame: return DataFrame(["x"] if text else [1])
+    """
+    renderer = """
+    from .frames import DataFrame
+    @hookimpl
+    def prowess_render(value): return value.rows if isinstance(value, DataFrame) else None
+    """
+    write(tmp_path, frames=FRAME, uses=uses)
+    async with Runtime.open(tmp_path) as runtime:
+        assert ["uses.checked"] == ids(runtime)
+        assert "the return type of uses.frame has no JSON Schema" in told(runtime)[0][3]
+        write(tmp_path, renderer=renderer)
+        runtime.reload()
+        assert [] == told(runtime)
+        assert [[1], [1]] == [await value(runtime, name) for name in ("uses.frame", "uses.checked")]
+        assert "output" == (await runtime.call("uses.checked", {"text": True})).kind
+
+
 async def test_renderer_that_raises_fails_the_call(tmp_path: Path) -> None:
     """And says which plugin it was."""
     write(

@@ -33,7 +33,10 @@ def test_schema_is_valid_and_has_a_name(name: str) -> None:
 
 BLOCKS: list[dict[str, Any]] = [
     TEXT,
-    {**TEXT, "annotations": {"audience": ["user", "assistant"], "priority": 0.5, "lastModified": "2025-01-01T00:00:00Z"}},
+    {
+        **TEXT,
+        "annotations": {"audience": ["user", "assistant"], "priority": 0.5, "lastModified": "2025-01-01T00:00:00Z"},
+    },
     {**TEXT, "_meta": {"a": 1}},
     {"type": "image", "data": "", "mimeType": "image/png"},
     {"type": "audio", "data": "", "mimeType": "png"},
@@ -41,8 +44,8 @@ BLOCKS: list[dict[str, Any]] = [
     {"type": "resource", "resource": {"uri": "mem:x", "blob": "", "mimeType": "a/b", "_meta": {}}},
     {"type": "resource_link", "uri": "mem:x", "name": "x"},
     {
-        **{"type": "resource_link", "uri": "mem:x", "name": "x", "title": "t", "description": "d", "mimeType": "a/b"},
-        **{"size": 1, "icons": [{"src": "data:,", "mimeType": "image/png", "sizes": ["any"], "theme": "light"}]},
+        "type": "resource_link", "uri": "mem:x", "name": "x", "title": "t", "description": "d", "mimeType": "a/b",
+        "size": 1, "icons": [{"src": "data:,", "mimeType": "image/png", "sizes": ["any"], "theme": "light"}],
     },
 ]
 

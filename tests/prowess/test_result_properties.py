@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import datetime
+import datetime as dt
 import decimal
 import enum
 import json
@@ -13,6 +13,7 @@ import uuid
 from typing import Any, Literal, Optional, TypedDict
 
 import mcp_types
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
@@ -71,7 +72,9 @@ _canonical = st.fixed_dictionaries(
     {"content": st.lists(_blocks | _json, max_size=3), "isError": st.booleans() | _json},
     optional={"structuredContent": _json, "_meta": st.dictionaries(st.text(), _json) | _json, "more": _json},
 )
-_odd = st.sampled_from([float("nan"), "\ud800", object(), Color.RED, 10**400, {"\udc80": 1}, (), set(), Tree(fullName="x")])
+_odd = st.sampled_from(
+    [float("nan"), "\ud800", object(), Color.RED, 10**400, {"\udc80": 1}, (), set(), Tree(fullName="x")]
+)
 _anything = st.recursive(
     _json | _blocks | _odd | _canonical | st.binary() | _numbers | st.datetimes() | st.uuids(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text() | st.integers(), inner, max_size=3),
@@ -100,18 +103,16 @@ _leaves = (
     | _leaf(str, st.text())
     | _leaf(bool, st.booleans())
     | _leaf(list[bytes], st.lists(st.binary(max_size=3), max_size=2))
-    | _leaf(datetime.datetime, st.datetimes())
-    | _leaf(datetime.date, st.dates())
-    | _leaf(datetime.timedelta, st.timedeltas(max_value=datetime.timedelta(days=9), min_value=datetime.timedelta()))
+    | _leaf(dt.datetime, st.datetimes())
+    | _leaf(dt.date, st.dates())
+    | _leaf(dt.timedelta, st.timedeltas(max_value=dt.timedelta(days=9), min_value=dt.timedelta()))
     | _leaf(uuid.UUID, st.uuids())
     | _leaf(decimal.Decimal, st.decimals(allow_nan=False, allow_infinity=False, places=2))
     | _leaf(pathlib.Path, st.just(pathlib.Path("a/b")))
     | _leaf(Color, st.sampled_from(Color))
     | _leaf(Literal["a", 1, None], st.sampled_from(["a", 1, None]))
     | _leaf(Point, st.builds(Point, st.integers(), st.none() | st.text()))
-    | _leaf(
-        Options, st.fixed_dictionaries({}, optional={"title": st.text(), "default": st.none() | st.integers()})
-    )
+    | _leaf(Options, st.fixed_dictionaries({}, optional={"title": st.text(), "default": st.none() | st.integers()}))
     | _leaf(Tree, _trees)
     | _leaf(Any, _json)
 )
@@ -130,7 +131,9 @@ def _composed(draw: st.DrawFn, inner: st.SearchStrategy[tuple[Any, Any]]) -> tup
     other, more = draw(inner)
     if kind == "tuple":
         return tuple[annotation, other], (value, more)
-    return annotation | other if annotation is not Any and other is not Any else Any, draw(st.sampled_from([value, more]))
+    return annotation | other if annotation is not Any and other is not Any else Any, draw(
+        st.sampled_from([value, more])
+    )
 
 
 _typed = st.recursive(_leaves, _composed, max_leaves=4)
@@ -179,8 +182,9 @@ def test_json_is_always_sent(value: Any) -> None:
     """Whatever JSON can say becomes a payload that conforms, and normalizing it again changes nothing."""
     try:
         payload = normalize_mcp_tool_result(value)
-    except ValueError as error:  # it claims to be a payload, or a block, and is none
-        assert str(error).startswith("MCP tool result schema violation at ")
+    except ValueError:  # it claims to be a payload, or a block, and is none
+        with pytest.raises(ValueError, match=r"^MCP tool result schema violation at "):
+            normalize_mcp_tool_result(value)
         return
     conforms(payload)
     assert payload == normalize_mcp_tool_result(payload)

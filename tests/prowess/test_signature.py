@@ -89,6 +89,10 @@ class OldOptions(typing.TypedDict, total=False):
     b: str
 
 
+class Bad(typing_extensions.TypedDict):
+    key: Nowhere  # noqa: F821 # pyright: ignore
+
+
 @pytest.mark.parametrize("unpack", [typing.Unpack, typing_extensions.Unpack])
 @pytest.mark.parametrize("options", [Options, OldOptions])
 def test_an_unpacked_typed_dict_stands_for_parameters(unpack: Any, options: Any):
@@ -112,9 +116,6 @@ class Later(BaseModel):
 
 def test_a_key_of_an_unpacked_typed_dict_has_to_resolve():
     """The error names the TypedDict and the name."""
-
-    class Bad(typing_extensions.TypedDict):
-        key: Nowhere  # noqa: F821 # pyright: ignore
 
     def function(**more: typing.Unpack[Bad]) -> None: ...
 

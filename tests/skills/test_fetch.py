@@ -198,10 +198,12 @@ def test_no_page_breaks_the_reader(fetch_module: ModuleType, pieces: list[str]):
 
 
 async def test_broken_declaration_says_what_to_do(online: Any, web: Web):
-    """The page can still be read as it is."""
+    """Where the parser of this Python gives up, the page can still be read as it is; a newer one goes on."""
     web.replies["/"] = Reply("<p>one<![nonsense[", "text/html")
     async with online() as opened:
-        assert f"{web.base} is broken HTML; read it with format raw" == await opened.failed("fetch.get", url=web.base)
+        outcome = await opened.call("fetch.get", url=web.base)
+
+    assert outcome.text == f"{web.base} is broken HTML; read it with format raw" or outcome.value["text"] == "one"
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +10,6 @@ from types import ModuleType
 from typing import Any
 
 import anyio
-import anyio.to_thread
 import pytest
 
 from prowess import ConfigPaths, Settings, SkillError
@@ -536,20 +534,20 @@ async def test_environment_of_the_host_is_not_gits(
         assert [] == (await opened.ok("git.status"))["files"]
 
 
-async def test_cancelled_call_kills_git(project: Any, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """No process stays behind."""
-    os.mkfifo(tmp_path / "pid")
-    (tmp_path / "git").write_text(f"#!/bin/sh\necho $$ > '{tmp_path}/pid'\nexec sleep 600\n")
+async def test_cancelled_call_kills_git(project: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """No process stays behind: what it held open is closed."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "git").write_text(f"#!/bin/sh\nexec 3> '{tmp_path}/pipe'\necho started >&3\nexec sleep 600\n")
     (tmp_path / "git").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     with anyio.fail_after(10):
         async with project() as opened, anyio.create_task_group() as tasks:
             tasks.start_soon(opened.call, "git.status")
-            pid = int(await anyio.to_thread.run_sync((tmp_path / "pid").read_text))
-            tasks.cancel_scope.cancel()
-
-    with pytest.raises(ProcessLookupError):
-        os.kill(pid, signal.SIG_DFL)
+            async with await anyio.open_file(tmp_path / "pipe") as pipe:
+                assert "started\n" == await pipe.readline()
+                tasks.cancel_scope.cancel()
+                with anyio.CancelScope(shield=True):
+                    assert "" == await pipe.read()
 
 
 async def test_what_git_says_reaches_the_model(git_module: ModuleType, root: Path, git: Git):

@@ -129,8 +129,8 @@ class Supervisor:
         self._closing = False
         self.diagnosis = ""
         """Why the last worker that could not start, could not."""
-        self.files: frozenset[str] = frozenset()
-        """Files of the project that the skills import."""
+        self.files: dict[str, tuple[int, int, int]] = {}
+        """Files of the project that the skills import, each with what tells one version from another."""
         self.lost_at_once: list[int] = []
         """How many calls each death of a worker took down."""
 
@@ -484,7 +484,7 @@ class Supervisor:
         told = json.loads(text)
         contracts = tuple(Contract.from_json(item) for item in told["contracts"])
         catalog = Catalog(contracts, tuple(Failure(*item) for item in told["failures"]))
-        self.files = frozenset(told["files"])
+        self.files = {file: tuple(stamp) for file, stamp in told["files"].items()}
         if worker.describing is not None and not worker.describing.done():
             worker.describing.set_result(catalog)
 

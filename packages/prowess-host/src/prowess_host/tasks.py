@@ -169,8 +169,16 @@ class ToolCall:
         self._write(self._session.answer(self._call, body, meta=meta))
 
     def refused(self, facts: JsonObject) -> None:
-        """The worker does not know the command: it was taken away, or no longer loads."""
-        text = f"{facts['message']}. It was there when this host last looked: list the tools again."
+        """There is no result: the client lacks something, or the worker does not know the command any more."""
+        if facts["kind"] == "missing_capability":
+            lacking: JsonObject = {}
+            for name in reversed(facts["name"].split(".")):
+                lacking = {name: lacking}
+            self._write(self._session.refuse(self._call, RpcError.missing_capability(lacking)))
+            return
+        text = facts["message"]
+        if facts["kind"] == "unknown":
+            text = f"{text}. It was there when this host last looked: list the tools again."
         self._write(self._session.answer(self._call, dumps({"content": [{"type": "text", "text": text}], "isError": True})))
 
     def progress(self, done: float, total: float | None, message: str | None) -> None:

@@ -11,7 +11,7 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -30,19 +30,19 @@ _SHARE: Final = 50
 _CONFIG: Final = ("prowess.toml", "pyproject.toml")
 _SKIPPED: Final = frozenset({"__pycache__", "node_modules", "site-packages"})
 
-_Stamp: TypeAlias = "tuple[int, int, int]"
-Sight: TypeAlias = "dict[str, _Stamp]"
+Stamp: TypeAlias = "tuple[int, int, int]"
+Sight: TypeAlias = "dict[str, Stamp]"
 """What tells one state of the files from another."""
 
 
 class Watcher:
     """Calls `on_change` after files that matter have changed; one call at a time, no change forgotten.
 
-    `imported` gives further files that matter.
+    `imported` gives further files that matter, as they were when they were imported.
     """
 
     def __init__(
-        self, paths: ConfigPaths, on_change: Callable[[], Awaitable[None]], imported: Callable[[], Collection[str]]
+        self, paths: ConfigPaths, on_change: Callable[[], Awaitable[None]], imported: Callable[[], Mapping[str, Stamp]]
     ) -> None:
         self._paths = paths
         self._on_change = on_change
@@ -70,18 +70,18 @@ class Watcher:
     # In the thread
 
     def _watch(self) -> None:
-        seen, known = self._look(), self._imported()
+        seen = self._look()
         self._watching.wait()
         folders: list[str] | None = None
         wait: Callable[[], object] = self._rest
-        rested = 0.0
         while not self._stop.is_set():
             if folders != (there := self._folders()):
                 folders, wait = there, self._notices(there)
             begun = time.monotonic()
-            now, known = self._look(), self._imported()
+            seen = {**self._imported(), **seen}
+            now = self._look()
             cost = time.monotonic() - begun
-            if _differs(seen, now, known):
+            if _differs(seen, now):
                 now = self._settled(now)
                 self._tell()
             seen = now
@@ -103,7 +103,7 @@ class Watcher:
             self._loop.call_soon_threadsafe(self._changed.set)
 
     def _look(self) -> Sight:
-        return look(self._paths.project_root, self._paths.skills_dirs, self._imported())
+        return look(self._paths.project_root, self._paths.skills_dirs, self._imported().keys())
 
     def _rest(self) -> object:
         return self._stop.wait(_PAUSE)
@@ -147,11 +147,11 @@ class Watcher:
         return sorted(found - inside)
 
 
-def _differs(before: Sight, after: Sight, imported: Collection[str]) -> bool:
-    """Whether anything changed. What skills import counts once it has been seen: it was new to us, not to them."""
-    if before.keys() - after.keys():
+def _differs(before: Sight, now: Sight) -> bool:
+    """Whether a file has come, changed or gone. One that is only not imported any more has not."""
+    if any(before.get(path) != stamp for path, stamp in now.items()):
         return True
-    return any(before.get(path, stamp if path in imported else None) != stamp for path, stamp in after.items())
+    return any(_stamp(path) != stamp for path, stamp in before.items() if path not in now)
 
 
 def look(root: Path, folders: Collection[Path], imported: Collection[str]) -> Sight:
@@ -170,7 +170,7 @@ def _sources(folder: str) -> Iterator[str]:
                 yield os.path.join(place, name)  # noqa: PTH118 - ten times as fast, and this is done all the time
 
 
-def _stamp(path: str) -> _Stamp:
+def _stamp(path: str) -> Stamp:
     try:
         found = os.stat(path)  # noqa: PTH116 - see above
     except OSError:

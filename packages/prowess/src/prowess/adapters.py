@@ -7,6 +7,7 @@ compiled schema is rebuilt with ours: bytes are base64, NaN is refused, and noth
 from __future__ import annotations
 
 import dataclasses
+import enum
 import json
 import sys
 import typing
@@ -22,6 +23,7 @@ from pydantic_core import (
     PydanticSerializationError,
     SchemaSerializer,
     SchemaValidator,
+    core_schema,
     to_jsonable_python,
 )
 
@@ -38,7 +40,7 @@ _CONFIG: Final[dict[str, Any]] = {
 }
 _CHECKED: Final[dict[str, Any]] = {**_CONFIG, "revalidate_instances": "always"}
 _CLASSES: Final = frozenset({"dataclass", "model", "typed-dict"})
-_DATA: Final = frozenset({"default", "expected", "metadata"})
+_DATA: Final = frozenset({"default", "metadata"})
 """Keys of a core schema that hold the author's values: what looks like a schema there is none."""
 _ANY: Final = {"type": "any"}
 _typed_dict: Final[Any] = typing_extensions.TypedDict
@@ -131,10 +133,8 @@ class _SchemaWriter(GenerateJsonSchema):
         super().__init__(by_alias=True)
         self.ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}
 
-    def bytes_schema(self, schema: Any) -> JsonSchemaValue:
-        described: JsonSchemaValue = {"type": "string", "contentEncoding": "base64url"}
-        self.update_with_validations(described, schema, {})
-        return described
+    def bytes_schema(self, schema: Any) -> JsonSchemaValue:  # noqa: ARG002 - a limit counts bytes, not letters of base64
+        return {"type": "string", "contentEncoding": "base64url"}
 
     def is_subclass_schema(self, schema: Any) -> JsonSchemaValue:
         return self.handle_invalid_for_json_schema(schema, "a class")
@@ -154,29 +154,44 @@ def _rebuilt(part: Any, config: dict[str, Any]) -> Any:
     """A copy of a core schema in which every class is configured like a wire wants it."""
     if isinstance(part, Mapping):  # where a model puts off its schema, it is a mapping that makes it now
         node = {**cast("Mapping[str, Any]", part)}
-        return _rebuilt_schema(node, config) if _is_schema(node) else _rebuilt_values(node, config)
+        if _is_schema(node):
+            return _rebuilt_schema(node, config)
+        return {name: _rebuilt(held, config) for name, held in node.items()}
     if type(part) in (list, tuple):
         return type(part)(_rebuilt(item, config) for item in part)
     return part
 
 
-def _rebuilt_values(part: dict[str, Any], config: dict[str, Any]) -> dict[str, Any]:
-    return {key: _rebuilt(value, config) for key, value in part.items()}
-
-
 def _rebuilt_schema(schema: dict[str, Any], config: dict[str, Any]) -> Any:
     kind, check = schema["type"], config is _CHECKED
+    if kind == "literal":
+        return _literal(schema)
     if (kind == "json" and check and "schema" in schema) or (kind == "function-after" and _is_base64(schema)):
         return _rebuilt(schema["schema"], config)
-    data = {key: schema[key] for key in schema.keys() & _DATA}
-    copied = {**_rebuilt_values({key: schema[key] for key in schema if key not in _DATA}, config), **data}
+    copied = {key: value if key in _DATA else _rebuilt(value, config) for key, value in schema.items()}
     if kind == "generator":  # pydantic would read its items one by one, in the midst of the command
         copied["type"] = "list"
+    elif kind == "tagged-union":
+        values = {tag.value: choice for tag, choice in copied["choices"].items() if isinstance(tag, enum.Enum)}
+        copied["choices"] = {**values, **copied["choices"]}
     elif kind in _CLASSES:
         copied["config"] = {**copied.get("config", {}), **config}
         if check and "revalidate_instances" in copied:
             copied["revalidate_instances"] = "always"
     return copied
+
+
+def _literal(schema: dict[str, Any]) -> Any:
+    """Members of an enum are sent by their value; pydantic only knows them as themselves."""
+    members = [item for item in schema["expected"] if isinstance(item, enum.Enum)]
+    others = [item for item in schema["expected"] if not isinstance(item, enum.Enum)]
+    if not members:
+        return schema
+    kinds = dict.fromkeys(type(member) for member in members)
+    choices: list[Any] = [
+        core_schema.enum_schema(kind, [item for item in members if type(item) is kind]) for kind in kinds
+    ]
+    return core_schema.union_schema([*choices, core_schema.literal_schema(others)] if others else choices)
 
 
 def _is_schema(part: Mapping[str, Any]) -> bool:

@@ -58,11 +58,20 @@ class Plan:
 
 
 def compile_command(
-    declared: Declaration, *, skill: str, injectables: Injectables, settings: Settings, root: Path
+    declared: Declaration,
+    *,
+    skill: str,
+    injectables: Injectables,
+    settings: Settings,
+    root: Path,
+    rendered: bool = False,
 ) -> Plan:
-    """The plan of one command; a `LoadError` names the file, the line and what is wrong."""
+    """The plan of one command; a `LoadError` names the file, the line and what is wrong.
+
+    `rendered` says that a plugin may know what to make of a result whose type has no schema.
+    """
     try:
-        return _Compiler(declared, skill, injectables, settings, root).plan()
+        return _Compiler(declared, skill, injectables, settings, root, rendered=rendered).plan()
     except LoadError as error:
         if error.file is None:
             place = declared.place
@@ -91,7 +100,14 @@ class _Field:
 
 class _Compiler:
     def __init__(
-        self, declared: Declaration, skill: str, injectables: Injectables, settings: Settings, root: Path
+        self,
+        declared: Declaration,
+        skill: str,
+        injectables: Injectables,
+        settings: Settings,
+        root: Path,
+        *,
+        rendered: bool,
     ) -> None:
         self.declared = declared
         self.id = f"{skill}.{declared.name}"
@@ -99,6 +115,7 @@ class _Compiler:
         self.injectables = injectables
         self.settings = settings
         self.root = root
+        self.rendered = rendered
         self.doc: Docstring = parse_docstring(declared.function.__doc__)
         self.signature = read(declared)
 
@@ -329,6 +346,8 @@ class _Compiler:
             adapter = Adapter(returns, self.signature.names)
             schema = adapter.schema("serialization")
         except Unusable as error:
+            if self.rendered and not pair:
+                return OutputShape(field=declared.output_field), Output()
             reason = f"the return type of {self.id} has no JSON Schema: {error}"
             raise SchemaError(f"{reason}. Annotate it with data types, or pass output= or output_schema=") from error
         shape = OutputShape(schema, field=declared.output_field, type_name=_structure_name(returns))

@@ -59,9 +59,10 @@ def prowess_injectables(provide: Callable[..., None]) -> None:
 
 @hookspec
 def prowess_render(value: Any) -> Any:
-    """Turn a value of a type nobody declared into something simpler: data, a content helper, or a tool result.
+    """Turn a value that is no data into something simpler: data, a content helper, or a tool result.
 
-    Return `None` for values that are not yours: the next plugin is asked.
+    Asked about results, items of a list, and values inside data. Return `None` for values that are not yours: the next
+    plugin is asked. While there is such a plugin, a command may be annotated with a type that has no schema.
     """
 
 
@@ -84,5 +85,5 @@ def prowess_call_finished(call: CallInfo, outcome: Outcome) -> None:
 def prowess_wrap_call(call: CallInfo, proceed: Callable[[], Awaitable[Outcome]]) -> Awaitable[Outcome]:  # pyright: ignore[reportReturnType]
     """Wrap a call: an async function that awaits `proceed()` and gives an outcome, that one or another.
 
-    The first plugin registered is the outermost. What is raised here fails the call.
+    Plugins stand in the order of their names: the first one is the outermost. What is raised here fails the call.
     """

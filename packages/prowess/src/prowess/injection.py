@@ -276,8 +276,8 @@ def _provider(recipe: Recipe) -> tuple[Callable[..., Any], Callable[[], Any] | N
         return factory, None
     from dependency_injector import providers  # 25 to 110 ms, paid only by who needs a singleton
 
-    single: Any = providers.ThreadSafeSingleton(factory)
-    return single, single.reset
+    single: Any = providers.ThreadSafeSingleton(lambda **parts: [factory(**parts)])  # boxed: it would await a generator
+    return lambda **parts: single(**parts)[0], single.reset
 
 
 def _needs(factory: Callable[..., Any]) -> Iterable[tuple[str, Key]]:

@@ -24,7 +24,7 @@ from prowess.errors import LoadError
 from prowess.loading import Modules
 from prowess.names import Names, assign
 from prowess.plugins import Installed, installed
-from prowess.skill import Skill, compiled
+from prowess.skill import OURS, Skill, compiled
 
 __all__ = ["Library"]
 
@@ -54,7 +54,7 @@ class Library:
         self._owned: set[str] = set()
         """The modules that are skills themselves: who imports a command from there does not register it."""
         self._prepared = False
-        services.plugins.register(BuiltIn(), "prowess")
+        services.plugins.register(BuiltIn(), OURS)
 
     # Looking up
 
@@ -191,14 +191,19 @@ class Library:
     def _settle(self) -> None:
         """Make the commands of all that is loaded callable, as far as what it needs is there, and give them names."""
         self._forget_broken()
-        provided = self._services.injectables.keys, set(self._services.profiles)
+        services = self._services
+        provided = (
+            services.injectables.keys,
+            set(services.profiles),
+            services.plugins.has("prowess_render", beside=OURS),
+        )
         for skill in self._skills.values():
             if provided != self._compiled_for or not skill.is_compiled:
                 skill.compile()
         self._compiled_for = provided
         entries = [entry for skill in self._skills.values() for entry in skill.entries]
         self._declared = {id(entry.plan.declaration): entry for entry in entries}
-        self._names = assign(entries, self._services.settings.own.hide)
+        self._names = assign(entries, services.settings.own.hide)
 
     def _forget_broken(self) -> None:
         while broken := self._services.injectables.broken():

@@ -193,9 +193,9 @@ class _FreshLoader(importlib.machinery.SourceFileLoader):
     def path_stats(self, path: str) -> dict[str, float]:  # pyright: ignore[reportIncompatibleMethodOverride]
         raise OSError(path)  # no stats, no bytecode file
 
-    def source_to_code(self, data: Any, path: Any, **options: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def source_to_code(self, data: Any, path: Any, *more: Any, **options: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         self._read[Path(path)] = _digest(data)
-        return super().source_to_code(data, path, **options)
+        return super().source_to_code(data, path, *more, **options)
 
 
 def _digest(text: bytes) -> str:

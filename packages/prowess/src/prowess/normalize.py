@@ -57,9 +57,9 @@ class Output:
         """Whether results have to keep a promise."""
         return self.adapter is not None or self.schema is not None
 
-    def check(self, value: Any) -> Json:
+    def check(self, value: Any, render: Render | None = None) -> Json:
         """The value as JSON data that keeps the promise, or an `OutputError` that says where it does not."""
-        data = _typed(self.adapter, value) if self.adapter else _untyped(value)
+        data = _typed(self.adapter, value) if self.adapter else _untyped(value, render)
         problems = validate_explicit(self.schema, data) if self.schema is not None else []
         if problems:
             raise OutputError(_broken(problems))
@@ -90,13 +90,13 @@ def _normalized(value: Any, output: Output, render: Render | None) -> Result:
         return _from_payload(payload, output)
     if output.pair:
         return _from_pair(value, output)
-    if output.declared:
-        return _from_data(output.check(value), structured=True)
-    if render is not None and type(value) not in _PLAIN:
+    if output.adapter is None and render is not None and type(value) not in _PLAIN:
         value = _rendered(value, render)
         payload = as_payload(value)
         if payload is not None:
             return _from_payload(payload, output)
+    if output.declared:
+        return _from_data(output.check(value, render), structured=True)
     blocks = _as_blocks(value)
     if blocks is not None:
         return Result(blocks=_checked(blocks))

@@ -51,9 +51,9 @@ class Plugins:
             if plugin is None or impl.plugin_name == plugin:
                 yield impl.plugin_name, _taking(impl)
 
-    def has(self, hook: str) -> bool:
-        """Whether anybody implements a hook: what nobody watches costs nothing."""
-        return bool(getattr(self._manager.hook, hook).get_hookimpls())
+    def has(self, hook: str, *, beside: str = "") -> bool:
+        """Whether anybody, beside one plugin, implements a hook: what nobody watches costs nothing."""
+        return any(impl.plugin_name != beside for impl in getattr(self._manager.hook, hook).get_hookimpls())
 
 
 class _Manager(pluggy.PluginManager):

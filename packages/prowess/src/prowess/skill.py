@@ -20,8 +20,10 @@ from prowess.hookspecs import hookimpl
 from prowess.injection import Key
 from prowess.profiles import Profile
 
-__all__ = ["ModuleCommands", "Skill", "compiled"]
+__all__ = ["OURS", "ModuleCommands", "Skill", "compiled"]
 
+OURS: Final = "prowess"
+"""The name of the plugin that Prowess itself is."""
 _WIRE_NAME_LIMIT: Final = 64
 
 
@@ -211,7 +213,12 @@ def _is_same(one: Plan, other: Plan) -> bool:
 def compiled(declared: Declaration, skill: str, services: Services) -> Plan:
     """The plan of a command, fit for clients."""
     plan = compile_command(
-        declared, skill=skill, injectables=services.injectables, settings=services.settings, root=services.root
+        declared,
+        skill=skill,
+        injectables=services.injectables,
+        settings=services.settings,
+        root=services.root,
+        rendered=services.plugins.has("prowess_render", beside=OURS),
     )
     contract, place = plan.contract, declared.place
     if len(contract.wire_name) > _WIRE_NAME_LIMIT:

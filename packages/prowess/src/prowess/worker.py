@@ -204,6 +204,9 @@ def _answer(outcome: Outcome, how: JsonObject) -> tuple[Kind, bytes, bytes]:
         return Kind.INPUT_REQUIRED, to_json(outcome.questions), b""
     if outcome.kind == "unknown":
         return Kind.REFUSED, to_json({"kind": "unknown", "message": outcome.text}), b""
+    if outcome.missing_capability is not None and how.get("answers") is not None:
+        facts = {"kind": "missing_capability", "name": outcome.missing_capability, "message": outcome.text}
+        return Kind.REFUSED, to_json(facts), b""
     payload = outcome.payload(how.get("profile"), boxed=how.get("boxed", True))
     meta = payload.pop("_meta", None)
     return Kind.RESULT, to_json(meta) if meta else b"{}", to_json(payload)
@@ -230,15 +233,18 @@ def _number(value: Any) -> int | float | None:
     return number if math.isfinite(number) else None
 
 
-def project_files(root: Path) -> list[str]:
-    """The files of the project that have been imported by now."""
+def project_files(root: Path) -> dict[str, tuple[int, int, int]]:
+    """The files of the project that have been imported by now, each with what tells one version from another."""
     prefix = f"{root}{os.sep}"
-    files: set[str] = set()
+    found: dict[str, tuple[int, int, int]] = {}
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None)
-        if isinstance(file, str) and file.startswith(prefix) and not file.startswith((sys.prefix, sys.base_prefix)):
-            files.add(file)
-    return sorted(file for file in files if _FOREIGN.isdisjoint(file.split(os.sep)))
+        if not isinstance(file, str) or not file.startswith(prefix) or not _FOREIGN.isdisjoint(file.split(os.sep)):
+            continue
+        with contextlib.suppress(OSError):
+            state = os.stat(file)  # noqa: PTH116 - a plain path, and there may be many
+            found[file] = (state.st_mtime_ns, state.st_size, state.st_ino)
+    return found
 
 
 class Heart:

@@ -1,0 +1,168 @@
+"""The committed catalog: what clients are shown of every command, as a file that a review can read and `check` compares.
+
+The same contracts give the same bytes, wherever and whenever: no times, no places, no order but that of names.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from prowess.contract import Contract, Hints, OutputShape, Policies
+from prowess.errors import ProwessError
+from prowess.jsontypes import Json, JsonObject
+from prowess.profiles import BUILT_IN, Profile
+
+__all__ = ["FORMAT", "PLACE", "Snapshot", "SnapshotError", "read_snapshot", "write_snapshot"]
+
+FORMAT: Final = "urn:prowess:catalog.v1"
+PLACE: Final = Path("schemas/catalog.json")
+_TITLE: Final = "The commands of this project, as clients are shown them"
+_TEXTS: Final = ("title", "category", "description", "profile")
+_LISTS: Final = ("aliases", "icons", "tags")
+
+
+class SnapshotError(ProwessError):
+    """The committed catalog cannot be read."""
+
+    def __init__(self, file: Path, reason: str) -> None:
+        super().__init__(f"{file}: {reason}")
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A committed catalog, read back."""
+
+    text: str
+    profiles: tuple[str, ...]
+    """The profiles it shows."""
+    contracts: tuple[Contract, ...]
+    """What it promises; places in the source, summaries and injected parameters are no part of that."""
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+
+def write_snapshot(contracts: Iterable[Contract], profiles: Iterable[str]) -> str:
+    """The text of the file."""
+    shown = [BUILT_IN[name] for name in sorted(set(profiles))]
+    data = {
+        "$schema": FORMAT,
+        "title": _TITLE,
+        "profiles": [profile.name for profile in shown],
+        "commands": [_command(each, shown) for each in sorted(contracts, key=lambda each: each.id)],
+    }
+    text = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+    return text.encode("utf-8", "backslashreplace").decode()  # a lone surrogate becomes an escape of JSON
+
+
+def _command(contract: Contract, profiles: list[Profile]) -> JsonObject:
+    """Names first, long schemas last; what was not given is left out."""
+    output = contract.output
+    shown = (
+        profiles if contract.profile is None else [BUILT_IN[name] for name in (contract.profile,) if name in BUILT_IN]
+    )
+    told = {
+        "id": contract.id,
+        "wire_name": contract.wire_name,
+        **{name: getattr(contract, name) for name in _TEXTS},
+        **{name: list(getattr(contract, name)) for name in _LISTS},
+        "meta": contract.meta,
+        "hints": {name: value for name, value in asdict(contract.hints).items() if value is not None},
+        "policies": _policies(contract.policies),
+        "input": {
+            "explicit": contract.input_explicit,
+            "schema": contract.input_schema,
+            "shown": {profile.name: profile.input_schema(contract) for profile in shown},
+        },
+        "output": {
+            "explicit": output.explicit,
+            "field": output.field,
+            "type_name": output.type_name,
+            "schema": output.schema,
+            "shown": {profile.name: profile.output_schema(contract) for profile in shown},
+        },
+    }
+    return {name: _sorted(held) for name, held in _given(told).items()}
+
+
+def _given(data: Any) -> Any:
+    """Without what says nothing: no value, and empty lists. Schemas are left as they are."""
+    return {
+        name: _given(held) if name in ("input", "output", "shown") else held
+        for name, held in data.items()
+        if held is not None and held is not False and held not in ([], {}) and held != {"shown": {}}
+    }
+
+
+def _policies(policies: Policies) -> JsonObject:
+    usual = asdict(Policies())
+    given = {name: value for name, value in asdict(policies).items() if value != usual[name]}
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in given.items()}  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+
+
+def _sorted(data: Any) -> Any:
+    """With the names of every object in order; lists keep theirs."""
+    if isinstance(data, dict):
+        names: list[str] = sorted(data)  # pyright: ignore[reportUnknownArgumentType]
+        return {name: _sorted(data[name]) for name in names}
+    return [_sorted(item) for item in data] if isinstance(data, list) else data  # pyright: ignore[reportUnknownVariableType]
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+def read_snapshot(file: Path) -> Snapshot | None:
+    """The committed catalog; `None` where there is none. Raises `SnapshotError` for what is none."""
+    try:
+        text = file.read_text("utf-8")
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise SnapshotError(file, f"cannot be read ({error})") from error
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise SnapshotError(file, f"no JSON ({error}); write it anew with prowess build") from error
+    if not isinstance(data, dict) or data.get("$schema") != FORMAT:  # pyright: ignore[reportUnknownMemberType]
+        raise SnapshotError(file, f"not a catalog that this version wrote: $schema is not {FORMAT!r}")
+    return _read(file, text, data)  # pyright: ignore[reportUnknownArgumentType]
+
+
+def _read(file: Path, text: str, data: JsonObject) -> Snapshot:
+    try:
+        return Snapshot(text, tuple(data["profiles"]), tuple(_contract(item) for item in data["commands"]))
+    except (AttributeError, KeyError, TypeError) as error:
+        reason = f"not a catalog ({type(error).__name__}: {error}); write it anew with prowess build"
+        raise SnapshotError(file, reason) from error
+
+
+def _contract(item: JsonObject) -> Contract:
+    output: JsonObject = item.get("output", {})
+    skill, _, name = item["id"].rpartition(".")
+    policies: JsonObject = item.get("policies", {})
+    lists: dict[str, Any] = {name: tuple(item.get(name, ())) for name in _LISTS}
+    return Contract(
+        id=item["id"],
+        wire_name=item["wire_name"],
+        skill=skill,
+        name=name,
+        description=item.get("description", ""),
+        input_schema=item["input"]["schema"],
+        input_explicit=item["input"].get("explicit", False),
+        output=OutputShape(**{key: _value(output, key) for key in ("explicit", "field", "schema", "type_name")}),
+        title=item.get("title"),
+        category=item.get("category", ""),
+        profile=item.get("profile"),
+        meta=item.get("meta", {}),
+        hints=Hints(**item.get("hints", {})),
+        policies=Policies(**{**policies, "retry_on": tuple(policies.get("retry_on", ()))}),
+        **lists,
+    )
+
+
+def _value(output: JsonObject, key: str) -> Json:
+    return output.get(key, False if key == "explicit" else None)

@@ -1,0 +1,88 @@
+"""Frames survive any cut, and the board agrees across processes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+
+from anyio import fail_after
+from hypothesis import given
+from hypothesis import strategies as st
+
+from prowess.link import Board, Frame, FrameReader, Kind, Link, encode_frame
+
+FRAMES = st.lists(
+    st.tuples(st.sampled_from(Kind), st.integers(0, 2**32 - 1), st.binary(max_size=50), st.binary(max_size=50))
+)
+
+
+@given(FRAMES, st.lists(st.integers(1, 40)))
+def test_frames_arrive_whole_however_the_bytes_are_cut(sent: list, cuts: list[int]):
+    """In order, with nothing lost or left."""
+    data = b"".join(encode_frame(*frame) for frame in sent)
+    reader, got = FrameReader(), []
+    for cut in cuts:
+        got += reader.feed(data[:cut])
+        data = data[cut:]
+    got += reader.feed(data)
+    assert [Frame(*frame) for frame in sent] == got
+    assert [] == reader.feed(b"")
+
+
+async def linked() -> tuple[list, Link, Link, asyncio.Event]:
+    """Two ends of a link, what the second one heard, and whether it was lost."""
+    loop = asyncio.get_running_loop()
+    heard: list[Frame] = []
+    lost = asyncio.Event()
+    one, other = Link(lambda _: None, lambda: None), Link(heard.append, lost.set)
+    one.send(Kind.PING, 1, b"early")
+    ours, theirs = socket.socketpair()
+    await loop.create_connection(lambda: one, sock=ours)
+    await loop.create_connection(lambda: other, sock=theirs)
+    return heard, one, other, lost
+
+
+async def test_a_link_passes_on_what_was_sent_before_it_was_made_and_after():
+    """Also what is larger than any buffer."""
+    heard, one, _, lost = await linked()
+    one.send(Kind.RESULT, 7, b"{}", b"x" * 3_000_000)
+    one.close()
+    with fail_after(10):
+        await lost.wait()
+    assert [(Kind.PING, 1), (Kind.RESULT, 7)] == [frame[:2] for frame in heard]
+    assert 3_000_000 == len(heard[1].body)
+
+
+async def test_sending_to_nobody_does_nothing():
+    """Its owner hears of the end elsewhere."""
+    _, one, other, lost = await linked()
+    other.close()
+    one.close()
+    one.send(Kind.PING)
+    with fail_after(10):
+        await lost.wait()
+    Link(lambda _: None, lambda: None).close()  # also before there was a connection
+
+
+def test_the_board_is_one_for_both_sides():
+    """What the host forgets or retires, the worker sees; what the worker starts, the host."""
+    host = Board()
+    worker = Board(os.dup(host.fd))
+    assert worker.start(5)
+    assert (True, False) == (host.started(5), host.started(6))
+    host.forget(5)
+    assert not worker.started(5)
+    host.retire()
+    assert not worker.start(6)
+    assert host.started(6)  # as far as the host must fear
+    for board in (host, worker):
+        board.close()
+
+
+def test_numbers_share_slots_only_when_they_are_far_apart():
+    """And none has the slot that says that the worker is retired."""
+    slots = {Board.slot(number) for number in range(Board.SLOTS - 1)}
+    assert Board.SLOTS - 1 == len(slots)
+    assert 0 not in slots
+    assert Board.slot(1) == Board.slot(Board.SLOTS)

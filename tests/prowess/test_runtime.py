@@ -1,0 +1,192 @@
+"""The runtime as an embedder sees it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import textwrap
+import threading
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from prowess import Catalog, Runtime, Settings, skill_command
+from prowess.declaration import declaration_of
+from prowess.runtime import current_runtime
+
+
+def skill(root: Path, name: str, text: str) -> None:
+    (root / "skills").mkdir(exist_ok=True)
+    (root / "skills" / f"{name}.py").write_text("from prowess import skill_command\n" + textwrap.dedent(text))
+
+
+CLOCK = """
+@skill_command(aliases=["time"])
+async def now(style: str = "iso") -> str:
+    return style
+"""
+
+
+async def test_commands_are_called_by_id_wire_name_or_alias(tmp_path: Path):
+    """With JSON arguments, or with none."""
+    skill(tmp_path, "clock", CLOCK)
+    async with Runtime.open(tmp_path) as runtime:
+        for name in ("clock.now", "clock_now", "time"):
+            outcome = await runtime.call(name, {"style": "rfc"})
+            assert ("ok", "rfc", "clock.now") == (outcome.kind, outcome.value, outcome.command)
+        assert "iso" == (await runtime.call("clock.now")).value
+        assert "iso" == (await runtime.call("clock.now", {})).value
+        assert "input" == (await runtime.call("clock.now", [])).kind
+
+
+@pytest.mark.parametrize("name", ["clock.noww", "", "other.thing", 7, None, ["clock.now"], "\ud800"])
+async def test_an_unknown_command_is_an_outcome(tmp_path: Path, name: Any):
+    """Whatever it is that is no name; the nearest one is named."""
+    skill(tmp_path, "clock", CLOCK)
+    async with Runtime.open(tmp_path) as runtime:
+        outcome = await runtime.call(name)
+        assert await runtime.find(name) is None
+    assert ("unknown", True) == (outcome.kind, outcome.payload()["isError"])
+    outcome.text.encode()
+    if name == "clock.noww":
+        assert 'Unknown command: clock.noww; did you mean "clock.now"?' == outcome.text
+
+
+async def test_the_catalog_has_contracts_and_failures(tmp_path: Path):
+    """One broken file hides no other."""
+    skill(tmp_path, "clock", CLOCK)
+    skill(tmp_path, "broken", "1 / 0\n")
+    async with Runtime.open(tmp_path) as runtime:
+        catalog = runtime.catalog()
+        assert isinstance(catalog, Catalog)
+        assert ["clock.now"] == [contract.id for contract in catalog]
+        assert ["broken"] == [failure.source for failure in catalog.failures]
+        assert (await runtime.find("clock.now")).contract is catalog["clock.now"]
+
+
+async def test_reload_sees_what_was_added(tmp_path: Path):
+    """And the commands that were there go on."""
+    skill(tmp_path, "clock", CLOCK)
+    async with Runtime.open(tmp_path) as runtime:
+        assert "unknown" == (await runtime.call("more.it")).kind
+        skill(tmp_path, "more", "@skill_command\nasync def it() -> int:\n    return 7\n")
+        runtime.reload()
+        assert 7 == (await runtime.call("more.it")).value
+        assert "iso" == (await runtime.call("clock.now")).value
+
+
+async def test_a_call_does_not_wait_for_an_import_once_it_is_cancelled(tmp_path: Path):
+    """The import goes on in its thread, and the next call finds what it came to."""
+    begun, go_on = threading.Event(), threading.Event()
+    gates[str(tmp_path)] = begun, go_on
+    skill(
+        tmp_path,
+        "slow",
+        f"""
+        import sys
+        begun, go_on = sys.modules[{__name__!r}].gates[{str(tmp_path)!r}]
+        begun.set()
+        go_on.wait(5)
+        @skill_command
+        async def it() -> int:
+            return 7
+        """,
+    )
+    async with Runtime.open(tmp_path) as runtime:
+        with anyio.fail_after(5):
+            task = asyncio.ensure_future(runtime.call("slow.it"))
+            while not begun.is_set():
+                await asyncio.sleep(0)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            go_on.set()
+            assert 7 == (await runtime.call("slow.it")).value
+
+
+gates: dict[str, Any] = {}
+
+
+async def test_a_failure_of_ours_while_finding_is_not_hidden(tmp_path: Path):
+    """It arrives as it was raised, and not carried."""
+    async with Runtime.open(tmp_path) as runtime:
+        with pytest.raises(ZeroDivisionError):
+            await runtime._in_thread(lambda: 1 // 0)
+
+
+async def test_a_flag_wins_over_files_and_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """In the order of the settings: file, environment, flags."""
+    (tmp_path / "prowess.toml").write_text('[a]\nx = "file"\ny = "file"\nz = "file"\n')
+    monkeypatch.setenv("PROWESS_A__Y", "environment")
+    monkeypatch.setenv("PROWESS_A__Z", "environment")
+    async with Runtime.open(tmp_path, flags={"a.z": "flag"}) as runtime:
+        settings: Settings = runtime.settings
+        assert ["file", "environment", "flag"] == [settings.get(f"a.{key}") for key in "xyz"]
+        assert tmp_path == runtime.root == runtime.paths.project_root
+
+
+# Which runtime
+
+
+async def test_an_open_runtime_is_the_current_one(tmp_path: Path):
+    """Inside its block and inside its calls; the nearest one counts."""
+    seen = []
+
+    @skill_command
+    def which():
+        seen.append(current_runtime())
+
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    async with Runtime.open(tmp_path / "a") as outer:
+        async with Runtime.open(tmp_path / "b") as inner:
+            assert inner is current_runtime()
+            await outer.entry_of(declaration_of(which)).call({})
+            await outer.call_direct(declaration_of(which), (), {})
+            await asyncio.to_thread(outer.call_direct_sync, declaration_of(which), (), {})
+        assert outer is current_runtime()
+    assert [inner, outer, outer] == seen
+
+
+async def test_a_runtime_may_be_closed_in_another_context(tmp_path: Path):
+    """As some test runners do with fixtures."""
+    opened = Runtime.open(tmp_path)
+    await asyncio.get_running_loop().create_task(opened.__aenter__(), context=contextvars.copy_context())
+    await asyncio.get_running_loop().create_task(opened.__aexit__(None, None, None), context=contextvars.Context())
+
+
+async def test_a_runtime_may_be_closed_twice(tmp_path: Path):
+    """The second time does nothing."""
+    async with Runtime.open(tmp_path) as runtime:
+        await runtime.aclose()
+
+
+async def test_a_cancelled_owner_closes_everything(tmp_path: Path):
+    """Singletons as well as the loop in the background."""
+    seen: list[str] = []
+
+    class Db:
+        def __enter__(self) -> Db:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            seen.append("closed")
+
+    @skill_command
+    def using(db: Db) -> int:
+        return 7
+
+    async def own() -> None:
+        async with Runtime.open(tmp_path) as runtime:
+            runtime._services.injectables.provide(Db, Db)
+            assert 7 == using()["structuredContent"]["result"]
+            await anyio.sleep_forever()
+
+    before = set(threading.enumerate())
+    with anyio.move_on_after(0.05):
+        await own()
+    assert ["closed"] == seen
+    left = [thread.name for thread in set(threading.enumerate()) - before]
+    assert not [name for name in left if "portal" in name]

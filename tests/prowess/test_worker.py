@@ -1,0 +1,504 @@
+"""A worker: frames in, calls run, frames out; driven over a real socket in the loop of the test, and as a process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import AsyncGenerator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from anyio import fail_after
+
+from prowess.link import Board, Frame, Kind, Link, encode_frame
+from prowess.runtime import Runtime
+from prowess.worker import Heart, Worker, project_files, serve
+
+SKILL = """
+    from __future__ import annotations
+    import asyncio, os, sys, threading, time
+    from typing import Annotated, Any
+    from pydantic import BeforeValidator
+    from prowess import Context, skill_command
+
+    gate = threading.Event()
+
+    def leave(value):
+        sys.exit(3)
+
+    @skill_command
+    async def say(text: str = "") -> str:
+        return text
+
+    @skill_command
+    async def wait() -> None:
+        await asyncio.sleep(600)
+
+    @skill_command
+    async def stubborn(times: int) -> None:
+        for _ in range(times):
+            try:
+                await asyncio.sleep(600)
+            except asyncio.CancelledError:
+                pass
+
+    @skill_command
+    def hold() -> None:
+        gate.wait()
+
+    @skill_command
+    def release() -> None:
+        gate.set()
+
+    @skill_command
+    async def sure(ctx: Context) -> str:
+        return str((await ctx.ask("sure", "Sure?", bool)).value)
+
+    @skill_command
+    async def tell(ctx: Context) -> None:
+        ctx.progress(1, 2.5, "m")
+        ctx.progress(2)
+        ctx.log("info", {"a": 1})
+
+    @skill_command
+    async def needs(ctx: Context) -> None:
+        ctx.require_capability("sampling.tools")
+
+    @skill_command
+    async def block(seconds: float) -> None:
+        time.sleep(seconds)
+
+    @skill_command
+    async def who(ctx: Context) -> str:
+        return f"{ctx.client_name} {ctx.capabilities} {ctx.trace_id}"
+"""
+
+
+class Host:
+    """The other end of the link."""
+
+    def __init__(self, worker: Worker, board: Board) -> None:
+        self.worker = worker
+        self.board = board
+        self.frames: list[Frame] = []
+        self.link = Link(self.frames.append, lambda: None)
+
+    async def heard(self, kind: Kind, number: int = 0) -> Frame:
+        """The newest frame of this kind for this number, which is then forgotten."""
+        with fail_after(10):
+            while True:
+                for frame in self.frames:
+                    if frame[:2] == (kind, number) or (frame.kind == kind and not number):
+                        self.frames.remove(frame)
+                        return frame
+                await asyncio.sleep(0.001)
+
+    def begin(self, number: int, command: str, arguments: Any = None, **how: Any) -> None:
+        text = arguments if isinstance(arguments, bytes) else json.dumps(arguments or {}).encode()
+        self.link.send(Kind.CALL, number, json.dumps({"command": command, **how}).encode(), text)
+
+    async def call(self, number: int, command: str, arguments: Any = None, **how: Any) -> tuple[dict, dict]:
+        """`_meta` and the rest of a result."""
+        self.begin(number, command, arguments, **how)
+        frame = await self.heard(Kind.RESULT, number)
+        return json.loads(frame.head), json.loads(frame.body)
+
+    async def lingering(self) -> int:
+        self.link.send(Kind.PING)
+        return (await self.heard(Kind.PONG)).number
+
+
+def write(folder: Path, **skills: str) -> Path:
+    (folder / "skills").mkdir(exist_ok=True)
+    for name, body in skills.items():
+        (folder / f"skills/{name}.py").write_text(textwrap.dedent(body))
+    return folder
+
+
+@pytest.fixture
+async def host(tmp_path: Path) -> AsyncGenerator[Host]:
+    """A worker in this loop, and the host it serves."""
+    loop = asyncio.get_running_loop()
+    board = Board()
+    async with Runtime.open(write(tmp_path, t=SKILL)) as runtime:
+        worker = Worker(runtime, board)
+        host = Host(worker, board)
+        ours, theirs = socket.socketpair()
+        await loop.create_connection(lambda: host.link, sock=ours)
+        await loop.create_connection(lambda: worker.link, sock=theirs)
+        yield host
+        host.link.close()
+        with fail_after(10):
+            await worker.gone.wait()
+    board.close()
+
+
+async def test_a_call_gives_a_ready_made_result(host: Host):
+    """`_meta` apart, so that it can be spliced."""
+    meta, body = await host.call(1, "t.say", {"text": "x"})
+    assert {} == meta
+    assert {"content": [{"type": "text", "text": "x"}], "isError": False, "structuredContent": {"result": "x"}} == body
+    assert host.board.started(1)
+
+
+async def test_a_wire_without_boxes_gets_none(host: Host):
+    assert "x" == (await host.call(1, "t.say", {"text": "x"}, boxed=False, profile="portable"))[1]["structuredContent"]
+
+
+async def test_a_failure_says_its_kind(host: Host):
+    meta, body = await host.call(1, "t.say", {"text": 5})
+    assert ("input", True) == (meta["prowess/kind"], body["isError"])
+
+
+@pytest.mark.parametrize("arguments", [b"[" * 5000, b"{", b'{"text":"\xff"}'])
+async def test_arguments_that_cannot_be_read_are_an_input_failure(host: Host, arguments: bytes):
+    """Deeper than anybody nests them, or no JSON at all."""
+    meta, body = await host.call(1, "t.say", arguments)
+    assert ("input", True) == (meta["prowess/kind"], body["isError"])
+
+
+async def test_a_number_beyond_any_float_is_an_input_failure(host: Host):
+    meta, _ = await host.call(1, "t.say", b'{"text":1e999}')
+    assert "input" == meta["prowess/kind"]
+
+
+async def test_an_unknown_command_is_refused(host: Host):
+    host.begin(1, "t.no")
+    assert "unknown" == json.loads((await host.heard(Kind.REFUSED, 1)).head)["kind"]
+
+
+async def test_a_missing_capability_is_refused_where_the_wire_has_a_word_for_it(host: Host):
+    host.begin(1, "t.needs", answers={})
+    assert "sampling.tools" == json.loads((await host.heard(Kind.REFUSED, 1)).head)["name"]
+    meta, _ = await host.call(2, "t.needs")
+    assert "failed" == meta["prowess/kind"]
+
+
+async def test_a_retired_worker_begins_nothing(host: Host):
+    """The call is run by another one."""
+    host.board.retire()
+    host.begin(1, "t.say")
+    assert 0 == await host.lingering()
+    assert [] == host.frames
+
+
+async def test_what_a_command_is_told_of_its_caller(host: Host):
+    _, body = await host.call(1, "t.who", client="c", capabilities={"x": {}}, trace="t")
+    assert "c {'x': {}} t" == body["content"][0]["text"]
+
+
+async def test_progress_and_logs_are_sent_where_they_are_wanted(host: Host):
+    await host.call(1, "t.tell", progress=True, log=True)
+    assert [1, 2.5, "m"] == json.loads((await host.heard(Kind.PROGRESS, 1)).head)
+    assert [2, None, None] == json.loads((await host.heard(Kind.PROGRESS, 1)).head)
+    assert ["info", {"a": 1}] == json.loads((await host.heard(Kind.LOG, 1)).head)
+    await host.call(2, "t.tell")
+    assert [] == host.frames
+
+
+async def test_what_plugins_report_is_made_into_json(host: Host):
+    """They reach the channel without the care that `Context` takes."""
+    channel = host.worker._channel(1, {"progress": True, "log": True})
+    channel.progress(float("nan"), None, None)
+    channel.progress(10**400, None, None)
+    channel.progress("many", None, None)  # type: ignore[arg-type]
+    channel.progress(1.5, float("inf"), "\ud800")
+    assert [10**400, None, None] == json.loads((await host.heard(Kind.PROGRESS, 1)).head)
+    assert [1.5, None, "\\ud800"] == json.loads((await host.heard(Kind.PROGRESS, 1)).head)
+    channel.log("info", float("nan"))
+    assert ["info", "nan"] == json.loads((await host.heard(Kind.LOG, 1)).head)
+    assert [] == host.frames
+
+
+# Questions
+
+
+async def test_a_question_waits_for_its_answer(host: Host):
+    host.begin(1, "t.sure", asks=True)
+    assert "Sure?" == json.loads((await host.heard(Kind.QUESTIONS, 1)).head)["sure"]["message"]
+    answers = {"sure": {"action": "accept", "content": {"value": True}}}
+    for _ in range(2):  # the second one finds nobody who asks
+        host.link.send(Kind.ANSWERS, 1, json.dumps({"answers": answers}).encode())
+    assert "True" == json.loads((await host.heard(Kind.RESULT, 1)).body)["content"][0]["text"]
+
+
+async def test_a_question_that_nobody_could_be_asked_is_a_failure(host: Host):
+    host.begin(1, "t.sure", asks=True)
+    await host.heard(Kind.QUESTIONS, 1)
+    host.link.send(Kind.ANSWERS, 1, b'{"error":"no window"}')
+    assert "no window" in (await host.heard(Kind.RESULT, 1)).body.decode()
+
+
+async def test_recorded_answers_end_the_run_with_what_is_missing(host: Host):
+    host.begin(1, "t.sure", answers={})
+    assert ["sure"] == list(json.loads((await host.heard(Kind.INPUT_REQUIRED, 1)).head))
+
+
+# Cancelling
+
+
+async def test_a_cancelled_call_is_not_answered(host: Host):
+    host.begin(1, "t.wait")
+    host.link.send(Kind.CANCEL, 1)
+    host.link.send(Kind.CANCEL, 2)  # one that is over
+    assert "x" == (await host.call(3, "t.say", {"text": "x"}))[1]["content"][0]["text"]
+    assert 0 == await host.lingering()
+    assert [] == host.frames
+
+
+async def test_a_call_that_swallows_its_cancellation_lingers(host: Host):
+    """It is cancelled again and again, and counted meanwhile."""
+    host.begin(1, "t.stubborn", {"times": 3})
+    await host.call(2, "t.say")
+    host.link.send(Kind.CANCEL, 1)
+    assert 1 == await host.lingering()
+    with fail_after(10):
+        while await host.lingering():
+            await asyncio.sleep(0)
+
+
+async def test_a_thread_that_is_left_behind_is_told_and_counted(host: Host):
+    """Once when it is left, and whenever the host asks."""
+    host.begin(1, "t.hold")
+    await host.call(2, "t.say")
+    host.link.send(Kind.CANCEL, 1)
+    assert 1 == (await host.heard(Kind.LINGERING)).number
+    await host.call(3, "t.say")
+    assert 1 == await host.lingering()
+    await host.call(4, "t.release")
+    with fail_after(10):
+        while await host.lingering():
+            await asyncio.sleep(0)
+    assert [] == [frame for frame in host.frames if frame.kind == Kind.LINGERING]
+
+
+# What even the runtime lets through
+
+
+class Odd:
+    """A runtime whose calls end in a way no runtime's should."""
+
+    def __init__(self, root: Path, end: Callable[[], Any]) -> None:
+        self.root = root
+        self.end = end
+        self.abandoned_threads = 0
+
+    async def call(self, *_: Any, **__: Any) -> Any:
+        return self.end()
+
+    def catalog(self) -> Any:
+        return self.end()
+
+
+def raising(error: BaseException) -> Callable[[], Any]:
+    def end() -> Any:
+        raise error
+
+    return end
+
+
+class Unsayable:
+    """An outcome that cannot be written as JSON."""
+
+    kind = "ok"
+    missing_capability = None
+
+    def payload(self, *_: Any, **__: Any) -> Any:
+        return {"content": object()}
+
+
+ODD = [
+    (raising(SystemExit(3)), "crashed"),
+    (raising(asyncio.CancelledError()), "crashed"),
+    (Unsayable, "output"),
+]
+
+
+@pytest.mark.parametrize("end, kind", ODD, ids=["exit", "cancelled", "unsayable"])
+async def test_every_call_is_answered(host: Host, end: Callable[[], Any], kind: str):
+    """Whatever happens in it; and the loop goes on."""
+    host.worker._runtime = Odd(Path("/"), end)  # type: ignore[assignment]
+    meta, body = await host.call(1, "t.say")
+    assert (kind, True) == (meta["prowess/kind"], body["isError"])
+
+
+# The catalog
+
+
+async def test_the_catalog_comes_with_the_files_that_skills_import(host: Host):
+    host.link.send(Kind.DESCRIBE)
+    told = json.loads((await host.heard(Kind.CATALOG)).head)
+    assert "t.say" in [contract["id"] for contract in told["contracts"]]
+    assert [] == told["failures"]
+    assert all(len(stamp) == 3 for stamp in told["files"].values())
+
+
+async def test_a_catalog_that_cannot_be_made_is_a_reason(host: Host):
+    """The host does not wait for ever."""
+    host.worker._runtime = Odd(Path("/"), raising(RuntimeError("no catalog")))  # type: ignore[assignment]
+    host.link.send(Kind.DESCRIBE)
+    assert b"RuntimeError: no catalog" == (await host.heard(Kind.FAILED)).head
+
+
+def test_files_of_the_project_are_those_below_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Not what is installed into it, and not what is gone by now."""
+    module = type(sys)
+    for name in ("here.py", "gone.py", "site-packages/x.py"):
+        file = tmp_path / name
+        file.parent.mkdir(exist_ok=True)
+        file.touch()
+        made = module(f"files_{file.stem}")
+        made.__file__ = str(file)
+        monkeypatch.setitem(sys.modules, made.__name__, made)
+    (tmp_path / "gone.py").unlink()
+    assert [str(tmp_path / "here.py")] == list(project_files(tmp_path))
+
+
+# Its heart
+
+
+async def test_a_blocked_loop_is_said_with_the_place(caplog: pytest.LogCaptureFixture):
+    """Once for each time; and it is quiet while there is nothing to do."""
+    heart = Heart(0.05)
+    heart.wake()  # nobody watches yet
+    heart.start()
+    heart.wake()
+    await asyncio.sleep(0)
+    time.sleep(0.2)
+    assert ["test_worker.py" in record.getMessage() for record in caplog.records] == [True]
+    with fail_after(10):
+        while heart._wanted.is_set():
+            await asyncio.sleep(0.001)
+    heart.wake()
+    heart.wake()
+
+
+# As a process
+
+
+async def started(root: Path, flags: dict | None = None, *, at: str = "") -> tuple[subprocess.Popen, socket.socket, Board]:
+    """A worker process, and our end of its link."""
+    ours, theirs = socket.socketpair()
+    board = Board()
+    command = [sys.executable, "-P", "-m", "prowess.worker", str(theirs.fileno()), str(board.fd)]
+    process = subprocess.Popen(
+        [*command, at or str(root), json.dumps(flags or {})],
+        pass_fds=(theirs.fileno(), board.fd),
+        stderr=subprocess.PIPE,
+        cwd=root,
+    )
+    theirs.close()
+    return process, ours, board
+
+
+async def finished(process: subprocess.Popen, sock: socket.socket, board: Board) -> tuple[int, bytes, str]:
+    """Its exit code, what it sent, and what it complained of."""
+
+    def read() -> bytes:
+        with sock:
+            return b"".join(iter(lambda: sock.recv(65536), b""))
+
+    with fail_after(20):
+        sent = await asyncio.to_thread(read)
+        _, complaints = await asyncio.to_thread(process.communicate)
+    board.close()
+    return process.returncode, sent, complaints.decode()
+
+
+async def test_a_process_serves_until_it_is_told_to_go(tmp_path: Path):
+    """Then what was to be done at the end is done; and the project is importable, but last."""
+    (tmp_path / "shop.py").write_text("import sys\nPLACE = sys.path[-1]\n")
+    skill = """
+        import atexit
+        from pathlib import Path
+        from prowess import skill_command
+        import shop
+        atexit.register(Path("left").touch)
+
+        @skill_command
+        def place() -> str:
+            return shop.PLACE
+    """
+    process, sock, board = await started(write(tmp_path, t=skill))
+    sock.sendall(encode_frame(Kind.CALL, 1, b'{"command":"t.place"}', b"{}"))
+    with fail_after(20):
+        while b"structuredContent" not in (got := await asyncio.to_thread(sock.recv, 65536, socket.MSG_PEEK)):
+            await asyncio.sleep(0.01)
+    assert str(tmp_path).encode() in got
+    sock.sendall(encode_frame(Kind.QUIT))
+    assert 0 == (await finished(process, sock, board))[0]
+    assert (tmp_path / "left").exists()
+
+
+async def test_a_process_goes_with_its_host(tmp_path: Path):
+    """The end of the link is the end."""
+    process, sock, board = await started(write(tmp_path))
+    sock.shutdown(socket.SHUT_WR)
+    assert 0 == (await finished(process, sock, board))[0]
+
+
+async def test_a_child_does_not_hold_the_link(tmp_path: Path):
+    """A fork finds nothing where the link was."""
+    skill = """
+        import os
+        from prowess import skill_command
+
+        @skill_command
+        async def fork(link: int) -> int:
+            child = os.fork()
+            if not child:
+                os._exit(0 if os.path.samefile(f"/dev/fd/{link}", os.devnull) else 1)
+            return os.waitpid(child, 0)[1]
+    """
+    process, sock, board = await started(write(tmp_path, t=skill))
+    link = int(process.args[5])  # type: ignore[index, arg-type]
+    sock.sendall(encode_frame(Kind.CALL, 1, b'{"command":"t.fork"}', json.dumps({"link": link}).encode()))
+    with fail_after(20):
+        while b"structuredContent" not in (got := await asyncio.to_thread(sock.recv, 65536, socket.MSG_PEEK)):
+            await asyncio.sleep(0.01)
+    assert b'"result":0' in got
+    sock.shutdown(socket.SHUT_WR)
+    assert 0 == (await finished(process, sock, board))[0]
+
+
+async def test_settings_that_are_wrong_are_told_to_the_host(tmp_path: Path):
+    """And the process ends with 1."""
+    process, sock, board = await started(write(tmp_path), {"timeuot": 1})
+    code, sent, complaints = await finished(process, sock, board)
+    assert (1, True, True) == (code, b"timeuot" in sent, "timeuot" in complaints)
+
+
+async def test_a_process_that_cannot_serve_at_all_says_why(tmp_path: Path):
+    """A link that is none: there is nobody but stderr to tell."""
+    command = [sys.executable, "-P", "-m", "prowess.worker", "0", "0", str(tmp_path), "{}"]
+    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, stdin=subprocess.DEVNULL, timeout=20)
+    assert (1, True) == (done.returncode, b"Traceback" in done.stderr)
+
+
+async def test_serving_ends_with_the_host_and_closes_the_runtime(tmp_path: Path):
+    """In this loop, as in a process."""
+    ours, theirs = socket.socketpair()
+    board = Board()
+    serving = asyncio.ensure_future(serve(theirs, board, write(tmp_path), {}))
+    with fail_after(10):
+        assert str(os.getpid()).encode() or await asyncio.to_thread(ours.recv, 100)
+        await asyncio.to_thread(ours.recv, 100)
+        ours.close()
+        assert 0 == await serving
+    board.close()
+
+
+async def test_serving_wrong_settings_is_a_failure(tmp_path: Path):
+    ours, theirs = socket.socketpair()
+    with fail_after(10):
+        assert 1 == await serve(theirs, Board(), write(tmp_path), {"timeuot": 1})
+        assert b"timeuot" in await asyncio.to_thread(ours.recv, 1000)
+    ours.close()
+    await asyncio.sleep(0)
