@@ -152,7 +152,10 @@ class Wire:
                 self.report.add("rss", key, resident)
 
     def growth(self) -> None:
-        """Memory of ours after many calls, by what it was after a tenth of them."""
+        """Memory of ours after many calls, by what it was after a tenth of them.
+
+        Resident: the proportional one also moves when unrelated programs come and go.
+        """
         tenth, part = self.effort.growth // 10, 1000
         with self.open(self.subjects[OURS]) as client:
             client.handshake()
@@ -160,7 +163,7 @@ class Wire:
             for done in range(part, self.effort.growth + 1, part):
                 client.time_pipelined("echo", {"value": 1}, part)
                 if done in (tenth, self.effort.growth):
-                    found.append(memory_of(tree_of(client.process.pid))[0])
+                    found.append(memory_of(tree_of(client.process.pid))[1])
         self.report.add("growth", OURS, found[1] / found[0])
 
     # Stopping: all servers at once, as they mostly sleep

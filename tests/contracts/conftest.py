@@ -154,7 +154,7 @@ class Wire:
 
     def __init__(self, root: Path) -> None:
         command = [sys.executable, "-m", "prowess_host", "--project", str(root)]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=root)
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self._last = 0
 
     def write(self, line: bytes) -> None:
@@ -185,11 +185,10 @@ class Wire:
         return answer
 
     def close(self) -> int:
-        """End of input; gives the exit code."""
-        self.process.stdin.close()
-        code = self.process.wait(timeout=20)
-        self.process.stdout.close()
-        return code
+        """End of input, and of the pipes; gives the exit code."""
+        with self.process:
+            self.process.stdin.close()
+        return self.process.returncode
 
 
 @pytest.fixture
@@ -203,5 +202,5 @@ def wire(project: Project) -> Iterator[Callable[[], Wire]]:
 
     yield start
     for each in started:
-        if each.process.poll() is None and each.close() != 0:
+        if each.close() != 0:
             pytest.fail(f"the host ended with exit code {each.process.returncode}")

@@ -80,9 +80,9 @@ async def test_every_problem_is_reported_at_once(runtime: Runtime):
         "a: required",
         'b: expected "red", got "blue"',
         "c[1].text: expected a string, got 5",
-        'c[1].on: expected a date (YYYY-MM-DD) or null, got "soon"',
+        'c[1].on: expected a date (YYYY-MM-DD), got "soon"',
         "d.words[1]: expected a string, got null",
-        'd.max: expected an integer or null, got "many"',
+        'd.max: expected an integer, got "many"',
         "ctx: is provided by Prowess and cannot be sent",
         'ee: unknown argument; did you mean "e"?',
     ):
@@ -168,7 +168,7 @@ async def test_keys_that_are_no_text_are_taken_for_text(runtime: Runtime):
     def function(**more: int) -> dict[str, int]:
         return more
 
-    assert {"1": 2, "null": 3} == (await call(runtime, function, {1: 2, None: 3})).value
+    assert {"1": 2, "None": 3} == (await call(runtime, function, {1: 2, None: 3})).value
 
 
 class Deep(BaseModel):
@@ -215,7 +215,7 @@ async def test_a_missing_key_means_none(runtime: Runtime):
         return repr((a, b, note, option, limit))
 
     sent = {"b": "aGk=", "note": {"text": "x"}, "option": {"data": "aGk="}}
-    expected = (None, b"hi", Note("x", None), {"data": b"hi", "a": None}, 5)
+    expected = (None, b"hi", Note("x", None), {"a": None, "data": b"hi"}, 5)
     assert repr(expected) == (await call(runtime, function, sent)).value
     sent = {"a": None, "b": "", "note": {"text": "x", "on": None}, "option": {"a": 1, "data": None}, "limit": None}
     expected = (None, b"", Note("x", None), {"a": 1, "data": None}, None)
@@ -357,20 +357,20 @@ scalars = (
     | st.binary()
     | st.sampled_from(["red", "2024-02-29", "1", "aGk=", "cat"])
     | st.builds(object)
-    | st.builds(Hostile)
     | st.datetimes()
-    | st.decimals()
 )
 anything = st.recursive(
-    scalars,
+    scalars | st.decimals() | st.builds(Hostile),
     lambda inner: (
         st.lists(inner, max_size=4)
         | st.tuples(inner, inner)
-        | st.dictionaries(keys_ | scalars.filter(lambda value: not isinstance(value, Hostile)), inner, max_size=5)
+        | st.dictionaries(keys_ | scalars, inner, max_size=5)
+        | st.sets(scalars)
     ),
     max_leaves=15,
 )
-arguments_ = anything | st.dictionaries(keys_, anything, max_size=6) | st.sampled_from([CYCLE, {"a": DEEP}, {"d": CYCLE}])
+odd = st.sampled_from(["cycle", "deep"]).map({"cycle": CYCLE, "deep": DEEP}.get)
+arguments_ = anything | st.dictionaries(keys_, anything | odd, max_size=6)
 
 
 class Pet(BaseModel):

@@ -460,7 +460,7 @@ def test_a_command_can_be_called_without_a_runtime(tmp_path: Path):
         "    return str(project_root)\n"
         "print(where()['structuredContent']['result'], where(project_root='x')['structuredContent']['result'])\n"
     )
-    environ = {**os.environ, "PYTHONPATH": ":".join(sys.path)}
+    environ = {**os.environ, "PYTHONPATH": ":".join(map(os.path.abspath, sys.path))}
     done = subprocess.run(
         [sys.executable, "script.py"], cwd=tmp_path, env=environ, capture_output=True, text=True, check=True, timeout=30
     )

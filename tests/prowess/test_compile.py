@@ -397,6 +397,28 @@ def test_a_result_without_schema_fails_its_command(refusal: Any, contract: Any):
     assert {"type": "integer"} == contract(function, output=int).output.schema
 
 
+async def test_a_result_without_schema_may_have_a_renderer(tmp_path: Path):
+    """Where a plugin may know the type, nothing is promised and the renderer is asked; not in a pair with content."""
+    (tmp_path / "skills").mkdir()
+    (tmp_path / "skills" / "frames.py").write_text(
+        "from prowess import Image, hookimpl, skill_command\n"
+        "class Frame: ...\n"
+        "@hookimpl\n"
+        "def prowess_render(value):\n"
+        "    return [1, 2] if isinstance(value, Frame) else None\n"
+        "@skill_command(output_field='rows')\n"
+        "def frame() -> Frame:\n"
+        "    return Frame()\n"
+        "@skill_command\n"
+        "def pair() -> tuple[Image, Frame]: ...\n"
+    )
+    async with Runtime.open(tmp_path) as runtime:
+        (found,) = runtime.catalog()
+        assert (None, "rows") == (found.output.schema, found.output.field)
+        assert [1, 2] == (await runtime.call("frames.frame")).value
+        assert "the return type of frames.pair has no JSON Schema" in runtime.catalog().failures[0].reason
+
+
 # --- explicit input schemas
 
 TEXT = {"type": "object", "properties": {"a": {"type": "string", "pattern": "^[0-9]+$"}}, "required": ["a"]}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -176,7 +177,7 @@ async def test_the_digest_is_the_same_in_every_process(tmp_path: Path):
     async with Runtime.open(tmp_path) as runtime:
         (here,) = [contract.digest for contract in runtime.catalog()]
     for seed in ("1", "2"):
-        environ = {"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)}
+        environ = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)}
         command = [sys.executable, "-c", SHOW_DIGEST, str(tmp_path)]
         shown = subprocess.run(command, env=environ, capture_output=True, text=True, check=True).stdout
         assert here == shown.strip()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import subprocess
 import sys
 
@@ -46,4 +47,4 @@ def test_an_unknown_name_is_an_attribute_error():
 def test_every_name_can_be_imported_first(name: str):
     """In a fresh interpreter, so that no order of imports is needed."""
     code = f"from prowess import {name}; import prowess; assert prowess.{name} is {name}"
-    subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": ":".join(sys.path)}, timeout=30)
+    subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "PYTHONPATH": ":".join(sys.path)}, timeout=30)

@@ -13,11 +13,13 @@ from prowess.errors import (
     InputError,
     InputRequired,
     LoadError,
+    MissingCapability,
     ProwessError,
     SchemaError,
     SkillError,
     UnknownCommand,
     did_you_mean,
+    message_of,
 )
 
 
@@ -63,11 +65,24 @@ def test_a_skill_error_carries_what_the_model_should_know():
         (InputError("a.b", ["x", "y"]), "Invalid arguments for a.b (2 problems):\n- x\n- y"),
         (UnknownCommand("a.c", ["a.b", "zzz"]), 'Unknown command: a.c; did you mean "a.b"?'),
         (UnknownCommand("a.c"), "Unknown command: a.c"),
+        (MissingCapability("a.b", "sampling"), "a.b needs a client with the capability 'sampling', "
+            "which this client did not declare"),
     ],
 )
 def test_messages_say_what_where_and_what_to_do(error: Exception, text: str):
     """Call sites pass facts; the class writes the text."""
     assert text == str(error)
+
+
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise LookupError
+
+
+def test_every_exception_has_a_message():
+    """Also one whose own `__str__` fails."""
+    assert "x" == message_of(ValueError("x"))
+    assert "its message cannot be shown: LookupError" == message_of(Unspeakable())
 
 
 @pytest.mark.parametrize(

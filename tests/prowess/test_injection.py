@@ -694,7 +694,7 @@ async def test_nobody_names_the_nearest_provider(tmp_path: Path):
     """Or all there are."""
     async with Runtime.open(tmp_path) as runtime:
         assert "nobody provides ConfigPath; the nearest is ConfigPaths" in injectables(runtime).nobody("ConfigPath")
-        assert "there are ConfigPaths, Context, Logger, Settings" in injectables(runtime).nobody(int)
+        assert "there are ConfigPaths, Context, Logger, Settings" in injectables(runtime).nobody("Zzz")
 
         @skill_command
         async def asking(clock: Annotated[Clock, Inject()]) -> None:

@@ -207,7 +207,7 @@ def test_every_own_key_is_documented():
     """The table names all keys, their types and what they are for."""
     rows = {row.name: row for row in own_keys()}
     assert (
-        "timeout skills hide profile names python threads cache_bytes cache_dir allow_outside_root "
+        "timeout skills hide profile names python threads cache_bytes cache_dir allow_outside_root token_budget "
         "retry.initial retry.maximum host.workers host.grace host.cancel_grace host.stall_limit host.max_line "
         "host.drain host.restart_limit host.restart_window wire_names"
     ).split() == list(rows)

@@ -19,7 +19,7 @@ from anyio import fail_after
 
 from prowess.link import Board, Frame, Kind, Link, encode_frame
 from prowess.runtime import Runtime
-from prowess.worker import Heart, Worker, project_files, serve
+from prowess.worker import Heart, Worker, _place, project_files, serve
 
 SKILL = """
     from __future__ import annotations
@@ -181,6 +181,12 @@ async def test_a_missing_capability_is_refused_where_the_wire_has_a_word_for_it(
     assert "failed" == meta["prowess/kind"]
 
 
+async def test_a_frame_of_no_meaning_is_ignored(host: Host):
+    """It may be from a newer host."""
+    host.link.send(Kind.READY, 1)
+    assert 0 == await host.lingering()
+
+
 async def test_a_retired_worker_begins_nothing(host: Host):
     """The call is run by another one."""
     host.board.retire()
@@ -244,6 +250,13 @@ async def test_recorded_answers_end_the_run_with_what_is_missing(host: Host):
 # Cancelling
 
 
+async def until_quiet(host: Host) -> None:
+    """Until nothing runs on that nobody waits for."""
+    with fail_after(10):
+        while await host.lingering():  # noqa: ASYNC110 - it is the worker's answer that counts
+            await asyncio.sleep(0)
+
+
 async def test_a_cancelled_call_is_not_answered(host: Host):
     host.begin(1, "t.wait")
     host.link.send(Kind.CANCEL, 1)
@@ -259,9 +272,7 @@ async def test_a_call_that_swallows_its_cancellation_lingers(host: Host):
     await host.call(2, "t.say")
     host.link.send(Kind.CANCEL, 1)
     assert 1 == await host.lingering()
-    with fail_after(10):
-        while await host.lingering():
-            await asyncio.sleep(0)
+    await until_quiet(host)
 
 
 async def test_a_thread_that_is_left_behind_is_told_and_counted(host: Host):
@@ -273,9 +284,7 @@ async def test_a_thread_that_is_left_behind_is_told_and_counted(host: Host):
     await host.call(3, "t.say")
     assert 1 == await host.lingering()
     await host.call(4, "t.release")
-    with fail_after(10):
-        while await host.lingering():
-            await asyncio.sleep(0)
+    await until_quiet(host)
     assert [] == [frame for frame in host.frames if frame.kind == Kind.LINGERING]
 
 
@@ -371,10 +380,10 @@ async def test_a_blocked_loop_is_said_with_the_place(caplog: pytest.LogCaptureFi
     heart.start()
     heart.wake()
     await asyncio.sleep(0)
-    time.sleep(0.2)
+    time.sleep(0.2)  # noqa: ASYNC251 - this is the one that blocks
     assert ["test_worker.py" in record.getMessage() for record in caplog.records] == [True]
     with fail_after(10):
-        while heart._wanted.is_set():
+        while heart._wanted.is_set():  # noqa: ASYNC110 - a thread's event
             await asyncio.sleep(0.001)
     heart.wake()
     heart.wake()
@@ -383,7 +392,9 @@ async def test_a_blocked_loop_is_said_with_the_place(caplog: pytest.LogCaptureFi
 # As a process
 
 
-async def started(root: Path, flags: dict | None = None, *, at: str = "") -> tuple[subprocess.Popen, socket.socket, Board]:
+async def started(
+    root: Path, flags: dict | None = None, *, at: str = ""
+) -> tuple[subprocess.Popen, socket.socket, Board]:
     """A worker process, and our end of its link."""
     ours, theirs = socket.socketpair()
     board = Board()
@@ -396,6 +407,14 @@ async def started(root: Path, flags: dict | None = None, *, at: str = "") -> tup
     )
     theirs.close()
     return process, ours, board
+
+
+async def until_answered(sock: socket.socket) -> bytes:
+    """What the worker has sent once there is a result in it."""
+    with fail_after(20):
+        while b"structuredContent" not in (got := await asyncio.to_thread(sock.recv, 65536, socket.MSG_PEEK)):
+            await asyncio.sleep(0.01)
+        return got
 
 
 async def finished(process: subprocess.Popen, sock: socket.socket, board: Board) -> tuple[int, bytes, str]:
@@ -426,11 +445,9 @@ async def test_a_process_serves_until_it_is_told_to_go(tmp_path: Path):
         def place() -> str:
             return shop.PLACE
     """
-    process, sock, board = await started(write(tmp_path, t=skill))
+    process, sock, board = started(write(tmp_path, t=skill))
     sock.sendall(encode_frame(Kind.CALL, 1, b'{"command":"t.place"}', b"{}"))
-    with fail_after(20):
-        while b"structuredContent" not in (got := await asyncio.to_thread(sock.recv, 65536, socket.MSG_PEEK)):
-            await asyncio.sleep(0.01)
+    got = await until_answered(sock)
     assert str(tmp_path).encode() in got
     sock.sendall(encode_frame(Kind.QUIT))
     assert 0 == (await finished(process, sock, board))[0]
@@ -439,7 +456,7 @@ async def test_a_process_serves_until_it_is_told_to_go(tmp_path: Path):
 
 async def test_a_process_goes_with_its_host(tmp_path: Path):
     """The end of the link is the end."""
-    process, sock, board = await started(write(tmp_path))
+    process, sock, board = started(write(tmp_path))
     sock.shutdown(socket.SHUT_WR)
     assert 0 == (await finished(process, sock, board))[0]
 
@@ -457,12 +474,10 @@ async def test_a_child_does_not_hold_the_link(tmp_path: Path):
                 os._exit(0 if os.path.samefile(f"/dev/fd/{link}", os.devnull) else 1)
             return os.waitpid(child, 0)[1]
     """
-    process, sock, board = await started(write(tmp_path, t=skill))
+    process, sock, board = started(write(tmp_path, t=skill))
     link = int(process.args[5])  # type: ignore[index, arg-type]
     sock.sendall(encode_frame(Kind.CALL, 1, b'{"command":"t.fork"}', json.dumps({"link": link}).encode()))
-    with fail_after(20):
-        while b"structuredContent" not in (got := await asyncio.to_thread(sock.recv, 65536, socket.MSG_PEEK)):
-            await asyncio.sleep(0.01)
+    got = await until_answered(sock)
     assert b'"result":0' in got
     sock.shutdown(socket.SHUT_WR)
     assert 0 == (await finished(process, sock, board))[0]
@@ -470,7 +485,7 @@ async def test_a_child_does_not_hold_the_link(tmp_path: Path):
 
 async def test_settings_that_are_wrong_are_told_to_the_host(tmp_path: Path):
     """And the process ends with 1."""
-    process, sock, board = await started(write(tmp_path), {"timeuot": 1})
+    process, sock, board = started(write(tmp_path), {"timeuot": 1})
     code, sent, complaints = await finished(process, sock, board)
     assert (1, True, True) == (code, b"timeuot" in sent, "timeuot" in complaints)
 
@@ -488,7 +503,6 @@ async def test_serving_ends_with_the_host_and_closes_the_runtime(tmp_path: Path)
     board = Board()
     serving = asyncio.ensure_future(serve(theirs, board, write(tmp_path), {}))
     with fail_after(10):
-        assert str(os.getpid()).encode() or await asyncio.to_thread(ours.recv, 100)
         await asyncio.to_thread(ours.recv, 100)
         ours.close()
         assert 0 == await serving
@@ -502,3 +516,19 @@ async def test_serving_wrong_settings_is_a_failure(tmp_path: Path):
         assert b"timeuot" in await asyncio.to_thread(ours.recv, 1000)
     ours.close()
     await asyncio.sleep(0)
+
+
+async def test_a_heart_without_a_loop_in_that_thread_still_says_something(caplog: pytest.LogCaptureFixture):
+    """The thread may have gone."""
+    assert "an unknown place" == _place(-1)
+
+
+async def test_root_is_on_the_path_only_once(tmp_path: Path):
+    """Where the environment has put it there already."""
+    root = write(tmp_path)
+    command = [sys.executable, "-m", "prowess.worker", "0", "0", str(root), "{}"]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root), *filter(None, [os.environ.get("PYTHONPATH")])])}
+    done = await asyncio.to_thread(
+        subprocess.run, command, capture_output=True, stdin=subprocess.DEVNULL, timeout=20, env=env
+    )
+    assert 1 == done.returncode

@@ -54,7 +54,7 @@ def make_project(root: Path, /, settings: str = "", **skills: str) -> Path:
 async def until(condition: Callable[[], Any], patience: float = PATIENCE) -> Any:
     """What the condition gives as soon as it is true."""
     with fail_after(patience):
-        while not (found := condition()):
+        while not (found := condition()):  # noqa: ASYNC110 - files and processes send no events
             await asyncio.sleep(0.005)
         return found
 
@@ -103,7 +103,7 @@ class Client:
         while line := await stream.readline():
             try:
                 self._take(line)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - told at the end
                 self.faults.append(f"{error!r} in {line[:300]!r}")
             async with self._news:
                 self._news.notify_all()
@@ -159,7 +159,9 @@ class Client:
         """One line."""
         self.write(json.dumps(message).encode() + b"\n")
 
-    def expect(self, request_id: Any, method: str = "tools/call", version: str | None = None) -> asyncio.Future[Message]:
+    def expect(
+        self, request_id: Any, method: str = "tools/call", version: str | None = None
+    ) -> asyncio.Future[Message]:
         """The answer to a request that is sent by hand."""
         future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         self._waiting[request_id] = (method, version or self.version, future)
@@ -288,7 +290,7 @@ class Client:
                 self.faults.append("the host did not leave at the end of its input")
         await self.ended()
         await self.alone()
-        assert [] == self.faults, f"{self.faults}\n{self.stderr}"
+        assert self.faults == [], f"{self.faults}\n{self.stderr}"
 
 
 async def result(answer: asyncio.Future[Message]) -> Message:

@@ -25,11 +25,11 @@ ONE = """
             await asyncio.sleep(0.01)
         return "one"
 """
-TWO = '''
+TWO = """
     @skill_command
     def version(more: int = 0) -> str:
         return "two"
-'''
+"""
 BROKEN = "import nothing_of_this_name\n@skill_command\ndef version() -> str: ...\n"
 
 
@@ -114,7 +114,7 @@ async def test_forty_files_at_once_settle_once(project: Path):
 
 
 async def until_stable(host: Client, count: int) -> None:
-    while len(await host.tools()) != count:
+    while len(await host.tools()) != count:  # noqa: ASYNC110 - it is the host's answer that counts
         await asyncio.sleep(0.01)
 
 
@@ -230,7 +230,9 @@ async def test_project_modules_that_skills_import_are_watched(tmp_path: Path):
 async def test_settings_are_read_again(project: Path):
     async with hosted(project) as host:
         assert ["t_version", "t_wait"] == await host.tools()
-        (project / "prowess.toml").write_text('cache_dir = "cache"\nhide = ["t.wait"]\n[wire_names]\n"t.version" = "v"\n')
+        (project / "prowess.toml").write_text(
+            'cache_dir = "cache"\nhide = ["t.wait"]\n[wire_names]\n"t.version" = "v"\n'
+        )
         await host.noted(CHANGED)
         assert ["v"] == await host.tools()
 

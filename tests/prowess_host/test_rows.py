@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
@@ -140,13 +142,47 @@ SHAPES = [
     ("16-unknown-method", -32601, {"jsonrpc": "2.0", "method": "no/such"}),
     ("18-no-params", -32602, {"jsonrpc": "2.0", "method": "tools/call"}),
     ("18-no-name", -32602, {"jsonrpc": "2.0", "method": "tools/call", "params": {"arguments": {}}}),
-    ("18-arguments-is-a-list", -32602, {"jsonrpc": "2.0", "method": "tools/call", "params": {"name": "t_say", "arguments": []}}),
+    (
+        "18-arguments-is-a-list",
+        -32602,
+        {"jsonrpc": "2.0", "method": "tools/call", "params": {"name": "t_say", "arguments": []}},
+    ),
     ("18-name-is-a-number", -32602, {"jsonrpc": "2.0", "method": "tools/call", "params": {"name": 5}}),
     ("20-unknown-tool", -32602, {"jsonrpc": "2.0", "method": "tools/call", "params": {"name": "t_sya"}}),
-    ("53-capabilities", -32602, {"jsonrpc": "2.0", "method": "tools/list", "params": {"_meta": {VERSION_KEY: STATELESS, CAPABILITIES_KEY: 5}}}),
-    ("53-client-info", -32602, {"jsonrpc": "2.0", "method": "tools/list", "params": {"_meta": {VERSION_KEY: STATELESS, CAPABILITIES_KEY: {}, "io.modelcontextprotocol/clientInfo": "x"}}}),
-    ("51-unknown-version", -32022, {"jsonrpc": "2.0", "method": "tools/list", "params": {"_meta": {VERSION_KEY: "2099-01-01", CAPABILITIES_KEY: {}}}}),
-    ("52-request-state", -32602, {"jsonrpc": "2.0", "method": "tools/call", "params": {"name": "t_say", "requestState": "x", "_meta": {VERSION_KEY: STATELESS, CAPABILITIES_KEY: {}}}}),
+    (
+        "53-capabilities",
+        -32602,
+        {"jsonrpc": "2.0", "method": "tools/list", "params": {"_meta": {VERSION_KEY: STATELESS, CAPABILITIES_KEY: 5}}},
+    ),
+    (
+        "53-client-info",
+        -32602,
+        {
+            "jsonrpc": "2.0",
+            "method": "tools/list",
+            "params": {
+                "_meta": {VERSION_KEY: STATELESS, CAPABILITIES_KEY: {}, "io.modelcontextprotocol/clientInfo": "x"}
+            },
+        },
+    ),
+    (
+        "51-unknown-version",
+        -32022,
+        {
+            "jsonrpc": "2.0",
+            "method": "tools/list",
+            "params": {"_meta": {VERSION_KEY: "2099-01-01", CAPABILITIES_KEY: {}}},
+        },
+    ),
+    (
+        "52-request-state",
+        -32602,
+        {
+            "jsonrpc": "2.0",
+            "method": "tools/call",
+            "params": {"name": "t_say", "requestState": "x", "_meta": {VERSION_KEY: STATELESS, CAPABILITIES_KEY: {}}},
+        },
+    ),
 ]
 
 
@@ -186,7 +222,10 @@ async def test_row_13_arguments_nested_beyond_reason_are_an_error_of_that_call(h
     """Deeper than the worker reads, not so deep that the host could not: its worker lives on."""
     answer = host.expect("deep")
     nested = "[" * 400 + "]" * 400
-    host.write(b'{"jsonrpc":"2.0","id":"deep","method":"tools/call","params":{"name":"t_say","arguments":{"text":%b}}}\n' % nested.encode())
+    host.write(
+        b'{"jsonrpc":"2.0","id":"deep","method":"tools/call","params":{"name":"t_say","arguments":{"text":%b}}}\n'
+        % nested.encode()
+    )
     refused = await result(answer)
     assert refused["isError"]
     assert "input" == refused["_meta"]["prowess/kind"]
@@ -195,7 +234,9 @@ async def test_row_13_arguments_nested_beyond_reason_are_an_error_of_that_call(h
 async def test_a_number_beyond_any_float_is_an_error_of_that_call(host: Client):
     """It is JSON, and no number of Python's."""
     answer = host.expect("huge")
-    host.write(b'{"jsonrpc":"2.0","id":"huge","method":"tools/call","params":{"name":"t_say","arguments":{"times":1e999}}}\n')
+    host.write(
+        b'{"jsonrpc":"2.0","id":"huge","method":"tools/call","params":{"name":"t_say","arguments":{"times":1e999}}}\n'
+    )
     assert (await result(answer))["isError"]
 
 
@@ -278,7 +319,11 @@ async def test_an_exit_in_a_command_is_its_failure_only(host: Client, name: str)
     assert worker == host.workers()
 
 
-@pytest.mark.parametrize("name", ["t_surrogate", "t_surrogate_error", "t_not_a_number", "t_broken_promise"], ids=["35", "35-error", "36", "37"])
+@pytest.mark.parametrize(
+    "name",
+    ["t_surrogate", "t_surrogate_error", "t_not_a_number", "t_broken_promise"],
+    ids=["35", "35-error", "36", "37"],
+)
 async def test_a_result_that_cannot_be_sent_is_an_error_of_that_call(host: Client, name: str):
     assert (await host.call(name))["isError"]
     assert "x" == await host.text("t_say", text="x")
@@ -347,7 +392,12 @@ async def test_batches_are_served_where_the_revision_has_them(tmp_path: Path):
     """One array for all answers, also of calls; nothing for notifications alone."""
     async with hosted(make_project(tmp_path, t=SKILL), version="2025-03-26") as host:
         answers = [host.expect("a"), host.expect("b", "ping"), host.expect("c")]
-        call = {"jsonrpc": "2.0", "id": "a", "method": "tools/call", "params": {"name": "t_say", "arguments": {"text": "x"}}}
+        call = {
+            "jsonrpc": "2.0",
+            "id": "a",
+            "method": "tools/call",
+            "params": {"name": "t_say", "arguments": {"text": "x"}},
+        }
         odd = {"jsonrpc": "2.0", "id": "c", "method": 5}
         host.send([call, {"jsonrpc": "2.0", "method": "notifications/x"}, {**call, "id": "b", "method": "ping"}, odd])
         assert "x" == (await result(answers[0]))["content"][0]["text"]
@@ -365,17 +415,35 @@ async def test_row_30_a_child_that_is_left_running_holds_nothing_open(tmp_path: 
         await host.alone()
 
 
-async def test_rows_27_and_28_hold_without_stderr(tmp_path: Path):
+def test_rows_27_and_28_hold_without_stderr(tmp_path: Path):
     """Whoever starts the host may have closed it: what is printed then goes nowhere."""
-    import subprocess
-    import sys
-
     project = make_project(tmp_path, t=SKILL, noise=NOISE)
     command = [sys.executable, "-m", "prowess_host", "--project", str(project)]
     lines = [
-        {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}},
-        {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "t_shout", "arguments": {"how": "native"}}},
+        {
+            "jsonrpc": "2.0",
+            "id": 0,
+            "method": "initialize",
+            "params": {
+                "protocolVersion": "2025-11-25",
+                "capabilities": {},
+                "clientInfo": {"name": "c", "version": "1"},
+            },
+        },
+        {
+            "jsonrpc": "2.0",
+            "id": 1,
+            "method": "tools/call",
+            "params": {"name": "t_shout", "arguments": {"how": "native"}},
+        },
     ]
     text = "".join(json.dumps(line) + "\n" for line in lines)
-    done = subprocess.run(["/bin/sh", "-c", 'exec "$@" 2>&-', "sh", *command], input=text, capture_output=True, text=True, timeout=20, check=True)
+    done = subprocess.run(
+        ["/bin/sh", "-c", 'exec "$@" 2>&-', "sh", *command],
+        input=text,
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=True,
+    )
     assert [0, 1] == sorted(json.loads(line)["id"] for line in done.stdout.splitlines())

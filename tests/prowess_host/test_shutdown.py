@@ -95,8 +95,8 @@ def test_input_may_be_a_file(tmp_path: Path):
     session = tmp_path / "session"
     session.write_text("".join(json.dumps(message) + "\n" for message in [*handshake(), call(1)]))
     command = [sys.executable, "-m", "prowess_host", "--project", str(make(tmp_path))]
-    with session.open() as input, (tmp_path / "out").open("w") as output:
-        subprocess.run(command, stdin=input, stdout=output, timeout=20, check=True)
+    with session.open() as given, (tmp_path / "out").open("w") as output:
+        subprocess.run(command, stdin=given, stdout=output, timeout=20, check=True)
     assert [0, 1] == sorted(json.loads(line)["id"] for line in (tmp_path / "out").read_text().splitlines())
 
 

@@ -304,7 +304,7 @@ async def test_nothing_leaks_over_many_deaths(tmp_path: Path):
 
         def held() -> tuple[int, int, int]:
             threads = int(Path(f"/proc/{host.pid}/status").read_text().split("Threads:")[1].split()[0])
-            return len(os.listdir(f"/proc/{host.pid}/fd")), threads, len(processes(host.mark))
+            return len(list(Path(f"/proc/{host.pid}/fd").iterdir())), threads, len(processes(host.mark))
 
         before = held()
         deaths = 100 if os.environ.get("HYPOTHESIS_PROFILE") == "thorough" else 8

@@ -195,15 +195,15 @@ async def test_a_question_is_made_into_text_that_can_be_sent(project: Path):
 
 async def test_a_stateless_client_is_asked_by_a_result(project: Path, tmp_path: Path):
     """The command runs again from the top, with the recorded answer."""
-    log = str(tmp_path / "log")
+    log = tmp_path / "log"
     async with hosted(project, version=STATELESS, capabilities=FORMS) as host:
-        asked = await host.call("t_sure", log=log)
+        asked = await host.call("t_sure", log=str(log))
         assert "input_required" == asked["resultType"]
         assert "Sure?" == asked["inputRequests"]["sure"]["params"]["message"]
         given = {"sure": {"action": "accept", "content": {"value": True}}}
         extra = {"inputResponses": given, "requestState": asked["requestState"]}
-        assert "accept True" == await text(host.start_call("t_sure", extra=extra, log=log))
-        assert "run run " == Path(log).read_text()
+        assert "accept True" == await text(host.start_call("t_sure", extra=extra, log=str(log)))
+        assert "run run " == log.read_text()
 
 
 async def test_a_state_gathers_answers_over_several_rounds(project: Path):

@@ -47,7 +47,7 @@ def _host(argv: list[str]) -> NoReturn:
         flags = setting_flags(options.set)
         settings = Settings.load(root, environ=os.environ, flags=flags)
     except SettingsError as error:
-        print(f"prowess: {error}", file=sys.stderr)
+        sys.stderr.write(f"prowess: {error}\n")
         os._exit(2)
     # The runner is never closed, and the end is abrupt: a thread that is stuck with a client must not hold the process.
     code = asyncio.Runner().run(serve(wire, settings, _VERSION, flags, os.environ))

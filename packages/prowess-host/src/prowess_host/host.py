@@ -93,7 +93,7 @@ class Host:
         for line in lines:
             try:
                 self._act(route(decode(line), self._session, now))
-            except Exception:  # a fault of ours costs one message, never the ones after it
+            except Exception:  # noqa: BLE001 - a fault of ours costs one message, never the ones after it
                 _log.exception("a message could not be served")
         if not data:
             self._ended.set()
@@ -137,7 +137,7 @@ class Host:
             self._writer.write(self._session.refuse(call, error))
         except EncodeError as error:
             self._say(call, f"Invalid arguments: {error}", is_error=True)
-        except Exception:
+        except Exception:  # noqa: BLE001 - as above, and whoever asked is told
             _log.exception("%s could not be served", call.method)
             self._writer.write(self._session.refuse(call, RpcError.internal("see the log of the host")))
 
@@ -200,7 +200,9 @@ class Host:
     async def _describe(self) -> None:
         """The first catalog, then watching for changes of it."""
         describing = self._loop.create_task(self._supervisor.describe())
-        describing.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody may be there to hear it
+        describing.add_done_callback(
+            lambda done: done.cancelled() or done.exception()
+        )  # nobody may be there to hear it
         await asyncio.wait([describing], timeout=_LOADING)
         if not describing.done():
             self._publish(Catalog(failures=(Failure("worker", f"the skills take more than {_LOADING:g} s to load"),)))
@@ -295,7 +297,7 @@ class Host:
 
     async def _until(self, done: Callable[[], bool], seconds: float) -> None:
         deadline = self._loop.time() + seconds
-        while self._session.in_flight and not done() and not self._broke and self._loop.time() < deadline:
+        while self._session.in_flight and not done() and not self._broke and self._loop.time() < deadline:  # noqa: ASYNC110 - once in a session
             await asyncio.sleep(0.005)
 
     async def _leave(self) -> None:
@@ -308,9 +310,7 @@ class Host:
         self._writer.flush(0.0 if self._broke else _FLUSH)
 
 
-async def serve(
-    wire: Claim, settings: Settings, version: str, flags: JsonObject, environ: Mapping[str, str]
-) -> int:
+async def serve(wire: Claim, settings: Settings, version: str, flags: JsonObject, environ: Mapping[str, str]) -> int:
     """Serve the client at a claimed wire; gives the exit code."""
     name = settings.root.name.encode("utf-8", "replace").decode() or "prowess"
     return await Host(wire, settings, Server(name, version), flags, environ).run()

@@ -13,8 +13,9 @@ from typing import Any, Final
 
 from prowess.contract import Contract, Hints, OutputShape, Policies
 from prowess.errors import ProwessError
-from prowess.jsontypes import Json, JsonObject
+from prowess.jsontypes import JsonObject
 from prowess.profiles import BUILT_IN, Profile
+from prowess.schemas.walk import is_list, is_schema
 
 __all__ = ["FORMAT", "PLACE", "Snapshot", "SnapshotError", "read_snapshot", "write_snapshot"]
 
@@ -62,9 +63,6 @@ def write_snapshot(contracts: Iterable[Contract], profiles: Iterable[str]) -> st
 def _command(contract: Contract, profiles: list[Profile]) -> JsonObject:
     """Names first, long schemas last; what was not given is left out."""
     output = contract.output
-    shown = (
-        profiles if contract.profile is None else [BUILT_IN[name] for name in (contract.profile,) if name in BUILT_IN]
-    )
     told = {
         "id": contract.id,
         "wire_name": contract.wire_name,
@@ -73,43 +71,49 @@ def _command(contract: Contract, profiles: list[Profile]) -> JsonObject:
         "meta": contract.meta,
         "hints": {name: value for name, value in asdict(contract.hints).items() if value is not None},
         "policies": _policies(contract.policies),
-        "input": {
-            "explicit": contract.input_explicit,
-            "schema": contract.input_schema,
-            "shown": {profile.name: profile.input_schema(contract) for profile in shown},
-        },
-        "output": {
-            "explicit": output.explicit,
-            "field": output.field,
-            "type_name": output.type_name,
-            "schema": output.schema,
-            "shown": {profile.name: profile.output_schema(contract) for profile in shown},
-        },
+        "input": _given(
+            explicit=contract.input_explicit,
+            schema=contract.input_schema,
+            shown={profile.name: profile.input_schema(contract) for profile in _pinned(contract, profiles)},
+        ),
+        "output": _given(
+            explicit=output.explicit,
+            field=output.field,
+            type_name=output.type_name,
+            schema=output.schema,
+            shown=_given(**{each.name: each.output_schema(contract) for each in _pinned(contract, profiles)}),
+        ),
     }
-    return {name: _sorted(held) for name, held in _given(told).items()}
+    return {name: _sorted(held) for name, held in told.items() if held is not None and held not in ([], {})}
 
 
-def _given(data: Any) -> Any:
-    """Without what says nothing: no value, and empty lists. Schemas are left as they are."""
+def _pinned(contract: Contract, profiles: list[Profile]) -> list[Profile]:
+    """The profiles that clients may see a command in: a pinned one wins over all others."""
+    if contract.profile is None:
+        return profiles
+    return [BUILT_IN[contract.profile]] if contract.profile in BUILT_IN else []
+
+
+def _given(**told: Any) -> JsonObject:
+    """Without what says nothing. An empty schema says that anything goes."""
     return {
-        name: _given(held) if name in ("input", "output", "shown") else held
-        for name, held in data.items()
-        if held is not None and held is not False and held not in ([], {}) and held != {"shown": {}}
+        name: held
+        for name, held in told.items()
+        if held is not None and held is not False and (name != "shown" or held)
     }
 
 
 def _policies(policies: Policies) -> JsonObject:
     usual = asdict(Policies())
     given = {name: value for name, value in asdict(policies).items() if value != usual[name]}
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in given.items()}  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    return {**given, "retry_on": list(policies.retry_on)} if policies.retry_on else given
 
 
 def _sorted(data: Any) -> Any:
     """With the names of every object in order; lists keep theirs."""
-    if isinstance(data, dict):
-        names: list[str] = sorted(data)  # pyright: ignore[reportUnknownArgumentType]
-        return {name: _sorted(data[name]) for name in names}
-    return [_sorted(item) for item in data] if isinstance(data, list) else data  # pyright: ignore[reportUnknownVariableType]
+    if is_schema(data):
+        return {name: _sorted(data[name]) for name in sorted(data)}
+    return [_sorted(item) for item in data] if is_list(data) else data
 
 
 # --- reading --------------------------------------------------------------------------------------
@@ -127,9 +131,9 @@ def read_snapshot(file: Path) -> Snapshot | None:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise SnapshotError(file, f"no JSON ({error}); write it anew with prowess build") from error
-    if not isinstance(data, dict) or data.get("$schema") != FORMAT:  # pyright: ignore[reportUnknownMemberType]
+    if not is_schema(data) or data.get("$schema") != FORMAT:
         raise SnapshotError(file, f"not a catalog that this version wrote: $schema is not {FORMAT!r}")
-    return _read(file, text, data)  # pyright: ignore[reportUnknownArgumentType]
+    return _read(file, text, data)
 
 
 def _read(file: Path, text: str, data: JsonObject) -> Snapshot:
@@ -141,9 +145,13 @@ def _read(file: Path, text: str, data: JsonObject) -> Snapshot:
 
 
 def _contract(item: JsonObject) -> Contract:
-    output: JsonObject = item.get("output", {})
+    output: dict[str, Any] = {key: held for key, held in item.get("output", {}).items() if key != "shown"}
     skill, _, name = item["id"].rpartition(".")
-    policies: JsonObject = item.get("policies", {})
+    schema = item["input"]["schema"]
+    if not is_schema(schema):
+        raise TypeError(f"the input schema of {item['id']} is no object")
+    policies: dict[str, Any] = dict(item.get("policies", {}))
+    policies["retry_on"] = tuple(policies.get("retry_on", ()))
     lists: dict[str, Any] = {name: tuple(item.get(name, ())) for name in _LISTS}
     return Contract(
         id=item["id"],
@@ -151,18 +159,14 @@ def _contract(item: JsonObject) -> Contract:
         skill=skill,
         name=name,
         description=item.get("description", ""),
-        input_schema=item["input"]["schema"],
+        input_schema=schema,
         input_explicit=item["input"].get("explicit", False),
-        output=OutputShape(**{key: _value(output, key) for key in ("explicit", "field", "schema", "type_name")}),
+        output=OutputShape(**output),
         title=item.get("title"),
         category=item.get("category", ""),
         profile=item.get("profile"),
         meta=item.get("meta", {}),
         hints=Hints(**item.get("hints", {})),
-        policies=Policies(**{**policies, "retry_on": tuple(policies.get("retry_on", ()))}),
+        policies=Policies(**policies),
         **lists,
     )
-
-
-def _value(output: JsonObject, key: str) -> Json:
-    return output.get(key, False if key == "explicit" else None)

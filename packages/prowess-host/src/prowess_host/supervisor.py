@@ -39,12 +39,29 @@ _NOT_SAID: Final = "the question cannot be sent to the client as it is"
 class Listener(Protocol):
     """Whoever wants to know what becomes of a job. Exactly one of `result`, `input_required` and `refused` is called."""
 
-    def result(self, meta: bytes, body: bytes) -> None: ...
-    def input_required(self, questions: JsonObject) -> None: ...
-    def refused(self, facts: JsonObject) -> None: ...
-    def questions(self, questions: JsonObject) -> None: ...
-    def progress(self, done: float, total: float | None, message: str | None) -> None: ...
-    def log(self, level: str, data: Any) -> None: ...
+    def result(self, meta: bytes, body: bytes) -> None:
+        """The payload, ready-made: `_meta`, and the rest."""
+        ...
+
+    def input_required(self, questions: JsonObject) -> None:
+        """The run has ended with questions, and wants to be repeated with the answers."""
+        ...
+
+    def refused(self, facts: JsonObject) -> None:
+        """There is no result, for a reason with a `kind` and a `message`."""
+        ...
+
+    def questions(self, questions: JsonObject) -> None:
+        """The run waits for answers."""
+        ...
+
+    def progress(self, done: float, total: float | None, message: str | None) -> None:
+        """The command is so far."""
+        ...
+
+    def log(self, level: str, data: Any) -> None:
+        """The command has something to say."""
+        ...
 
 
 @dataclass(slots=True, eq=False)
@@ -516,7 +533,7 @@ class Supervisor:
         """Whatever a listener does with the news, the link to the worker must not break over it."""
         try:
             heard(*args)
-        except Exception:
+        except Exception:  # noqa: BLE001 - see above
             _log.exception("a message of %s could not be passed on", job.contract.id)
             return False
         return True
@@ -528,7 +545,9 @@ class Supervisor:
         if worker is self._spare:
             self._spare = None
         expected = worker.retired or self._closing
-        how = worker.reason or f"the last worker ended ({describe_exit(worker.process.exit_code)}), see its log on stderr"
+        how = (
+            worker.reason or f"the last worker ended ({describe_exit(worker.process.exit_code)}), see its log on stderr"
+        )
         begun = list(self._begun(worker))
         if not expected and not worker.proven and not begun:
             self._deaths.append(self._now())
@@ -542,7 +561,9 @@ class Supervisor:
         """Answer for the calls that went down with a worker, and give those it never began to another."""
         if lost:
             self.lost_at_once.append(len(lost))
-        how = "the host is leaving" if self._closing else f"its worker ended ({describe_exit(worker.process.exit_code)})"
+        how = (
+            "the host is leaving" if self._closing else f"its worker ended ({describe_exit(worker.process.exit_code)})"
+        )
         for job in lost:
             self._fail(job, how, started=True)
         for job in list(worker.jobs.values()):
@@ -581,7 +602,8 @@ class Supervisor:
 
     def adopt(self, successor: Successor, keeping: Collection[str]) -> None:
         """New calls go to the new generation. Old workers finish what they have; one that holds the last good version
-        of a skill in `keeping` goes on serving it."""
+        of a skill in `keeping` goes on serving it.
+        """
         old, self._active = self._active, [successor.worker]
         if successor.worker.process.exit_code is not None:
             self._active.clear()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from prowess_host.codec import dumps
 from prowess_host.questions import (
@@ -52,7 +52,7 @@ class Sealing:
 class ToolCall:
     """Listens to one job and answers one call."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - made in one place
         self,
         call: Call,
         contract: Contract,
@@ -100,9 +100,11 @@ class ToolCall:
             how["answers"] = self._recorded()
         elif can_ask(client, call.revision):
             how["asks"] = True
-        meta = call.params.get("_meta")
-        if isinstance(meta, dict) and isinstance(meta.get("traceparent"), str):
-            how["trace"] = meta["traceparent"]
+        trace = cast("JsonObject", call.params.get("_meta") or {}).get(
+            "traceparent"
+        )  # a request has an object, or none
+        if isinstance(trace, str):
+            how["trace"] = trace
         return how
 
     # Asking, in both eras
@@ -123,7 +125,7 @@ class ToolCall:
         call = self._call
         try:
             require_asking(call.client, call.revision)
-            given = self._answers.given if self._answers is not None else {}
+            given: Mapping[str, JsonObject] = self._answers.given if self._answers is not None else {}
             key, now = self._sealing.key(), self._sealing.now()
             state = seal(Answers(given, tuple(questions)), self._occasion(), key=key, now=now)
             body = input_required(questions, call.revision, state)
@@ -179,7 +181,9 @@ class ToolCall:
         text = facts["message"]
         if facts["kind"] == "unknown":
             text = f"{text}. It was there when this host last looked: list the tools again."
-        self._write(self._session.answer(self._call, dumps({"content": [{"type": "text", "text": text}], "isError": True})))
+        self._write(
+            self._session.answer(self._call, dumps({"content": [{"type": "text", "text": text}], "isError": True}))
+        )
 
     def progress(self, done: float, total: float | None, message: str | None) -> None:
         """Passed on, if the client wants it."""

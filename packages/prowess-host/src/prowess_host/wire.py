@@ -56,7 +56,7 @@ def _ensure_open(fd: int) -> None:
         if nothing != fd:
             os.dup2(nothing, fd)
             os.close(nothing)
-        os.set_inheritable(fd, True)  # noqa: FBT003 - positional in the standard library
+        os.set_inheritable(fd, True)
 
 
 class Reader:
@@ -231,6 +231,7 @@ class Complaints(io.TextIOBase):
         self._room = _Room(fd)
 
     def writable(self) -> bool:
+        """It is for writing only."""
         return True
 
     def write(self, text: str, /) -> int:

@@ -67,6 +67,7 @@ class WorkerProcess:
 
     @property
     def pid(self) -> int:
+        """Its process id."""
         return self._process.pid
 
     def send(self, kind: Kind, number: int = 0, head: bytes = b"", body: bytes = b"") -> None:

@@ -176,8 +176,6 @@ def _rebuilt_schema(schema: dict[str, Any], config: dict[str, Any]) -> Any:
         copied["choices"] = {**values, **copied["choices"]}
     elif kind in _CLASSES:
         copied["config"] = {**copied.get("config", {}), **config}
-        if check and "revalidate_instances" in copied:
-            copied["revalidate_instances"] = "always"
     return copied
 
 

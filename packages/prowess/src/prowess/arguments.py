@@ -61,7 +61,9 @@ class ArgumentReader:
         try:
             values = self._with_nulls(sent, read)
         except ValidationError as error:
-            errors = [*error.errors(include_url=False), *errors]
+            refused = {item["loc"] for item in errors}
+            found = [item for item in error.errors(include_url=False) if item["loc"][:1] not in refused]
+            errors = [*found, *errors]
         if errors:
             problems = problem_lines(errors, sent, allowed=self.allowed, injected=self.injected)
             raise InputError(self.command, problems)

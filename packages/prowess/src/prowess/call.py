@@ -73,8 +73,6 @@ class Call:
     may_ask: bool = True
     attempts: int = 0
     cached: bool = False
-    blocks_loop: bool = False
-    """Sync code runs on the event loop itself, which then can do nothing else."""
     over: bool = False
     """The call has come to an outcome, or was cancelled: whoever still reports is not heard."""
     asked: set[str] = field(default_factory=set[str])

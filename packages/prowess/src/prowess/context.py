@@ -18,6 +18,7 @@ from prowess.jsontypes import JsonObject, Schema
 from prowess.profiles import decode_arguments
 from prowess.schemas.explicit import validate
 from prowess.schemas.steps import const_as_enum, inline_refs, strip_null
+from prowess.threads import is_stuck
 
 __all__ = ["Answer", "Context"]
 
@@ -127,7 +128,7 @@ class Context:
         call = self._call
         if not call.on_its_loop:
             return call.wait_for(asking)
-        if call.blocks_loop:
+        if is_stuck(call.thread):
             asking.close()
             raise AskError(f"{call.command} runs on the event loop, where sync code cannot wait; drop thread=False")
         return asking

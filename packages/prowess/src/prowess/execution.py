@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, cast
 from prowess.call import Call
 from prowess.errors import InputRequired
 from prowess.signature import Style
-from prowess.threads import Raised, Threads
+from prowess.threads import Raised, Threads, stuck
 
 __all__ = ["Run", "apart", "is_cancellation", "runner"]
 
@@ -61,13 +61,11 @@ async def _in_thread(
 async def _inline(
     function: Callable[..., Any], threads: Threads, call: Call, args: list[Any], kwargs: dict[str, Any]
 ) -> Any:
-    call.blocks_loop = True
     try:
-        value = _collected(function(*args, **kwargs), call)
+        with stuck():
+            value = _collected(function(*args, **kwargs), call)
     except BaseException as error:  # all of it is the body's: nothing was awaited here
         raise apart(error) from error
-    finally:
-        call.blocks_loop = False
     return await _on_loop(lambda: value, threads, call, [], {}) if _is_unfinished(value) else value
 
 

@@ -226,6 +226,8 @@ class CallScope:
         """Provide every parameter that the Python caller did not pass. What opens nothing comes first: it may be missing."""
         call = self._call
         call.provided = dict(call.arguments.injected)
+        for value in call.provided.values():
+            self._keep_secret(value)
         for need in sorted(needs, key=lambda need: need.source == "provider"):
             if need.parameter not in call.provided:
                 call.provided[need.parameter] = await self._value(need)
@@ -238,9 +240,13 @@ class CallScope:
         if not self._injectables.knows(need.key):
             return need.default
         value = await self._get(need.key)
+        self._keep_secret(value)
+        return value
+
+    def _keep_secret(self, value: object) -> None:
+        """A text that was provided may be a token; what a structure holds is its own business."""
         if isinstance(value, str):
             self._call.keep_secret(value)
-        return value
 
     def _setting(self, need: Need) -> Any:
         key = cast("str", need.key)
@@ -302,7 +308,7 @@ def _marker(annotation: Any, default: Any) -> Inject | None:
 
 
 def _is_async(factory: Any) -> bool:
-    function = getattr(factory, "provides", factory) if _is_provider(factory) else factory
+    function = inspect.unwrap(factory.provides) if _is_provider(factory) else factory
     forms = function, getattr(function, "__call__", None)  # noqa: B004 - wanted is the method, whose kind is asked for
     return any(inspect.iscoroutinefunction(form) or inspect.isasyncgenfunction(form) for form in forms)
 

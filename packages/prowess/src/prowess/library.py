@@ -47,6 +47,8 @@ class Library:
         self._sources: dict[str, Source] = {}
         self._skills: dict[str, Skill] = {}
         self._names = Names()
+        self._entries: dict[str, Entry] = {}
+        """By every name they answer to."""
         self._compiled_for: object = None
         self._declared: dict[int, Entry] = {}
         """The commands of the skills, by what they were declared with."""
@@ -61,25 +63,25 @@ class Library:
     def find(self, name: str) -> Entry | None:
         """The command that answers to an id, a wire name or an alias; loads as little as it can."""
         name = name.replace("/", ".")
-        if name in (entries := self._names.entries):
+        if name in (entries := self._entries):
             return entries[name]
         with self._lock:
             self._prepare()
             self._load(self._candidates(name))
-            if name not in self._names.entries:
+            if name not in self._entries:
                 self._load(self._sources)
-            return self._names.entries.get(name)
+            return self._entries.get(name)
 
     def known(self, name: str) -> Entry | None:
         """A command that is loaded already."""
-        return self._names.entries.get(name) if isinstance(name, str) else None  # pyright: ignore[reportUnnecessaryIsInstance]
+        return self._entries.get(name) if isinstance(name, str) else None  # pyright: ignore[reportUnnecessaryIsInstance]
 
     def catalog(self) -> Catalog:
         """All contracts and all failures; loads everything."""
         with self._lock:
             self._prepare()
             self._load(self._sources)
-            contracts = {entry.contract.id: entry.contract for entry in self._names.entries.values()}
+            contracts = {contract.id: contract for contract in self._names.contracts.values()}
             failures = [*self._survey.failures, *self._names.clashes]
             failures.extend(failure for skill in self._skills.values() for failure in skill.failures)
             failures.sort(key=lambda item: (item.source, item.file or "", item.line or 0, item.reason))
@@ -203,7 +205,9 @@ class Library:
         self._compiled_for = provided
         entries = [entry for skill in self._skills.values() for entry in skill.entries]
         self._declared = {id(entry.plan.declaration): entry for entry in entries}
-        self._names = assign(entries, services.settings.own.hide)
+        self._names = assign((entry.contract for entry in entries), services.settings.own.hide, services.root)
+        owners = {id(entry.contract): entry for entry in entries}
+        self._entries = {name: owners[id(contract)] for name, contract in self._names.contracts.items()}
 
     def _forget_broken(self) -> None:
         while broken := self._services.injectables.broken():

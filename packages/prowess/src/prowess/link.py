@@ -52,6 +52,8 @@ class Kind(IntEnum):
 
 
 class Frame(NamedTuple):
+    """One message of the link."""
+
     kind: int
     number: int
     head: bytes
@@ -64,6 +66,7 @@ _CHUNK: Final = 256 * 1024
 
 
 def encode_frame(kind: Kind, number: int = 0, head: bytes = b"", body: bytes = b"") -> bytes:
+    """A frame as bytes."""
     return b"".join((_HEADER.pack(kind, number, len(head), len(body)), head, body))
 
 
@@ -131,18 +134,22 @@ class Link(asyncio.BufferedProtocol):
     # asyncio's side
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Send what waited for this."""
         self._transport = cast("asyncio.Transport", transport)
         self._transport.writelines(self._early)
         self._early.clear()
 
     def get_buffer(self, sizehint: int) -> bytearray:  # noqa: ARG002 - asyncio's signature
+        """One buffer for all: it is emptied at once."""
         return self._chunk
 
     def buffer_updated(self, nbytes: int) -> None:
+        """Hand the frames over."""
         for frame in self._reader.feed(bytes(memoryview(self._chunk)[:nbytes])):
             self._on_frame(frame)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
+        """The other end is gone."""
         self._on_lost()
 
 
@@ -183,6 +190,7 @@ class Board:
         self._memory[self.slot(number)] = 0
 
     def close(self) -> None:
+        """Let go of the memory."""
         self._memory.close()
         os.close(self._fd)
 

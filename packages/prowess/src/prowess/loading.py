@@ -6,7 +6,6 @@ without bytecode files: those are trusted by a whole second, and a skill edited 
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import importlib
 import importlib.abc
@@ -14,11 +13,12 @@ import importlib.machinery
 import importlib.util
 import itertools
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
+from prowess.closure import module_files, relative_imports
 from prowess.discovery import Source
 
 __all__ = ["Modules"]
@@ -52,7 +52,7 @@ class Modules:
         """The files that are not any more what was imported, and those that import such a file relatively."""
         stale = self._finder.changed()
         folders = set(self._finder.folders.values())
-        imports = {file: set(_imports(file, folders)) for file in self._finder.read} if stale else {}
+        imports = {file: set(relative_imports(file, folders)) for file in self._finder.read} if stale else {}
         grown = True
         while grown:
             dependent = {file for file, imported in imports.items() if imported & stale} - stale
@@ -173,7 +173,7 @@ class _Finder(importlib.abc.MetaPathFinder):
         for place in list(self.missing):
             if place.exists() or place.with_name(f"{place.name}.py").exists():
                 self.missing.discard(place)
-                changed.update(_candidates(place))
+                changed.update(module_files(place))
         return changed
 
 
@@ -207,35 +207,3 @@ def _digest_of(file: Path) -> str | None:
         return _digest(file.read_bytes())
     except OSError:
         return None
-
-
-# What a file imports relatively, read from its text, so that nothing runs
-
-
-def _imports(file: Path, folders: set[Path]) -> Iterator[Path]:
-    """Where the modules may be that a file needs: its packages, and what it imports relatively."""
-    ceiling = next(folder for folder in file.parents if folder in folders)
-    for package in file.relative_to(ceiling).parents:
-        yield ceiling / package / _INIT
-    for node in ast.walk(_tree(file)):
-        if isinstance(node, ast.ImportFrom) and 0 < node.level <= len(file.relative_to(ceiling).parents):
-            yield from _named(node, file.parents[node.level - 1])
-
-
-def _named(node: ast.ImportFrom, place: Path) -> Iterator[Path]:
-    for part in (node.module or "").split("."):
-        place = place / part
-        yield from _candidates(place)
-    for alias in node.names:
-        yield from _candidates(place / alias.name)
-
-
-def _candidates(place: Path) -> tuple[Path, Path]:
-    return place.with_name(f"{place.name}.py"), place / _INIT
-
-
-def _tree(file: Path) -> ast.AST:
-    try:
-        return ast.parse(file.read_bytes())
-    except (OSError, ValueError, SyntaxError, RecursionError):
-        return ast.Module([], [])

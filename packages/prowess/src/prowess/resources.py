@@ -88,6 +88,7 @@ class Resources:
 
     async def close(self, error: BaseException | None = None) -> None:
         """Close everything. What was opened sees the error that its owner came to, to roll back."""
+        error = error.error if isinstance(error, Raised) else error
         cancelled: BaseException | None = None
         while self._closers:
             try:

@@ -30,14 +30,11 @@ from prowess.paths import ConfigPaths, find_project_root
 from prowess.plugins import Plugins
 from prowess.profiles import BUILT_IN
 from prowess.settings import Settings
-from prowess.threads import Raised, Threads
+from prowess.threads import Raised, Threads, is_stuck, stuck
 
 __all__ = ["Runtime", "current_runtime"]
 
 _current: Final[contextvars.ContextVar[Runtime | None]] = contextvars.ContextVar("prowess_runtime", default=None)
-_below_portal: Final[contextvars.ContextVar[bool]] = contextvars.ContextVar("prowess_below_portal", default=False)
-"""Whether a portal's own thread waits for the code that runs: that portal then can do nothing for it."""
-_on_portal: Final = threading.local()
 _implicit: Final[dict[Path, Runtime]] = {}
 _roots: Final[dict[str, Path]] = {}
 _implicit_lock: Final = threading.Lock()
@@ -61,7 +58,7 @@ class Runtime:
         injectables = Injectables(self.settings, self.paths, threads, overrides)
         self._services = Services(self.root, self.settings, injectables, Plugins(), dict(BUILT_IN), threads, timer)
         self._library = Library(self._services, self.paths.skills_dirs)
-        self._portal: BlockingPortal | None = None
+        self._portal: tuple[BlockingPortal, int] | None = None
         self._portal_lock = threading.Lock()
         self._portal_end = contextlib.ExitStack()
         self._closed = False
@@ -168,28 +165,25 @@ class Runtime:
         self._services.threads.stay_inline()
         portal, self._portal = self._portal, None
         if portal is not None:
-            portal.call(self.aclose)
+            portal[0].call(self.aclose)
             self._portal_end.close()
         else:
             asyncio.run(self.aclose())
 
     def _blocking(self, run: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-        """Run a coroutine to its end from sync code: on the loop in the background, unless that one waits for us."""
-        if not getattr(_on_portal, "active", False) and not _below_portal.get():
-            return self._background().call(run)
-        token = _below_portal.set(True)
-        try:
-            with start_blocking_portal() as portal:
-                portal.call(_mark_portal)
-                return portal.call(run)
-        finally:
-            _below_portal.reset(token)
+        """Run a coroutine to its end from sync code: on the loop in the background, unless that one may wait for us."""
+        portal, thread = self._background()
+        if threading.get_ident() != thread and not is_stuck(thread):
+            return portal.call(run)
+        with stuck(), start_blocking_portal() as another:
+            return another.call(run)
 
-    def _background(self) -> BlockingPortal:
+    def _background(self) -> tuple[BlockingPortal, int]:
+        """The loop in the background, and its thread."""
         with self._portal_lock:
             if self._portal is None:
-                self._portal = self._portal_end.enter_context(start_blocking_portal())
-                self._portal.call(_mark_portal)
+                portal = self._portal_end.enter_context(start_blocking_portal())
+                self._portal = portal, portal.call(threading.get_ident)
             return self._portal
 
     async def _find(self, command: object) -> Entry | None:
@@ -217,10 +211,6 @@ class Runtime:
             yield
         finally:
             _current.reset(token)
-
-
-def _mark_portal() -> None:
-    _on_portal.active = True
 
 
 def current_runtime() -> Runtime:

@@ -79,6 +79,7 @@ class OwnSettings:
     cache_bytes: int = _key(16 * 1024 * 1024, "size of the result cache of one command, in bytes", least=0)
     cache_dir: str | None = _key(None, "folder for caches, relative to the project root; the platform's when not set")
     allow_outside_root: bool = _key(False, "let skills use paths outside the project root")
+    token_budget: int = _key(0, "tokens that the catalog may cost a model, for prowess check; 0 for no limit", least=0)
     retry: RetrySettings = RetrySettings()
     host: HostSettings = HostSettings()
     wire_names: Mapping[str, str] = field(

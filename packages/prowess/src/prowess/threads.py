@@ -7,20 +7,41 @@ ends must hold up neither an answer nor the end of the process.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import logging
 import queue
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any, Final, cast
 
-__all__ = ["Raised", "Threads"]
+__all__ = ["Raised", "Threads", "is_stuck", "stuck"]
 
 _IDLE: Final = 10.0
 """Seconds after which a thread with nothing to do ends."""
 _log = logging.getLogger("prowess")
+_stuck: Final[set[int]] = set()
+
+
+@contextlib.contextmanager
+def stuck() -> Generator[None]:
+    """For the thread of an event loop that enters sync code: until that returns, the loop can do nothing for anybody."""
+    thread = threading.get_ident()
+    if thread in _stuck:
+        yield
+        return
+    _stuck.add(thread)
+    try:
+        yield
+    finally:
+        _stuck.discard(thread)
+
+
+def is_stuck(thread: int) -> bool:
+    """Whether the loop of a thread waits for sync code."""
+    return thread in _stuck
 
 
 class Raised(Exception):

@@ -17,7 +17,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -47,8 +47,9 @@ class Worker:
     def __init__(self, runtime: Runtime, board: Board, heart: Heart | None = None) -> None:
         self._runtime = runtime
         self._board = board
-        self._heart = heart or Heart()
         self._calls: dict[int, asyncio.Task[None]] = {}
+        self._heart = heart or Heart()
+        self._heart.busy = self._calls.__len__
         self._given_up: set[asyncio.Task[None]] = set()
         """Calls that nobody waits for, and that go on all the same."""
         self._left = 0
@@ -239,7 +240,7 @@ def project_files(root: Path) -> dict[str, tuple[int, int, int]]:
     found: dict[str, tuple[int, int, int]] = {}
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None)
-        if not isinstance(file, str) or not file.startswith(prefix) or not _FOREIGN.isdisjoint(file.split(os.sep)):
+        if not isinstance(file, str) or not file.startswith(prefix) or not _FOREIGN.isdisjoint(Path(file).parts):
             continue
         with contextlib.suppress(OSError):
             state = os.stat(file)  # noqa: PTH116 - a plain path, and there may be many
@@ -254,6 +255,8 @@ class Heart:
     """
 
     def __init__(self, limit: float = 1.0) -> None:
+        self.busy: Callable[[], object] = bool
+        """Whether there are calls."""
         self._limit = limit
         self._beat = 0.0
         self._used = False
@@ -277,8 +280,8 @@ class Heart:
     def _tick(self) -> None:
         assert self._loop is not None  # noqa: S101 - it was started
         self._beat = time.monotonic()
-        if self._used:
-            self._used = bool(len(asyncio.all_tasks(self._loop)) > 1)
+        if self._used or self.busy():
+            self._used = False
             self._loop.call_later(self._limit / 4, self._tick)
         else:
             self._wanted.clear()
@@ -304,7 +307,7 @@ async def serve(sock: socket.socket, board: Board, root: Path, flags: JsonObject
     try:
         runtime = Runtime(root, flags=flags)
     except Exception as error:  # noqa: BLE001 - told to the host, whatever it is
-        _log.error("%s", message_of(error))  # noqa: TRY400 - the message says it all
+        _log.error("%s", message_of(error))
         await _fail(sock, message_of(error))
         return 1
     heart = Heart(runtime.settings.own.host.stall_limit)
@@ -334,11 +337,13 @@ def main(argv: list[str] | None = None) -> None:
     code = 1
     try:
         # Never closed: tasks and threads that nobody waits for must not hold the process.
-        code = asyncio.Runner().run(serve(socket.socket(fileno=int(link)), Board(int(board)), Path(root), json.loads(flags)))
-    except BaseException:
+        code = asyncio.Runner().run(
+            serve(socket.socket(fileno=int(link)), Board(int(board)), Path(root), json.loads(flags))
+        )
+    except BaseException:  # noqa: BLE001 - nobody else says why, as the end is abrupt
         _log.exception("the worker failed")
     with contextlib.suppress(BaseException):
-        atexit._run_exitfuncs()  # noqa: SLF001 # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+        atexit._run_exitfuncs()  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
         sys.stdout.flush()
         sys.stderr.flush()
     os._exit(code)
@@ -354,7 +359,7 @@ def _keep_from_children(*fds: int) -> None:
         os.close(nothing)
 
     for fd in fds:
-        os.set_inheritable(fd, False)  # noqa: FBT003 - positional in the standard library
+        os.set_inheritable(fd, False)
     os.register_at_fork(after_in_child=part)
 
 

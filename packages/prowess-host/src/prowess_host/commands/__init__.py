@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from prowess.errors import ProwessError
-from prowess_host.commands import calling, invoking, listing
+from prowess_host.commands import building, calling, checking, invoking, listing
 
 __all__ = ["run"]
 
@@ -18,6 +18,8 @@ _ADD: Final[tuple[Callable[[argparse._SubParsersAction[argparse.ArgumentParser]]
     listing.add,
     calling.add,
     invoking.add,
+    building.add,
+    checking.add,
 )
 
 

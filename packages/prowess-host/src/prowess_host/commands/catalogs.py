@@ -1,0 +1,71 @@
+"""What `build` and `check` share: the catalog of the code as it is, and where the committed one stands."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from prowess.catalog import Catalog
+from prowess.errors import ProwessError, did_you_mean
+from prowess.profiles import BUILT_IN
+from prowess.settings import OwnSettings
+from prowess_host.commands.projects import opened
+from prowess_host.snapshot import PLACE
+
+__all__ = ["Loaded", "add_file_option", "as_json_failures", "check_profile", "failure_lines", "load", "shown_path"]
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """The code of a project, described by a worker."""
+
+    root: Path
+    own: OwnSettings
+    catalog: Catalog
+
+    def file(self, options: argparse.Namespace) -> Path:
+        """The committed catalog."""
+        return Path(options.file) if options.file else self.root / PLACE
+
+
+async def load(options: argparse.Namespace) -> Loaded:
+    """Describe the project that the options name."""
+    async with opened(options) as project:
+        check_profile(project.settings.own.profile)
+        try:
+            catalog = await project.supervisor.describe()
+        except ChildProcessError as error:
+            raise ProwessError(f"the project cannot be loaded: {error}") from error
+        return Loaded(project.root, project.settings.own, catalog)
+
+
+def add_file_option(parser: argparse.ArgumentParser, name: str) -> None:
+    """Another place for the committed catalog."""
+    parser.add_argument(name, dest="file", metavar="FILE", help=f"the committed catalog, else {PLACE} of the project")
+
+
+def check_profile(name: str) -> None:
+    """Refuse a profile that is not built in: others are known to workers only."""
+    if name not in BUILT_IN:
+        raise ProwessError(f"unknown profile {name!r}{did_you_mean(name, BUILT_IN)} (there are: {', '.join(BUILT_IN)})")
+
+
+def shown_path(file: Path, root: Path) -> str:
+    """A path as a message shows it."""
+    return str(file.relative_to(root)) if file.is_relative_to(root) else str(file)
+
+
+def failure_lines(catalog: Catalog) -> list[str]:
+    """What could not be loaded, and why."""
+    count = len(catalog.failures)
+    return [f"{count} could not be loaded:", *(f"  {failure}" for failure in catalog.failures)] if count else []
+
+
+def as_json_failures(catalog: Catalog) -> list[dict[str, Any]]:
+    """The same as data."""
+    return [
+        {"source": item.source, "reason": item.reason, "file": item.file, "line": item.line}
+        for item in catalog.failures
+    ]

@@ -1,0 +1,105 @@
+"""What a file imports from its project, directly and through others. Read from the texts, so that nothing runs.
+
+It errs on the side of more: an import in a branch that is never taken counts.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Collection, Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+__all__ = ["Closure", "closure", "module_files", "relative_imports"]
+
+_INIT: Final = "__init__.py"
+
+
+class Closure:
+    """Files that something is made of, and those that would be part of it if they were there."""
+
+    def __init__(self, present: Iterable[Path], absent: Iterable[Path]) -> None:
+        self.present = frozenset(present)
+        self.absent = frozenset(absent)
+
+
+def closure(files: Iterable[Path], folders: Collection[Path], root: Path) -> Closure:
+    """The files themselves and, transitively, those of the skill folders and of the project that they import."""
+
+    def imports(file: Path) -> Iterator[Path]:
+        tree = _tree(file)
+        yield from relative_imports(file, folders, tree)
+        yield from _absolute_imports(tree, root)
+
+    return _transitive(files, imports)
+
+
+def relative_imports(file: Path, folders: Collection[Path], tree: ast.AST | None = None) -> Iterator[Path]:
+    """Where the modules may be that a file needs: its packages, and what it imports relatively."""
+    ceiling = next((folder for folder in file.parents if folder in folders), None)
+    if ceiling is not None:
+        for package in file.relative_to(ceiling).parents:
+            yield ceiling / package / _INIT
+    depth = len(file.relative_to(ceiling).parents) if ceiling is not None else len(file.parents)
+    for node in ast.walk(tree or _tree(file)):
+        if isinstance(node, ast.ImportFrom) and 0 < node.level <= depth:
+            yield from _named(node, file.parents[node.level - 1])
+
+
+def module_files(place: Path) -> tuple[Path, Path]:
+    """The two files that a module may be."""
+    return place.with_name(f"{place.name}.py"), place / _INIT
+
+
+def _transitive(files: Iterable[Path], imports: Callable[[Path], Iterator[Path]]) -> Closure:
+    present: set[Path] = set()
+    absent: set[Path] = set()
+    waiting = list(files)
+    while waiting:
+        file = waiting.pop()
+        if file in present or file in absent:
+            continue
+        if file.is_file():
+            present.add(file)
+            waiting.extend(imports(file))
+        else:
+            absent.add(file)
+    return Closure(present, absent)
+
+
+def _absolute_imports(tree: ast.AST, root: Path) -> Iterator[Path]:
+    """Only what lies in the project: its folder is the last on the path, so everything else comes first."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield from _in_project(alias.name.split("."), root)
+        elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
+            parts = node.module.split(".")
+            yield from _in_project(parts, root)
+            for alias in node.names:
+                yield from _in_project([*parts, alias.name], root)
+
+
+def _in_project(parts: list[str], root: Path) -> Iterator[Path]:
+    first = root / parts[0]
+    if not first.is_dir() and not module_files(first)[0].is_file():
+        return
+    place = root
+    for part in parts:
+        place = place / part
+        yield from module_files(place)
+
+
+def _named(node: ast.ImportFrom, place: Path) -> Iterator[Path]:
+    for part in (node.module or "").split("."):
+        place = place / part
+        yield from module_files(place)
+    for alias in node.names:
+        yield from module_files(place / alias.name)
+
+
+def _tree(file: Path) -> ast.AST:
+    try:
+        return ast.parse(file.read_bytes())
+    except (OSError, ValueError, SyntaxError, RecursionError):
+        return ast.Module([], [])
