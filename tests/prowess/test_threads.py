@@ -144,7 +144,7 @@ async def test_a_value_that_arrives_with_the_cancellation_is_taken_care_of():
     task = asyncio.ensure_future(threads.run(made.set, late=lambda _: cared.set()))
     await asyncio.sleep(0)
     assert made.wait(5)
-    while threads._idle == []:  # the thread has handed over
+    while not threads._idle:  # until the thread has handed over
         pass
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -217,5 +217,6 @@ async def test_a_job_that_was_cancelled_before_its_thread_began_it_never_runs():
     threads, ran = Threads(1), []
     job = module._Job(lambda: ran.append(1), ran.append, "")
     job.abandoned = True
-    threads._do(job)
-    assert [] == ran
+    threads._left_behind[id(job)] = ""
+    threads._work(job)
+    assert ([], ()) == (ran, threads.left_behind)

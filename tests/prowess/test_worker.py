@@ -392,9 +392,7 @@ async def test_a_blocked_loop_is_said_with_the_place(caplog: pytest.LogCaptureFi
 # As a process
 
 
-async def started(
-    root: Path, flags: dict | None = None, *, at: str = ""
-) -> tuple[subprocess.Popen, socket.socket, Board]:
+def started(root: Path, flags: dict | None = None, *, at: str = "") -> tuple[subprocess.Popen, socket.socket, Board]:
     """A worker process, and our end of its link."""
     ours, theirs = socket.socketpair()
     board = Board()
@@ -412,7 +410,7 @@ async def started(
 async def until_answered(sock: socket.socket) -> bytes:
     """What the worker has sent once there is a result in it."""
     with fail_after(20):
-        while b"structuredContent" not in (got := await asyncio.to_thread(sock.recv, 65536, socket.MSG_PEEK)):
+        while b"structuredContent" not in (got := await asyncio.to_thread(sock.recv, 65536, socket.MSG_PEEK)):  # noqa: ASYNC110 - peeking waits only for the first byte
             await asyncio.sleep(0.01)
         return got
 

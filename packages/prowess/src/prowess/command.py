@@ -34,10 +34,8 @@ __all__ = ["Command", "get_script_config", "get_tool_annotations", "is_skill_com
 
 P = ParamSpec("P")
 R = TypeVar("R")
-S = TypeVar("S")
 F_co = TypeVar("F_co", bound=Callable[..., Any], covariant=True)
 T_co = TypeVar("T_co", covariant=True)
-_Async: TypeAlias = Coroutine[Any, Any, S] | AsyncIterator[S]
 
 
 class Command(Protocol[F_co, T_co]):
@@ -57,19 +55,30 @@ class Command(Protocol[F_co, T_co]):
         ...
 
 
+_Awaited: TypeAlias = Coroutine[Any, Any, "JsonObject"]
+
+
 class _Decorator(Protocol):
     @overload
     def __call__(  # pyright: ignore[reportOverlappingOverload] - the first one that fits counts
-        self, function: Callable[P, _Async[S]], /
-    ) -> Command[Callable[P, _Async[S]], Coroutine[Any, Any, JsonObject]]: ...
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> Command[Callable[P, Coroutine[Any, Any, R]], _Awaited]: ...
+    @overload
+    def __call__(  # pyright: ignore[reportOverlappingOverload]
+        self, function: Callable[P, AsyncIterator[R]], /
+    ) -> Command[Callable[P, AsyncIterator[R]], _Awaited]: ...
     @overload
     def __call__(self, function: Callable[P, R], /) -> Command[Callable[P, R], JsonObject]: ...
 
 
 @overload
 def skill_command(  # pyright: ignore[reportOverlappingOverload] - the first one that fits counts
-    function: Callable[P, _Async[S]], /
-) -> Command[Callable[P, _Async[S]], Coroutine[Any, Any, JsonObject]]: ...
+    function: Callable[P, Coroutine[Any, Any, R]], /
+) -> Command[Callable[P, Coroutine[Any, Any, R]], _Awaited]: ...
+@overload
+def skill_command(  # pyright: ignore[reportOverlappingOverload]
+    function: Callable[P, AsyncIterator[R]], /
+) -> Command[Callable[P, AsyncIterator[R]], _Awaited]: ...
 @overload
 def skill_command(function: Callable[P, R], /) -> Command[Callable[P, R], JsonObject]: ...
 @overload

@@ -11,7 +11,7 @@ from typing import Final
 
 from prowess.catalog import Failure
 
-__all__ = ["Source", "Survey", "survey"]
+__all__ = ["Source", "Survey", "candidates", "survey"]
 
 _SKILL_NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
 _SKIPPED_FILES: Final = ("test_*.py", "*_test.py", "conftest.py", "setup.py")
@@ -67,14 +67,27 @@ def survey(folders: Iterable[Path]) -> Survey:
     return Survey(tuple(sources), tuple(failures))
 
 
+def candidates(folders: Iterable[Path]) -> list[Path]:
+    """Every file that may be a skill or part of one, whatever it says. Reads none of them."""
+    found: set[Path] = set()
+    for folder in {folder.resolve(): folder for folder in folders}.values():
+        for path in _listed(folder):
+            found.update(_files_of(path))
+    return sorted(found)
+
+
+def _files_of(path: Path) -> list[Path]:
+    if path.is_dir():
+        return _skill_files(path)
+    return [path] if _is_skill_file(path) else []
+
+
 def _in_folder(folder: Path, failures: list[Failure]) -> Iterator[Source]:
     for path in _listed(folder):
-        is_folder = path.is_dir()
-        name = path.name if is_folder else path.stem
-        files = _skill_files(path) if is_folder else [path] if _is_skill_file(path) else []
+        name = path.name if path.is_dir() else path.stem
         speaking: list[Path] = []
         has_hooks = False
-        for file in files:
+        for file in _files_of(path):
             text = _text(file, name, failures)
             if _MENTION in text and _can_be_named(file, path, name, failures):
                 speaking.append(file)

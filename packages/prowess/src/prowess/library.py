@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import importlib
+import sys
 import threading
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,10 +19,12 @@ from cachetools import LRUCache
 from prowess.builtin import BuiltIn
 from prowess.catalog import Catalog
 from prowess.declaration import NAME, Declaration, declaration_of
-from prowess.discovery import Source, Survey, survey
+from prowess.closure import closure
+from prowess.description import Description, SkillFacts, seen_all, site_folders
+from prowess.discovery import Source, Survey, candidates, survey
 from prowess.entry import Entry, Services
 from prowess.errors import LoadError
-from prowess.loading import Modules
+from prowess.loading import Modules, project_files
 from prowess.names import Names, assign
 from prowess.plugins import Installed, installed
 from prowess.skill import OURS, Skill, compiled
@@ -86,6 +89,52 @@ class Library:
             failures.extend(failure for skill in self._skills.values() for failure in skill.failures)
             failures.sort(key=lambda item: (item.source, item.file or "", item.line or 0, item.reason))
             return Catalog(tuple(contracts[key] for key in sorted(contracts)), tuple(failures))
+
+    def describe(self, known: Collection[str] = ()) -> Description:
+        """All skills but the known ones, each by itself, with the files that they are made of."""
+        with self._lock:
+            self._prepare()
+            self._load([name for name in self._sources if name not in known])
+            return self._description(self._skills)
+
+    def describe_loaded(self, names: Collection[str]) -> Description:
+        """Skills that are loaded."""
+        with self._lock:
+            return self._description({name: self._skills[name] for name in names if name in self._skills})
+
+    @property
+    def loaded(self) -> frozenset[str]:
+        """The skills that have been imported."""
+        return frozenset(self._skills)
+
+    def _description(self, skills: Mapping[str, Skill]) -> Description:
+        folders = self._all_folders()
+        facts = {name: self._facts(skill, folders) for name, skill in sorted(skills.items())}
+        possible = [str(path) for path in candidates(folders)]
+        imported = project_files(self._services.root)
+        paths = {path for each in facts.values() for path in each.files}.union(possible, imported)
+        return Description(
+            skills=facts,
+            names=tuple(sorted({*self._sources, *self._skills})),
+            failures=self._survey.failures,
+            folders=tuple(str(folder) for folder in folders),
+            candidates=tuple(possible),
+            sightings=seen_all(paths, self._modules.read),
+            imported=tuple(imported),
+            interpreter=sys.executable,
+            sites=site_folders(),
+        )
+
+    def _facts(self, skill: Skill, folders: list[Path]) -> SkillFacts:
+        source = skill.source
+        parts = closure(source.files, folders, self._services.root) if source is not None else closure((), (), Path())
+        return SkillFacts(
+            contracts=tuple(entry.contract for entry in skill.entries),
+            failures=tuple(skill.failures),
+            files=tuple(sorted(map(str, parts.present))),
+            absent=tuple(sorted(map(str, parts.absent))),
+            has_hooks=source is None or source.has_hooks,
+        )
 
     def entry_of(self, declared: Declaration) -> Entry:
         """The entry of a decorated function, whether or not it belongs to a skill of this runtime."""

@@ -12,6 +12,7 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import itertools
+import os
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -21,9 +22,10 @@ from typing import Any, Final
 from prowess.closure import module_files, relative_imports
 from prowess.discovery import Source
 
-__all__ = ["Modules"]
+__all__ = ["Modules", "project_files"]
 
 _INIT: Final = "__init__.py"
+_FOREIGN: Final = frozenset({"site-packages", "dist-packages", "node_modules"})
 _counter = itertools.count(1)
 
 
@@ -47,6 +49,11 @@ class Modules:
         """The module name of a file or a folder of a skill."""
         parts = path.relative_to(source.root).with_suffix("").parts
         return ".".join([self.package, self._finder.name_folder(source.root), *parts])
+
+    @property
+    def read(self) -> dict[str, str]:
+        """Every source that was read, with a digest of what it said."""
+        return {str(file): digest for file, digest in self._finder.read.items()}
 
     def stale(self) -> set[Path]:
         """The files that are not any more what was imported, and those that import such a file relatively."""
@@ -98,6 +105,17 @@ class Modules:
 
     def _all(self) -> list[tuple[str, ModuleType]]:
         return [item for item in list(sys.modules.items()) if _is_inside(item[0], self.package)]
+
+
+def project_files(root: Path) -> list[str]:
+    """The files of the project that have been imported by now, of whatever module."""
+    prefix = f"{root}{os.sep}"
+    files: set[str] = set()
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__file__", None)
+        if isinstance(file, str) and file.startswith(prefix) and not file.startswith((sys.prefix, sys.base_prefix)):
+            files.add(file)
+    return sorted(file for file in files if _FOREIGN.isdisjoint(file.split(os.sep)))
 
 
 def _parent(name: str) -> tuple[ModuleType | None, str]:

@@ -9,7 +9,7 @@ import contextvars
 import os
 import threading
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Generator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from prowess.call import Channel
 from prowess.catalog import Catalog
 from prowess.declaration import Declaration
+from prowess.description import Description
 from prowess.entry import Entry, Services
 from prowess.errors import UnknownCommand
 from prowess.injection import Injectables, Key
@@ -91,6 +92,20 @@ class Runtime:
         """All contracts, and all failures with file, line and reason. Imports every skill."""
         with self._as_current():
             return self._library.catalog()
+
+    def describe(self, known: Collection[str] = ()) -> Description:
+        """The skills but for the known ones, with the files they are made of: what a host keeps to start without them."""
+        with self._as_current():
+            return self._library.describe(known)
+
+    def describe_loaded(self, names: Collection[str]) -> Description:
+        """Skills that have been imported already."""
+        return self._library.describe_loaded(names)
+
+    @property
+    def loaded(self) -> frozenset[str]:
+        """The skills that have been imported so far."""
+        return self._library.loaded
 
     def reload(self) -> None:
         """See which skills were added, changed, renamed or deleted since they were loaded."""

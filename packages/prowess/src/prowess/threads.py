@@ -67,8 +67,10 @@ class _Job:
         self.result: tuple[Any, BaseException | None] | None = None
         self.abandoned = False
 
-    def perform(self) -> tuple[Any, BaseException | None]:
-        """The value, or whatever was raised, exits included."""
+    def perform(self) -> tuple[Any, BaseException | None] | None:
+        """The value, or whatever was raised, exits included; nothing where nobody waited any more when it was to begin."""
+        if self.abandoned:
+            return None
         try:
             return self.context.run(self.function), None
         except BaseException as error:  # noqa: BLE001 - a thread must hand everything over
@@ -87,10 +89,9 @@ class _Job:
 
     def dispose(self) -> None:
         """Take care of a value that nobody waits for any more."""
-        value, error = self.result or (None, None)
-        if error is None:
+        if self.result is not None and self.result[1] is None:
             try:
-                self.late(value)
+                self.late(self.result[0])
             except BaseException:  # noqa: BLE001 - nobody is there to be told
                 _log.exception("cleaning up after %s failed", self.label)
 
@@ -165,7 +166,8 @@ class Threads:
                 else:
                     self._waiting.append(job)
                 return
-        self._do(job)
+        job.result = job.perform()
+        job.wake()
 
     def _start(self, job: _Job) -> None:
         threading.Thread(target=self._work, args=(job,), name="prowess", daemon=True).start()
@@ -189,30 +191,33 @@ class Threads:
     def _work(self, job: _Job | None) -> None:
         worker = _Worker()
         while job is not None:
-            self._do(job)
-            job = self._next(worker, job)
-
-    def _do(self, job: _Job) -> None:
-        if job.abandoned:  # before it began
-            return
-        result = job.perform()
-        with self._lock:
-            job.result = result
-        if job.abandoned:
-            job.dispose()
-        else:
-            job.wake()
-
-    def _next(self, worker: _Worker, job: _Job) -> _Job | None:
-        """The next job of a thread; `None` ends it."""
-        with self._lock:
+            result = job.perform()
+            with self._lock:
+                job.result = result
+                following = self._free(worker, job)
             if job.abandoned:
-                del self._left_behind[id(job)]
-                return None
-            if self._waiting:
-                return self._waiting.popleft()
-            self._idle.append(worker)
-        del job
+                self._leave(job)
+                return
+            job.wake()
+            job = following or self._next(worker)
+
+    def _free(self, worker: _Worker, job: _Job) -> _Job | None:
+        """The job that waits for a thread. Without one the thread idles, before anybody hears of its result."""
+        if job.abandoned:
+            return None
+        if self._waiting:
+            return self._waiting.popleft()
+        self._idle.append(worker)
+        return None
+
+    def _leave(self, job: _Job) -> None:
+        """The end of a thread that was left behind."""
+        job.dispose()
+        with self._lock:
+            del self._left_behind[id(job)]
+
+    def _next(self, worker: _Worker) -> _Job | None:
+        """What an idle thread is given to do; `None` ends it."""
         try:
             return worker.jobs.get(timeout=_IDLE)
         except queue.Empty:

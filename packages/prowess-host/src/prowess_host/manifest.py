@@ -1,0 +1,151 @@
+"""What the host knows of a project from earlier on, and whether that still holds. Imports no skill, and nothing heavy.
+
+A manifest is a description on disk, in the user's cache. It is believed as far as the files it was made from are what they
+were: by their times and sizes, and by their content where those leave a doubt. Everything that is wrong with a manifest,
+from a torn write to a full disk, ends in describing anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from prowess.description import Description
+from prowess.discovery import candidates
+from prowess.fingerprints import changed, listing
+from prowess.settings import OwnSettings
+
+__all__ = ["Manifest", "Standing", "manifest_path", "read_manifest", "shape_of", "write_manifest"]
+
+_FORM: Final = 1
+_PACKAGES: Final = (".dist-info", ".egg-info", ".egg-link", ".pth")
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """A description, and the circumstances it was made in."""
+
+    description: Description
+    shape: str
+    """Digest of the settings that shape a catalog, see `shape_of`."""
+    environment: str
+    """Digest of the interpreter and of what is installed for it."""
+
+    @classmethod
+    def of(cls, description: Description, shape: str) -> Manifest:
+        """A manifest for what was just described."""
+        return cls(description, shape, _environment(description))
+
+    def standing(self, shape: str) -> Standing:
+        """What of it still holds."""
+        description = self.description
+        if shape != self.shape or self.environment != _environment(description):
+            return Standing(frozenset(), complete=False)
+        gone = changed(description.sightings)
+        there = {str(path) for path in candidates(Path(folder) for folder in description.folders)}
+        added = there - set(description.candidates)
+        stale = {
+            name
+            for name, facts in description.skills.items()
+            if not gone.isdisjoint(facts.files) or any(map(os.path.exists, facts.absent))
+        }
+        stale |= _skills_of({*added, *gone}, description.folders)
+        if any(facts.has_hooks and name in stale for name, facts in description.skills.items()):
+            return Standing(frozenset(), complete=False)  # a hook may shape everything
+        touched = added or gone or there != set(description.candidates)
+        return Standing(frozenset(description.skills) - stale, complete=not touched and not stale)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What of a manifest still holds."""
+
+    known: frozenset[str]
+    """Skills that need not be described again."""
+    complete: bool
+    """Whether that is all there is."""
+
+
+def shape_of(own: OwnSettings, python: str) -> str:
+    """A digest of the settings that shape a catalog. What is secret is not among them."""
+    shaping = [own.skills, own.names, own.profile, dict(own.wire_names), python]
+    return hashlib.sha256(json.dumps(shaping, sort_keys=True).encode()).hexdigest()
+
+
+def manifest_path(folder: Path, root: Path) -> Path:
+    """Where the manifest of a project lies."""
+    name = hashlib.sha256(str(root).encode("utf-8", "surrogateescape")).hexdigest()[:24]
+    return folder / "manifests" / f"{name}.json"
+
+
+def read_manifest(path: Path) -> Manifest | None:
+    """The manifest at a path, or `None` where there is none that is whole and ours."""
+    try:
+        checksum, _, body = path.read_bytes().partition(b"\n")
+        if checksum.decode("ascii") != _checksum(body):
+            return None
+        data = json.loads(body)
+        if data["form"] != _FORM:
+            return None
+        return Manifest(Description.from_json(data["description"]), data["shape"], data["environment"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def write_manifest(path: Path, manifest: Manifest) -> bool:
+    """Put a manifest into place at once, so that nobody ever reads half of it. Whether that was possible."""
+    data = {
+        "form": _FORM,
+        "shape": manifest.shape,
+        "environment": manifest.environment,
+        "description": manifest.description.to_json(),
+    }
+    try:
+        body = json.dumps(data, ensure_ascii=True).encode()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fd, draft = tempfile.mkstemp(dir=path.parent, prefix=path.stem)
+    except (OSError, ValueError):
+        return False
+    try:
+        with os.fdopen(fd, "wb") as file:
+            file.write(_checksum(body).encode("ascii") + b"\n" + body)
+        os.replace(draft, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(draft)
+        return False
+    return True
+
+
+def _environment(description: Description) -> str:
+    """The interpreter, and the names of all that is installed for it: they hold the versions."""
+    try:
+        status = os.stat(description.interpreter)
+        interpreter = f"{description.interpreter} {status.st_mtime_ns} {status.st_size}"
+    except OSError:
+        interpreter = f"{description.interpreter} is not there"
+    return f"{interpreter} {listing(description.sites, _PACKAGES)}"
+
+
+def _skills_of(paths: Iterable[str], folders: Iterable[str]) -> set[str]:
+    """The skills that files belong to, or would belong to."""
+    names: set[str] = set()
+    for path in paths:
+        for folder in folders:
+            inside = path.removeprefix(f"{folder}{os.sep}")
+            if inside != path:
+                first = inside.split(os.sep)[0]
+                names.add(first.removesuffix(".py"))
+    return names
+
+
+def _checksum(body: bytes) -> str:
+    return hashlib.sha256(body).hexdigest()
+

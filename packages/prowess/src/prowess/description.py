@@ -1,0 +1,153 @@
+"""What the skills of a project are, with all that one must look at to know whether they still are that. Plain data.
+
+A worker describes, a host keeps it in a manifest. Light: it knows contracts and files, and imports no skill.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from prowess.catalog import Catalog, Failure
+from prowess.contract import Contract
+from prowess.fingerprints import Seen, look
+from prowess.jsontypes import JsonObject
+from prowess.names import assign
+
+__all__ = ["Description", "SkillFacts", "merged", "seen_all", "site_folders"]
+
+
+@dataclass(frozen=True, slots=True)
+class SkillFacts:
+    """One skill: what it promises, what of it failed, and which files it is made of."""
+
+    contracts: tuple[Contract, ...] = ()
+    failures: tuple[Failure, ...] = ()
+    files: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+    """Files that would be part of it if they were there."""
+    has_hooks: bool = False
+
+    def to_json(self) -> JsonObject:
+        return {
+            "contracts": [contract.to_json() for contract in self.contracts],
+            "failures": [_failure_to_json(failure) for failure in self.failures],
+            "files": list(self.files),
+            "absent": list(self.absent),
+            "has_hooks": self.has_hooks,
+        }
+
+    @classmethod
+    def from_json(cls, data: JsonObject) -> SkillFacts:
+        return cls(
+            contracts=tuple(Contract.from_json(item) for item in data["contracts"]),
+            failures=tuple(Failure(*item) for item in data["failures"]),
+            files=tuple(data["files"]),
+            absent=tuple(data["absent"]),
+            has_hooks=bool(data["has_hooks"]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """All skills of a project, or those that somebody did not know yet."""
+
+    skills: Mapping[str, SkillFacts] = field(default_factory=dict[str, SkillFacts])
+    names: tuple[str, ...] = ()
+    """Every skill there is, described here or not."""
+    failures: tuple[Failure, ...] = ()
+    """What is wrong with no single skill, like two of one name."""
+    folders: tuple[str, ...] = ()
+    """Where skills are looked for."""
+    candidates: tuple[str, ...] = ()
+    """Every file in them that may be a skill."""
+    sightings: Mapping[str, Seen] = field(default_factory=dict[str, Seen])
+    """Every file that counts, as it was."""
+    imported: tuple[str, ...] = ()
+    """Files of the project that have been imported, however it came to that."""
+    interpreter: str = ""
+    sites: tuple[str, ...] = ()
+    """Where the interpreter's packages are."""
+
+    def to_json(self) -> JsonObject:
+        """Plain data that `from_json` reads back to an equal description."""
+        return {
+            "skills": {name: facts.to_json() for name, facts in self.skills.items()},
+            "names": list(self.names),
+            "failures": [_failure_to_json(failure) for failure in self.failures],
+            "folders": list(self.folders),
+            "candidates": list(self.candidates),
+            "sightings": {path: list(seen) for path, seen in self.sightings.items()},
+            "imported": list(self.imported),
+            "interpreter": self.interpreter,
+            "sites": list(self.sites),
+        }
+
+    @classmethod
+    def from_json(cls, data: JsonObject) -> Description:
+        """Read what `to_json` wrote; foreign data is a `KeyError`, a `TypeError` or a `ValueError`."""
+        return cls(
+            skills={name: SkillFacts.from_json(facts) for name, facts in data["skills"].items()},
+            names=tuple(data["names"]),
+            failures=tuple(Failure(*item) for item in data["failures"]),
+            folders=tuple(data["folders"]),
+            candidates=tuple(data["candidates"]),
+            sightings={path: Seen(*seen) for path, seen in data["sightings"].items()},
+            imported=tuple(data["imported"]),
+            interpreter=data["interpreter"],
+            sites=tuple(data["sites"]),
+        )
+
+    def catalog(self, hide: Iterable[str], root: Path) -> Catalog:
+        """Who may be called, and everything that failed."""
+        names = assign((each for facts in self.skills.values() for each in facts.contracts), hide, root)
+        contracts = {contract.id: contract for contract in names.contracts.values()}
+        failures = [*self.failures, *names.clashes]
+        failures.extend(failure for facts in self.skills.values() for failure in facts.failures)
+        failures.sort(key=lambda item: (item.source, item.file or "", item.line or 0, item.reason))
+        return Catalog(tuple(contracts[key] for key in sorted(contracts)), tuple(failures))
+
+
+def merged(older: Description, newer: Description) -> Description:
+    """A whole description, of an older one and what was described since."""
+    skills = {name: facts for name, facts in older.skills.items() if name in newer.names} | dict(newer.skills)
+    needed = {path for facts in skills.values() for path in facts.files} | set(newer.candidates) | set(newer.imported)
+    sightings = {path: seen for path, seen in {**older.sightings, **newer.sightings}.items() if path in needed}
+    return Description(
+        skills={name: skills[name] for name in sorted(skills)},
+        names=newer.names,
+        failures=newer.failures,
+        folders=newer.folders,
+        candidates=newer.candidates,
+        sightings=sightings,
+        imported=tuple(sorted({*older.imported, *newer.imported} & sightings.keys())),
+        interpreter=newer.interpreter,
+        sites=newer.sites,
+    )
+
+
+def seen_all(paths: Iterable[str], read: Mapping[str, str]) -> dict[str, Seen]:
+    """The files as they are now. `read` has the digests of what was really imported: a file that says something else by
+    now is noted down as it was then, with a time that fits nothing."""
+    now = time.time_ns()
+    sightings: dict[str, Seen] = {}
+    for path in paths:
+        seen = look(path, now)
+        if seen is None:
+            continue
+        digest = read.get(path, seen.digest)
+        sightings[path] = seen if digest == seen.digest else Seen(-1, seen.size, digest, now)
+    return sightings
+
+
+def site_folders() -> tuple[str, ...]:
+    """Where packages of this interpreter are, as far as they are folders."""
+    return tuple(sorted({str(Path(entry).resolve()) for entry in sys.path if entry and Path(entry).is_dir()}))
+
+
+def _failure_to_json(failure: Failure) -> list[Any]:
+    return [failure.source, failure.reason, failure.file, failure.line]
