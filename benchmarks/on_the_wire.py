@@ -135,6 +135,7 @@ class Wire:
                     for row, name in {"pipelined": "echo", "pipelined_sync": "echo_sync"}.items():
                         seconds = client.time_pipelined(name, {"value": 1}, self.effort.pipelined)
                         self.report.add(row, key, self.effort.pipelined / seconds)
+                    self.report.merge({"pipelined_best": {key: self.report.samples["pipelined"][key][-1:]}})
                     for row, name, size in (("text", "size", _TEXT), ("records", "count", _RECORDS)):
                         times = client.time_calls(row, {name: size}, self.effort.large)
                         self.report.add(f"large_{row}", key, statistics.median(times))

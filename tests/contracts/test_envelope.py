@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft7Validator
+
 from prowess import Runtime
 from prowess.envelope import invoke
 from prowess.published import get_schema_path

@@ -64,7 +64,7 @@ class Query(BaseModel):
 async def test_every_problem_is_reported_at_once(runtime: Runtime):
     """Missing, unknown, wrong and injected; each on a line with its path, the value and what was expected."""
 
-    def function(a: int, b: Color, c: list[Note], d: Query, ctx: Context, e: str = "x") -> None: ...
+    def function(a: int, b: Color, c: list[Note], *, d: Query, ctx: Context, e: str = "x") -> None: ...
 
     sent = {
         "b": "blue",
@@ -422,7 +422,9 @@ def test_no_arguments_make_a_call_raise(entries: list[Any], arguments: Any):
 
 @settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(name=scalars | st.text(), arguments=arguments_)
-def test_no_name_makes_a_call_raise(entries: list[Any], tmp_path_factory: pytest.TempPathFactory, name: Any, arguments: Any):
+def test_no_name_makes_a_call_raise(
+    entries: list[Any], tmp_path_factory: pytest.TempPathFactory, name: Any, arguments: Any
+):
     """Whatever a command is called by."""
     runtime = Runtime(tmp_path_factory.getbasetemp())
     outcome = asyncio.run(runtime.call(name, arguments))

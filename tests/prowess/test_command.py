@@ -366,6 +366,7 @@ async def test_a_refused_decorator_is_a_failure_of_its_file(tmp_path: Path):
 @skill_command(name="search_code", description="Search for patterns in code files", read_only=True, idempotent=True)
 def search_code(
     query: str,
+    *,
     file_pattern: str = "*.py",
     case_sensitive: bool = False,
     max_results: int = 100,
@@ -398,7 +399,9 @@ async def test_the_configuration_is_what_the_omni_guide_documents():
     assert {"readOnlyHint": True, "idempotentHint": True} == config["annotations"]
     properties = config["input_schema"]["properties"]
     assert ["query"] == config["input_schema"]["required"]
-    assert ["query", "file_pattern", "case_sensitive", "max_results", "encoding", "exclude_patterns"] == list(properties)
+    assert ["query", "file_pattern", "case_sensitive", "max_results", "encoding", "exclude_patterns"] == list(
+        properties
+    )
     assert {"type": "string"} == properties["query"]
     assert ("string", "*.py") == (properties["file_pattern"]["type"], properties["file_pattern"]["default"])
     assert ["utf-8", "gbk"] == properties["encoding"]["enum"]
@@ -413,7 +416,9 @@ async def test_the_configuration_is_what_the_omni_guide_documents():
 async def test_the_configuration_tells_how_a_command_is_run():
     """As it was declared."""
 
-    @skill_command(inject_root=True, inject_settings=["api.key"], retry_on=OSError, cache_ttl=5, timeout=3, autowire=False)
+    @skill_command(
+        inject_root=True, inject_settings=["api.key"], retry_on=OSError, cache_ttl=5, timeout=3, autowire=False
+    )
     def run(project_root: Path, api_key: str = "") -> None: ...
 
     config = get_script_config(run)

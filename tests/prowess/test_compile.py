@@ -6,6 +6,7 @@ import dataclasses
 import datetime as dt
 import enum
 import inspect
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -135,7 +136,7 @@ def test_a_function_without_parameters_takes_an_empty_object(contract: Any):
 def test_untyped_parameters_take_anything(contract: Any):
     """Nothing is promised of them but their names."""
 
-    def function(a, b=3) -> None: ...  # noqa: ANN001
+    def function(a, b=3) -> None: ...
 
     schema = contract(function).input_schema
     assert ({"a": {}, "b": {"default": 3}}, ["a"]) == (schema["properties"], schema["required"])
@@ -148,7 +149,7 @@ def test_variadic_parameters_are_left_out(contract: Any):
 
     def keywords(a: int, **more: int) -> None: ...
 
-    def anything(a: int, *rest, **more) -> None: ...  # noqa: ANN002, ANN003
+    def anything(a: int, *rest, **more) -> None: ...
 
     found = [contract(function).input_schema for function in (args, keywords, anything)]
     assert [{"a": {"type": "integer"}}] * 3 == [schema["properties"] for schema in found]
@@ -169,7 +170,7 @@ async def test_a_parameter_may_have_any_name(entry: Any):
     def function(**given: int) -> dict[str, int]:
         return given
 
-    function.__signature__ = inspect.Signature(parameters, return_annotation=dict[str, int])  # pyright: ignore
+    function.__signature__ = inspect.Signature(parameters, return_annotation=dict[str, int])
     compiled = entry(function)
     assert {name: {"type": "integer"} for name in ODD_NAMES} == compiled.contract.input_schema["properties"]
     assert ODD_NAMES == compiled.contract.input_schema["required"]
@@ -212,7 +213,8 @@ async def test_a_default_that_is_no_json_is_not_shown(entry: Any, default: Any):
 def test_descriptions_come_from_field_text_doc_or_docstring(contract: Any):
     """In this order; the docstring of the function has the last word only where nothing else is written."""
 
-    def function(
+    def function(  # noqa: D417 - what is not described is the point
+        *,
         a: Annotated[int, Field(description="by field", ge=1)],
         b: Annotated[int, "by text"],
         c: Annotated[int, typing_extensions.Doc("by doc")],
@@ -265,10 +267,11 @@ async def test_fields_may_have_defaults(entry: Any):
     """Beside the type or in the place of the default; what the signature says wins."""
 
     def function(
+        *,
         a: int = Field(3),
         b: Annotated[int, Field(default=4)] = 5,
         c: Annotated[int, Field(default=6)] = Field(description="c"),
-        d: list[int] = Field(default_factory=list),
+        d: list[int] = Field(default_factory=list),  # noqa: B008 - pydantic reads it
         e: int = Field(default_factory=lambda given: given["a"] + 1),
         f: Annotated[int, Field(default=7), Field(ge=0)] = Field(default=8),
         g: Annotated[int, Field(default=9)] = 10,
@@ -397,6 +400,25 @@ def test_a_result_without_schema_fails_its_command(refusal: Any, contract: Any):
     assert {"type": "integer"} == contract(function, output=int).output.schema
 
 
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="pydantic takes typing.TypedDict from Python 3.12 on")
+async def test_a_typed_dict_of_typing_inside_a_model_is_a_failure_of_its_file(tmp_path: Path):
+    """Pydantic refuses it while the module is imported, before we are asked; its words say what to import instead."""
+    (tmp_path / "skills").mkdir()
+    (tmp_path / "skills" / "shop.py").write_text(
+        "import typing\n"
+        "from pydantic import BaseModel\n"
+        "from prowess import skill_command\n"
+        "class Item(typing.TypedDict):\n"
+        "    name: str\n"
+        "class Order(BaseModel):\n"
+        "    item: Item\n"
+    )
+    async with Runtime.open(tmp_path) as runtime:
+        (failure,) = runtime.catalog().failures
+    assert (str(tmp_path / "skills" / "shop.py"), 6) == (failure.file, failure.line)
+    assert "use `typing_extensions.TypedDict` instead of `typing.TypedDict`" in failure.reason
+
+
 async def test_a_result_without_schema_may_have_a_renderer(tmp_path: Path):
     """Where a plugin may know the type, nothing is promised and the renderer is asked; not in a pair with content."""
     (tmp_path / "skills").mkdir()
@@ -445,7 +467,9 @@ async def test_an_explicit_schema_validates_python_calls_as_json(entry: Any):
     def function(a: Path) -> str:
         return type(a).__name__
 
-    compiled = entry(function, input_schema={"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]})
+    compiled = entry(
+        function, input_schema={"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
+    )
     assert type(Path()).__name__ == (await compiled.call_python((Path("/x"),), {})).value
     assert "a: expected string, got 5" in (await compiled.call_python((5,), {})).text
     assert "cannot be read as JSON" in (await compiled.call_python((object(),), {})).text
@@ -545,7 +569,7 @@ def test_results_have_a_schema(contract: Any, returns: Any, schema: Any):
     assert schema == contract(function, output=returns).output.schema
 
 
-def unannotated(): ...  # noqa: ANN201
+def unannotated(): ...
 
 
 @pytest.mark.parametrize(
@@ -600,7 +624,7 @@ async def test_output_field_names_the_box(call: Any, contract: Any):
     def function() -> int:
         return 7
 
-    def undeclared():  # noqa: ANN202
+    def undeclared():
         return 7
 
     assert "sum" == contract(function, output_field="sum").output.field
@@ -628,7 +652,7 @@ async def test_an_explicit_output_schema_vouches_for_types_without_one(call: Any
     """And for results that nobody annotated."""
 
     def foreign() -> Foreign:
-        return {"n": 1}  # pyright: ignore
+        return {"n": 1}
 
     for command in (foreign, lambda: {"n": 1}):
         outcome = await call(command, name="x", output_schema={"type": "object", "required": ["n"]})
@@ -638,7 +662,7 @@ async def test_an_explicit_output_schema_vouches_for_types_without_one(call: Any
 async def test_any_output_is_data_of_any_kind(entry: Any):
     """Promised as that, and sent as structured content."""
 
-    def function(text: str):  # noqa: ANN202
+    def function(text: str):
         return text
 
     compiled = entry(function, output_schema="any")
@@ -672,7 +696,7 @@ class Unsaid(BaseModel):
     as_text: bool = Field(default=False, exclude=True)
 
     @model_serializer
-    def write(self):  # noqa: ANN202
+    def write(self):
         return {"n": str(self.n)} if self.as_text else {"n": self.n}
 
 
@@ -683,7 +707,7 @@ async def test_a_serializer_that_does_not_say_what_it_returns_is_watched(call: A
         return Unsaid(n=1, as_text=as_text)
 
     assert {"n": 1} == (await call(function, {"as_text": False})).value
-    assert "n: expected integer, got \"1\"" in (await call(function, {"as_text": True})).text
+    assert 'n: expected integer, got "1"' in (await call(function, {"as_text": True})).text
 
 
 # --- injected parameters
@@ -716,7 +740,7 @@ async def test_injected_parameters_can_neither_be_seen_nor_sent(tmp_path: Path, 
     def function(**given: Any) -> list[str]:
         return sorted(given)
 
-    function.__signature__ = inspect.Signature(parameters)  # pyright: ignore
+    function.__signature__ = inspect.Signature(parameters)
     command = skill_command(inject_root=True, inject_settings=["api.key", "api.secret:secret"])(function)
     flags = {"api": {"key": "k", "secret": "s"}}
     async with Runtime.open(tmp_path, overrides={"thing": 1}, flags=flags) as runtime:
@@ -784,7 +808,9 @@ async def test_the_wire_name_is_of_one_word(tmp_path: Path):
 async def test_the_source_is_relative_to_the_project(tmp_path: Path):
     """So that a contract is the same on every machine; what lies outside is named in full."""
     (tmp_path / "skills").mkdir()
-    (tmp_path / "skills" / "notes.py").write_text("from prowess import skill_command\n\n@skill_command\ndef add(): ...\n")
+    (tmp_path / "skills" / "notes.py").write_text(
+        "from prowess import skill_command\n\n@skill_command\ndef add(): ...\n"
+    )
 
     def outside() -> None: ...
 

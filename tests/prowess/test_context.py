@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -29,6 +29,13 @@ async def call(runtime: Runtime, command: Command, arguments: Any = None, channe
     assert declared is not None
     with anyio.fail_after(5):
         return await runtime.entry_of(declared).call(arguments or {}, channel)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Wait for what happens in a thread."""
+    with anyio.fail_after(5):
+        while not condition():  # noqa: ASYNC110 - a thread knows no event of the loop
+            await asyncio.sleep(0)
 
 
 class Person:
@@ -60,10 +67,12 @@ WHERE = pytest.mark.parametrize("is_async", [True, False], ids=["async", "thread
 @WHERE
 async def test_a_command_knows_who_calls(tmp_path: Path, is_async: bool):
     """The client, what it can do, and what it sent along."""
-    channel = Channel(client_name="ide", capabilities={"roots": {}}, trace_id="t1", metadata={"m": 1}, call_id="c1")
+    channel = Channel(
+        client_name="ide", capabilities={"roots": {}}, trace_id="t1", metadata={"m": 1}, call_id="c1", context={"t": 1}
+    )
 
     def facts(ctx: Context) -> list[Any]:
-        return [ctx.client_name, ctx.capabilities, ctx.trace_id, ctx.metadata, ctx.call_id, ctx.cancelled]
+        return [ctx.client_name, ctx.capabilities, ctx.trace_id, ctx.metadata, ctx.call_id, ctx.context, ctx.cancelled]
 
     @skill_command
     async def on_loop(ctx: Context) -> list[Any]:
@@ -75,7 +84,7 @@ async def test_a_command_knows_who_calls(tmp_path: Path, is_async: bool):
 
     async with Runtime.open(tmp_path) as runtime:
         outcome = await call(runtime, on_loop if is_async else in_thread, channel=channel)
-    assert ["ide", {"roots": {}}, "t1", {"m": 1}, "c1", False] == outcome.value
+    assert ["ide", {"roots": {}}, "t1", {"m": 1}, "c1", {"t": 1}, False] == outcome.value
 
 
 async def test_a_deadline_is_known_where_there_is_one(tmp_path: Path):
@@ -134,8 +143,7 @@ async def test_cancelled_is_seen_while_the_cancellation_is_on_its_way(tmp_path: 
         assert "ok" == (await call(runtime, waiting)).kind  # it came to its end, which beats the deadline
         begun.clear()
         task = asyncio.ensure_future(call(runtime, waiting))
-        while not begun.is_set():
-            await asyncio.sleep(0)
+        await until(begun.is_set)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -252,8 +260,7 @@ async def test_nothing_is_said_after_the_end(tmp_path: Path):
     async with Runtime.open(tmp_path) as runtime:
         assert "timeout" == (await call(runtime, late, channel=channel)).kind
         go_on.set()
-        while runtime.abandoned_threads:
-            await asyncio.sleep(0)
+        await until(lambda: not runtime.abandoned_threads)
         assert (await call(runtime, leaving, channel=channel)).ok
         left[0].progress(1)
         assert left[0].cancelled
@@ -332,7 +339,7 @@ TYPES: list[Any] = [
 @WHERE
 @pytest.mark.parametrize("wanted, answer, value", TYPES)
 async def test_an_answer_has_the_type_that_was_asked_for(
-    tmp_path: Path, wanted: Any, answer: Any, value: Any, mode: str, is_async: bool
+    tmp_path: Path, *, wanted: Any, answer: Any, value: Any, mode: str, is_async: bool
 ):
     """In both eras, from async code and from a thread."""
     got = []
@@ -435,7 +442,7 @@ async def test_a_question_without_an_answer_ends_the_run(tmp_path: Path, is_asyn
         try:
             name = await noted(ctx).ask("name", "Who?", str)
             sure = await ctx.ask("sure", "Sure?", bool)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - what must not swallow it
             return f"swallowed {error!r}"
         return f"{name.value} {sure.value}"
 
@@ -444,7 +451,7 @@ async def test_a_question_without_an_answer_ends_the_run(tmp_path: Path, is_asyn
         try:
             name = noted(ctx).ask("name", "Who?", str)
             sure = ctx.ask("sure", "Sure?", bool)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - what must not swallow it
             return f"swallowed {error!r}"
         return f"{name.value} {sure.value}"
 
@@ -583,8 +590,7 @@ async def test_time_stands_still_while_a_person_thinks(tmp_path: Path, is_async:
             group.start_soon(ctx.ask, "a", "A?")
             group.start_soon(ctx.ask, "b", "B?")
             answer.set()
-            while not deadlines:
-                await asyncio.sleep(0)
+            await until(lambda: deadlines)
             slow.set()
         deadlines.append(ctx.deadline)
 
@@ -607,6 +613,7 @@ async def test_time_stands_still_while_a_person_thinks(tmp_path: Path, is_async:
 async def test_a_cancelled_call_takes_its_question_back(tmp_path: Path):
     """The thread that waited for the answer is not left waiting, and one that asks afterwards does not begin to."""
     asked, taken_back, ended, go_on = anyio.Event(), [], threading.Event(), threading.Event()
+    seen: list[Context] = []
 
     async def ask(questions: Questions) -> Mapping[str, Any]:
         asked.set()
@@ -617,6 +624,7 @@ async def test_a_cancelled_call_takes_its_question_back(tmp_path: Path):
 
     @skill_command
     def asking(ctx: Context):
+        seen.append(ctx)
         try:
             ctx.ask("q", "Sure?")
         finally:
@@ -630,13 +638,13 @@ async def test_a_cancelled_call_takes_its_question_back(tmp_path: Path):
         task = asyncio.ensure_future(call(runtime, asking, channel=Channel(ask=ask)))
         with anyio.fail_after(5):
             await asked.wait()
+            await until(lambda: seen[0]._call._waits)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
             go_on.set()
             assert await asyncio.to_thread(ended.wait, 5)
-            while runtime.abandoned_threads:
-                await asyncio.sleep(0)
+            await until(lambda: not runtime.abandoned_threads)
     assert [1] == taken_back
 
 

@@ -115,7 +115,8 @@ def test_a_lone_surrogate_has_a_digest():
 
 
 @pytest.mark.parametrize(
-    "foreign", [{}, {**FULL.to_json(), "more": 1}, {key: value for key, value in FULL.to_json().items() if key != "tags"}]
+    "foreign",
+    [{}, {**FULL.to_json(), "more": 1}, {key: value for key, value in FULL.to_json().items() if key != "tags"}],
 )
 def test_foreign_data_is_no_contract(foreign: dict[str, Any]):
     """A manifest of another version is refused and made anew."""
@@ -170,12 +171,13 @@ asyncio.run(main())
 """
 
 
-async def test_the_digest_is_the_same_in_every_process(tmp_path: Path):
+def test_the_digest_is_the_same_in_every_process(tmp_path: Path):
     """Also where a default is a set, whose order depends on the hash seed of the process."""
     (tmp_path / "skills").mkdir()
     (tmp_path / "skills" / "boxes.py").write_text(SKILL)
-    async with Runtime.open(tmp_path) as runtime:
-        (here,) = [contract.digest for contract in runtime.catalog()]
+    runtime = Runtime(tmp_path)
+    (here,) = [contract.digest for contract in runtime.catalog()]
+    runtime.close()
     for seed in ("1", "2"):
         environ = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)}
         command = [sys.executable, "-c", SHOW_DIGEST, str(tmp_path)]

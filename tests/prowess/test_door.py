@@ -39,7 +39,7 @@ def test_every_name_leads_to_its_object(name: str):
 def test_an_unknown_name_is_an_attribute_error():
     """As of any module, so that `hasattr` and `import` say the usual."""
     with pytest.raises(AttributeError, match="module 'prowess' has no attribute 'nothing'"):
-        prowess.nothing  # pyright: ignore
+        prowess.nothing
     assert not hasattr(prowess, "compile_command")
 
 
@@ -47,4 +47,6 @@ def test_an_unknown_name_is_an_attribute_error():
 def test_every_name_can_be_imported_first(name: str):
     """In a fresh interpreter, so that no order of imports is needed."""
     code = f"from prowess import {name}; import prowess; assert prowess.{name} is {name}"
-    subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "PYTHONPATH": ":".join(sys.path)}, timeout=30)
+    subprocess.run(
+        [sys.executable, "-c", code], check=True, env={**os.environ, "PYTHONPATH": ":".join(sys.path)}, timeout=30
+    )

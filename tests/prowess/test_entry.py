@@ -73,7 +73,12 @@ async def test_facts_of_a_skill_error_are_in_the_meta(tmp_path: Path):
     """`retry_after` and `data` travel beside the text."""
     async with Runtime.open(tmp_path) as runtime:
         outcome = await call(runtime, failing, {"error": "retryable"})
-    meta = {"prowess/kind": "retryable", "prowess/attempts": 1, "prowess/retry_after": 2.5, "prowess/data": {"queue": 3}}
+    meta = {
+        "prowess/kind": "retryable",
+        "prowess/attempts": 1,
+        "prowess/retry_after": 2.5,
+        "prowess/data": {"queue": 3},
+    }
     assert meta == outcome.payload()["_meta"]
 
 

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft7Validator
+
 from prowess import Runtime
 from prowess.envelope import EnvelopeError, diagnostics, finish, invoke, is_rfc3339, read_request
 from prowess.errors import SettingsError

@@ -49,7 +49,13 @@ def test_no_handler_swallows_a_question():
 def test_a_skill_error_carries_what_the_model_should_know():
     """Message, whether and when to try again, and data."""
     plain = SkillError("no")
-    assert ("no", "no", False, None, None) == (str(plain), plain.message, plain.retryable, plain.retry_after, plain.data)
+    assert ("no", "no", False, None, None) == (
+        str(plain),
+        plain.message,
+        plain.retryable,
+        plain.retry_after,
+        plain.data,
+    )
     full = SkillError("busy", retryable=True, retry_after=2.5, data={"a": 1})
     assert (True, 2.5, {"a": 1}) == (full.retryable, full.retry_after, full.data)
 
@@ -65,8 +71,10 @@ def test_a_skill_error_carries_what_the_model_should_know():
         (InputError("a.b", ["x", "y"]), "Invalid arguments for a.b (2 problems):\n- x\n- y"),
         (UnknownCommand("a.c", ["a.b", "zzz"]), 'Unknown command: a.c; did you mean "a.b"?'),
         (UnknownCommand("a.c"), "Unknown command: a.c"),
-        (MissingCapability("a.b", "sampling"), "a.b needs a client with the capability 'sampling', "
-            "which this client did not declare"),
+        (
+            MissingCapability("a.b", "sampling"),
+            "a.b needs a client with the capability 'sampling', which this client did not declare",
+        ),
     ],
 )
 def test_messages_say_what_where_and_what_to_do(error: Exception, text: str):
@@ -85,9 +93,7 @@ def test_every_exception_has_a_message():
     assert "its message cannot be shown: LookupError" == message_of(Unspeakable())
 
 
-@pytest.mark.parametrize(
-    "name, expected", [("titel", '; did you mean "title"?'), ("q", ""), ("", ""), ("TITLE", "")]
-)
+@pytest.mark.parametrize("name, expected", [("titel", '; did you mean "title"?'), ("q", ""), ("", ""), ("TITLE", "")])
 def test_did_you_mean_names_the_nearest(name: str, expected: str):
     """Or says nothing where nothing is near."""
     assert expected == did_you_mean(name, ["title", "text"])

@@ -14,7 +14,7 @@ from typing import Any
 import anyio
 import pytest
 
-from prowess import Context, Outcome, Runtime, skill_command
+from prowess import Outcome, Runtime, skill_command
 from prowess.call import Channel
 from prowess.command import Command
 from prowess.declaration import declaration_of
@@ -28,6 +28,13 @@ async def call(runtime: Runtime, command: Command, arguments: Any = None, channe
     assert declared is not None
     with anyio.fail_after(5):
         return await runtime.entry_of(declared).call(arguments or {}, channel)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Wait for what happens in a thread."""
+    with anyio.fail_after(5):
+        while not condition():  # noqa: ASYNC110 - a thread knows no event of the loop
+            await asyncio.sleep(0)
 
 
 def listening() -> tuple[list[Any], Channel]:
@@ -312,9 +319,7 @@ class Later:
 
 @pytest.mark.parametrize("thread", [True, False])
 @pytest.mark.parametrize("make", [lambda: value_of(5), Later, lambda: numbers(5), lambda: async_numbers(5)])
-async def test_a_function_may_return_what_is_still_to_be_awaited(
-    tmp_path: Path, make: Callable[[], Any], thread: bool
-):
+async def test_a_function_may_return_what_is_still_to_be_awaited(tmp_path: Path, make: Callable[[], Any], thread: bool):
     """It is finished where it belongs, as often as it takes."""
 
     async def twice() -> Any:
@@ -329,7 +334,7 @@ async def test_a_function_may_return_what_is_still_to_be_awaited(
         return twice()
 
     async with Runtime.open(tmp_path) as runtime:
-        expected = 5 if make in (Later,) or (await call(runtime, awaiting)).value == 5 else [0, 1, 2, 3, 4]
+        expected = 5 if make is Later or (await call(runtime, awaiting)).value == 5 else [0, 1, 2, 3, 4]
         assert expected == (await call(runtime, plain)).value == (await call(runtime, awaiting)).value
 
 
@@ -368,8 +373,7 @@ async def test_a_coroutine_that_nobody_awaits_any_more_is_closed(tmp_path: Path)
     async with Runtime.open(tmp_path) as runtime:
         assert "timeout" == (await call(runtime, late)).kind
         go_on.set()
-        while runtime.abandoned_threads:
-            await asyncio.sleep(0)
+        await until(lambda: not runtime.abandoned_threads)
     gc.collect()
 
 
@@ -405,7 +409,9 @@ async def test_an_exit_of_the_body_is_a_crash_of_its_call_only(tmp_path: Path, e
     async with Runtime.open(tmp_path) as runtime:
         outcome = await call(runtime, commands.get(how, sync))
     assert "crashed" == outcome.kind
-    name = "RuntimeError" if isinstance(error, StopIteration) and how not in ("thread", "inline") else type(error).__name__
+    name = (
+        "RuntimeError" if isinstance(error, StopIteration) and how not in ("thread", "inline") else type(error).__name__
+    )
     assert outcome.text.startswith(name)
 
 
@@ -426,8 +432,7 @@ async def test_a_real_cancellation_passes_through(tmp_path: Path, is_async: bool
 
     async with Runtime.open(tmp_path) as runtime:
         task = asyncio.ensure_future(call(runtime, on_loop if is_async else in_thread))
-        while not begun.is_set():
-            await asyncio.sleep(0)
+        await until(begun.is_set)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

@@ -86,7 +86,7 @@ async def by_optional_type(db: Db | None) -> str:
 
 
 @skill_command
-async def by_default(db: Db = Inject()) -> str:
+async def by_default(db: Db = Inject()) -> str:  # noqa: B008 - a marker
     return db.name
 
 
@@ -106,7 +106,7 @@ async def by_name(db: Annotated[Any, Inject("the_db")]) -> str:
 
 
 @skill_command
-async def by_default_name(db: Any = Inject("the_db")) -> str:
+async def by_default_name(db: Any = Inject("the_db")) -> str:  # noqa: B008 - a marker
     return db.name
 
 
@@ -316,7 +316,7 @@ async def test_what_lives_for_a_call_is_opened_and_closed_with_it(tmp_path: Path
 async def test_what_lives_for_good_is_opened_once_and_closed_at_the_end(tmp_path: Path, form: Any):
     """Shared by concurrent calls; opened at its first use."""
     life, dbs = Life(), []
-    command = using(lambda db: dbs.append(db), is_async=True)
+    command = using(dbs.append, is_async=True)
     async with Runtime.open(tmp_path) as runtime:
         injectables(runtime).provide(Db, form.__get__(life))
         runtime.entry_of(declaration_of(command))
@@ -491,7 +491,7 @@ class AsyncCallableFactory:
         return Repository(db, None)
 
 
-def with_marks(it: Annotated[Any, Inject("the_db")], other: Db = Inject(), *args: int, **more: int) -> Repository:
+def with_marks(it: Annotated[Any, Inject("the_db")], other: Db = Inject(), *args: int, **more: int) -> Repository:  # noqa: B008 - a marker
     assert other.name == "real"
     return Repository(it, None)
 
@@ -657,7 +657,9 @@ async def test_a_recipe_that_cannot_work_is_named_with_its_reason(tmp_path: Path
     assert f"providers need each other in a circle: a -> {name}.B -> a" == reasons["a"]
     assert f"providers need each other in a circle: {name}.B -> a -> {name}.B" == reasons[B]
     assert reasons[Lonely].startswith(f"{name}.Lonely (parameter 'clocks' of its provider): nobody provides Clock")
-    assert f"{name}.Long (parameter 'db' of its provider) lives longer than Db; give it lifetime='call'" == reasons[Long]
+    assert (
+        f"{name}.Long (parameter 'db' of its provider) lives longer than Db; give it lifetime='call'" == reasons[Long]
+    )
     assert {"a", B, Lonely, Long} == set(reasons)
 
 
@@ -679,7 +681,7 @@ async def test_a_provider_is_taken_once(tmp_path: Path):
 async def test_a_recipe_can_be_taken_back_and_replaced(tmp_path: Path):
     """What is then provided is another thing; the old one closes at the end."""
     old, new = Life(), Life()
-    command = using(lambda db: id(db), is_async=True)
+    command = using(id, is_async=True)
     async with Runtime.open(tmp_path) as runtime:
         injectables(runtime).provide(Db, old.generator)
         first = (await call(runtime, command)).value

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -52,6 +52,13 @@ async def settle() -> None:
     """Let everything that can go on go on."""
     for _ in range(10):
         await asyncio.sleep(0)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Wait for what happens in a thread."""
+    with anyio.fail_after(5):
+        while not condition():  # noqa: ASYNC110 - a thread knows no event of the loop
+            await asyncio.sleep(0)
 
 
 @dataclass
@@ -274,8 +281,7 @@ async def test_a_sync_command_is_answered_at_its_deadline_and_told(tmp_path: Pat
             assert (1, (outcome.call_id,)) == (runtime.abandoned_threads, runtime.abandoned_calls)
             may_end.set()
             assert await asyncio.to_thread(told.wait, 5)
-            while runtime.abandoned_threads:
-                await asyncio.sleep(0)
+            await until(lambda: not runtime.abandoned_threads)
 
 
 async def test_the_default_deadline_is_a_setting(tmp_path: Path):
@@ -366,8 +372,7 @@ async def test_a_slot_that_was_handed_to_a_cancelled_call_goes_on(tmp_path: Path
 
     async with Runtime.open(tmp_path) as runtime, calling(runtime, *((limited, {"n": n}) for n in range(3))) as tasks:
         gate.open.set()
-        while not tasks[0].done():
-            await asyncio.sleep(0)
+        await until(tasks[0].done)
         tasks[1].cancel()
         assert "ok" == (await tasks[2]).kind
         assert 2 in order
@@ -588,17 +593,16 @@ async def test_identical_calls_in_flight_share_one_run(tmp_path: Path):
         )
         for i in range(2)
     ]
-    async with Runtime.open(tmp_path) as runtime:
-        async with calling(runtime, (shared, {"n": 2})) as (other,):
-            tasks = []
-            for channel in channels:
-                tasks.append(asyncio.ensure_future(call(runtime, shared, {"n": 1}, channel)))
-                await settle()
-            assert [2, 1] == gate.runs
-            gate.open.set()
-            outcomes = await asyncio.gather(*tasks)
-            assert [(1, False, 1), (1, True, 1)] == [(o.value, o.cached, o.attempts) for o in outcomes]
-            assert 2 == (await other).value
+    async with Runtime.open(tmp_path) as runtime, calling(runtime, (shared, {"n": 2})) as (other,):
+        tasks = []
+        for channel in channels:
+            tasks.append(asyncio.ensure_future(call(runtime, shared, {"n": 1}, channel)))
+            await settle()
+        assert [2, 1] == gate.runs
+        gate.open.set()
+        outcomes = await asyncio.gather(*tasks)
+        assert [(1, False, 1), (1, True, 1)] == [(o.value, o.cached, o.attempts) for o in outcomes]
+        assert 2 == (await other).value
     assert [["started", 1, 2], [2]] == heard
 
 
@@ -703,13 +707,11 @@ async def test_an_abandoned_shared_run_in_a_thread_is_told(tmp_path: Path):
         tasks[0].cancel()
         await settle()
         go_on.release()
-        while not seen:
-            await asyncio.sleep(0)
+        await until(lambda: seen)
         tasks[1].cancel()
         await settle()
         go_on.release()
-        while runtime.abandoned_threads:
-            await asyncio.sleep(0)
+        await until(lambda: not runtime.abandoned_threads)
     assert [False, True] == seen
 
 
@@ -798,7 +800,7 @@ async def test_a_hit_opens_no_resource(tmp_path: Path):
     )
 
     @skill_command(cache_ttl=60)
-    async def cached(n: int, db: Any = Inject("db")) -> int:
+    async def cached(n: int, db: Any = Inject("db")) -> int:  # noqa: B008 - a marker
         opened[:] = type(db).opened
         return n
 

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,13 @@ from prowess.threads import Raised, Threads
 
 def resources() -> Resources:
     return Resources("the test", Threads(8))
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Wait for what happens in a thread."""
+    with anyio.fail_after(5):
+        while not condition():  # noqa: ASYNC110 - a thread knows no event of the loop
+            await asyncio.sleep(0)
 
 
 class Note:
@@ -97,13 +105,14 @@ FORMS: list[tuple[Callable[[list[Any]], Any], bool]] = [
     (contextlib.asynccontextmanager(async_generator), True),
     (async_factory, True),
     (async_factory_of_async, True),
-    (lambda seen: async_factory(seen), True),
-    (lambda seen: async_generator(seen), True),
+    (partial(async_factory), True),
+    (lambda seen: async_generator(seen), True),  # noqa: PLW0108 - a function that returns one is none
 ]
 
 
 @pytest.mark.parametrize(
-    "form, bound, blocks", [(form, bound, blocks) for form, bound in FORMS for blocks in (True, False) if bound or blocks]
+    "form, bound, blocks",
+    [(form, bound, blocks) for form, bound in FORMS for blocks in (True, False) if bound or blocks],
 )
 async def test_whatever_can_be_opened_is_opened_and_closed(form: Callable[..., Any], bound: bool, blocks: bool):
     """In each of its forms; what is async belongs to the event loop, and can do without a thread."""
@@ -129,6 +138,20 @@ async def test_what_is_opened_sees_the_error_of_its_owner(
     await opened.open(lambda: form(seen))
     await opened.close(error)
     assert ["open", error] == seen
+    assert [] == caplog.records
+
+
+async def test_raising_the_same_error_on_is_no_failure_to_close(caplog: pytest.LogCaptureFixture):
+    """Also for a context manager that does it by hand."""
+
+    class Passing(SyncNote):
+        def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+            assert error is not None
+            raise error
+
+    opened = resources()
+    await opened.open(lambda: Passing([]))
+    await opened.close(Raised(ValueError("body")))
     assert [] == caplog.records
 
 
@@ -211,8 +234,7 @@ async def test_opening_can_be_cancelled():
 
     opened = resources()
     task = asyncio.ensure_future(opened.open(lambda: Slow(seen)))
-    while not begun.is_set():
-        await asyncio.sleep(0)
+    await until(begun.is_set)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -235,13 +257,11 @@ async def test_what_comes_too_late_and_was_not_opened_is_let_go(late: Callable[[
         return late()
 
     task = asyncio.ensure_future(opened.open(make))
-    while not begun.is_set():
-        await asyncio.sleep(0)
+    await until(begun.is_set)
     task.cancel()
     await asyncio.wait([task])
     go_on.set()
-    while threads.left_behind:
-        await asyncio.sleep(0)
+    await until(lambda: not threads.left_behind)
 
 
 @pytest.mark.parametrize("is_async", [True, False])

@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 import textwrap
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,13 @@ import pytest
 from prowess import Catalog, Runtime, Settings, skill_command
 from prowess.declaration import declaration_of
 from prowess.runtime import current_runtime
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Wait for what happens in a thread."""
+    with anyio.fail_after(5):
+        while not condition():  # noqa: ASYNC110 - a thread knows no event of the loop
+            await asyncio.sleep(0)
 
 
 def skill(root: Path, name: str, text: str) -> None:
@@ -97,8 +105,7 @@ async def test_a_call_does_not_wait_for_an_import_once_it_is_cancelled(tmp_path:
     async with Runtime.open(tmp_path) as runtime:
         with anyio.fail_after(5):
             task = asyncio.ensure_future(runtime.call("slow.it"))
-            while not begun.is_set():
-                await asyncio.sleep(0)
+            await until(begun.is_set)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task

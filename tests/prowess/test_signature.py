@@ -40,7 +40,7 @@ def annotations(function: Callable[..., Any]) -> list[Any]:
 def test_a_signature_becomes_data():
     """Names, annotations, defaults, and how each may be passed."""
 
-    def function(a: int, /, b: str = "x", *, c: None = None, d, e=1) -> None: ...  # noqa: ANN001
+    def function(a: int, /, b: str = "x", *, c: None = None, d, e=1) -> None: ...
 
     signature = read(declared(function))
     expected = [
@@ -69,7 +69,7 @@ def test_variadic_parameters_are_no_parameters():
 def test_untyped_keywords_take_anything():
     """`**kwargs` without an annotation."""
 
-    def function(**more) -> None: ...  # noqa: ANN003
+    def function(**more) -> None: ...
 
     assert Any is read(declared(function)).extra
 
@@ -90,7 +90,7 @@ class OldOptions(typing.TypedDict, total=False):
 
 
 class Bad(typing_extensions.TypedDict):
-    key: Nowhere  # noqa: F821 # pyright: ignore
+    key: Nowhere  # noqa: F821
 
 
 @pytest.mark.parametrize("unpack", [typing.Unpack, typing_extensions.Unpack])
@@ -98,7 +98,7 @@ class Bad(typing_extensions.TypedDict):
 def test_an_unpacked_typed_dict_stands_for_parameters(unpack: Any, options: Any):
     """Each key becomes one, required or not as the TypedDict says, also under postponed annotations."""
 
-    def function(z: int, **more) -> None: ...  # noqa: ANN003
+    def function(z: int, **more) -> None: ...
 
     function.__annotations__["more"] = unpack[options]
     signature = read(declared(function))
@@ -129,7 +129,7 @@ def test_a_key_of_an_unpacked_typed_dict_has_to_resolve():
 def test_names_defined_later_in_the_module_resolve():
     """Nothing is resolved before the module body has run."""
 
-    def function(a: Later, b: list[Later], c: Later | None, d: list["Later"]) -> Later: ...  # noqa: UP037
+    def function(a: Later, b: list[Later], c: Later | None, d: list["Later"]) -> Later: ...
 
     assert [Later, list[Later], Later | None, list[Later]] == annotations(function)
     assert Later is read(declared(function)).returns
@@ -186,7 +186,7 @@ def test_type_parameters_resolve():
 def test_old_and_new_spellings_mean_the_same():
     """PEP 484, 585 and 604."""
 
-    def function(a: Optional[int], b: Union[int, str], c: typing.List[int], d: "int | None") -> None: ...  # noqa: UP037
+    def function(a: Optional[int], b: Union[int, str], c: typing.List[int], d: "int | None") -> None: ...
 
     assert [int | None, int | str, typing.List[int], int | None] == annotations(function)
 
@@ -204,7 +204,9 @@ def test_a_name_imported_for_type_checkers_only_is_an_error():
 
     error = problem(function)
     assert (__file__, function.__code__.co_firstlineno) == (error.file, error.line)
-    assert "parameter 'price': the annotation 'Decimal' cannot be resolved (name 'Decimal' is not defined)" in str(error)
+    assert "parameter 'price': the annotation 'Decimal' cannot be resolved (name 'Decimal' is not defined)" in str(
+        error
+    )
     assert "import or define the name in this module, outside of `if TYPE_CHECKING:`" in str(error)
 
 

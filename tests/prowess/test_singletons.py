@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 import anyio
@@ -248,6 +248,42 @@ async def _all(tasks: Any) -> None:
 async def test_two_threads_that_begin_at_once_begin_one_thing():
     """The second finds what the first has begun."""
     things = singletons()
-    found: Awaitable[Any] | None = things._begin(asyncio.get_running_loop(), "a", making(lambda: 7))
+    found = things._begin(asyncio.get_running_loop(), "a", making(lambda: 7))
     assert found is things._begin(asyncio.get_running_loop(), "a", making(lambda: 8))
     assert (7, False) == await things.get("a", making(lambda: 9))
+
+
+async def test_a_thing_waits_for_those_that_may_need_it():
+    """However their tasks are cancelled: what was made last is closed first."""
+    seen: list[Any] = []
+    things = singletons()
+    for name in "abc":
+        await things.get(name, making(lambda name=name: bound(seen, name)))
+    tasks = [thing.task for thing in things._things.values()]
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+    assert ["close c", "close b", "close a"] == seen[3:]
+    assert {} == things._things
+
+
+async def test_a_thing_can_be_made_anew_while_the_old_one_is_closing():
+    """The old one takes nothing along but itself."""
+    things = singletons()
+    closing, go_on = anyio.Event(), anyio.Event()
+
+    @contextlib.asynccontextmanager
+    async def slow():
+        yield object()
+        closing.set()
+        await go_on.wait()
+
+    old, _ = await things.get("a", making(slow))
+    ending = asyncio.ensure_future(things.aclose())
+    await closing.wait()
+    new, _ = await things.get("a", making(slow))
+    go_on.set()
+    await ending
+    assert old is not new
+    assert (new, True) == await things.get("a", making(slow))
+    await things.aclose()

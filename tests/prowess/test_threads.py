@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 import sys
 import threading
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,6 +15,13 @@ import pytest
 
 from prowess import threads as module
 from prowess.threads import Raised, Threads
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Wait for what happens in a thread."""
+    with anyio.fail_after(5):
+        while not condition():  # noqa: ASYNC110 - a thread knows no event of the loop
+            await asyncio.sleep(0)
 
 
 class Job:
@@ -32,14 +40,12 @@ class Job:
 
 async def begun(job: Job) -> None:
     with anyio.fail_after(5):
-        while not job.begun.is_set():
-            await asyncio.sleep(0)
+        await until(job.begun.is_set)
 
 
 async def gone(threads: Threads) -> None:
     with anyio.fail_after(5):
-        while threads.left_behind:
-            await asyncio.sleep(0)
+        await until(lambda: not threads.left_behind)
 
 
 async def abandoned(threads: Threads, job: Job, **options: Any) -> None:
@@ -203,8 +209,7 @@ async def test_everything_can_run_where_it_is_asked_for():
     """Near its end the interpreter starts no thread any more; those that idle are used up first."""
     threads = Threads(2)
     idle = await threads.run(threading.current_thread)
-    while threads._idle == []:
-        await asyncio.sleep(0)
+    await until(lambda: threads._idle)
     threads.stay_inline()
     assert idle is await threads.run(threading.current_thread)
     threads = Threads(2)

@@ -10,7 +10,7 @@ from prowess.tracebacks import shortened
 def caught(function, *args) -> BaseException:
     try:
         function(*args)
-    except BaseException as error:
+    except BaseException as error:  # noqa: BLE001 - whatever it is
         return error.with_traceback(error.__traceback__.tb_next)  # without this function
     raise AssertionError
 

@@ -102,6 +102,8 @@ WITHIN: list[tuple[str, Any, Any]] = [
         {"type": "object", "patternProperties": {"^a": INT}, "additionalProperties": NULL},
         {"type": "object", "additionalProperties": any_of(INT, NULL)},
     ),
+    ("several patterns", {"allOf": [{"type": "object", "patternProperties": {"^a": INT}}, {"patternProperties": {"b": TEXT}}]}, {"patternProperties": {"^a": NUMBER}}),
+    ("tags among other facts", any_of(*(obj(("kind",), kind={"allOf": [TEXT, {"const": tag}]}) for tag in "ab")), one_of(tagged("a"), tagged("b"))),
     ("names of properties", {"propertyNames": enum("a")}, {"propertyNames": enum("a", "b")}),
     ("names of properties that are listed", closed(a=INT, b=False), {"propertyNames": enum("a")}),
     ("required together", obj(("a", "b")), {"dependentRequired": {"a": ["b"]}}),
@@ -176,6 +178,7 @@ NOT_WITHIN: list[tuple[str, Any, Any]] = [
     ("a value with a keyword that is not looked into", {"const": [1]}, {"contains": INT}),
     ("an object with a keyword that is not looked into", {"const": {"a": 1}}, {"patternProperties": {"(?<x": INT}}),
     ("tags that may be missing", {"type": "object"}, one_of(obj(kind={"const": "a"}), obj(kind={"const": "b"}))),
+    ("a tag that may be anything", tagged("a"), one_of(tagged("a"), obj(("kind",), kind=TEXT))),
     ("a tag nobody knows", tagged("c"), one_of(tagged("a"), tagged("b"))),
     ("a recursive type with more asked", recursive(), recursive(more=INT)),
     ("a union that is nothing but itself", INT, {"$ref": "#/$defs/X", "$defs": {"X": any_of({"$ref": "#/$defs/X"}, TEXT)}}),
@@ -240,13 +243,25 @@ def test_a_goal_proved_deep_inside_is_proved_again_further_up() -> None:
 
 def test_what_was_shown_with_a_failed_goal_is_taken_back() -> None:
     """A branch that fails takes all with it that relied on it, and what was known before stays known."""
+    leaf, wider = obj((), a=INT, b={"type": "array", "items": INT}), obj((), a=NUMBER)
+    both = {"allOf": [wider, {"required": ["z"]}]}
+    narrow = obj((), x={"type": "array", "items": leaf}, y=leaf)
+
+    assert within(
+        narrow, obj((), x={"type": "array", "items": any_of(wider, NULL)}, y=any_of(both, {"type": "object"}))
+    )
+    assert not within(narrow, obj((), x={"type": "array", "items": any_of(wider, NULL)}, y=any_of(both, NULL)))
+
+
+def test_branches_of_recursive_types_that_fail() -> None:
+    """What is different far down is found."""
     tree = {"$defs": {"T": obj((), l={"$ref": "#/$defs/T"}, r={"$ref": "#/$defs/T"}, v=INT)}, "$ref": "#/$defs/T"}
     other = copy.deepcopy(tree)
     other["$defs"]["T"]["properties"]["v"] = TEXT
-    wide = {"$defs": other["$defs"], **any_of({"$ref": "#/$defs/T"}, obj((), l={"$ref": "#/$defs/T"}))}
 
-    assert not within(tree, wide)
-    assert not within({**obj((), a=tree["$ref"] and tree), "$defs": tree["$defs"]}, obj((), a={"$ref": "#/$defs/T"}))
+    assert not within(
+        tree, {"$defs": other["$defs"], **any_of({"$ref": "#/$defs/T"}, obj((), l={"$ref": "#/$defs/T"}))}
+    )
 
 
 def test_meanings_ignore_what_only_describes() -> None:

@@ -15,11 +15,11 @@ SOURCE = ROOT / "packages/prowess/src/prowess"
 # a module may stand here before it is written.
 # `prowess` itself is the public door: it knows everybody, and nobody inside knows it.
 FLOORS: tuple[str, ...] = (
-    "docstrings errors jsontypes link schemas",
+    "closure docstrings errors fingerprints jsontypes link schemas",
     "call content contract problems published schemas.matching schemas.naming schemas.walk settings threads tracebacks",
-    "catalog declaration paths schemas.explicit schemas.refs",
-    "discovery failures schemas.boxes schemas.nodes schemas.nulls signature",
-    "loading schemas.strict",
+    "catalog credentials declaration paths schemas.explicit schemas.refs",
+    "discovery failures names schemas.boxes schemas.nodes schemas.nulls signature",
+    "description loading schemas.strict",
     "schemas.steps",
     "adapters profiles",
     "arguments normalize",
@@ -30,10 +30,10 @@ FLOORS: tuple[str, ...] = (
     "injection",
     "compile",
     "entry",
-    "names skill",
+    "skill",
     "library",
     "runtime",
-    "command",
+    "command envelope",
     "worker",
     "",  # prowess/__init__.py
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from prowess.settings import OwnKey, own_keys
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "settings.md").read_text("utf-8")

@@ -18,7 +18,7 @@ def add(a: int, b: int = 1) -> int:
 @skill_command(read_only=True, retry_on=(OSError, KeyError), cache_ttl=60, tags=["math"], meta={"a": 1})
 def subtract(a: int, settings: Settings) -> int:
     """Sync, with arguments and an injected parameter."""
-    return a
+    return a - settings.get("math.step", 1)
 
 
 @skill_command
@@ -51,7 +51,7 @@ async def calls(runtime: Runtime) -> None:
     assert_type(subtract(1), dict[str, Any])
     assert_type(count(1), dict[str, Any])
     waiting = wait(1)
-    assert_type(waiting, Coroutine[Any, Any, dict[str, Any]])
+    _ = assert_type(waiting, Coroutine[Any, Any, dict[str, Any]])
     assert_type(await waiting, dict[str, Any])
     assert_type(await wait_longer(1), dict[str, Any])
     assert_type(await count_async(1), dict[str, Any])

@@ -12,8 +12,9 @@ from typing import Any, Final, NamedTuple
 
 from prowess.jsontypes import Json, Schema
 from prowess.schemas.nulls import is_nullable, strip_null
-from prowess.schemas.refs import inline_root, pointer, resolve, without
+from prowess.schemas.refs import inline_root, resolve, without
 from prowess.schemas.walk import is_list, is_schema
+from prowess_host.places import json_pointer
 from prowess_host.subsumption import meaning, within
 
 __all__ = ["Change", "changes", "in_words"]
@@ -30,7 +31,7 @@ class Change:
     path: tuple[str, ...]
     """The names that lead to the place in a value; `[]` stands for the items of an array, `{}` for entries of a map."""
     pointer: str
-    """The place in the schema."""
+    """The place in the schema, as a JSON pointer."""
     message: str
     narrows: bool = False
     """Something that met the schema before may not meet it now."""
@@ -66,7 +67,8 @@ def in_words(schema: Any) -> str:
     """A schema as a short note: `list of integer, at most 3 items`."""
     if not is_schema(schema):
         return "nothing" if schema is False else "anything"
-    limits = [words.format(schema[keyword]) for keyword, words in _LIMITS.items() if keyword in schema]
+    told = without(schema, "minItems", "maxItems") if "prefixItems" in schema else schema
+    limits = [words.format(told[keyword]) for keyword, words in _LIMITS.items() if keyword in told]
     return _cut(", ".join([_kind_in_words(schema), *limits]))
 
 
@@ -120,20 +122,25 @@ class _Place(NamedTuple):
         return _Place(self.path if name is None else (*self.path, name), (*self.keywords, *keywords))
 
     def change(self, kind: str, message: str, *, narrows: bool = False, widens: bool = False) -> Change:
-        return Change(kind, self.path, pointer(*self.keywords), message, narrows, widens)
+        return Change(kind, self.path, json_pointer(*self.keywords), message, narrows, widens)
 
 
 class _Differ:
     def __init__(self, before: Schema, after: Schema) -> None:
         self.before = before
         self.after = after
-        self.seen: set[tuple[str, str]] = set()
+        self.open: list[tuple[str, str]] = []
 
     def at(self, before: Any, after: Any, place: _Place) -> Iterator[Change]:
         """The differences between two schemas that stand at one place."""
-        if self._is_known(before, after):
+        pair = meaning(before, self.before), meaning(after, self.after)
+        if pair in self.open:  # recursive types: nothing new further down
             return
-        old, new = _followed(self.before, before), _followed(self.after, after)
+        self.open.append(pair)
+        yield from self._inside(_followed(self.before, before), _followed(self.after, after), place)
+        self.open.pop()
+
+    def _inside(self, old: Any, new: Any, place: _Place) -> Iterator[Change]:
         yield from _descriptions(old, new, place)
         yield from self._null(old, new, place)
         old, new = _without_null(self.before, old), _without_null(self.after, new)
@@ -148,15 +155,6 @@ class _Differ:
             yield from self.at(old["additionalProperties"], new["additionalProperties"], inner)
         else:
             yield from self._kinds(old, new, place)
-
-    def _is_known(self, before: Any, after: Any) -> bool:
-        """Whether two definitions were looked at before, perhaps because they are recursive."""
-        refs = _get(before, "$ref"), _get(after, "$ref")
-        if None in refs:
-            return False
-        known = refs in self.seen
-        self.seen.add(refs)
-        return known
 
     def _is_same(self, old: Any, new: Any) -> bool:
         return meaning(old, self.before) == meaning(new, self.after)
@@ -183,7 +181,8 @@ class _Differ:
             return
         was, now = _values(old), _values(new)
         if was is None or now is None:
-            yield self._change("type", _from_to(old, new), place, old, new)
+            kind = "limits" if _get(old, "type") == _get(new, "type") != "array" else "type"
+            yield self._change(kind, _from_to(old, new), place, old, new)
         else:
             yield self._change("values", _come_and_gone(was, now), place, old, new)
 

@@ -137,7 +137,7 @@ class _Pair:
 
     def _parameter(self, change: Change) -> Difference:
         gone = change.kind == "removed"  # what is open would take it, and drop it unseen
-        where, text = f"/inputSchema{change.pointer[1:]}", f"{_subject('parameter', change)}: {change.message}"
+        where, text = f"/inputSchema{change.pointer}", f"{_subject('parameter', change)}: {change.message}"
         if not (change.narrows or gone):
             return self._compatible(f"parameter-{change.kind}", text, where)
         return self._breaking(f"parameter-{change.kind}", text, where, self._advice(change))
@@ -167,7 +167,7 @@ class _Pair:
                 yield self._breaking("output", text, "/outputSchema", "keep to what was promised")
 
     def _field(self, change: Change) -> Difference:
-        where, text = f"/outputSchema{change.pointer[1:]}", f"{_subject('result', change)}: {change.message}"
+        where, text = f"/outputSchema{change.pointer}", f"{_subject('result', change)}: {change.message}"
         if not (change.widens or change.kind == "removed"):
             return self._compatible(f"result-{change.kind}", text, where)
         return self._breaking(f"result-{change.kind}", text, where, _GIVE[change.kind])
@@ -221,10 +221,13 @@ def _still_taken(old: JsonObject, new: JsonObject) -> bool:
 
 
 def _subject(what: str, change: Change) -> str:
-    path = ".".join(change.path).replace(".[]", "[]").replace(".{}", "{}")
+    path = "".join(step if step in _UNNAMED else f".{step}" for step in change.path)
     if not path:
         return "the arguments" if what == "parameter" else "the result"
-    return f"{what} {path}" if what == "parameter" or path.startswith(("[", "{")) else f"{what}.{path}"
+    return f"parameter {path[1:]}" if what == "parameter" else f"result{path}"
+
+
+_UNNAMED: Final = ("[]", "{}")
 
 
 def _shown_as(contract: Contract, profile: str) -> str | None:
@@ -335,4 +338,5 @@ def _plain(value: Any) -> str:
 
 
 def _come_or_gone(name: str, now: Any) -> str:
-    return f"now has a {name}" if now else f"no longer has a {name}"
+    noun = name if name.endswith("s") or name == "meta" else f"a {name}"
+    return f"now has {noun}" if now else f"no longer has {noun}"

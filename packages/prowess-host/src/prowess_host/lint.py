@@ -16,8 +16,9 @@ from typing import Final, NamedTuple, TypeAlias
 from prowess.contract import Contract
 from prowess.jsontypes import JsonObject, Schema
 from prowess.profiles import Profile
-from prowess.schemas.refs import pointer, resolve
+from prowess.schemas.refs import resolve
 from prowess.schemas.walk import Path, is_list, is_schema, visit
+from prowess_host.places import json_pointer
 
 __all__ = ["CLIENTS", "Finding", "count_tokens", "lint"]
 
@@ -101,7 +102,7 @@ class _Tool(NamedTuple):
 
 def _nodes(keyword: str, schema: Schema) -> Iterator[tuple[str, Path, Schema]]:
     for path, node in visit(schema):
-        yield pointer(keyword, *map(str, path))[1:], path, node
+        yield json_pointer(keyword, *path), path, node
 
 
 def _size(tool: _Tool) -> int:
@@ -122,7 +123,7 @@ def _general(tool: _Tool) -> Iterator[Finding]:
         yield Finding("warning", "no-description", command, "no description: write a docstring", "/description")
     for name, held in contract.input_schema.get("properties", {}).items():
         if is_schema(held) and not _is_described(contract.input_schema, held):
-            where = pointer("inputSchema", "properties", name)[1:]
+            where = json_pointer("inputSchema", "properties", name)
             text = f"the parameter {name} has no description: write one in the docstring, under Args:"
             yield Finding("warning", "no-description", command, text, where)
 
@@ -229,7 +230,7 @@ def _property_names(tool: _Tool) -> Iterator[_Hurt]:
         for name in node.get("properties", {}):
             if not _PROPERTY.fullmatch(name):
                 text = f"the property name {name!r} does not match ^{_PROPERTY.pattern}$"
-                yield _Hurt("property-name", tool.contract.id, text, where + pointer("properties", name)[1:])
+                yield _Hurt("property-name", tool.contract.id, text, where + json_pointer("properties", name))
 
 
 def _long_name(form: str, limit: int, *, refused: bool, does: str) -> _Rule:

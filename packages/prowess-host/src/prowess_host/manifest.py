@@ -148,4 +148,3 @@ def _skills_of(paths: Iterable[str], folders: Iterable[str]) -> set[str]:
 
 def _checksum(body: bytes) -> str:
     return hashlib.sha256(body).hexdigest()
-

@@ -394,9 +394,7 @@ class _Proof:
 
     def fits(self, facts: _Facts, wide: Any) -> bool:
         """Whether whatever meets all facts meets the wide schema."""
-        self.steps += 1
-        if self.steps > _STEPS:
-            raise _GivenUp
+        self._step()
         if not is_schema(wide):
             return wide is True or self.narrow.flat(facts) is None
         meanings = frozenset(map(self.narrow.meaning, facts))
@@ -414,6 +412,11 @@ class _Proof:
             return self._attempt(goal, since, facts, wide)
         finally:
             self.open.remove(goal)
+
+    def _step(self) -> None:
+        self.steps += 1
+        if self.steps > _STEPS:
+            raise _GivenUp
 
     def _attempt(self, goal: _Goal, since: int | None, facts: _Facts, wide: Schema) -> bool:
         mark = len(self.trail)
@@ -478,9 +481,7 @@ class _Proof:
         return None
 
     def _follows_by_type(self, flat: tuple[Schema, ...], claim: Schema) -> bool:
-        self.steps += 1
-        if self.steps > _STEPS:
-            raise _GivenUp
+        self._step()
         values = self._values(flat)
         if values is not None:
             return all(_verdict(self.wide, claim, value) for value in values)

@@ -48,6 +48,8 @@ class Watcher:
         self._on_change = on_change
         self._imported = imported
         self._changed = asyncio.Event()
+        self.ready = threading.Event()
+        """It is known how the files were."""
         self._watching = threading.Event()
         self._stop = threading.Event()
         self._loop = asyncio.get_running_loop()
@@ -71,6 +73,7 @@ class Watcher:
 
     def _watch(self) -> None:
         seen = self._look()
+        self.ready.set()
         self._watching.wait()
         folders: list[str] | None = None
         wait: Callable[[], object] = self._rest
@@ -167,12 +170,12 @@ def _sources(folder: str) -> Iterator[str]:
         names[:] = [name for name in names if name not in _SKIPPED and not name.startswith(".")]
         for name in files:
             if name.endswith(".py") or name == "SKILL.md":
-                yield os.path.join(place, name)  # noqa: PTH118 - ten times as fast, and this is done all the time
+                yield os.path.join(place, name)
 
 
 def _stamp(path: str) -> Stamp:
     try:
-        found = os.stat(path)  # noqa: PTH116 - see above
+        found = os.stat(path)
     except OSError:
         return (0, 0, 0)
     return (found.st_mtime_ns, found.st_size, found.st_ino)

@@ -20,6 +20,7 @@ __all__ = ["WorkerProcess", "describe_exit"]
 
 _LAST_WORDS: Final = 0.2
 """Seconds a dead worker's link is read on: a child that it forked may hold it open for ever."""
+_SHELL: Final = "/bin/sh"
 _GUARD: Final = "read _; kill -KILL 0"
 """Leads the worker's process group. When the host is gone, however it went, its input ends and the whole group goes: a
 worker that is stuck in native code could not see to that itself."""
@@ -126,7 +127,7 @@ def _guard() -> tuple[subprocess.Popen[bytes], int]:
     reading, lifeline = os.pipe()
     try:
         leader = subprocess.Popen(
-            ["/bin/sh", "-c", _GUARD],
+            [_SHELL, "-c", _GUARD],
             stdin=reading,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

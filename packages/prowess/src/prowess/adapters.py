@@ -53,7 +53,7 @@ class Unusable(Exception):
 class Adapter:
     """Reads, writes and describes values of one annotation. `names` are those that its own texts may mean."""
 
-    __slots__ = ("_checker", "_core", "_serializer", "_validator", "unsure")
+    __slots__ = ("_checker", "_core", "_holds_instances", "_serializer", "_validator", "unsure")
 
     def __init__(self, annotation: Any, names: Mapping[str, Any] | None = None) -> None:
         try:
@@ -64,8 +64,10 @@ class Adapter:
             self._serializer = SchemaSerializer(self._core, cast("Any", _CONFIG), _use_prebuilt=False)
         except Exception as error:  # an author's own schema method may raise anything
             raise Unusable(_reason(error)) from error
+        parts = list(_parts(self._core))
+        self._holds_instances = any(part["type"] in ("dataclass", "model") for part in parts)
         self._checker: SchemaValidator | None = None
-        self.unsure = any(_writes_what_it_likes(part) for part in _parts(self._core))
+        self.unsure = any(_writes_what_it_likes(part) for part in parts)
         """Whether a serializer of the author does not say what it returns, so that the schema may be wrong about it."""
 
     def read_json(self, text: bytes | str) -> Any:
@@ -81,7 +83,8 @@ class Adapter:
 
         Instances are looked into: one that was changed, or made without validation, may hold anything.
         """
-        self._check(value)
+        if self._holds_instances:
+            self._check(value)
         return self._serializer.to_python(value, mode="json", by_alias=True, warnings="error")
 
     def _check(self, value: Any) -> None:

@@ -9,7 +9,6 @@ import os
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias, cast
 
@@ -88,8 +87,8 @@ class Call:
     """How many questions wait for a person."""
     _left: float = 0.0
     """How much time there was when the first of them was put."""
-    _waits: set[Future[Any]] = field(default_factory=set[Future[Any]])
-    """What threads of the call wait for."""
+    _waits: set[Any] = field(default_factory=set[Any])
+    """The tasks that threads of the call wait for."""
 
     def __post_init__(self) -> None:
         self.id = self.id or self.channel.call_id or f"{_PROCESS}{next(_numbers):x}"
@@ -161,23 +160,30 @@ class Call:
 
     def wait_for(self, asking: Coroutine[Any, Any, Any]) -> Any:
         """In a thread: run a coroutine on the loop of the call, and wait for it as long as somebody waits for the call."""
+        waiting = self._wait_for(asking)
         try:
-            future = asyncio.run_coroutine_threadsafe(asking, self.loop)
+            future = asyncio.run_coroutine_threadsafe(waiting, self.loop)
         except RuntimeError:  # the loop is closed
+            waiting.close()
             asking.close()
             raise
-        self._waits.add(future)
+        return future.result()
+
+    async def _wait_for(self, asking: Coroutine[Any, Any, Any]) -> Any:
         if self.cancelled:
-            future.cancel()
+            asking.close()
+            raise asyncio.CancelledError
+        task = asyncio.current_task()
+        self._waits.add(task)
         try:
-            return future.result()
+            return await asking
         finally:
-            self._waits.discard(future)
+            self._waits.discard(task)
 
     def hang_up(self) -> None:
-        """End whatever a thread waits for: the call has left it behind."""
-        for future in list(self._waits):
-            future.cancel()
+        """End whatever threads wait for: the call has left them behind."""
+        for task in self._waits:
+            task.cancel()
 
     # Keeping secrets
 

@@ -43,7 +43,8 @@ class Credentials:
     @classmethod
     def of(cls, settings: Settings) -> Credentials:
         """Read the settings: `[[auth.credentials]]` with type, token (or user and password) and scopes, and
-        `[auth.scopes]`, which maps command ids or patterns to the scopes they need."""
+        `[auth.scopes]`, which maps command ids or patterns to the scopes they need.
+        """
         listed = settings.get("auth.credentials", [])
         if not isinstance(listed, list):
             raise SettingsError("auth.credentials must be a list of tables: write [[auth.credentials]]")

@@ -33,6 +33,7 @@ class SkillFacts:
     has_hooks: bool = False
 
     def to_json(self) -> JsonObject:
+        """Plain data that `from_json` reads back."""
         return {
             "contracts": [contract.to_json() for contract in self.contracts],
             "failures": [_failure_to_json(failure) for failure in self.failures],
@@ -43,6 +44,7 @@ class SkillFacts:
 
     @classmethod
     def from_json(cls, data: JsonObject) -> SkillFacts:
+        """Read what `to_json` wrote."""
         return cls(
             contracts=tuple(Contract.from_json(item) for item in data["contracts"]),
             failures=tuple(Failure(*item) for item in data["failures"]),
@@ -132,7 +134,8 @@ def merged(older: Description, newer: Description) -> Description:
 
 def seen_all(paths: Iterable[str], read: Mapping[str, str]) -> dict[str, Seen]:
     """The files as they are now. `read` has the digests of what was really imported: a file that says something else by
-    now is noted down as it was then, with a time that fits nothing."""
+    now is noted down as it was then, with a time that fits nothing.
+    """
     now = time.time_ns()
     sightings: dict[str, Seen] = {}
     for path in paths:

@@ -25,7 +25,16 @@ from prowess.jsontypes import Json, JsonObject
 from prowess.outcome import Outcome
 from prowess.runtime import Runtime
 
-__all__ = ["ENVELOPE_VERSION", "EnvelopeError", "Request", "diagnostics", "finish", "invoke", "read_request"]
+__all__ = [
+    "ENVELOPE_VERSION",
+    "EnvelopeError",
+    "Request",
+    "diagnostics",
+    "finish",
+    "invoke",
+    "is_rfc3339",
+    "read_request",
+]
 
 ENVELOPE_VERSION: Final = "1.0.0"
 _MAJOR, _MINOR = 1, 0
@@ -69,7 +78,9 @@ _MOST_LENGTH: Final = 200
 class EnvelopeError(Exception):
     """A request that cannot be served as it is: every problem, the status it calls for, and the id if it was readable."""
 
-    def __init__(self, code: str, http: int, problems: list[JsonObject], request_id: str = "", trace_id: str = "") -> None:
+    def __init__(
+        self, code: str, http: int, problems: list[JsonObject], request_id: str = "", trace_id: str = ""
+    ) -> None:
         super().__init__("; ".join(str(problem["message"]) for problem in problems))
         self.code = code
         self.http = http
@@ -116,7 +127,10 @@ def read_request(request: bytes | str | Mapping[str, Any]) -> Request:
     problems = [*_missing(message), *_wrong_types(message), *_wrong_values(message)]
     unknown = tuple(sorted(message.keys() - _KNOWN.keys()))
     if unknown and not newer:
-        problems += [_problem("unknown_member", f"{name}: version {ENVELOPE_VERSION} has no such member", name) for name in unknown]
+        problems += [
+            _problem("unknown_member", f"{name}: version {ENVELOPE_VERSION} has no such member", name)
+            for name in unknown
+        ]
     if problems:
         refuse("malformed", problems)
     known = {name: message[name] for name in _KNOWN if name in message}
@@ -132,7 +146,9 @@ def _parsed(request: bytes | str | Mapping[str, Any]) -> Mapping[str, Any]:
             message = json.loads(text, parse_constant=_no_constant)
             json.dumps(message, ensure_ascii=False).encode()
         except (ValueError, RecursionError) as error:
-            raise EnvelopeError("not_json", 422, [_problem("not_json", f"the request is not JSON: {_brief(error)}", "")]) from error
+            raise EnvelopeError(
+                "not_json", 422, [_problem("not_json", f"the request is not JSON: {_brief(error)}", "")]
+            ) from error
     if not isinstance(message, Mapping):
         text = f"a request must be an object, not {type(message).__name__}"
         raise EnvelopeError("malformed", 422, [_problem("malformed", text, "")])
@@ -160,7 +176,9 @@ def _wrong_values(message: Mapping[str, Any]) -> list[JsonObject]:
     problems: list[JsonObject] = []
     version, timestamp, tool = (message.get(name) for name in ("version", "timestamp", "tool"))
     if isinstance(version, str) and not _VERSION.fullmatch(version):
-        problems.append(_problem("wrong_value", f"version: expected like {ENVELOPE_VERSION}, got {_shown(version)}", "version"))
+        problems.append(
+            _problem("wrong_value", f"version: expected like {ENVELOPE_VERSION}, got {_shown(version)}", "version")
+        )
     if isinstance(timestamp, str) and not is_rfc3339(timestamp):
         text = f"timestamp: expected RFC 3339 like 2026-01-31T12:00:00Z, got {_shown(timestamp)}"
         problems.append(_problem("wrong_value", text, "timestamp"))
@@ -278,7 +296,9 @@ class _Desk:
         near = [item.id for item in contracts if wanted in {name.casefold() for name in (item.id, *item.aliases)}]
         if len(near) != 1:
             text = f"unknown tool: {request.tool}"
-            raise EnvelopeError("unknown_tool", 404, [_problem("unknown_tool", text, "tool")], request.id, request.trace_id)
+            raise EnvelopeError(
+                "unknown_tool", 404, [_problem("unknown_tool", text, "tool")], request.id, request.trace_id
+            )
         return near[0]
 
     def _authorize(self, request: Request, command: str | None) -> None:
@@ -306,7 +326,9 @@ class _Desk:
 
     def _still(self, request: Request, handle: str, started: float) -> JsonObject:
         text = "the work goes on; ask again with the handle in metadata"
-        return _response(request.id, "accepted", 202, text, started, output={"handle": handle}, metadata=_about(request))
+        return _response(
+            request.id, "accepted", 202, text, started, output={"handle": handle}, metadata=_about(request)
+        )
 
     async def _ask_again(self, request: Request, handle: object, started: float) -> JsonObject:
         task = self._handles.get(handle) if isinstance(handle, str) else None
@@ -341,7 +363,9 @@ def _of_outcome(request: Request, outcome: Outcome, started: float) -> JsonObjec
         "call_id": outcome.call_id,
     }
     if outcome.ok:
-        return _response(request.id, code, http, "", started, output=_output(outcome), has_output=True, metadata=metadata)
+        return _response(
+            request.id, code, http, "", started, output=_output(outcome), has_output=True, metadata=metadata
+        )
     headers = {}
     if code == "retry" and outcome.retry_after is not None:
         headers["Retry-After"] = str(math.ceil(outcome.retry_after))

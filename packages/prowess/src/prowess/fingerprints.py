@@ -11,7 +11,7 @@ import stat
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
-__all__ = ["Seen", "Sightings", "changed", "look", "look_again"]
+__all__ = ["Seen", "Sightings", "changed", "listing", "look", "look_again"]
 
 _RACE: Final = 2_000_000_000
 """Nanoseconds within which two writes may leave the same time: file systems count in steps, and clocks are set."""
@@ -38,12 +38,14 @@ def look(path: str, now_ns: int, content: bytes | None = None) -> Seen | None:
     try:
         before = os.stat(path)
         if content is None:
-            with open(path, "rb") as file:  # noqa: PTH123 - pathlib is not needed on the way to the first answer
+            with open(path, "rb") as file:
                 content = file.read()
         after = os.stat(path)
     except OSError:
         return None
-    steady = (before.st_mtime_ns, before.st_size) == (after.st_mtime_ns, after.st_size) == (after.st_mtime_ns, len(content))
+    steady = (
+        (before.st_mtime_ns, before.st_size) == (after.st_mtime_ns, after.st_size) == (after.st_mtime_ns, len(content))
+    )
     return Seen(after.st_mtime_ns if steady else -1, len(content), _digest(content), now_ns)
 
 
@@ -56,7 +58,7 @@ def look_again(path: str, seen: Seen) -> bool:
         certain = abs(seen.at_ns - seen.mtime_ns) > _RACE and seen.mtime_ns < seen.at_ns
         if certain and status.st_mtime_ns == seen.mtime_ns:
             return True
-        with open(path, "rb") as file:  # noqa: PTH123 - see above
+        with open(path, "rb") as file:
             return _digest(file.read()) == seen.digest
     except OSError:
         return False

@@ -273,7 +273,7 @@ class CallScope:
         return (await self._resources.open(make, blocks=not recipe.is_async))[0]
 
 
-def _provider(recipe: Recipe) -> tuple[Callable[..., Any], Callable[[], Any] | None]:
+def _provider(recipe: Recipe) -> tuple[Any, Callable[[], Any] | None]:
     """The provider behind a thing that is made once, and what makes it forget that it was made."""
     factory: Any = recipe.factory
     if _is_provider(factory):
@@ -282,8 +282,15 @@ def _provider(recipe: Recipe) -> tuple[Callable[..., Any], Callable[[], Any] | N
         return factory, None
     from dependency_injector import providers  # 25 to 110 ms, paid only by who needs a singleton
 
-    single: Any = providers.ThreadSafeSingleton(lambda **parts: [factory(**parts)])  # boxed: it would await a generator
-    return lambda **parts: single(**parts)[0], single.reset
+    def boxed(**parts: Any) -> list[Any]:  # or it would take a generator for a coroutine, and await it
+        return [factory(**parts)]
+
+    single: Any = providers.ThreadSafeSingleton(boxed)
+
+    def make(**parts: Any) -> Any:
+        return single(**parts)[0]
+
+    return make, single.reset
 
 
 def _needs(factory: Callable[..., Any]) -> Iterable[tuple[str, Key]]:

@@ -18,8 +18,8 @@ from cachetools import LRUCache
 
 from prowess.builtin import BuiltIn
 from prowess.catalog import Catalog
-from prowess.declaration import NAME, Declaration, declaration_of
 from prowess.closure import closure
+from prowess.declaration import NAME, Declaration, declaration_of
 from prowess.description import Description, SkillFacts, seen_all, site_folders
 from prowess.discovery import Source, Survey, candidates, survey
 from prowess.entry import Entry, Services

@@ -59,4 +59,6 @@ def _losers(name: str, claimants: list[Contract]) -> list[Contract]:
 def _clash(name: str, contract: Contract, others: list[Contract], root: Path) -> Failure:
     claims = ", ".join(f"{other.id} ({other.source})" for other in others)
     file, _, line = contract.source.rpartition(":")
-    return Failure(contract.id, f"the name {name!r} is also claimed by {claims}; rename one", str(root / file), int(line))
+    return Failure(
+        contract.id, f"the name {name!r} is also claimed by {claims}; rename one", str(root / file), int(line)
+    )

@@ -6,8 +6,8 @@ import asyncio
 import json
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable, Hashable
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Callable, Coroutine, Hashable
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import anyio
@@ -203,13 +203,42 @@ def _copied_json(data: Json) -> Any:
     return data
 
 
-@dataclass(slots=True)
 class _Flight:
-    """One execution that several identical calls wait for."""
+    """One execution that several identical calls wait for: a call and a task of its own.
 
-    aboard: list[Call] = field(default_factory=list[Call])
-    call: Call | None = None
-    task: asyncio.Task[Result] | None = None
+    The call that began it may be cancelled, and the others still wait.
+    """
+
+    def __init__(self, first: Call, fly: Callable[[Call], Coroutine[Any, Any, Result]]) -> None:
+        self.aboard: list[Call] = []
+        channel = replace(first.channel, call_id=first.id, progress=self._progress, log=self._log)
+        arguments = Arguments(first.arguments.named, first.arguments.extra_args)
+        self.call = Call(first.command, arguments, channel, may_ask=False)
+        self.task = self.call.task = asyncio.ensure_future(fly(self.call))
+        self.task.add_done_callback(_looked_at)
+
+    def _progress(self, done: float, total: float | None, message: str | None) -> None:
+        for call in self.aboard:
+            call.report(done, total, message)
+
+    def _log(self, level: str, message: Any) -> None:
+        for call in self.aboard:
+            call.log(level, message)
+
+    async def board(self, call: Call, close: Callable[[], object]) -> Result:
+        """Wait for it together with the others; when nobody does any more it is cancelled."""
+        shared = bool(self.aboard)
+        self.aboard.append(call)
+        try:
+            result = await asyncio.shield(self.task)
+        finally:
+            self.aboard = [other for other in self.aboard if other is not call]
+            call.attempts, call.secrets = self.call.attempts, self.call.secrets
+            if not self.aboard and not self.task.done():
+                close()  # nobody may board what is about to be cancelled
+                self.task.cancel()
+        call.cached = shared
+        return _copied(result) if shared else result
 
 
 def with_cache(step: Step, cache: Cache, key_of: Callable[[Call], Hashable], seconds: float) -> Step:
@@ -232,62 +261,22 @@ def with_cache(step: Step, cache: Cache, key_of: Callable[[Call], Hashable], sec
         place = call.loop, key
         flight = flights.get(place)
         if flight is None:
-            flight = flights[place] = _departed(call, fly, place)
-        return await _board(flight, call, lambda: flights.pop(place, None))
+            flight = flights[place] = _Flight(call, lambda call: fly(call, key))
+        return await flight.board(call, lambda: flights.pop(place))
 
-    async def fly(call: Call, place: tuple[asyncio.AbstractEventLoop, Hashable], flight: _Flight) -> Result:
+    async def fly(call: Call, key: Hashable) -> Result:
+        place = call.loop, key
         try:
             result = await step(call)
             if not result.is_error:
-                cache.put(place[1], result)
+                cache.put(key, result)
             return result
         finally:
             call.over = True
-            if flights.get(place) is flight:
+            if place in flights and flights[place].call is call:
                 del flights[place]
 
     return run
-
-
-def _departed(first: Call, fly: Callable[..., Awaitable[Result]], place: Hashable) -> _Flight:
-    """Start the execution as a call and a task of its own: the call that began it may be cancelled, the others still wait."""
-    flight = _Flight()
-
-    def progress(done: float, total: float | None, message: str | None) -> None:
-        for call in flight.aboard:
-            call.report(done, total, message)
-
-    def log(level: str, message: Any) -> None:
-        for call in flight.aboard:
-            call.log(level, message)
-
-    async def take_off() -> Result:
-        channel = replace(first.channel, call_id=first.id, progress=progress, log=log)
-        arguments = Arguments(first.arguments.named, first.arguments.extra_args)
-        call = flight.call = Call(first.command, arguments, channel, may_ask=False, secrets=first.secrets)
-        return await fly(call, place, flight)
-
-    flight.task = asyncio.ensure_future(take_off())
-    flight.task.add_done_callback(_looked_at)
-    return flight
-
-
-async def _board(flight: _Flight, call: Call, close: Callable[[], object]) -> Result:
-    task = flight.task
-    assert task is not None  # noqa: S101 - a flight has departed before anybody boards
-    shared = bool(flight.aboard)
-    flight.aboard.append(call)
-    try:
-        result = await asyncio.shield(task)
-    finally:
-        flight.aboard = [other for other in flight.aboard if other is not call]
-        if flight.call is not None:
-            call.attempts, call.secrets = flight.call.attempts, flight.call.secrets
-        if not flight.aboard and not task.done():
-            close()  # nobody may board what is about to be cancelled
-            task.cancel()
-    call.cached = shared
-    return _copied(result) if shared else result
 
 
 def _looked_at(task: asyncio.Task[Any]) -> None:

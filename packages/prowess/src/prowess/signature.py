@@ -15,7 +15,18 @@ import typing_extensions
 from prowess.declaration import Declaration, Place
 from prowess.errors import SchemaError
 
-__all__ = ["ABSENT", "MISSING", "Parameter", "Signature", "Style", "metadata", "read", "without_none"]
+__all__ = [
+    "ABSENT",
+    "MISSING",
+    "Parameter",
+    "Passed",
+    "Signature",
+    "Style",
+    "metadata",
+    "read",
+    "style_of",
+    "without_none",
+]
 
 MISSING: Any = inspect.Parameter.empty
 ABSENT: Any = object()

@@ -31,7 +31,7 @@ class _Thing:
     """Where it was made."""
     resources: Resources
     ready: Future[None] = field(default_factory=Future[None])
-    task: asyncio.Task[None] | None = None
+    task: asyncio.Task[None] = field(init=False)
     value: Any = None
     error: BaseException | None = None
     bound: bool = False
@@ -114,17 +114,17 @@ class Singletons:
         finally:
             thing.gone = True
             await self._those_after(thing)
-            with self._lock:
-                if self._things.get(place) is thing:
-                    del self._things[place]
             await thing.resources.close()
+            with self._lock:
+                if self._things.get(place) is thing:  # and not one that was made meanwhile
+                    del self._things[place]
 
     async def _those_after(self, thing: _Thing) -> None:
         with self._lock:
             things = list(self._things.values())
         later = [other.task for other in things[things.index(thing) + 1 :] if other.bound and other.loop is thing.loop]
         if later:
-            await asyncio.wait([task for task in later if task], timeout=_CLOSING)
+            await asyncio.wait(later, timeout=_CLOSING)
 
     async def aclose(self) -> None:
         """Close everything in reverse order: first what belongs to event loops, then what is shared."""
@@ -141,8 +141,7 @@ class Singletons:
     async def _end(self, thing: _Thing) -> None:
         """End the task of a thing, on its own loop. A loop that has ended took its things along."""
         if thing.loop is asyncio.get_running_loop():
-            if thing.task is not None:
-                thing.task.cancel()
-                await asyncio.wait([thing.task], timeout=_CLOSING)
+            thing.task.cancel()
+            await asyncio.wait([thing.task], timeout=_CLOSING)
         elif thing.loop.is_running():
             await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._end(thing), thing.loop))

@@ -288,7 +288,8 @@ class Heart:
 
     def _watch(self) -> None:
         told = 0.0
-        while self._wanted.wait():
+        while True:
+            self._wanted.wait()
             beat = self._beat
             time.sleep(self._limit / 4)
             if self._wanted.is_set() and beat != told and time.monotonic() - beat > self._limit and beat == self._beat:
@@ -344,9 +345,8 @@ def main(argv: list[str] | None = None) -> None:
         _log.exception("the worker failed")
     with contextlib.suppress(BaseException):
         atexit._run_exitfuncs()  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
-        sys.stdout.flush()
-        sys.stderr.flush()
-    os._exit(code)
+        sys.stdout.flush()  # pragma: no cover - measuring has ended as well
+    os._exit(code)  # pragma: no cover - see above
 
 
 def _keep_from_children(*fds: int) -> None:

@@ -10,7 +10,7 @@ from typing import Final
 from prowess.errors import ProwessError
 from prowess_host.commands import building, calling, checking, invoking, listing
 
-__all__ = ["run"]
+__all__ = ["WRONG_USE", "parser", "run"]
 
 WRONG_USE: Final = 2
 _INTERRUPTED: Final = 130

@@ -49,7 +49,7 @@ async def _build(options: argparse.Namespace) -> int:
         check_profile(name)
     loaded = await load(options)
     if loaded.catalog.failures:
-        print("\n".join(failure_lines(loaded.catalog)), file=sys.stderr)
+        print("\n".join(failure_lines(loaded)), file=sys.stderr)
         if not options.allow_failures:
             print("prowess: not built; --allow-failures leaves these out", file=sys.stderr)
             return _FAILED

@@ -11,8 +11,8 @@ from typing import Any, Final
 from prowess.contract import Contract
 from prowess.errors import SettingsError, UnknownCommand
 from prowess.jsontypes import JsonObject
-from prowess_host.cli import add_project_options
-from prowess_host.commands.projects import find, opened, project_root, setting_flags
+from prowess_host.cli import add_project_options, setting_flags
+from prowess_host.commands.projects import find, opened, project_root
 from prowess_host.supervisor import Job
 
 __all__ = ["add"]
@@ -64,9 +64,9 @@ async def _in_worker(options: argparse.Namespace) -> JsonObject:
 
 
 async def _in_process(options: argparse.Namespace) -> JsonObject:
-    from prowess import Runtime  # noqa: PLC0415 - only this way of calling needs it
+    from prowess import Runtime
 
-    async with Runtime.open(project_root(options), flags=setting_flags(options)) as runtime:
+    async with Runtime.open(project_root(options), flags=setting_flags(options.set)) as runtime:
         catalog = runtime.catalog()
         contract = find(catalog, options.command)
         if contract is None:
@@ -135,7 +135,7 @@ def _object(text: str, source: str) -> JsonObject:
     except ValueError as error:
         raise SettingsError(f"{source} is no JSON ({error})") from error
     if not isinstance(value, dict):
-        raise SettingsError(f"{source} must be a JSON object, like {{\"key\": 1}}")
+        raise SettingsError(f'{source} must be a JSON object, like {{"key": 1}}')
     return value  # pyright: ignore[reportUnknownVariableType]
 
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from prowess.catalog import Catalog
+from prowess.catalog import Catalog, Failure
 from prowess.errors import ProwessError, did_you_mean
+from prowess.jsontypes import JsonObject
 from prowess.profiles import BUILT_IN
 from prowess.settings import OwnSettings
 from prowess_host.commands.projects import opened
 from prowess_host.snapshot import PLACE
 
-__all__ = ["Loaded", "add_file_option", "as_json_failures", "check_profile", "failure_lines", "load", "shown_path"]
+__all__ = ["Loaded", "add_file_option", "check_profile", "failure_lines", "failures_as_json", "load", "shown_path"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +57,20 @@ def shown_path(file: Path, root: Path) -> str:
     return str(file.relative_to(root)) if file.is_relative_to(root) else str(file)
 
 
-def failure_lines(catalog: Catalog) -> list[str]:
+def failure_lines(loaded: Loaded) -> list[str]:
     """What could not be loaded, and why."""
-    count = len(catalog.failures)
-    return [f"{count} could not be loaded:", *(f"  {failure}" for failure in catalog.failures)] if count else []
+    failures = _failures(loaded)
+    return [f"{len(failures)} could not be loaded:", *(f"  {failure}" for failure in failures)] if failures else []
 
 
-def as_json_failures(catalog: Catalog) -> list[dict[str, Any]]:
+def failures_as_json(loaded: Loaded) -> list[JsonObject]:
     """The same as data."""
+    return [asdict(failure) for failure in _failures(loaded)]
+
+
+def _failures(loaded: Loaded) -> list[Failure]:
+    """With files as they are seen from the project."""
     return [
-        {"source": item.source, "reason": item.reason, "file": item.file, "line": item.line}
-        for item in catalog.failures
+        replace(each, file=shown_path(Path(each.file), loaded.root)) if each.file else each
+        for each in loaded.catalog.failures
     ]

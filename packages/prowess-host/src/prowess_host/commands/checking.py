@@ -16,7 +16,7 @@ from typing import Any, Final
 from prowess.contract import Contract
 from prowess.profiles import BUILT_IN, Profile
 from prowess_host.cli import add_project_options
-from prowess_host.commands.catalogs import Loaded, add_file_option, as_json_failures, failure_lines, load, shown_path
+from prowess_host.commands.catalogs import Loaded, add_file_option, failure_lines, failures_as_json, load, shown_path
 from prowess_host.compare import Difference, compare
 from prowess_host.lint import CLIENTS, Finding, count_tokens, lint
 from prowess_host.snapshot import read_snapshot
@@ -115,7 +115,7 @@ def _as_json(report: _Report) -> str:
         "errors": report.count("error"),
         "warnings": report.count("warning"),
         "findings": [item.to_json() for item in report.findings],
-        "failures": as_json_failures(report.loaded.catalog),
+        "failures": failures_as_json(report.loaded),
         "tokens": {"total": sum(report.tokens.values()), "budget": report.budget, "commands": report.tokens},
     }
     return json.dumps(told, indent=2, ensure_ascii=False)
@@ -149,7 +149,7 @@ def _as_text(report: _Report, style: _Style) -> str:
     sections = [
         _differences(report, style),
         _findings(report, style),
-        [style(line, _RED) for line in failure_lines(report.loaded.catalog)],
+        [style(line, _RED) for line in failure_lines(report.loaded)],
         _summary(report, style),
     ]
     return "\n\n".join("\n".join(lines) for lines in sections if lines)

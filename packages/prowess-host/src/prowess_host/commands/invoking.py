@@ -11,8 +11,8 @@ from collections.abc import AsyncGenerator, Iterator
 from typing import IO, Any, Final
 
 from prowess.jsontypes import JsonObject
-from prowess_host.cli import add_project_options
-from prowess_host.commands.projects import project_root, setting_flags
+from prowess_host.cli import add_project_options, setting_flags
+from prowess_host.commands.projects import project_root
 
 __all__ = ["add"]
 
@@ -41,11 +41,11 @@ async def _invoke(options: argparse.Namespace) -> int:
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     sys.stdout = sys.stderr
-    from prowess import Runtime  # noqa: PLC0415 - after the output is safe
-    from prowess.envelope import finish, invoke  # noqa: PLC0415
+    from prowess import Runtime
+    from prowess.envelope import finish, invoke
 
     succeeded = True
-    async with Runtime.open(project_root(options), flags=setting_flags(options)) as runtime:
+    async with Runtime.open(project_root(options), flags=setting_flags(options.set)) as runtime:
         async for response in _in_order(_requests(sys.stdin.buffer), options.jobs, lambda text: invoke(runtime, text)):
             succeeded = succeeded and response["status"]["code"] in _SUCCEEDED
             out.write(json.dumps(response, ensure_ascii=False) + "\n")

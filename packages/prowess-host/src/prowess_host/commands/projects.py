@@ -14,9 +14,10 @@ from prowess.catalog import Catalog
 from prowess.contract import Contract
 from prowess.paths import find_project_root
 from prowess.settings import Settings
+from prowess_host.cli import setting_flags
 from prowess_host.supervisor import Supervisor
 
-__all__ = ["Project", "opened"]
+__all__ = ["Project", "find", "opened", "project_root"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class Project:
 async def opened(options: argparse.Namespace) -> AsyncGenerator[Project]:
     """The project that the options name; its workers are gone at the end."""
     root = project_root(options)
-    flags = setting_flags(options)
+    flags = setting_flags(options.set)
     settings = Settings.load(root, environ=os.environ, flags=flags)
     supervisor = Supervisor(root, settings.own, dict(flags))
     try:
@@ -44,11 +45,10 @@ async def opened(options: argparse.Namespace) -> AsyncGenerator[Project]:
 
 
 def project_root(options: argparse.Namespace) -> Path:
+    """The project that was named, or the one around the working directory."""
     return Path(options.project).resolve() if options.project else find_project_root(Path.cwd())
 
 
-def setting_flags(options: argparse.Namespace) -> dict[str, str]:
-    return dict(item.split("=", 1) for item in options.set)
 
 
 def find(catalog: Catalog, name: str) -> Contract | None:
