@@ -405,7 +405,9 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=8,
 )
-MEMBERS = st.sampled_from(["id", "version", "timestamp", "tool", "trace_id", "context", "auth", "metadata", "payload", "x"])
+MEMBERS = st.sampled_from(
+    ["id", "version", "timestamp", "tool", "trace_id", "context", "auth", "metadata", "payload", "x"]
+)
 TOOLS = st.sampled_from(["research.search", "research/busy", "research.broken", "research.wrong", "nope", "a b"])
 
 
@@ -427,14 +429,23 @@ def test_whatever_bytes_come_in_the_response_validates(raw: bytes | str, ready: 
     serve(ready, raw)
 
 
-@given(changes=st.dictionaries(MEMBERS, JSON, max_size=4), tool=TOOLS, payload=st.dictionaries(st.text(), JSON, max_size=3))
+@given(
+    changes=st.dictionaries(MEMBERS, JSON, max_size=4), tool=TOOLS, payload=st.dictionaries(st.text(), JSON, max_size=3)
+)
 def test_whatever_the_request_the_response_validates(
     changes: dict[str, Any], tool: str, payload: dict[str, Any], ready: Path
 ) -> None:
     """Also for requests that are nearly right, and whatever outcome they have; the reader accepts what the schema does."""
     message = request(tool, payload) | changes
     response = serve(ready, message)
-    malformed = {item["code"] for item in response.get("errors", [])} & {"malformed", "missing", "wrong_type", "wrong_value", "unknown_member", "unsupported_version"}
+    malformed = {item["code"] for item in response.get("errors", [])} & {
+        "malformed",
+        "missing",
+        "wrong_type",
+        "wrong_value",
+        "unknown_member",
+        "unsupported_version",
+    }
     if malformed and REQUESTS.is_valid(message):
         assert {"timestamp"} == {item["path"] for item in response["errors"]}
 

@@ -44,8 +44,14 @@ BLOCKS: list[dict[str, Any]] = [
     {"type": "resource", "resource": {"uri": "mem:x", "blob": "", "mimeType": "a/b", "_meta": {}}},
     {"type": "resource_link", "uri": "mem:x", "name": "x"},
     {
-        "type": "resource_link", "uri": "mem:x", "name": "x", "title": "t", "description": "d", "mimeType": "a/b",
-        "size": 1, "icons": [{"src": "data:,", "mimeType": "image/png", "sizes": ["any"], "theme": "light"}],
+        "type": "resource_link",
+        "uri": "mem:x",
+        "name": "x",
+        "title": "t",
+        "description": "d",
+        "mimeType": "a/b",
+        "size": 1,
+        "icons": [{"src": "data:,", "mimeType": "image/png", "sizes": ["any"], "theme": "light"}],
     },
 ]
 
