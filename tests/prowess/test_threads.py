@@ -218,10 +218,15 @@ async def test_everything_can_run_where_it_is_asked_for():
 
 
 async def test_a_job_that_was_cancelled_before_its_thread_began_it_never_runs():
-    """Its thread just ends."""
-    threads, ran = Threads(1), []
+    """Its thread is not left behind, and goes on with the next one."""
+    threads, ran, following = Threads(1), [], Job("next")
     job = module._Job(lambda: ran.append(1), ran.append, "")
-    job.abandoned = True
-    threads._left_behind[id(job)] = ""
-    threads._work(job)
+    threads._running = 1
+    threads._abandon(job)
+    next_one = asyncio.ensure_future(threads.run(following))
+    await asyncio.sleep(0)
+    threading.Thread(target=threads._work, args=(job,), daemon=True).start()
+    await begun(following)
     assert ([], ()) == (ran, threads.left_behind)
+    following.may_end.set()
+    assert "next" == await next_one

@@ -23,7 +23,7 @@ from prowess.schemas.walk import is_list, is_schema, rewrite, visit
 
 __all__ = ["meaning", "within"]
 
-_STEPS: Final = 20_000
+_STEPS: Final = 10_000
 """Goals after which a proof is given up: far more than any signature needs."""
 _ANNOTATIONS: Final = (
     *("$comment", "$defs", "$schema", "default", "definitions", "deprecated", "description", "discriminator"),

@@ -22,9 +22,9 @@ from prowess.threads import is_stuck
 
 __all__ = ["Answer", "Context"]
 
-LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 _VALUE: Final = "value"
-Wanted: TypeAlias = "Schema | type[Any] | None"
+_Wanted: TypeAlias = "Schema | type[Any] | None"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +106,12 @@ class Context:
 
     def log(self, level: str, message: Any) -> None:
         """Send a log message to the client, if it wants that level: a text, or data that can be written as JSON."""
-        if level not in LEVELS:
-            raise ValueError(f"unknown log level {level!r}; use one of {', '.join(LEVELS)}")
+        if level not in _LEVELS:
+            raise ValueError(f"unknown log level {level!r}; use one of {', '.join(_LEVELS)}")
         data = message if isinstance(message, str) else to_jsonable_python(message, fallback=repr)
         self._call.log(level, self._call.shown_data(data))
 
-    def ask(self, key: str, message: str, schema: Wanted = None) -> Any:
+    def ask(self, key: str, message: str, schema: _Wanted = None) -> Any:
         """Ask the person at the client: `answer = await ctx.ask(...)`, without `await` in sync code.
 
         `schema` is a flat object schema, or a type: bool, str, int, an Enum, a Literal, a dataclass of such. The `key`
@@ -120,7 +120,7 @@ class Context:
         """
         return self._wait_for(self._ask_one(key, message, schema))
 
-    def ask_all(self, questions: Mapping[str, tuple[str, Wanted]]) -> Any:
+    def ask_all(self, questions: Mapping[str, tuple[str, _Wanted]]) -> Any:
         """Ask several things at once: each key with its message and schema, giving a dict of answers."""
         return self._wait_for(self._ask(dict(questions)))
 
@@ -133,10 +133,10 @@ class Context:
             raise AskError(f"{call.command} runs on the event loop, where sync code cannot wait; drop thread=False")
         return asking
 
-    async def _ask_one(self, key: str, message: str, wanted: Wanted) -> Answer:
+    async def _ask_one(self, key: str, message: str, wanted: _Wanted) -> Answer:
         return (await self._ask({key: (message, wanted)}))[key]
 
-    async def _ask(self, wanted: Mapping[str, tuple[str, Wanted]]) -> dict[str, Answer]:
+    async def _ask(self, wanted: Mapping[str, tuple[str, _Wanted]]) -> dict[str, Answer]:
         call = self._call
         self._check(wanted)
         call.asked.update(wanted)
@@ -167,7 +167,7 @@ class Context:
 class _Question:
     """A message and what kind of answer is wanted."""
 
-    def __init__(self, key: str, message: str, wanted: Wanted) -> None:
+    def __init__(self, key: str, message: str, wanted: _Wanted) -> None:
         self._key = key
         self._adapter: Adapter | None = None
         self._full: Schema = cast("Schema", wanted) if wanted else {"type": "object", "properties": {}}

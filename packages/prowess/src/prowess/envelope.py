@@ -366,7 +366,7 @@ def _of_outcome(request: Request, outcome: Outcome, started: float) -> JsonObjec
         return _response(
             request.id, code, http, "", started, output=_output(outcome), has_output=True, metadata=metadata
         )
-    headers = {}
+    headers: dict[str, str] = {}
     if code == "retry" and outcome.retry_after is not None:
         headers["Retry-After"] = str(math.ceil(outcome.retry_after))
     errors = [_problem("invalid_input", text, _path(text)) for text in outcome.problems]

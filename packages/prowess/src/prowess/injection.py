@@ -27,7 +27,7 @@ from prowess.signature import MISSING, metadata, without_none
 from prowess.singletons import Singletons
 from prowess.threads import Threads
 
-__all__ = ["CallScope", "Inject", "Injectables", "Key", "Lifetime", "Need", "settings_needs"]
+__all__ = ["CallScope", "Inject", "Injectables", "Key", "Lifetime", "Need", "Recipe", "settings_needs"]
 
 Key: TypeAlias = "type[Any] | str"
 Lifetime: TypeAlias = Literal["singleton", "call"]

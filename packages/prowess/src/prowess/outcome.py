@@ -13,7 +13,16 @@ from prowess.jsontypes import Json, JsonObject
 from prowess.normalize import Result
 from prowess.profiles import BUILT_IN, Profile
 
-__all__ = ["Kind", "Outcome", "render"]
+__all__ = [
+    "META_ATTEMPTS",
+    "META_CACHED",
+    "META_DATA",
+    "META_KIND",
+    "META_RETRY_AFTER",
+    "Kind",
+    "Outcome",
+    "render",
+]
 
 Kind: TypeAlias = Literal[
     "ok", "input", "failed", "crashed", "retryable", "timeout", "worker_lost", "output", "unknown", "input_required"

@@ -55,7 +55,7 @@ class Raised(Exception):
 class _Job:
     """One function to be run, and who waits for it."""
 
-    __slots__ = ("abandoned", "context", "function", "future", "label", "late", "loop", "result")
+    __slots__ = ("abandoned", "begun", "context", "function", "future", "label", "late", "loop", "result")
 
     def __init__(self, function: Callable[[], Any], late: Callable[[Any], object], label: str) -> None:
         self.function = function
@@ -65,12 +65,10 @@ class _Job:
         self.loop = asyncio.get_running_loop()
         self.future: asyncio.Future[None] = self.loop.create_future()
         self.result: tuple[Any, BaseException | None] | None = None
-        self.abandoned = False
+        self.begun = self.abandoned = False
 
-    def perform(self) -> tuple[Any, BaseException | None] | None:
-        """The value, or whatever was raised, exits included; nothing where nobody waited any more when it was to begin."""
-        if self.abandoned:
-            return None
+    def perform(self) -> tuple[Any, BaseException | None]:
+        """The value, or whatever was raised, exits included."""
         try:
             return self.context.run(self.function), None
         except BaseException as error:  # noqa: BLE001 - a thread must hand everything over
@@ -89,9 +87,10 @@ class _Job:
 
     def dispose(self) -> None:
         """Take care of a value that nobody waits for any more."""
-        if self.result is not None and self.result[1] is None:
+        value, error = cast("tuple[Any, BaseException | None]", self.result)
+        if error is None:
             try:
-                self.late(self.result[0])
+                self.late(value)
             except BaseException:  # noqa: BLE001 - nobody is there to be told
                 _log.exception("cleaning up after %s failed", self.label)
 
@@ -176,35 +175,40 @@ class Threads:
     def _abandon(self, job: _Job) -> None:
         """Nobody waits for a job any more: it is not begun, or its thread is left behind, or its value comes too late."""
         with self._lock:
-            if job.result is None and job not in self._waiting:
-                job.abandoned = True
-                self._left_behind[id(job)] = job.label
-                self._running -= 1
-                if self._waiting:
-                    self._start(self._waiting.popleft())
-                return
             if job.result is None:
-                self._waiting.remove(job)
+                self._give_up(job)
                 return
         self._begin(_Job(job.dispose, _ignore, job.label))
+
+    def _give_up(self, job: _Job) -> None:
+        job.abandoned = True
+        if job in self._waiting:
+            self._waiting.remove(job)
+        elif job.begun:
+            self._left_behind[id(job)] = job.label
+            self._running -= 1
+            if self._waiting:
+                self._start(self._waiting.popleft())
 
     def _work(self, job: _Job | None) -> None:
         worker = _Worker()
         while job is not None:
-            result = job.perform()
+            with self._lock:
+                job.begun = not job.abandoned
+            result = job.perform() if job.begun else None
             with self._lock:
                 job.result = result
-                following = self._free(worker, job)
-            if job.abandoned:
+                is_left = job.begun and job.abandoned
+                following = None if is_left else self._free(worker)
+            if is_left:
                 self._leave(job)
                 return
-            job.wake()
+            if job.begun:
+                job.wake()
             job = following or self._next(worker)
 
-    def _free(self, worker: _Worker, job: _Job) -> _Job | None:
+    def _free(self, worker: _Worker) -> _Job | None:
         """The job that waits for a thread. Without one the thread idles, before anybody hears of its result."""
-        if job.abandoned:
-            return None
         if self._waiting:
             return self._waiting.popleft()
         self._idle.append(worker)

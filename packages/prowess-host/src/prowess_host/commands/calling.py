@@ -35,7 +35,11 @@ def add(commands: Any) -> None:
         help="print the payload as JSON; with a value, that is the arguments as JSON",
     )
     parser.add_argument("--in-process", action="store_true", help="run the command in this process, without a worker")
-    parser.set_defaults(run=lambda options: asyncio.run(_call(options)))
+    parser.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    return asyncio.run(_call(options))
 
 
 async def _call(options: argparse.Namespace) -> int:

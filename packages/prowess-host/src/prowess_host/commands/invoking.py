@@ -8,6 +8,7 @@ import json
 import os
 import sys
 from collections.abc import AsyncGenerator, Iterator
+from functools import partial
 from typing import IO, Any, Final
 
 from prowess.jsontypes import JsonObject
@@ -26,7 +27,7 @@ def add(commands: Any) -> None:
     )
     add_project_options(parser)
     parser.add_argument("--jobs", type=_positive, default=1, metavar="N", help="lines served at once; order is kept")
-    parser.set_defaults(run=lambda options: asyncio.run(_invoke(options)))
+    parser.set_defaults(run=_run)
 
 
 def _positive(text: str) -> int:
@@ -34,6 +35,10 @@ def _positive(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError("must be at least 1")
     return number
+
+
+def _run(options: argparse.Namespace) -> int:
+    return asyncio.run(_invoke(options))
 
 
 async def _invoke(options: argparse.Namespace) -> int:
@@ -46,7 +51,7 @@ async def _invoke(options: argparse.Namespace) -> int:
 
     succeeded = True
     async with Runtime.open(project_root(options), flags=setting_flags(options.set)) as runtime:
-        async for response in _in_order(_requests(sys.stdin.buffer), options.jobs, lambda text: invoke(runtime, text)):
+        async for response in _in_order(_requests(sys.stdin.buffer), options.jobs, partial(invoke, runtime)):
             succeeded = succeeded and response["status"]["code"] in _SUCCEEDED
             out.write(json.dumps(response, ensure_ascii=False) + "\n")
             out.flush()

@@ -31,7 +31,11 @@ def add(commands: Any) -> None:
     parser: argparse.ArgumentParser = commands.add_parser("list", help="show the commands of a project")
     add_project_options(parser)
     parser.add_argument("--json", action="store_true", help="print contracts and failures as JSON")
-    parser.set_defaults(run=lambda options: asyncio.run(_list(options)))
+    parser.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    return asyncio.run(_list(options))
 
 
 async def _list(options: argparse.Namespace) -> int:
@@ -43,7 +47,8 @@ async def _list(options: argparse.Namespace) -> int:
 
 def _as_json(catalog: Catalog) -> str:
     failures = [
-        {"source": item.source, "reason": item.reason, "file": item.file, "line": item.line} for item in catalog.failures
+        {"source": item.source, "reason": item.reason, "file": item.file, "line": item.line}
+        for item in catalog.failures
     ]
     told = {"commands": [contract.to_json() for contract in catalog], "failures": failures}
     return json.dumps(told, indent=2, ensure_ascii=False)
@@ -54,7 +59,11 @@ def _as_text(catalog: Catalog) -> str:
     rows = [("COMMAND", "SUMMARY", "HINTS", "SOURCE"), *(_row(contract) for contract in catalog)]
     lines = table(rows, width) if catalog.contracts else ["No commands. Put a file with a @skill_command into skills/."]
     if catalog.failures:
-        lines += ["", f"{len(catalog.failures)} could not be loaded:", *(f"  {failure}" for failure in catalog.failures)]
+        lines += [
+            "",
+            f"{len(catalog.failures)} could not be loaded:",
+            *(f"  {failure}" for failure in catalog.failures),
+        ]
     return "\n".join(lines)
 
 

@@ -49,8 +49,6 @@ def project_root(options: argparse.Namespace) -> Path:
     return Path(options.project).resolve() if options.project else find_project_root(Path.cwd())
 
 
-
-
 def find(catalog: Catalog, name: str) -> Contract | None:
     """The command that answers to a name in any of its forms."""
     for contract in catalog.contracts:
