@@ -9,7 +9,7 @@ PY := .venv/bin/python
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test pytest property test-lowest cov check format lint types fix wheels bench clean
+.PHONY: help run test pytest property test-lowest cov check format lint types fix wheels conformance catalog bench clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -60,9 +60,18 @@ wheels: ## build each wheel, install it alone in a fresh environment, and import
 	@sh scripts/prepare.sh check
 	@$(PY) scripts/wheels.py
 
+conformance: ## hold the host against the official conformance suite, over stdio
+	@sh scripts/prepare.sh check
+	@$(PY) tests/conformance/run.py $(ARGS)
+
+catalog: ## check that schemas/catalog.json is what the skills are, and that nobody who calls them is broken
+	@sh scripts/prepare.sh run
+	@.venv/bin/prowess build --check
+	@.venv/bin/prowess check
+
 bench: ## measure beside the peers, and print the table
 	@sh scripts/prepare.sh test
 	@$(PY) benchmarks/run.py $(ARGS)
 
 clean: ## remove all that make built
-	@rm -rf .venv .venv-lowest build dist htmlcov .coverage .coverage.* .pytest_cache .ruff_cache .hypothesis
+	@rm -rf tests/conformance/node_modules tests/clients/node_modules .venv .venv-lowest build dist htmlcov .coverage .coverage.* .pytest_cache .ruff_cache .hypothesis

