@@ -9,7 +9,7 @@ PY := .venv/bin/python
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test pytest property test-lowest cov check format lint types fix wheels conformance catalog bench clean
+.PHONY: help run test pytest property test-lowest cov check format lint types fix wheels conformance catalog soak bench clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -68,6 +68,10 @@ catalog: ## check that schemas/catalog.json is what the skills are, and that nob
 	@sh scripts/prepare.sh run
 	@.venv/bin/prowess build --check
 	@.venv/bin/prowess check
+
+soak: ## soak the host, ten minutes or longer: make soak ARGS="--minutes 30 --seed 7"
+	@sh scripts/prepare.sh test
+	@$(PY) tests/soak/soak.py $(ARGS)
 
 bench: ## measure beside the peers, and print the table
 	@sh scripts/prepare.sh test

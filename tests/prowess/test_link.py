@@ -69,7 +69,10 @@ def test_the_board_is_one_for_both_sides():
     """What the host forgets or retires, the worker sees; what the worker starts, the host."""
     host = Board()
     worker = Board(os.dup(host.fd))
+    worker.prepare(5)
+    assert (True, False) == (host.prepared(5), host.started(5))
     assert worker.start(5)
+    assert not host.prepared(5)
     assert (True, False) == (host.started(5), host.started(6))
     host.forget(5)
     assert not worker.started(5)

@@ -74,6 +74,18 @@ async def test_the_catalog_has_contracts_and_failures(tmp_path: Path):
         assert (await runtime.find("clock.now")).contract is catalog["clock.now"]
 
 
+async def test_skills_are_described_one_by_one(tmp_path: Path):
+    """But for those that are known; and which have been imported is known, too."""
+    skill(tmp_path, "clock", CLOCK)
+    skill(tmp_path, "broken", "1 / 0\n")
+    async with Runtime.open(tmp_path) as runtime:
+        assert frozenset() == runtime.loaded
+        assert ["broken"] == list(runtime.describe({"clock"}).skills)
+        assert {"broken"} == runtime.loaded
+        assert (await runtime.call("clock.now")).ok
+        assert ["clock"] == list(runtime.describe_loaded({"clock", "nobody"}).skills)
+
+
 async def test_reload_sees_what_was_added(tmp_path: Path):
     """And the commands that were there go on."""
     skill(tmp_path, "clock", CLOCK)

@@ -18,8 +18,9 @@ import pytest
 from anyio import fail_after
 
 from prowess.link import Board, Frame, Kind, Link, encode_frame
+from prowess.loading import project_files
 from prowess.runtime import Runtime
-from prowess.worker import Heart, Worker, _place, project_files, serve
+from prowess.worker import Heart, Worker, _place, serve
 
 SKILL = """
     from __future__ import annotations
@@ -298,6 +299,8 @@ class Odd:
         self.root = root
         self.end = end
         self.abandoned_threads = 0
+
+    async def find(self, *_: Any) -> None: ...
 
     async def call(self, *_: Any, **__: Any) -> Any:
         return self.end()

@@ -334,6 +334,16 @@ async def test_a_blocking_async_command_holds_up_nobody_else(tmp_path: Path):
         assert len(await until(host.workers)) == 1
 
 
+async def test_a_fresh_worker_that_blocks_holds_up_nobody_either(tmp_path: Path):
+    """What waits for the skill to be loaded has not begun, so it can move."""
+    async with hosted(make(tmp_path)) as host:
+        await host.text("t_die", how="exit")
+        blocking = host.start_call("t_block", seconds=2)
+        assert "x" == await host.text("t_say", text="x")
+        assert not blocking.done()
+        await result(blocking)
+
+
 async def test_two_hundred_sleepers_starve_nobody(tmp_path: Path):
     """Each has a thread of its own."""
     async with hosted(make(tmp_path)) as host:

@@ -43,6 +43,7 @@ class Watched:
 
     async def stop(self) -> None:
         self._task.cancel()
+        self._watcher.stop()
         await asyncio.gather(self._task, return_exceptions=True)
 
 

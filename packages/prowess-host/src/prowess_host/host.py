@@ -302,6 +302,7 @@ class Host:
 
     async def _leave(self) -> None:
         """Everything ends."""
+        self._watcher.stop()
         for line in self._session.end_subscriptions():
             self._writer.write(line)
         await self._supervisor.close()

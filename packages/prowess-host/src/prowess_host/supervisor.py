@@ -561,11 +561,11 @@ class Supervisor:
         """Answer for the calls that went down with a worker, and give those it never began to another."""
         if lost:
             self.lost_at_once.append(len(lost))
-        how = (
-            "the host is leaving" if self._closing else f"its worker ended ({describe_exit(worker.process.exit_code)})"
-        )
+        ended = f"its worker ended ({describe_exit(worker.process.exit_code)})"
         for job in lost:
-            self._fail(job, how, started=True)
+            self._fail(job, "the host is leaving" if self._closing else ended, started=True)
+        for job in [job for job in worker.jobs.values() if worker.process.was_preparing(job.number)]:
+            self._fail(job, f"{ended} while it was loaded", started=False)  # it would end the next worker as well
         for job in list(worker.jobs.values()):
             self._move(job)
 

@@ -61,13 +61,15 @@ class Watcher:
     async def run(self) -> None:
         """Act on changes until cancelled."""
         self._watching.set()
-        try:
-            while True:
-                await self._changed.wait()
-                self._changed.clear()
-                await self._on_change()
-        finally:
-            self._stop.set()
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            await self._on_change()
+
+    def stop(self) -> None:
+        """Look no more."""
+        self._stop.set()
+        self._watching.set()
 
     # In the thread
 

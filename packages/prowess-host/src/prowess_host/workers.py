@@ -84,6 +84,10 @@ class WorkerProcess:
         """Whether a call was begun, as far as one must fear. Not to be asked any more after `on_exit`."""
         return self._board.started(number)
 
+    def was_preparing(self, number: int) -> bool:
+        """Whether it was loading what a call needs, which then has not begun."""
+        return self._board.prepared(number)
+
     def forget(self, number: int) -> None:
         """A call is over: its number may be used again."""
         if not self._over:

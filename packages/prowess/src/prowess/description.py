@@ -69,8 +69,8 @@ class Description:
     """Every file in them that may be a skill."""
     sightings: Mapping[str, Seen] = field(default_factory=dict[str, Seen])
     """Every file that counts, as it was."""
-    imported: tuple[str, ...] = ()
-    """Files of the project that have been imported, however it came to that."""
+    imported: Mapping[str, tuple[int, int, int]] = field(default_factory=dict[str, tuple[int, int, int]])
+    """Files of the project that have been imported, however it came to that, with what tells their versions apart."""
     interpreter: str = ""
     sites: tuple[str, ...] = ()
     """Where the interpreter's packages are."""
@@ -84,7 +84,7 @@ class Description:
             "folders": list(self.folders),
             "candidates": list(self.candidates),
             "sightings": {path: list(seen) for path, seen in self.sightings.items()},
-            "imported": list(self.imported),
+            "imported": {path: list(stamp) for path, stamp in self.imported.items()},
             "interpreter": self.interpreter,
             "sites": list(self.sites),
         }
@@ -99,7 +99,7 @@ class Description:
             folders=tuple(data["folders"]),
             candidates=tuple(data["candidates"]),
             sightings={path: Seen(*seen) for path, seen in data["sightings"].items()},
-            imported=tuple(data["imported"]),
+            imported={path: (stamp[0], stamp[1], stamp[2]) for path, stamp in data["imported"].items()},
             interpreter=data["interpreter"],
             sites=tuple(data["sites"]),
         )
@@ -117,7 +117,7 @@ class Description:
 def merged(older: Description, newer: Description) -> Description:
     """A whole description, of an older one and what was described since."""
     skills = {name: facts for name, facts in older.skills.items() if name in newer.names} | dict(newer.skills)
-    needed = {path for facts in skills.values() for path in facts.files} | set(newer.candidates) | set(newer.imported)
+    needed = {path for facts in skills.values() for path in facts.files} | set(newer.candidates)
     sightings = {path: seen for path, seen in {**older.sightings, **newer.sightings}.items() if path in needed}
     return Description(
         skills={name: skills[name] for name in sorted(skills)},
@@ -126,7 +126,7 @@ def merged(older: Description, newer: Description) -> Description:
         folders=newer.folders,
         candidates=newer.candidates,
         sightings=sightings,
-        imported=tuple(sorted({*older.imported, *newer.imported} & sightings.keys())),
+        imported={**older.imported, **newer.imported},
         interpreter=newer.interpreter,
         sites=newer.sites,
     )

@@ -98,9 +98,11 @@ class Library:
             return self._description(self._skills)
 
     def describe_loaded(self, names: Collection[str]) -> Description:
-        """Skills that are loaded."""
+        """Skills that are loaded: their facts alone."""
         with self._lock:
-            return self._description({name: self._skills[name] for name in names if name in self._skills})
+            skills = {name: self._skills[name] for name in names if name in self._skills}
+            folders = self._all_folders()
+            return Description({name: self._facts(skill, folders) for name, skill in skills.items()})
 
     @property
     def loaded(self) -> frozenset[str]:
@@ -112,7 +114,7 @@ class Library:
         facts = {name: self._facts(skill, folders) for name, skill in sorted(skills.items())}
         possible = [str(path) for path in candidates(folders)]
         imported = project_files(self._services.root)
-        paths = {path for each in facts.values() for path in each.files}.union(possible, imported)
+        paths = {path for each in facts.values() for path in each.files}.union(possible)
         return Description(
             skills=facts,
             names=tuple(sorted({*self._sources, *self._skills})),
@@ -120,7 +122,7 @@ class Library:
             folders=tuple(str(folder) for folder in folders),
             candidates=tuple(possible),
             sightings=seen_all(paths, self._modules.read),
-            imported=tuple(imported),
+            imported=imported,
             interpreter=sys.executable,
             sites=site_folders(),
         )

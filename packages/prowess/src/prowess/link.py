@@ -156,7 +156,7 @@ class Link(asyncio.BufferedProtocol):
 class Board:
     """Memory that host and worker share, so that neither has to wait for the other to agree on one thing.
 
-    A worker marks a call before it starts it, and starts none once it is retired. A host retires a worker and then
+    A worker marks a call when it prepares it and before it starts it, and starts none once it is retired. A host retires a worker and then
     sees which calls were never started: those, and only those, can be given to another worker without being run twice.
     """
 
@@ -171,9 +171,13 @@ class Board:
         """What a worker inherits."""
         return self._fd
 
+    def prepare(self, number: int) -> None:
+        """The worker's word: this call is being seen to, but its command has not begun."""
+        self._memory[self.slot(number)] = _PREPARED
+
     def start(self, number: int) -> bool:
         """The worker's question: may this call start?"""
-        self._memory[self.slot(number)] = 1
+        self._memory[self.slot(number)] = _STARTED
         return not self._memory[0]
 
     def retire(self) -> None:
@@ -183,7 +187,11 @@ class Board:
 
     def started(self, number: int) -> bool:
         """Whether the worker has begun a call, as far as the host must fear."""
-        return bool(self._memory[self.slot(number)])
+        return self._memory[self.slot(number)] == _STARTED
+
+    def prepared(self, number: int) -> bool:
+        """Whether the worker was seeing to a call, and no more than that."""
+        return self._memory[self.slot(number)] == _PREPARED
 
     def forget(self, number: int) -> None:
         """Free the slot of a call that is over."""
@@ -200,6 +208,8 @@ class Board:
         return 1 + number % (cls.SLOTS - 1)
 
 
+_PREPARED: Final = 1
+_STARTED: Final = 2
 _VISIBLE: Final = 50e-6
 """Seconds after which a processor has certainly seen what another one wrote, and they are a thousand times too many."""
 

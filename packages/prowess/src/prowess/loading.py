@@ -6,6 +6,7 @@ without bytecode files: those are trusted by a whole second, and a skill edited 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib
 import importlib.abc
@@ -107,15 +108,18 @@ class Modules:
         return [item for item in list(sys.modules.items()) if _is_inside(item[0], self.package)]
 
 
-def project_files(root: Path) -> list[str]:
-    """The files of the project that have been imported by now, of whatever module."""
+def project_files(root: Path) -> dict[str, tuple[int, int, int]]:
+    """The files of the project that have been imported by now, each with what tells one version from another."""
     prefix = f"{root}{os.sep}"
-    files: set[str] = set()
+    found: dict[str, tuple[int, int, int]] = {}
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None)
-        if isinstance(file, str) and file.startswith(prefix) and not file.startswith((sys.prefix, sys.base_prefix)):
-            files.add(file)
-    return sorted(file for file in files if _FOREIGN.isdisjoint(file.split(os.sep)))
+        if not isinstance(file, str) or not file.startswith(prefix) or not _FOREIGN.isdisjoint(Path(file).parts):
+            continue
+        with contextlib.suppress(OSError):
+            state = os.stat(file)
+            found[file] = (state.st_mtime_ns, state.st_size, state.st_ino)
+    return found
 
 
 def _parent(name: str) -> tuple[ModuleType | None, str]:

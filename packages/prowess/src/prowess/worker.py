@@ -28,17 +28,17 @@ from prowess.call import Channel, Questions
 from prowess.errors import AskError, InputError, message_of
 from prowess.jsontypes import JsonObject
 from prowess.link import Board, Frame, Kind, Link
+from prowess.loading import project_files
 from prowess.outcome import META_KIND, Outcome
 from prowess.runtime import Runtime
 
-__all__ = ["Heart", "Worker", "main", "project_files", "serve"]
+__all__ = ["Heart", "Worker", "main", "serve"]
 
 _log = logging.getLogger("prowess.worker")
 _AGAIN: Final = 0.1
 """Seconds after which a call that has swallowed its cancellation is cancelled again."""
 _LEAVING: Final = 1.0
 """Seconds that singletons get to close."""
-_FOREIGN: Final = frozenset({"site-packages", "dist-packages", "node_modules"})
 
 
 class Worker:
@@ -99,12 +99,14 @@ class Worker:
         return len(self._given_up) + self._runtime.abandoned_threads
 
     async def _call(self, frame: Frame) -> None:
-        """From one frame to another one. It is begun here and not before, so that what a blocked loop holds up can move."""
+        """From one frame to another one. The command begins as late as can be, so that what is held up can move."""
         number = frame.number
-        if not self._board.start(number):
-            return  # retired: the host gives this call to another worker
         how: JsonObject = from_json(frame.head)
         try:
+            self._board.prepare(number)
+            await self._runtime.find(how["command"])
+            if not self._board.start(number):
+                return  # retired: the host gives this call to another worker
             answer = await self._outcome(number, how, frame.body)
         except asyncio.CancelledError:
             if self._calls[number] in self._given_up:
@@ -232,20 +234,6 @@ def _number(value: Any) -> int | float | None:
     except (TypeError, ValueError, OverflowError):
         return None
     return number if math.isfinite(number) else None
-
-
-def project_files(root: Path) -> dict[str, tuple[int, int, int]]:
-    """The files of the project that have been imported by now, each with what tells one version from another."""
-    prefix = f"{root}{os.sep}"
-    found: dict[str, tuple[int, int, int]] = {}
-    for module in list(sys.modules.values()):
-        file = getattr(module, "__file__", None)
-        if not isinstance(file, str) or not file.startswith(prefix) or not _FOREIGN.isdisjoint(Path(file).parts):
-            continue
-        with contextlib.suppress(OSError):
-            state = os.stat(file)  # noqa: PTH116 - a plain path, and there may be many
-            found[file] = (state.st_mtime_ns, state.st_size, state.st_ino)
-    return found
 
 
 class Heart:
