@@ -386,7 +386,8 @@ async def test_what_a_provider_raises_is_not_retried(tmp_path: Path):
         injectables(runtime).provide(Db, failing, lifetime="call")
         outcomes = [await call(runtime, command) for _ in range(2)]
     assert ["crashed", "crashed"] == [outcome.kind for outcome in outcomes]
-    assert ["ValueError: no database", "SystemExit: 3"] == [outcome.text.partition(" (call")[0] for outcome in outcomes]
+    told = [f"{error} (while Db was being provided)" for error in ("ValueError: no database", "SystemExit: 3")]
+    assert told == [outcome.text.partition(" (call")[0] for outcome in outcomes]
 
 
 async def test_a_close_that_fails_changes_no_outcome(tmp_path: Path, caplog: pytest.LogCaptureFixture):

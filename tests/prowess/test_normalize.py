@@ -480,3 +480,14 @@ async def test_content_type_may_give_text_or_nothing() -> None:
     assert "image" == (await call(Image(PNG), returns)).payload()["content"][0]["type"]
     assert {"content": [TEXT], "isError": False} == (await call("x", returns)).payload()
     assert "" == (await call(None, returns)).text
+
+
+async def test_models_in_what_nobody_declared_write_their_bytes_as_base64() -> None:
+    """Wherever they are: a model alone would take them for UTF-8."""
+
+    class Blob(BaseModel):
+        data: bytes
+
+    blob = Blob(data=b"\x80")
+    assert [{"data": "gA=="}] == (await call([blob])).value
+    assert {"k": [{"data": "gA=="}, 1]} == (await call({"k": (blob, 1)})).value

@@ -82,6 +82,18 @@ SKILL = """
         time.sleep(seconds)
         return os.getpid()
 
+    @skill_command
+    def hold(gate: str, started: str = "") -> int:
+        if started:
+            Path(started).touch()
+        while not os.path.exists(gate):
+            time.sleep(0.01)
+        return os.getpid()
+
+    @skill_command
+    async def hold_loop(gate: str, started: str = "") -> int:
+        return hold.raw(gate, started)
+
     @skill_command(timeout=0.6)
     async def block_late(done: str) -> str:
         time.sleep(3)
@@ -111,10 +123,11 @@ SKILL = """
         os._exit(9)
 
     @skill_command(concurrency=2)
-    async def two(seconds: float, log: str) -> None:
+    async def two(gate: str, log: str) -> None:
         with open(log, "a") as file:
             file.write("+")
-        await asyncio.sleep(seconds)
+        while not os.path.exists(gate):
+            await asyncio.sleep(0.01)
         with open(log, "a") as file:
             file.write("-")
 """
@@ -233,10 +246,11 @@ async def test_other_calls_of_a_draining_worker_get_their_grace(tmp_path: Path):
     async with hosted(make(tmp_path)) as host:
         old = await host.worker()
         doomed = host.start_call("t_sleep", seconds=600, started=str(started[0]))
-        short = host.start_call("t_sleep", seconds=0.3, started=str(started[1]))
+        short = host.start_call("t_hold", gate=str(tmp_path / "gate"), started=str(started[1]))
         long = host.start_call("t_sleep", seconds=600, started=str(started[2]))
         await until(lambda: all(file.exists() for file in started))
         host.cancel(doomed)
+        (tmp_path / "gate").touch()
         assert str(old) == await text(short)
         assert "check before trying again" in await text(long)
         assert str(old) != await host.text("t_worker")
@@ -320,15 +334,17 @@ async def test_nothing_leaks_over_many_deaths(tmp_path: Path):
 async def test_a_blocking_async_command_holds_up_nobody_else(tmp_path: Path):
     """Calls go to another worker, the list is answered at once, and the log names the command."""
     async with hosted(make(tmp_path)) as host:
-        blocking = host.start_call("t_block", seconds=1.5, started=str(tmp_path / "started"))
-        await until((tmp_path / "started").exists)
+        gate, started = tmp_path / "gate", tmp_path / "started"
+        blocking = host.start_call("t_hold_loop", gate=str(gate), started=str(started))
+        await until(started.exists)
         others = [host.start_call("t_say", text=str(number)) for number in range(5)]
         assert {} == await host.ask("ping")
         assert "t_say" in await host.tools()
         assert list("01234") == [await text(answer) for answer in others]
         assert not blocking.done()
-        await host.heard("t.block blocks the event loop")
+        await host.heard("t.hold_loop blocks the event loop")
         await host.heard("the event loop is blocked at")
+        gate.touch()
         old = int(await text(blocking))
         await gone(old)
         assert len(await until(host.workers)) == 1
@@ -338,26 +354,29 @@ async def test_a_fresh_worker_that_blocks_holds_up_nobody_either(tmp_path: Path)
     """What waits for the skill to be loaded has not begun, so it can move."""
     async with hosted(make(tmp_path)) as host:
         await host.text("t_die", how="exit")
-        blocking = host.start_call("t_block", seconds=2)
+        blocking = host.start_call("t_hold_loop", gate=str(tmp_path / "gate"))
         assert "x" == await host.text("t_say", text="x")
         assert not blocking.done()
+        (tmp_path / "gate").touch()
         await result(blocking)
 
 
 async def test_two_hundred_sleepers_starve_nobody(tmp_path: Path):
     """Each has a thread of its own."""
     async with hosted(make(tmp_path)) as host:
-        sleepers = [host.start_call("t_sleep", seconds=1) for _ in range(200)]
+        sleepers = [host.start_call("t_hold", gate=str(tmp_path / "gate")) for _ in range(200)]
         assert "x" == await host.text("t_say", text="x")
         assert not any(sleeper.done() for sleeper in sleepers)
+        (tmp_path / "gate").touch()
         assert 1 == len({await text(sleeper) for sleeper in sleepers})
 
 
 async def test_no_spare_is_left_behind(tmp_path: Path):
     """A worker that was started ahead in vain goes again."""
     async with hosted(make_project(tmp_path, "timeout = 2\n[host]\nstall_limit = 0.4\n", t=SKILL)) as host:
-        answer = host.start_call("t_sleep", seconds=1.4)
+        answer = host.start_call("t_hold", gate=str(tmp_path / "gate"))
         await until(lambda: len(host.workers()) == 2)
+        (tmp_path / "gate").touch()
         await text(answer)
         await host.worker()
 
@@ -367,13 +386,15 @@ async def test_concurrency_is_kept_across_generations(tmp_path: Path):
     log = tmp_path / "log"
     project = make(tmp_path)
     async with hosted(project) as host:
-        first = [host.start_call("t_two", seconds=2.5, log=str(log)) for _ in range(2)]
+        gate = tmp_path / "gate"
+        first = [host.start_call("t_two", gate=str(gate), log=str(log)) for _ in range(2)]
         await until(lambda: log.exists() and log.read_text() == "++")
         write_skill(project, "u.py", "@skill_command\ndef new() -> None: ...\n")
         await host.noted("notifications/tools/list_changed")
-        second = [host.start_call("t_two", seconds=0.1, log=str(log)) for _ in range(3)]
+        second = [host.start_call("t_two", gate=str(gate), log=str(log)) for _ in range(3)]
         await host.text("t_say")
         assert "++" == log.read_text()
+        gate.touch()
         for answer in (*first, *second):
             await result(answer)
         depth = deepest = 0
@@ -386,7 +407,10 @@ async def test_concurrency_is_kept_across_generations(tmp_path: Path):
 async def test_a_pool_shares_calls_out(tmp_path: Path):
     """Several workers, and what is cached or limited sticks to one of them."""
     async with hosted(make(tmp_path, "[host]\nworkers = 2\n")) as host:
-        answers = [host.start_call("t_sleep", seconds=0.3) for _ in range(4)]
+        started = [tmp_path / str(number) for number in range(4)]
+        answers = [host.start_call("t_hold", gate=str(tmp_path / "gate"), started=str(file)) for file in started]
+        await until(lambda: all(file.exists() for file in started))
+        (tmp_path / "gate").touch()
         assert [2, 2] == sorted(Counter([await text(answer) for answer in answers]).values())
 
 

@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 
 from prowess.paths import ConfigPaths
 
-__all__ = ["Watcher", "look"]
+__all__ = ["Sight", "Stamp", "Watcher", "look"]
 
 _SETTLE: Final = 0.05
 """Seconds without a further change after which saving is over. An editor's write and rename take a few milliseconds."""

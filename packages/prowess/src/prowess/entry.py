@@ -177,7 +177,8 @@ class Entry:
     def _crash(self, error: BaseException, call: Call, kind: Kind) -> tuple[Kind, str, dict[str, Any]]:
         _log.error("%s crashed (call %s)\n%s", self.contract.id, call.id, call.shown(shortened(error)))
         tries = f" after {call.attempts} attempts" if call.attempts > 1 else ""
-        return kind, f"{_named(error)}{tries} (call {call.id})", {}
+        notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
+        return kind, f"{_named(error)}{notes}{tries} (call {call.id})", {}
 
     def _outcome(self, kind: Kind, result: Result, call: Call, started: float, **facts: Any) -> Outcome:
         return Outcome(

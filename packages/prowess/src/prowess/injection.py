@@ -25,7 +25,7 @@ from prowess.resources import Resources
 from prowess.settings import Settings
 from prowess.signature import MISSING, metadata, without_none
 from prowess.singletons import Singletons
-from prowess.threads import Threads
+from prowess.threads import Raised, Threads
 
 __all__ = ["CallScope", "Inject", "Injectables", "Key", "Lifetime", "Need", "Recipe", "settings_needs"]
 
@@ -162,7 +162,8 @@ class Injectables:
             resources.add(end)
         parts = {name: await self._part(key) for name, key in recipe.needs}
         values = {name: value for name, (value, _) in parts.items()}
-        value, bound = await resources.open(functools.partial(make, **values), blocks=not recipe.is_async)
+        with _providing(recipe.key):
+            value, bound = await resources.open(functools.partial(make, **values), blocks=not recipe.is_async)
         return value, bound or any(bound for _, bound in parts.values())
 
     async def _part(self, key: Key) -> tuple[Any, bool]:
@@ -270,7 +271,18 @@ class CallScope:
             return (await self._injectables.singleton(recipe))[0]
         parts = {name: await self._get(key) for name, key in recipe.needs}
         make = functools.partial(recipe.factory, **parts)
-        return (await self._resources.open(make, blocks=not recipe.is_async))[0]
+        with _providing(recipe.key):
+            return (await self._resources.open(make, blocks=not recipe.is_async))[0]
+
+
+@contextlib.contextmanager
+def _providing(key: Key) -> Generator[None]:
+    """What is raised inside is raised by a provider, and not by the command: it says so."""
+    try:
+        yield
+    except Raised as raised:
+        raised.error.add_note(f"while {_shown(key)} was being provided")
+        raise
 
 
 def _provider(recipe: Recipe) -> tuple[Any, Callable[[], Any] | None]:

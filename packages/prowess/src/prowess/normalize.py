@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any, Final, cast
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_core import to_jsonable_python
 
 from prowess.adapters import Adapter, to_text
@@ -191,7 +191,24 @@ def _untyped(value: Any, render: Render | None = None) -> Json:
         rendered = inner if render is None else render(inner)
         return _simpler(inner) if rendered is inner else rendered
 
-    return to_jsonable_python(value, by_alias=True, bytes_mode="base64", inf_nan_mode="constants", fallback=simpler)
+    def write(outer: Any) -> Json:
+        return to_jsonable_python(outer, by_alias=True, bytes_mode="base64", inf_nan_mode="constants", fallback=simpler)
+
+    try:
+        return write(value)
+    except UnicodeDecodeError:  # a model takes its bytes for UTF-8, unless its own type writes it as we want it
+        return write(_by_type(value))
+
+
+def _by_type(value: Any) -> Any:
+    """The value with every model in it written by its type."""
+    if isinstance(value, BaseModel):
+        return Adapter(type(value)).dump(value)
+    if isinstance(value, Mapping):
+        return {key: _by_type(item) for key, item in cast("Mapping[Any, Any]", value).items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [_by_type(item) for item in cast("Iterable[Any]", value)]
+    return value
 
 
 def _rendered(value: Any, render: Render) -> Any:

@@ -18,7 +18,7 @@ from prowess.errors import did_you_mean
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-__all__ = ["problem_lines"]
+__all__ = ["MAX_LINES", "problem_lines"]
 
 MAX_LINES = 20
 """More than a model will mend in one go."""

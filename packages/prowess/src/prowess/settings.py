@@ -20,7 +20,17 @@ from typing import Any, NamedTuple, TypeGuard, TypeVar, cast
 
 from prowess.errors import SettingsError, did_you_mean
 
-__all__ = ["HostSettings", "OwnKey", "OwnSettings", "RetrySettings", "Settings", "is_configured", "own_keys"]
+__all__ = [
+    "CONFIG_FILE",
+    "HostSettings",
+    "OwnKey",
+    "OwnSettings",
+    "PREFIX",
+    "RetrySettings",
+    "Settings",
+    "is_configured",
+    "own_keys",
+]
 
 T = TypeVar("T")
 _Table = dict[str, Any]
