@@ -490,15 +490,20 @@ class Mix:
         how = rng.choice(["segfault", "abort", "kill", "fork", "exit", "async", "hang", "block", "ponder"])
         client.counts[f"trouble: {how}"] += 1
         beside = [asyncio.create_task(self._echo()) for _ in range(rng.choice([0, 2, 8]))]
+        try:
+            await self._do_harm(how)
+        finally:
+            await asyncio.gather(*beside, return_exceptions=True)  # what is wrong with them is a fault already
+
+    async def _do_harm(self, how: str) -> None:
         if how == "async":
             await self._call("steady_die_async", failed("", "worker_lost"))
         elif how == "block":
-            await self._call("steady_block", failed("", "timeout"), seconds=rng.choice([1.0, 2.5, 8.0]))
+            await self._call("steady_block", failed("", "timeout"), seconds=self._rng.choice([1.0, 2.5, 8.0]))
         elif how in {"hang", "ponder"}:
             await self._call(f"steady_{how}", failed("", "timeout"))
         else:
             await self._call("steady_die", failed("", "worker_lost"), how=how)
-        await asyncio.gather(*beside)
 
     async def _kill_worker(self) -> None:
         """What the kernel does when memory runs out."""

@@ -20,7 +20,8 @@ from typing import Final, NamedTuple
 
 __all__ = ["Claim", "Complaints", "Reader", "Writer", "claim"]
 
-_CHUNK: Final = 256 * 1024
+_CHUNK: Final = 64 * 1024
+"""Bytes of one read: what a pipe holds. A larger buffer is mapped and unmapped anew for every request, however small."""
 _MOST_BACKLOG: Final = 64 * 1024 * 1024
 """Bytes that wait for a client that does not read. Above it the client is not read from either."""
 _MOST_AT_ONCE: Final = 256 * 1024
