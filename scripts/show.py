@@ -62,7 +62,9 @@ def main() -> None:
     table(tools)
     name, arguments = CALL
     print(f"\ntools/call   {name} {json.dumps(arguments)}")
-    print(json.dumps(session.request("tools/call", {"name": name, "arguments": arguments}), indent=2, ensure_ascii=False))
+    print(
+        json.dumps(session.request("tools/call", {"name": name, "arguments": arguments}), indent=2, ensure_ascii=False)
+    )
     print(f"\nend of input: exit code {session.close()}\n")
     print("To have this in an IDE, paste into its MCP configuration (.mcp.json, .cursor/mcp.json, ...):\n")
     print('{"mcpServers": {"prowess": {')

@@ -730,3 +730,36 @@ async def test_an_override_is_not_opened(tmp_path: Path):
     async with Runtime.open(tmp_path, overrides={Db: manager}) as runtime:
         assert (await call(runtime, command)).value is True
     assert [] == life.seen
+
+
+@pytest.mark.parametrize(("text", "value"), [("false", False), ("1", True), ("perhaps", None)])
+async def test_setting_becomes_what_the_parameter_is_annotated_as(
+    text: str, value: bool | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the environment everything is text, and the text "false" is true. What does not fit is told without its value."""
+    monkeypatch.setenv("PROWESS_API__STRICT", text)
+    (tmp_path / "skills").mkdir()
+    (tmp_path / "skills" / "s.py").write_text(
+        "from prowess import skill_command\n\n@skill_command(inject_settings=['api.strict'])\n"
+        "def strict(api_strict: bool) -> bool:\n    return api_strict\n",
+        "utf-8",
+    )
+    async with Runtime.open(tmp_path) as runtime:
+        outcome = await runtime.call("s.strict")
+    assert (value, value is not None) == (outcome.value, outcome.ok)
+    if value is None:
+        assert "the setting 'api.strict' does not fit the parameter 'api_strict'" in outcome.text
+        assert "perhaps" not in outcome.text
+
+
+async def test_setting_for_a_parameter_without_a_type_is_given_as_it_is(tmp_path: Path) -> None:
+    """There is nothing to make of it."""
+    (tmp_path / "prowess.toml").write_text("[api]\nstrict = 'x'\n", "utf-8")
+    (tmp_path / "skills").mkdir()
+    (tmp_path / "skills" / "s.py").write_text(
+        "from prowess import skill_command\n\n@skill_command(inject_settings=['api.strict', 'api.more'])\n"
+        "def strict(api_strict, api_more: int | None = None) -> list:\n    return [api_strict, api_more]\n",
+        "utf-8",
+    )
+    async with Runtime.open(tmp_path) as runtime:
+        assert ["x", None] == (await runtime.call("s.strict")).value

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, get_args, get_origin
@@ -199,7 +199,7 @@ class _Compiler:
         for item in self.signature.parameters:
             if item.name in named:
                 source, key = named.pop(item.name)
-                needs.append(Need(item.name, source, key, item.default))
+                needs.append(Need(item.name, source, key, item.default, self._reader_of(source, item.annotation)))
                 continue
             need = self.injectables.need(item.name, item.annotation, item.default, autowire=self.declared.autowire)
             if need is not None:
@@ -207,6 +207,13 @@ class _Compiler:
         for name in named:
             raise InjectionError(f"nothing takes the injected {name!r}: add a parameter of that name, or do not inject")
         return tuple(needs)
+
+    def _reader_of(self, source: str, annotation: Any) -> Callable[[Any], Any] | None:
+        """What makes a setting a value of the annotation, where the annotation has a schema."""
+        if source != "setting" or annotation is Any:
+            return None
+        adapter = self._usable(annotation, "validation")
+        return adapter.read if adapter is not None else None
 
     def _named_needs(self) -> dict[str, tuple[typing.Literal["root", "setting"], str]]:
         named: dict[str, tuple[typing.Literal["root", "setting"], str]] = {

@@ -12,10 +12,12 @@ import functools
 import inspect
 import logging
 from collections.abc import Callable, Generator, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Literal, Self, TypeAlias, cast
+
+from pydantic import ValidationError
 
 from prowess.call import Call
 from prowess.context import Context
@@ -49,6 +51,8 @@ class Need:
     source: Literal["provider", "root", "setting"]
     key: Key = ""
     default: Any = MISSING
+    read: Callable[[Any], Any] | None = field(default=None, compare=False)
+    """Makes a setting what the parameter is annotated as: in the environment everything is text."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -254,7 +258,15 @@ class CallScope:
         settings: Settings = self._injectables.given(Settings)[1]
         value = settings.require(key) if need.default is MISSING else settings.get(key, need.default)
         self._call.keep_secret(value)
-        return value
+        if need.read is None or value is need.default:
+            return value
+        try:
+            return need.read(value)
+        except ValidationError as error:
+            reason = error.errors(include_url=False, include_input=False)[0]["msg"]
+            raise SettingsError(
+                f"the setting {key!r} does not fit the parameter {need.parameter!r}: {reason}"
+            ) from None
 
     async def _get(self, key: Key) -> Any:
         found, value = self._injectables.given(key)

@@ -22,10 +22,10 @@ from prowess.errors import SettingsError, did_you_mean
 
 __all__ = [
     "CONFIG_FILE",
+    "PREFIX",
     "HostSettings",
     "OwnKey",
     "OwnSettings",
-    "PREFIX",
     "RetrySettings",
     "Settings",
     "is_configured",
