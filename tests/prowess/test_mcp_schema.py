@@ -87,7 +87,7 @@ def test_to_text_only_says_in_words_what_was_no_text() -> None:
     projected = to_text_only(payload)
     assert [
         "x",
-        "[image: image/png, 6 bytes]",
+        "[image: image/png, 4 bytes]",
         "[audio: audio/wav, 3 bytes]",
         "inside",
         "[resource: mem:y]",

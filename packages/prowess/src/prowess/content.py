@@ -210,7 +210,7 @@ def _described(block: JsonObject) -> str:
     if block["type"] == "text":
         return str(block["text"])
     if block["type"] in ("image", "audio"):
-        return f"[{block['type']}: {block['mimeType']}, {len(block['data']) * 3 // 4} bytes]"
+        return f"[{block['type']}: {block['mimeType']}, {len(block['data']) * 3 // 4 - block['data'][-2:].count('=')} bytes]"
     if block["type"] == "resource_link":
         return f"[resource link: {block['uri']}]"
     resource: JsonObject = block["resource"]

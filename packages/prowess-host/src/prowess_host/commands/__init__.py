@@ -41,5 +41,8 @@ def run(argv: Sequence[str]) -> int:
     except ProwessError as error:
         print(f"prowess: {error}", file=sys.stderr)
         return WRONG_USE
+    except ChildProcessError as error:
+        print(f"prowess: the project cannot be loaded: {error}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         return _INTERRUPTED

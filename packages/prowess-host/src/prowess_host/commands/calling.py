@@ -155,5 +155,5 @@ def _block(block: JsonObject) -> str:
     if block["type"] == "text":
         return block["text"]
     if block["type"] in ("image", "audio"):
-        return f"[{block['type']}: {block['mimeType']}, {len(block['data']) * 3 // 4} bytes]"
+        return f"[{block['type']}: {block['mimeType']}, {len(block['data']) * 3 // 4 - block['data'][-2:].count('=')} bytes]"
     return json.dumps(block, ensure_ascii=False)
