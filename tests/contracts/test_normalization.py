@@ -307,7 +307,7 @@ def omni(words: str, *, is_error: bool = False) -> JsonObject:
         row("M-25", "an enumeration", ..., Color.RED, "red"),
         row("M-25", "a UUID", ..., NUMBER_ONE, str(NUMBER_ONE)),
         row("M-25", "a generator", ..., (item for item in (1, 2)), "[1, 2]"),
-        row("M-25", "bytes of an image", ..., PNG, "[image: image/png, 9 bytes]"),
+        row("M-25", "bytes of an image", ..., PNG, "[image: image/png, 8 bytes]"),
         row("M-26", "a command result", ..., CommandResult(success=True, data={"a": 1}), '{"a": 1}'),
         row("M-27", "a command result without data", ..., CommandResult(success=True, data=None), ""),
         row("M-29", "an empty list", ..., [], "[]"),
@@ -366,8 +366,8 @@ def test_what_is_canonical() -> None:
 @pytest.mark.parametrize(
     "blocks, words",
     [
-        row("M-20", "an image first", [IMAGE], ["[image: image/png, 9 bytes]"]),
-        row("M-21", "a text, then an image", [text("x"), IMAGE], ["x", "[image: image/png, 9 bytes]"]),
+        row("M-20", "an image first", [IMAGE], ["[image: image/png, 8 bytes]"]),
+        row("M-21", "a text, then an image", [text("x"), IMAGE], ["x", "[image: image/png, 8 bytes]"]),
     ],
 )
 def test_blocks_other_than_text(bench: Bench, blocks: list[JsonObject], words: list[str]) -> None:
