@@ -11,7 +11,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 HOST = [str(Path(sys.executable).parent / "prowess"), "host", "--project", str(ROOT)]
-CALL = ("text_search", {"pattern": "@skill_command", "glob": "skills/**/*.py", "max_results": 3})
+CALL = ("text_search", {"pattern": "@skill_command", "globs": ["skills/**/*.py"], "max_results": 3})
 PROTOCOL = "2025-11-25"
 
 
