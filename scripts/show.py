@@ -62,10 +62,11 @@ def main() -> None:
     table(tools)
     name, arguments = CALL
     print(f"\ntools/call   {name} {json.dumps(arguments)}")
-    print(
-        json.dumps(session.request("tools/call", {"name": name, "arguments": arguments}), indent=2, ensure_ascii=False)
-    )
+    result = session.request("tools/call", {"name": name, "arguments": arguments})
+    print(json.dumps(result, indent=2, ensure_ascii=False))
     print(f"\nend of input: exit code {session.close()}\n")
+    if result["isError"]:
+        sys.exit("the call failed")
     print("To have this in an IDE, paste into its MCP configuration (.mcp.json, .cursor/mcp.json, ...):\n")
     print('{"mcpServers": {"prowess": {')
     print(f'  "command": {json.dumps(HOST[0])},')
