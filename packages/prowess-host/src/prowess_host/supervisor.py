@@ -415,6 +415,7 @@ class Supervisor:
         self._forget_place(worker)
         worker.process.retire()
         for job in [job for job in worker.jobs.values() if not worker.process.has_begun(job.number)]:
+            job.tries -= 1  # it is moved because of us, and through no fault of its own
             self._move(job)
         if not worker.jobs:
             self._dismiss(worker)
@@ -476,6 +477,8 @@ class Supervisor:
             if job is not None:
                 worker.proven = True
                 told(self, job, frame)
+        elif kind == Kind.UNBEGUN:
+            self._hear_unbegun(worker, frame.number)
         elif kind == Kind.PONG:
             self._hear_pong(worker, frame.number)
         elif kind == Kind.LINGERING:
@@ -488,6 +491,15 @@ class Supervisor:
             worker.reason = frame.head.decode("utf-8", "replace")
             if worker.describing is not None and not worker.describing.done():
                 worker.describing.set_exception(ChildProcessError(worker.reason))
+
+    def _hear_unbegun(self, worker: _Worker, number: int) -> None:
+        """A call that looked begun when its worker was retired, and was not."""
+        job = worker.jobs.get(number)
+        if job is not None:
+            job.tries -= 1
+            self._move(job)
+            if not worker.jobs:
+                self._loop.call_soon(self._dismiss, worker)
 
     def _hear_pong(self, worker: _Worker, lingering: int) -> None:
         if worker.doubting:

@@ -47,6 +47,8 @@ class Kind(IntEnum):
     """number: how many calls run on although nobody waits for them."""
     LINGERING = 30
     """The same number, sent when a call has just been left behind."""
+    UNBEGUN = 32
+    """This call was marked as begun, but the worker was retired before it really was."""
     FAILED = 31
     """head: why this worker cannot serve at all; it ends."""
 

@@ -105,8 +105,9 @@ class Worker:
         try:
             self._board.prepare(number)
             await self._runtime.find(how["command"])
-            if not self._board.start(number):
-                return  # retired: the host gives this call to another worker
+            if not self._board.start(number):  # retired: the host gives this call to another worker
+                self.link.send(Kind.UNBEGUN, number)  # it may have seen the mark, and take it for begun
+                return
             answer = await self._outcome(number, how, frame.body)
         except asyncio.CancelledError:
             if self._calls[number] in self._given_up:
