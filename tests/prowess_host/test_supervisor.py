@@ -470,7 +470,7 @@ async def test_a_skill_that_ends_the_worker_at_import_is_a_diagnosis(tmp_path: P
 async def test_a_worker_of_another_interpreter_is_used(tmp_path: Path):
     """The setting `python` decides."""
     script = tmp_path / "python"
-    script.write_text(f'#!/bin/sh\nOTHER=yes exec {sys.executable} "$@"\n')
+    script.write_text(f'#!/bin/sh\nOTHER=yes exec "{sys.executable}" "$@"\n')
     script.chmod(0o755)
     body = "@skill_command\ndef other() -> str:\n    return os.environ['OTHER']\n"
     async with hosted(make_project(tmp_path, f'python = "{script}"\n', t=body)) as host:
