@@ -543,10 +543,10 @@ async def test_cancelled_call_kills_git(project: Any, tmp_path: Path, monkeypatc
     with anyio.fail_after(10):
         async with project() as opened, anyio.create_task_group() as tasks:
             tasks.start_soon(opened.call, "git.status")
-            async with await anyio.open_file(tmp_path / "pipe") as pipe:
-                assert "started\n" == await pipe.readline()
-                tasks.cancel_scope.cancel()
-                with anyio.CancelScope(shield=True):
+            with anyio.CancelScope(shield=True):
+                async with await anyio.open_file(tmp_path / "pipe") as pipe:
+                    assert "started\n" == await pipe.readline()
+                    tasks.cancel_scope.cancel()
                     assert "" == await pipe.read()
 
 
