@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from prowess.fingerprints import Seen, changed, listing, look, look_again
+from prowess.fingerprints import Seen, changed, listing, look, look_again, refreshed
 
+LATER = 3600 * 10**9
 LONG_AGO = time.time_ns() - 3600 * 10**9
 
 
@@ -22,8 +23,8 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def seen(path: Path) -> Seen:
-    found = look(str(path), time.time_ns())
+def seen(path: Path, later: int = 0) -> Seen:
+    found = look(str(path), time.time_ns() + later)
     assert found is not None
     return found
 
@@ -36,7 +37,30 @@ def test_untouched_file_is_the_same(file: Path) -> None:
 
 def test_certain_file_is_not_read_again(file: Path) -> None:
     """A status that leaves no doubt is believed: another digest makes no difference."""
-    assert look_again(str(file), seen(file)._replace(digest="other"))
+    assert look_again(str(file), seen(file, LATER)._replace(digest="other"))
+    assert not look_again(str(file), seen(file)._replace(digest="other"))
+
+
+def test_time_that_was_set_deceives_nobody(file: Path) -> None:
+    """Another text of the same size, with the same time: the other time tells."""
+    before = seen(file, LATER)
+    file.write_text("two", "utf-8")
+    os.utime(file, ns=(LONG_AGO, LONG_AGO))
+    assert not look_again(str(file), before)
+
+
+def test_refreshed_sightings_need_no_reading(file: Path, tmp_path: Path) -> None:
+    """As far as the files are what they were; the others stay as they were seen."""
+    other, gone = tmp_path / "other.py", tmp_path / "gone.py"
+    other.write_text("one", "utf-8")
+    gone.write_text("one", "utf-8")
+    before = {str(path): seen(path) for path in (file, other, gone)}
+    other.write_text("two", "utf-8")
+    gone.unlink()
+    after = refreshed(before, time.time_ns() + LATER)
+    assert look_again(str(file), after[str(file)]._replace(digest="read"))
+    assert [before[str(path)] for path in (other, gone)] == [after[str(path)] for path in (other, gone)]
+    assert after == refreshed(after, time.time_ns() + 2 * LATER)
 
 
 @pytest.mark.parametrize("text", ["two", "longer"])

@@ -6,11 +6,12 @@ import asyncio
 import os
 import socket
 
+import pytest
 from anyio import fail_after
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prowess.link import Board, Frame, FrameReader, Kind, Link, encode_frame
+from prowess.link import Board, Frame, FrameReader, Kind, Link, encode_frame, receive
 
 FRAMES = st.lists(
     st.tuples(st.sampled_from(Kind), st.integers(0, 2**32 - 1), st.binary(max_size=50), st.binary(max_size=50))
@@ -69,10 +70,8 @@ def test_the_board_is_one_for_both_sides():
     """What the host forgets or retires, the worker sees; what the worker starts, the host."""
     host = Board()
     worker = Board(os.dup(host.fd))
-    worker.prepare(5)
-    assert (True, False) == (host.prepared(5), host.started(5))
+    assert not host.started(5)
     assert worker.start(5)
-    assert not host.prepared(5)
     assert (True, False) == (host.started(5), host.started(6))
     host.forget(5)
     assert not worker.started(5)
@@ -81,6 +80,36 @@ def test_the_board_is_one_for_both_sides():
     assert host.started(6)  # as far as the host must fear
     for board in (host, worker):
         board.close()
+
+
+def test_a_note_on_the_board_outlives_who_wrote_it():
+    """As far as it fits, in whatever letters a path may have."""
+    host = Board()
+    worker = Board(os.dup(host.fd))
+    assert "" == host.noted
+    worker.note("skill\n/a/\udcff.py")
+    worker.close()
+    assert "skill\n/a/\udcff.py" == host.noted
+    host.note("x" * 10_000)
+    assert 4095 == len(host.noted)
+    host.note("")
+    assert "" == host.noted
+    host.close()
+
+
+async def test_a_frame_can_be_waited_for_without_a_loop():
+    """However it is cut; and the other end may go in the midst of it."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        frame = encode_frame(Kind.CALL, 7, b"head", b"body" * 100_000)
+        with fail_after(10):
+            sending = asyncio.to_thread(ours.sendall, frame + frame[:20])
+            receiving = asyncio.to_thread(receive, theirs)
+            got, _ = await asyncio.gather(receiving, sending)
+        assert Frame(Kind.CALL, 7, b"head", b"body" * 100_000) == got
+        ours.close()
+        with pytest.raises(EOFError):
+            receive(theirs)
 
 
 def test_numbers_share_slots_only_when_they_are_far_apart():

@@ -79,11 +79,24 @@ async def test_skills_are_described_one_by_one(tmp_path: Path):
     skill(tmp_path, "clock", CLOCK)
     skill(tmp_path, "broken", "1 / 0\n")
     async with Runtime.open(tmp_path) as runtime:
-        assert frozenset() == runtime.loaded
+        assert not runtime.loaded
         assert ["broken"] == list(runtime.describe({"clock"}).skills)
-        assert {"broken"} == runtime.loaded
+        assert {"broken"} == set(runtime.loaded)
         assert (await runtime.call("clock.now")).ok
-        assert ["clock"] == list(runtime.describe_loaded({"clock", "nobody"}).skills)
+        assert {"broken", "clock"} == set(runtime.loaded)
+        assert ["clock.now"] == [contract.id for contract in runtime.contracts_of("clock")]
+
+
+async def test_who_wants_to_hears_what_is_about_to_be_imported(tmp_path: Path):
+    """And that it is over, also when it failed."""
+    skill(tmp_path, "clock", CLOCK)
+    skill(tmp_path, "broken", "1 / 0\n")
+    heard: list[tuple[str, str]] = []
+    runtime = Runtime(tmp_path, on_import=lambda name, file: heard.append((name, file)))
+    runtime.catalog()
+    await runtime.aclose()
+    skills = tmp_path / "skills"
+    assert [("broken", f"{skills}/broken.py"), ("", ""), ("clock", f"{skills}/clock.py"), ("", "")] == heard
 
 
 async def test_reload_sees_what_was_added(tmp_path: Path):

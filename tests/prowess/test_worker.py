@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 from anyio import fail_after
 
-from prowess.link import Board, Frame, Kind, Link, encode_frame
+from prowess.description import Description, digest_of
+from prowess.link import Board, Frame, Kind, Link, encode_frame, receive
 from prowess.loading import project_files
 from prowess.runtime import Runtime
 from prowess.worker import Heart, Worker, _place, serve
@@ -89,7 +90,14 @@ class Host:
         self.worker = worker
         self.board = board
         self.frames: list[Frame] = []
-        self.link = Link(self.frames.append, lambda: None)
+        self.live: list[dict[str, str]] = []
+        self.link = Link(self.hear, lambda: None)
+
+    def hear(self, frame: Frame) -> None:
+        if frame.kind == Kind.LIVE:
+            self.live.append(json.loads(frame.head))
+        else:
+            self.frames.append(frame)
 
     async def heard(self, kind: Kind, number: int = 0) -> Frame:
         """The newest frame of this kind for this number, which is then forgotten."""
@@ -301,13 +309,15 @@ class Odd:
         self.root = root
         self.end = end
         self.abandoned_threads = 0
+        self.loaded = ()
 
-    async def find(self, *_: Any) -> None: ...
+    async def find(self, *_: Any, **__: Any) -> bool:
+        return True
 
     async def call(self, *_: Any, **__: Any) -> Any:
         return self.end()
 
-    def catalog(self) -> Any:
+    def describe(self, _known: Any) -> Any:
         return self.end()
 
 
@@ -346,18 +356,32 @@ async def test_every_call_is_answered(host: Host, end: Callable[[], Any], kind: 
 # The catalog
 
 
-async def test_the_catalog_comes_with_the_files_that_skills_import(host: Host):
-    host.link.send(Kind.DESCRIBE)
-    told = json.loads((await host.heard(Kind.CATALOG)).head)
-    assert "t.say" in [contract["id"] for contract in told["contracts"]]
-    assert [] == told["failures"]
-    assert all(len(stamp) == 3 for stamp in told["files"].values())
+async def test_the_description_leaves_out_what_is_known(host: Host):
+    """And comes with the files that skills import."""
+    for known, told in (([], ["t"]), (["t"], [])):
+        host.link.send(Kind.DESCRIBE, 0, json.dumps(known).encode())
+        description = Description.from_json(json.loads((await host.heard(Kind.CATALOG)).head))
+        assert told == [name for name in description.skills if name not in known]
+        assert ("t",) == description.names
+
+
+async def test_the_host_hears_of_what_is_imported_for_a_call(host: Host):
+    """Once, with what it promises, so that it can compare; not of what it had described."""
+    await host.call(1, "t.say", {"text": "x"})
+    await host.call(2, "t.say", {"text": "y"})
+    assert [{"t": digest_of(host.worker._runtime.contracts_of("t"))}] == host.live
+    write(host.worker._runtime.root, other=SKILL)
+    host.worker._runtime.reload()
+    host.link.send(Kind.DESCRIBE, 0, b"[]")
+    await host.heard(Kind.CATALOG)
+    await host.call(3, "other.say", {"text": "x"})
+    assert 1 == len(host.live)
 
 
 async def test_a_catalog_that_cannot_be_made_is_a_reason(host: Host):
     """The host does not wait for ever."""
     host.worker._runtime = Odd(Path("/"), raising(RuntimeError("no catalog")))  # type: ignore[assignment]
-    host.link.send(Kind.DESCRIBE)
+    host.link.send(Kind.DESCRIBE, 0, b"[]")
     assert b"RuntimeError: no catalog" == (await host.heard(Kind.FAILED)).head
 
 
@@ -397,13 +421,19 @@ async def test_a_blocked_loop_is_said_with_the_place(caplog: pytest.LogCaptureFi
 # As a process
 
 
+def begin(flags: dict | None = None, written: tuple[str, str] | None = None) -> bytes:
+    """What a host sends first."""
+    return encode_frame(Kind.BEGIN, 0, json.dumps({"flags": flags or {}, "written": written}).encode())
+
+
 def started(root: Path, flags: dict | None = None, *, at: str = "") -> tuple[subprocess.Popen, socket.socket, Board]:
     """A worker process, and our end of its link."""
     ours, theirs = socket.socketpair()
     board = Board()
+    ours.sendall(begin(flags))
     command = [sys.executable, "-P", "-m", "prowess.worker", str(theirs.fileno()), str(board.fd)]
     process = subprocess.Popen(
-        [*command, at or str(root), json.dumps(flags or {})],
+        [*command, at or str(root)],
         pass_fds=(theirs.fileno(), board.fd),
         stderr=subprocess.PIPE,
         cwd=root,
@@ -495,7 +525,7 @@ async def test_settings_that_are_wrong_are_told_to_the_host(tmp_path: Path):
 
 async def test_a_process_that_cannot_serve_at_all_says_why(tmp_path: Path):
     """A link that is none: there is nobody but stderr to tell."""
-    command = [sys.executable, "-P", "-m", "prowess.worker", "0", "0", str(tmp_path), "{}"]
+    command = [sys.executable, "-P", "-m", "prowess.worker", "0", "0", str(tmp_path)]
     done = await asyncio.to_thread(subprocess.run, command, capture_output=True, stdin=subprocess.DEVNULL, timeout=20)
     assert (1, True) == (done.returncode, b"Traceback" in done.stderr)
 
@@ -504,7 +534,8 @@ async def test_serving_ends_with_the_host_and_closes_the_runtime(tmp_path: Path)
     """In this loop, as in a process."""
     ours, theirs = socket.socketpair()
     board = Board()
-    serving = asyncio.ensure_future(serve(theirs, board, write(tmp_path), {}))
+    ours.sendall(begin())
+    serving = asyncio.ensure_future(serve(theirs, board, write(tmp_path)))
     with fail_after(10):
         await asyncio.to_thread(ours.recv, 100)
         ours.close()
@@ -514,11 +545,41 @@ async def test_serving_ends_with_the_host_and_closes_the_runtime(tmp_path: Path)
 
 async def test_serving_wrong_settings_is_a_failure(tmp_path: Path):
     ours, theirs = socket.socketpair()
+    ours.sendall(begin({"timeuot": 1}))
     with fail_after(10):
-        assert 1 == await serve(theirs, Board(), write(tmp_path), {"timeuot": 1})
+        assert 1 == await serve(theirs, Board(), write(tmp_path))
         assert b"timeuot" in await asyncio.to_thread(ours.recv, 1000)
     ours.close()
     await asyncio.sleep(0)
+
+
+async def test_serving_goes_by_the_settings_of_the_host(tmp_path: Path):
+    """Whatever the file says by now: it may just be broken."""
+    (
+        write(tmp_path, t="from prowess import skill_command\n@skill_command\ndef say(): ...\n") / "prowess.toml"
+    ).write_text("[[")
+    ours, theirs = socket.socketpair()
+    board = Board()
+    ours.sendall(begin(written=(str(tmp_path / "prowess.toml"), 'names = "dotted"\n')))
+    ours.sendall(encode_frame(Kind.DESCRIBE, 0, b"[]"))
+    serving = asyncio.ensure_future(serve(theirs, board, tmp_path))
+    with fail_after(10):
+        assert Kind.READY == (await asyncio.to_thread(receive, ours)).kind
+        told = json.loads((await asyncio.to_thread(receive, ours)).head)
+        assert "t.say" == told["skills"]["t"]["contracts"][0]["wire_name"]
+        ours.close()
+        assert 0 == await serving
+    board.close()
+
+
+async def test_serving_a_host_that_has_gone_already_is_over(tmp_path: Path):
+    """There is nobody to tell."""
+    ours, theirs = socket.socketpair()
+    ours.close()
+    board = Board()
+    assert 0 == await serve(theirs, board, tmp_path)
+    board.close()
+    theirs.close()
 
 
 async def test_a_heart_without_a_loop_in_that_thread_still_says_something(caplog: pytest.LogCaptureFixture):

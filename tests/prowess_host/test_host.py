@@ -19,6 +19,7 @@ from piped import HANDSHAKE, hosted, make_project, result, until, write_skill
 
 from prowess.settings import Settings
 from prowess_host import host as host_module
+from prowess_host import learning as learning_module
 from prowess_host import wire as wire_module
 from prowess_host.cli import HostOptions, host_options
 from prowess_host.host import Host
@@ -110,7 +111,7 @@ async def test_a_call_that_the_host_cannot_serve_is_an_internal_error(tmp_path: 
 
 async def test_skills_that_take_long_to_load_do_not_hold_up_the_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """It says what is missing, and the client is told when it has come."""
-    monkeypatch.setattr(host_module, "_LOADING", 0.1)
+    monkeypatch.setattr(learning_module, "_LOADING", 0.1)
     gate = tmp_path / "gate"
     slow = f"while not os.path.exists({str(gate)!r}):\n    time.sleep(0.01)\n{SAY}"
     async with inside(make_project(tmp_path, t=slow)) as client:
@@ -165,7 +166,7 @@ async def test_a_command_answers_to_its_id_and_its_aliases(tmp_path: Path):
 
 
 async def test_what_no_client_could_be_shown_is_a_failure_of_its_own(tmp_path: Path):
-    """The others are listed."""
+    """The others are listed; and a profile of a plugin shows a command like any other."""
     profile = """
         from prowess import hookimpl
         from prowess.profiles import BUILT_IN
@@ -174,12 +175,17 @@ async def test_what_no_client_could_be_shown_is_a_failure_of_its_own(tmp_path: P
         @hookimpl
         def prowess_profiles(register):
             register(replace(BUILT_IN["portable"], name="mine"))
+            register(replace(BUILT_IN["portable"], name="failing", input_steps=(lambda schema: 1 / 0,)))
 
         @skill_command(profile="mine")
+        def good() -> None: ...
+
+        @skill_command(profile="failing")
         def odd() -> None: ...
     """
     async with hosted(make_project(tmp_path, t=SAY, p=profile)) as host:
-        assert {"prowess_diagnostics", "t_say"} <= set(await host.tools())
+        assert ["p_good", "prowess_diagnostics", "t_say"] == sorted(await host.tools())
+        assert "p.odd" in await host.text("prowess_diagnostics")
 
 
 async def test_failures_at_the_start_are_told_on_stderr(tmp_path: Path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from prowess import Runtime
+from prowess.description import environment_of
 from prowess.settings import OwnSettings
-from prowess_host.manifest import Manifest, Standing, manifest_path, read_manifest, shape_of, write_manifest
+from prowess_host.manifest import NOTHING, Manifest, Standing, manifest_path, read_manifest, shape_of, write_manifest
 
 SHAPE = "shape"
 COMMAND = "from prowess import skill_command\n@skill_command\ndef run(): ...\n"
@@ -37,10 +39,14 @@ def root(tmp_path: Path) -> Path:
 
 
 def made(root: Path) -> Manifest:
+    """Of files that are older than the grain of their times: younger ones are looked at again on principle."""
+    newest = max(path.stat().st_ctime_ns for path in root.rglob("*"))
+    while time.time_ns() - newest < 50_000_000:
+        time.sleep(0.001)
     sys.path.append(str(root))
     runtime = Runtime(root)
     try:
-        return Manifest.of(runtime.describe(), SHAPE)
+        return Manifest(runtime.describe(), SHAPE)
     finally:
         runtime.close()
         sys.path.remove(str(root))
@@ -103,20 +109,37 @@ def test_changed_hook_shapes_everything(root: Path) -> None:
     assert Standing(frozenset(), complete=False) == manifest.standing(SHAPE)
 
 
+def elsewhere(manifest: Manifest, interpreter: str, site: Path) -> Manifest:
+    """The same, made with another interpreter and other packages."""
+    environment = environment_of(interpreter, (str(site),))
+    description = replace(manifest.description, interpreter=interpreter, sites=(str(site),), environment=environment)
+    return Manifest(description, SHAPE)
+
+
 def test_other_settings_interpreter_or_packages_make_everything_stale(root: Path, tmp_path: Path) -> None:
     """They may shape any contract."""
     manifest = made(root)
     assert not manifest.standing("other").known
     site = tmp_path / "site"
     site.mkdir()
-    changed = Manifest.of(replace(manifest.description, sites=(str(site),)), SHAPE)
+    changed = elsewhere(manifest, sys.executable, site)
     assert changed.standing(SHAPE).complete
     (site / "new-1.0.dist-info").mkdir()
     assert not changed.standing(SHAPE).known
-    gone = Manifest.of(replace(manifest.description, interpreter=str(tmp_path / "python")), SHAPE)
+    gone = elsewhere(manifest, str(tmp_path / "python"), site)
     assert gone.standing(SHAPE).complete
     (tmp_path / "python").touch()
     assert not gone.standing(SHAPE).known
+
+
+def test_dynamic_import_that_changes_makes_everything_stale(root: Path) -> None:
+    """Nobody can see which skills it came by."""
+    manifest = made(root)
+    (root / "late.py").touch()
+    imported = {**manifest.description.imported, str(root / "late.py"): (1, 2, 3)}
+    assert NOTHING == Manifest(replace(manifest.description, imported=imported), SHAPE).standing(SHAPE)
+    (root / "late.py").unlink()
+    assert NOTHING == Manifest(replace(manifest.description, imported=imported), SHAPE).standing(SHAPE)
 
 
 def test_shape_is_made_of_what_shapes_a_catalog() -> None:
@@ -133,7 +156,7 @@ def test_shape_is_made_of_what_shapes_a_catalog() -> None:
 
 def test_manifest_is_read_as_it_was_written(root: Path) -> None:
     """Contracts and all."""
-    path = manifest_path(root / "cache", root)
+    path = manifest_path(root / "cache", root, SHAPE)
     manifest = made(root)
     assert write_manifest(path, manifest)
     assert manifest == read_manifest(path)
@@ -153,7 +176,7 @@ def test_manifest_is_read_as_it_was_written(root: Path) -> None:
 )
 def test_damaged_manifest_is_none(root: Path, damage: Callable[[bytes], bytes]) -> None:
     """It is described anew, as if there had been none."""
-    path = manifest_path(root / "cache", root)
+    path = manifest_path(root / "cache", root, SHAPE)
     write_manifest(path, made(root))
     path.write_bytes(damage(path.read_bytes()))
     assert read_manifest(path) is None
@@ -182,7 +205,7 @@ def test_place_that_cannot_be_written_is_no_fault(root: Path, tmp_path: Path) ->
 
 def test_writers_at_once_leave_a_whole_manifest(root: Path) -> None:
     """Whoever comes last wins, and readers never see half of one."""
-    path = manifest_path(root / "cache", root)
+    path = manifest_path(root / "cache", root, SHAPE)
     manifest = made(root)
     write_manifest(path, manifest)
     torn: list[bool] = []

@@ -178,7 +178,7 @@ async def test_a_last_good_version_that_dies_with_its_worker_is_a_clear_error(pr
         await until(lambda: old not in host.workers())
         failed = await host.call("t_version")
         assert failed["isError"]
-        assert "the worker with its last good version has ended" in failed["content"][0]["text"]
+        assert "there is no worker with its last good version" in failed["content"][0]["text"]
         write_skill(project, "t.py", TWO)
         await host.noted(CHANGED, 2)
         assert "two" == await host.text("t_version")

@@ -444,14 +444,18 @@ async def test_an_interpreter_without_prowess_is_a_diagnosis(tmp_path: Path):
         assert (tmp_path / "starts").read_text().count("started") < 8
 
 
-async def test_settings_that_only_the_worker_cannot_read_are_a_diagnosis(tmp_path: Path):
-    """The reason is told, not only that there is one."""
+async def test_broken_settings_are_a_diagnosis_and_no_outage(tmp_path: Path):
+    """The reason is told, and whatever the file says, also a new worker goes by what it said before."""
     project = make(tmp_path)
     async with hosted(project) as host:
         assert "x" == await host.text("t_say", text="x")
+        first = await host.worker()
         (project / "prowess.toml").write_text('cache_dir = "cache"\ntimeuot = 5\n')
         await host.noted("notifications/tools/list_changed")
         assert "timeuot" in await host.text("prowess_diagnostics")
+        assert "x" == await host.text("t_say", text="x")
+        os.kill(first, signal.SIGKILL)
+        await until(lambda: first not in host.workers())
         assert "x" == await host.text("t_say", text="x")
         (project / "prowess.toml").write_text('cache_dir = "cache"\n')
         await host.noted("notifications/tools/list_changed", 2)
@@ -465,6 +469,25 @@ async def test_a_skill_that_ends_the_worker_at_import_is_a_diagnosis(tmp_path: P
         write_skill(project, "t.py", "@skill_command\ndef say() -> str:\n    return 'mended'\n")
         await host.noted("notifications/tools/list_changed")
         assert "mended" == await host.text("t_say")
+
+
+async def test_a_skill_that_ends_the_worker_at_import_takes_no_other_call_with_it(tmp_path: Path):
+    """What waited beside it for a skill to be imported is called in the next worker."""
+    fatal = tmp_path / "fatal"
+    body = (
+        f"if os.path.exists({str(fatal)!r}):\n    time.sleep(0.3)\n    os._exit(5)\n@skill_command\ndef say() -> str:\n"
+    )
+    project = make_project(
+        tmp_path, "", t=f"{body}    return 'x'\n", u="@skill_command\ndef say() -> str:\n    return 'y'\n"
+    )
+    async with hosted(project) as host:  # this one leaves a manifest
+        await host.tools()
+    fatal.touch()
+    async with hosted(project) as host:
+        answers = [host.start_call("t_say"), host.start_call("u_say"), host.start_call("u_say")]
+        lost, *others = [await result(answer) for answer in answers]
+        assert "ended" in lost["content"][0]["text"]
+        assert ["y", "y"] == [other["content"][0]["text"] for other in others]
 
 
 async def test_a_worker_of_another_interpreter_is_used(tmp_path: Path):

@@ -36,10 +36,10 @@ async def test_call_that_is_given_back_is_run_all_the_same(tmp_path: Path) -> No
     """It is dispatched anew, under a new number, and that is no try of its own."""
     (tmp_path / "skills").mkdir()
     (tmp_path / "skills" / "t.py").write_text(SKILL, "utf-8")
-    supervisor = Supervisor(tmp_path, Settings.load(tmp_path, environ={}).own, {})
+    supervisor = Supervisor(tmp_path, Settings.load(tmp_path, environ={}), {})
     try:
         with anyio.fail_after(20):
-            (contract,) = (await supervisor.describe()).contracts
+            (contract,) = (await supervisor.describe()).skills["t"].contracts
             told: Any = Told()
             job = Job(contract, b'{"command": "t.say"}', b'{"text": "x"}', told, 30)
             supervisor.submit(job)

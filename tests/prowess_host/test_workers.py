@@ -26,13 +26,16 @@ SKILL = """
 """
 
 
+SETTINGS = b'{"flags": {}, "written": null}'
+
+
 class Watched:
     """A worker and what was heard of it."""
 
     def __init__(self, root: Path, python: str) -> None:
         self.frames: list[Frame] = []
         self.exits = 0
-        self.process = WorkerProcess(python, root, {}, on_frame=self.frames.append, on_exit=self._exited)
+        self.process = WorkerProcess(python, root, SETTINGS, on_frame=self.frames.append, on_exit=self._exited)
 
     def _exited(self) -> None:
         self.exits += 1

@@ -11,21 +11,20 @@ import contextlib
 import hashlib
 import json
 import os
-import tempfile
+import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from prowess.description import Description
+from prowess.description import Description, environment_of
 from prowess.discovery import candidates
-from prowess.fingerprints import changed, listing
+from prowess.fingerprints import changed, refreshed
 from prowess.settings import OwnSettings
 
-__all__ = ["Manifest", "Standing", "manifest_path", "read_manifest", "shape_of", "write_manifest"]
+__all__ = ["NOTHING", "Manifest", "Standing", "manifest_path", "read_manifest", "shape_of", "write_manifest"]
 
 _FORM: Final = 1
-_PACKAGES: Final = (".dist-info", ".egg-info", ".egg-link", ".pth")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,32 +34,35 @@ class Manifest:
     description: Description
     shape: str
     """Digest of the settings that shape a catalog, see `shape_of`."""
-    environment: str
-    """Digest of the interpreter and of what is installed for it."""
-
-    @classmethod
-    def of(cls, description: Description, shape: str) -> Manifest:
-        """A manifest for what was just described."""
-        return cls(description, shape, _environment(description))
 
     def standing(self, shape: str) -> Standing:
         """What of it still holds."""
         description = self.description
-        if shape != self.shape or self.environment != _environment(description):
-            return Standing(frozenset(), complete=False)
+        if shape != self.shape or description.environment != environment_of(description.interpreter, description.sites):
+            return NOTHING
+        if any(
+            _stamp(path) != stamp for path, stamp in description.imported.items() if path not in description.sightings
+        ):
+            return NOTHING  # nobody knows which skills it came by
         gone = changed(description.sightings)
         there = {str(path) for path in candidates(Path(folder) for folder in description.folders)}
         added = there - set(description.candidates)
+        came = set(filter(os.path.exists, {path for facts in description.skills.values() for path in facts.absent}))
         stale = {
             name
             for name, facts in description.skills.items()
-            if not gone.isdisjoint(facts.files) or any(map(os.path.exists, facts.absent))
+            if not gone.isdisjoint(facts.files) or not came.isdisjoint(facts.absent)
         }
         stale |= _skills_of({*added, *gone}, description.folders)
         if any(facts.has_hooks and name in stale for name, facts in description.skills.items()):
-            return Standing(frozenset(), complete=False)  # a hook may shape everything
+            return NOTHING  # a hook may shape everything
         touched = added or gone or there != set(description.candidates)
         return Standing(frozenset(description.skills) - stale, complete=not touched and not stale)
+
+    def refreshed(self) -> Manifest:
+        """The same, made so that its files need not be read next time, as far as they are what they were."""
+        fresh = refreshed(self.description.sightings, time.time_ns())
+        return replace(self, description=replace(self.description, sightings=fresh))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,15 +75,18 @@ class Standing:
     """Whether that is all there is."""
 
 
+NOTHING: Final = Standing(frozenset(), complete=False)
+
+
 def shape_of(own: OwnSettings, python: str) -> str:
     """A digest of the settings that shape a catalog. What is secret is not among them."""
     shaping = [own.skills, own.names, own.profile, dict(own.wire_names), python]
     return hashlib.sha256(json.dumps(shaping, sort_keys=True).encode()).hexdigest()
 
 
-def manifest_path(folder: Path, root: Path) -> Path:
-    """Where the manifest of a project lies."""
-    name = hashlib.sha256(str(root).encode("utf-8", "surrogateescape")).hexdigest()[:24]
+def manifest_path(folder: Path, root: Path, shape: str) -> Path:
+    """Where the manifest of a project lies: hosts with different settings have one each."""
+    name = hashlib.sha256(f"{root}\0{shape}".encode("utf-8", "surrogateescape")).hexdigest()[:24]
     return folder / "manifests" / f"{name}.json"
 
 
@@ -94,44 +99,33 @@ def read_manifest(path: Path) -> Manifest | None:
         data = json.loads(body)
         if data["form"] != _FORM:
             return None
-        return Manifest(Description.from_json(data["description"]), data["shape"], data["environment"])
+        return Manifest(Description.from_json(data["description"]), data["shape"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
 
 def write_manifest(path: Path, manifest: Manifest) -> bool:
     """Put a manifest into place at once, so that nobody ever reads half of it. Whether that was possible."""
-    data = {
-        "form": _FORM,
-        "shape": manifest.shape,
-        "environment": manifest.environment,
-        "description": manifest.description.to_json(),
-    }
+    data = {"form": _FORM, "shape": manifest.shape, "description": manifest.description.to_json()}
+    draft = path.with_suffix(f".{os.urandom(8).hex()}")
     try:
         body = json.dumps(data, ensure_ascii=True).encode()
         path.parent.mkdir(parents=True, exist_ok=True)
-        fd, draft = tempfile.mkstemp(dir=path.parent, prefix=path.stem)
-    except (OSError, ValueError):
-        return False
-    try:
-        with os.fdopen(fd, "wb") as file:
-            file.write(_checksum(body).encode("ascii") + b"\n" + body)
+        draft.write_bytes(_checksum(body).encode("ascii") + b"\n" + body)
         os.replace(draft, path)
-    except OSError:
+    except (OSError, ValueError):
         with contextlib.suppress(OSError):
-            os.unlink(draft)
+            draft.unlink()
         return False
     return True
 
 
-def _environment(description: Description) -> str:
-    """The interpreter, and the names of all that is installed for it: they hold the versions."""
+def _stamp(path: str) -> tuple[int, int, int]:
     try:
-        status = os.stat(description.interpreter)
-        interpreter = f"{description.interpreter} {status.st_mtime_ns} {status.st_size}"
+        found = os.stat(path)
     except OSError:
-        interpreter = f"{description.interpreter} is not there"
-    return f"{interpreter} {listing(description.sites, _PACKAGES)}"
+        return (0, 0, 0)
+    return (found.st_mtime_ns, found.st_size, found.st_ino)
 
 
 def _skills_of(paths: Iterable[str], folders: Iterable[str]) -> set[str]:

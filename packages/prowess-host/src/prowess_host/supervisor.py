@@ -9,19 +9,19 @@ import asyncio
 import json
 import logging
 import sys
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from prowess.catalog import Catalog, Failure
 from prowess.contract import Contract
+from prowess.description import Description
 from prowess.jsontypes import JsonObject
 from prowess.link import Board, Frame, Kind
-from prowess.settings import OwnSettings
-from prowess_host.workers import WorkerProcess, describe_exit
+from prowess.settings import Settings
+from prowess_host.workers import Importing, WorkerProcess, describe_exit
 
-__all__ = ["Job", "Listener", "Successor", "Supervisor"]
+__all__ = ["Job", "Listener", "LostImport", "Successor", "Supervisor"]
 
 _log = logging.getLogger("prowess.host")
 _LATE: Final = 0.1
@@ -62,6 +62,15 @@ class Listener(Protocol):
     def log(self, level: str, data: Any) -> None:
         """The command has something to say."""
         ...
+
+
+class LostImport(ChildProcessError):
+    """A worker ended, or did not come to an end, while it imported a skill."""
+
+    def __init__(self, importing: Importing, reason: str) -> None:
+        super().__init__(f"{importing.skill} ({importing.file}): {reason}")
+        self.importing = importing
+        self.reason = reason
 
 
 @dataclass(slots=True, eq=False)
@@ -105,7 +114,9 @@ class _Worker:
     """The last ping was such a question."""
     reason: str = ""
     """What it said of why it cannot serve."""
-    describing: asyncio.Future[Catalog] | None = None
+    describing: asyncio.Future[Description] | None = None
+    loaded: set[str] = field(default_factory=set[str])
+    """The skills that it has imported."""
 
     @property
     def suspect(self) -> bool:
@@ -118,17 +129,16 @@ class Successor:
     """A worker of the next generation, and what it can do."""
 
     worker: _Worker
-    catalog: Catalog
+    description: Description
 
 
 class Supervisor:
     """The workers of one host."""
 
-    def __init__(self, root: Path, own: OwnSettings, flags: JsonObject) -> None:
+    def __init__(self, root: Path, settings: Settings, flags: Mapping[str, Any]) -> None:
         self._root = root
-        self._own = own
-        self._host = own.host
-        self._flags = flags
+        self._flags = dict(flags)
+        self.configure(settings)
         self._loop = asyncio.get_running_loop()
         self._now = self._loop.time
         self._workers: list[_Worker] = []
@@ -137,7 +147,7 @@ class Supervisor:
         self._kept: dict[str, _Worker] = {}
         """By skill: the worker with the last good version of what no longer loads."""
         self._gone: set[str] = set()
-        """Skills that no longer load, and whose last good version went with its worker."""
+        """Skills that no longer load, and whose last good version is in no worker."""
         self._generation = 1
         self._number = 0
         self._waiting: list[Job] = []
@@ -146,8 +156,8 @@ class Supervisor:
         self._closing = False
         self.diagnosis = ""
         """Why the last worker that could not start, could not."""
-        self.files: dict[str, tuple[int, int, int]] = {}
-        """Files of the project that the skills import, each with what tells one version from another."""
+        self.on_live: Callable[[Mapping[str, str]], None] = _nobody_compares
+        """Hears the digests of skills that an active worker has just imported."""
         self.lost_at_once: list[int] = []
         """How many calls each death of a worker took down."""
 
@@ -155,10 +165,11 @@ class Supervisor:
         """Have a worker come up, so that the first call finds one."""
         self._fill()
 
-    def configure(self, own: OwnSettings) -> None:
-        """Go by other settings from now on."""
-        self._own = own
-        self._host = own.host
+    def configure(self, settings: Settings) -> None:
+        """Go by other settings from now on. Every worker is told the same ones, whatever the files say by then."""
+        self._own = settings.own
+        self._host = settings.own.host
+        self._told = json.dumps({"flags": self._flags, "written": settings.written}).encode()
 
     # Jobs
 
@@ -189,7 +200,7 @@ class Supervisor:
             self._waiting.append(job)
             return
         if contract.skill in self._gone:
-            lost = f"{contract.skill} no longer loads, and the worker with its last good version has ended"
+            lost = f"{contract.skill} no longer loads, and there is no worker with its last good version"
             self._fail(job, f"{lost}; mend the skill", started=False)
             return
         worker = self._worker_for(contract)
@@ -391,7 +402,7 @@ class Supervisor:
             worker.process = WorkerProcess(
                 python,
                 self._root,
-                self._flags,
+                self._told,
                 on_frame=lambda frame: self._on_frame(worker, frame),
                 on_exit=lambda: self._on_exit(worker),
             )
@@ -485,8 +496,10 @@ class Supervisor:
             self._doubt(worker)
         elif kind == Kind.READY:
             worker.ready = True
+        elif kind == Kind.LIVE:
+            self._hear_live(worker, json.loads(frame.head))
         elif kind == Kind.CATALOG:
-            self._hear_catalog(worker, frame.head)
+            self._hear_description(worker, frame.head)
         elif kind == Kind.FAILED:
             worker.reason = frame.head.decode("utf-8", "replace")
             if worker.describing is not None and not worker.describing.done():
@@ -507,15 +520,18 @@ class Supervisor:
             if lingering:
                 self._drain(worker)
 
-    def _hear_catalog(self, worker: _Worker, text: bytes) -> None:
+    def _hear_live(self, worker: _Worker, digests: dict[str, str]) -> None:
+        worker.loaded.update(digests)
+        if worker in self._active:
+            self.on_live(digests)
+
+    def _hear_description(self, worker: _Worker, text: bytes) -> None:
         worker.proven = True
         self.diagnosis = ""
-        told = json.loads(text)
-        contracts = tuple(Contract.from_json(item) for item in told["contracts"])
-        catalog = Catalog(contracts, tuple(Failure(*item) for item in told["failures"]))
-        self.files = {file: tuple(stamp) for file, stamp in told["files"].items()}
+        description = Description.from_json(json.loads(text))
+        worker.loaded.update(description.skills)
         if worker.describing is not None and not worker.describing.done():
-            worker.describing.set_result(catalog)
+            worker.describing.set_result(description)
 
     def _told_result(self, job: Job, frame: Frame) -> None:
         self._finish(job)
@@ -561,11 +577,16 @@ class Supervisor:
             worker.reason or f"the last worker ended ({describe_exit(worker.process.exit_code)}), see its log on stderr"
         )
         begun = list(self._begun(worker))
-        if not expected and not worker.proven and not begun:
+        importing = worker.process.importing
+        describing = worker.describing is not None and not worker.describing.done()
+        if not expected and not worker.proven and not begun and not (importing and describing):
             self._deaths.append(self._now())
             self.diagnosis = how
-        if worker.describing is not None and not worker.describing.done():
-            worker.describing.set_exception(ChildProcessError(how))
+        if worker.describing is not None and describing:
+            if importing and not begun:  # else it may have been one of the calls
+                worker.describing.set_exception(LostImport(importing, _ended_at_import(worker)))
+            else:
+                worker.describing.set_exception(ChildProcessError(how))
         self._forget_place(worker)
         self._redistribute(worker, begun)
 
@@ -576,7 +597,8 @@ class Supervisor:
         ended = f"its worker ended ({describe_exit(worker.process.exit_code)})"
         for job in lost:
             self._fail(job, "the host is leaving" if self._closing else ended, started=True)
-        for job in [job for job in worker.jobs.values() if worker.process.was_preparing(job.number)]:
+        importing = worker.process.importing
+        for job in [job for job in worker.jobs.values() if importing and job.contract.skill == importing.skill]:
             self._fail(job, f"{ended} while it was loaded", started=False)  # it would end the next worker as well
         for job in list(worker.jobs.values()):
             self._move(job)
@@ -588,29 +610,36 @@ class Supervisor:
 
     # The catalog, and new generations
 
-    async def describe(self) -> Catalog:
-        """The catalog as an active worker sees it. A `ChildProcessError` says why there is none."""
+    async def describe(self, known: Collection[str] = ()) -> Description:
+        """The skills but for the known ones, as an active worker sees them; one at a time.
+
+        A `ChildProcessError` says why that cannot be had, and a `LostImport` whose fault it was.
+        """
         self._fill()
         if not self._active:
             raise ChildProcessError(self._why_none())
-        return await self._described(self._active[0])
+        return await self._described(self._active[0], known)
 
-    async def next_generation(self) -> Successor:
-        """A worker that has loaded the code as it is now. It runs nothing until it is adopted."""
+    async def next_generation(self, known: Collection[str] = ()) -> Successor:
+        """A worker that has loaded the code as it is now, but for the known skills. It runs nothing until it is adopted.
+
+        Fails as `describe` does.
+        """
         self._deaths.clear()  # what could not start may start now
         self._generation += 1
         worker = self._spawn()
         if worker is None:
             raise ChildProcessError(self._why_none())
         try:
-            async with asyncio.timeout(_STARTING):
-                return Successor(worker, await self._described(worker))
-        except TimeoutError:
-            self.discard(worker)
-            raise ChildProcessError(f"loading the skills takes more than {_STARTING:g} s") from None
+            return Successor(worker, await self._described(worker, known))
         except BaseException:
-            self.discard(worker)
+            self._discard(worker)
             raise
+
+    @property
+    def loaded(self) -> set[str]:
+        """The skills that workers of today have imported, so that they run on whatever becomes of their files."""
+        return {*self._kept, *(skill for worker in self._active[:1] for skill in worker.loaded)}
 
     def adopt(self, successor: Successor, keeping: Collection[str]) -> None:
         """New calls go to the new generation. Old workers finish what they have; one that holds the last good version
@@ -621,7 +650,9 @@ class Supervisor:
             self._active.clear()
         spare, self._spare = self._spare, None
         before = {*self._kept.values(), *old, *([spare] if spare else [])}
-        kept = {skill: self._kept.get(skill) or (old[0] if old else None) for skill in keeping}
+        kept = {
+            skill: self._kept.get(skill) or next((it for it in old if skill in it.loaded), None) for skill in keeping
+        }
         self._kept = {skill: worker for skill, worker in kept.items() if worker is not None}
         self._gone = {skill for skill in keeping if skill not in self._kept}
         for worker in before - set(self._kept.values()):
@@ -629,17 +660,30 @@ class Supervisor:
         self._fill()
         self._release()
 
-    def discard(self, worker: _Worker) -> None:
-        """A worker that is not wanted after all."""
+    def give_up(self, skills: Collection[str]) -> None:
+        """These do not load any more, and no worker has a version of them that did."""
+        self._gone.update(skills)
+
+    def discard(self, successor: Successor) -> None:
+        """It is not wanted after all."""
+        self._discard(successor.worker)
+
+    def _discard(self, worker: _Worker) -> None:
         worker.retired = True
         worker.process.kill()
 
-    async def _described(self, worker: _Worker) -> Catalog:
-        if worker.describing is None or worker.describing.done():
-            worker.describing = self._loop.create_future()
-            worker.describing.add_done_callback(lambda future: future.cancelled() or future.exception())
-            worker.process.send(Kind.DESCRIBE)
-        return await asyncio.shield(worker.describing)
+    async def _described(self, worker: _Worker, known: Collection[str]) -> Description:
+        describing = worker.describing = self._loop.create_future()
+        describing.add_done_callback(lambda future: future.cancelled() or future.exception())
+        worker.process.send(Kind.DESCRIBE, 0, json.dumps(sorted(known)).encode())
+        before: Importing | None = None
+        while not (await asyncio.wait([describing], timeout=_STARTING))[0]:
+            importing = worker.process.importing
+            if importing == before:
+                self._drain(worker)
+                raise _too_slow(importing)
+            before = importing
+        return describing.result()
 
     async def close(self) -> None:
         """End all workers. What still runs is answered for."""
@@ -667,6 +711,20 @@ _TOLD_OF_JOB: Final[dict[int, Callable[[Supervisor, Job, Frame], None]]] = {
     Kind.PROGRESS: Supervisor._told_progress,  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
     Kind.LOG: Supervisor._told_log,  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
 }
+
+
+def _nobody_compares(_digests: Mapping[str, str]) -> None:
+    """Where nothing was known before, nothing can differ."""
+
+
+def _too_slow(importing: Importing | None) -> ChildProcessError:
+    if importing:
+        return LostImport(importing, f"its import takes more than {_STARTING:g} s")
+    return ChildProcessError(f"a worker has not described the skills within {2 * _STARTING:g} s")
+
+
+def _ended_at_import(worker: _Worker) -> str:
+    return f"its import ended the process ({describe_exit(worker.process.exit_code)})"
 
 
 def _error_body(text: str) -> bytes:

@@ -6,6 +6,7 @@ Knows nothing of profiles: whoever makes a definition brings the schemas that cl
 from __future__ import annotations
 
 import hashlib
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from prowess_host.codec import dumps
@@ -77,14 +78,17 @@ class ToolList:
         self._stateless = sorted(stateless, key=_name)
         self._page_size = page_size
         self._rendered: dict[str, list[bytes]] = {}
+
+    @cached_property
+    def digest(self) -> str:
+        """Differs when anything a client can see differs. The first answer does without it."""
         whole = dumps([self._handshake, self._stateless], "a tool definition")
-        self.digest = hashlib.sha256(whole).hexdigest()[:16]
-        """Differs when anything a client can see differs."""
+        return hashlib.sha256(whole).hexdigest()[:16]
 
     def page(self, cursor: str | None, revision: Revision) -> bytes:
         """The result of `tools/list` as JSON bytes, not yet dressed for the revision. A bad cursor is an `RpcError`."""
         tools = self._tools(revision)
-        start = read_cursor(cursor, self.digest, len(tools))
+        start = read_cursor(cursor, self.digest, len(tools)) if cursor else 0
         end = start + self._page_size
         body = b'{"tools":[%b]}' % b",".join(tools[start:end])
         if end >= len(tools):

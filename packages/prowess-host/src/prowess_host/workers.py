@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 import signal
 import socket
@@ -12,11 +11,11 @@ import subprocess
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, NamedTuple
 
 from prowess.link import Board, Frame, Kind, Link
 
-__all__ = ["WorkerProcess", "describe_exit"]
+__all__ = ["Importing", "WorkerProcess", "describe_exit"]
 
 _LAST_WORDS: Final = 0.2
 """Seconds a dead worker's link is read on: a child that it forked may hold it open for ever."""
@@ -26,8 +25,16 @@ _GUARD: Final = "read _; kill -KILL 0"
 worker that is stuck in native code could not see to that itself."""
 
 
+class Importing(NamedTuple):
+    """The import of one file of a skill."""
+
+    since_ns: int
+    skill: str
+    file: str
+
+
 class WorkerProcess:
-    """A worker and the link to it. It takes frames at once; it reads them when it is up.
+    """A worker and the link to it. It takes frames at once; it reads them when it is up. `settings` are told to it first.
 
     `on_exit` is called once, after the last frame. A worker that cannot be started at all is an `OSError`.
     """
@@ -36,7 +43,7 @@ class WorkerProcess:
         self,
         python: str,
         root: Path,
-        flags: dict[str, Any],
+        settings: bytes,
         *,
         on_frame: Callable[[Frame], None],
         on_exit: Callable[[], None],
@@ -47,6 +54,7 @@ class WorkerProcess:
         self._over = False
         self.exit_code: int | None = None
         self.link = Link(on_frame, self._lost.set)
+        self.link.send(Kind.BEGIN, 0, settings)
         with contextlib.ExitStack() as undo:
             self._board = Board()
             undo.callback(self._board.close)
@@ -56,7 +64,7 @@ class WorkerProcess:
                 self._guard, self._lifeline = _guard()
                 undo.callback(self._end_guard)
                 self._process = subprocess.Popen(
-                    _command(python, root, flags, theirs.fileno(), self._board.fd),
+                    _command(python, root, theirs.fileno(), self._board.fd),
                     stdin=subprocess.DEVNULL,
                     stdout=2,
                     cwd=root,
@@ -84,9 +92,11 @@ class WorkerProcess:
         """Whether a call was begun, as far as one must fear. Not to be asked any more after `on_exit`."""
         return self._board.started(number)
 
-    def was_preparing(self, number: int) -> bool:
-        """Whether it was loading what a call needs, which then has not begun."""
-        return self._board.prepared(number)
+    @property
+    def importing(self) -> Importing | None:
+        """What it is importing, or was when it ended."""
+        noted = self._board.noted.split("\n", 2)
+        return Importing(int(noted[0]), *noted[1:]) if len(noted) == 3 else None
 
     def forget(self, number: int) -> None:
         """A call is over: its number may be used again."""
@@ -145,8 +155,8 @@ def _guard() -> tuple[subprocess.Popen[bytes], int]:
     return leader, lifeline
 
 
-def _command(python: str, root: Path, flags: dict[str, Any], link: int, board: int) -> list[str]:
-    return [python, "-P", "-m", "prowess.worker", str(link), str(board), str(root), json.dumps(flags)]
+def _command(python: str, root: Path, link: int, board: int) -> list[str]:
+    return [python, "-P", "-m", "prowess.worker", str(link), str(board), str(root)]
 
 
 def describe_exit(code: int | None) -> str:

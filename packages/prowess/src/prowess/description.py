@@ -5,20 +5,42 @@ A worker describes, a host keeps it in a manifest. Light: it knows contracts and
 
 from __future__ import annotations
 
+import hashlib
 import sys
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from prowess.catalog import Catalog, Failure
 from prowess.contract import Contract
-from prowess.fingerprints import Seen, look
-from prowess.jsontypes import JsonObject
+from prowess.fingerprints import Seen, as_imported, listing, look
+from prowess.jsontypes import JsonObject, Schema
 from prowess.names import assign
 
-__all__ = ["Description", "SkillFacts", "merged", "seen_all", "site_folders"]
+__all__ = ["Description", "SkillFacts", "View", "digest_of", "environment_of", "merged", "seen_all", "site_folders"]
+
+
+_PACKAGES: Final = (".dist-info", ".egg-info", ".egg-link", ".pth")
+
+
+class View(NamedTuple):
+    """How clients are shown a command."""
+
+    input_schema: Schema
+    boxed_output: Schema | None
+    output: Schema | None
+    """The output where results need no box around them."""
+
+    def to_json(self) -> list[Any]:
+        """Plain data; most outputs are the same with and without a box."""
+        return list(self[:2] if self.output == self.boxed_output else self)
+
+    @classmethod
+    def from_json(cls, data: list[Any]) -> View:
+        """Read what `to_json` wrote."""
+        return cls(data[0], data[1], data[-1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +53,15 @@ class SkillFacts:
     absent: tuple[str, ...] = ()
     """Files that would be part of it if they were there."""
     has_hooks: bool = False
+    views: Mapping[str, View] = field(default_factory=dict[str, View])
+    """What clients are shown of each command."""
+    fatal: bool = False
+    """Importing it ends the process."""
+
+    @property
+    def digest(self) -> str:
+        """A fingerprint of what it promises."""
+        return digest_of(self.contracts)
 
     def to_json(self) -> JsonObject:
         """Plain data that `from_json` reads back."""
@@ -40,6 +71,8 @@ class SkillFacts:
             "files": list(self.files),
             "absent": list(self.absent),
             "has_hooks": self.has_hooks,
+            "fatal": self.fatal,
+            "views": {command: view.to_json() for command, view in self.views.items()},
         }
 
     @classmethod
@@ -51,6 +84,8 @@ class SkillFacts:
             files=tuple(data["files"]),
             absent=tuple(data["absent"]),
             has_hooks=bool(data["has_hooks"]),
+            views={command: View.from_json(view) for command, view in data["views"].items()},
+            fatal=bool(data["fatal"]),
         )
 
 
@@ -74,6 +109,8 @@ class Description:
     interpreter: str = ""
     sites: tuple[str, ...] = ()
     """Where the interpreter's packages are."""
+    environment: str = ""
+    """What was installed there, see `environment_of`."""
 
     def to_json(self) -> JsonObject:
         """Plain data that `from_json` reads back to an equal description."""
@@ -87,6 +124,7 @@ class Description:
             "imported": {path: list(stamp) for path, stamp in self.imported.items()},
             "interpreter": self.interpreter,
             "sites": list(self.sites),
+            "environment": self.environment,
         }
 
     @classmethod
@@ -102,7 +140,14 @@ class Description:
             imported={path: (stamp[0], stamp[1], stamp[2]) for path, stamp in data["imported"].items()},
             interpreter=data["interpreter"],
             sites=tuple(data["sites"]),
+            environment=data["environment"],
         )
+
+    @property
+    def hooks(self) -> frozenset[tuple[str, str]]:
+        """The files that may shape every contract, each with a digest of what it said."""
+        files = {path for facts in self.skills.values() if facts.has_hooks for path in facts.files}
+        return frozenset((path, self.sightings[path].digest) for path in files & self.sightings.keys())
 
     def catalog(self, hide: Iterable[str], root: Path) -> Catalog:
         """Who may be called, and everything that failed."""
@@ -114,11 +159,20 @@ class Description:
         return Catalog(tuple(contracts[key] for key in sorted(contracts)), tuple(failures))
 
 
+def digest_of(contracts: Iterable[Contract]) -> str:
+    """A fingerprint of all that contracts promise."""
+    return hashlib.sha256("".join(contract.digest for contract in contracts).encode()).hexdigest()
+
+
 def merged(older: Description, newer: Description) -> Description:
     """A whole description, of an older one and what was described since."""
     skills = {name: facts for name, facts in older.skills.items() if name in newer.names} | dict(newer.skills)
     needed = {path for facts in skills.values() for path in facts.files} | set(newer.candidates)
-    sightings = {path: seen for path, seen in {**older.sightings, **newer.sightings}.items() if path in needed}
+    carried = {path for name in skills.keys() - newer.skills.keys() for path in skills[name].files}
+    then = {path: seen for path, seen in older.sightings.items() if path in carried or path not in newer.sightings}
+    sightings = {path: seen for path, seen in {**newer.sightings, **then}.items() if path in needed}
+    dropped = older.sightings.keys() - needed
+    still = {path: stamp for path, stamp in older.imported.items() if path not in dropped}
     return Description(
         skills={name: skills[name] for name in sorted(skills)},
         names=newer.names,
@@ -126,25 +180,35 @@ def merged(older: Description, newer: Description) -> Description:
         folders=newer.folders,
         candidates=newer.candidates,
         sightings=sightings,
-        imported={**older.imported, **newer.imported},
+        imported={**still, **newer.imported},
         interpreter=newer.interpreter,
         sites=newer.sites,
+        environment=newer.environment,
     )
 
 
-def seen_all(paths: Iterable[str], read: Mapping[str, str]) -> dict[str, Seen]:
-    """The files as they are now. `read` has the digests of what was really imported: a file that says something else by
-    now is noted down as it was then, with a time that fits nothing.
+def seen_all(paths: Iterable[str], read: Mapping[str, str], since_ns: int) -> dict[str, Seen]:
+    """The files as they were when they were imported, which was after `since_ns`. `read` has the digests of what was read.
+
+    A file that says something else by now, or may do so, is noted so that it will be looked at again.
     """
     now = time.time_ns()
     sightings: dict[str, Seen] = {}
     for path in paths:
         seen = look(path, now)
-        if seen is None:
-            continue
-        digest = read.get(path, seen.digest)
-        sightings[path] = seen if digest == seen.digest else Seen(-1, seen.size, digest, now)
+        if seen is not None:
+            sightings[path] = as_imported(seen, read.get(path), since_ns)
     return sightings
+
+
+def environment_of(interpreter: str, sites: Iterable[str]) -> str:
+    """An interpreter, and the names of all that is installed for it: they hold the versions."""
+    try:
+        status = Path(interpreter).stat()
+        version = f"{interpreter} {status.st_mtime_ns} {status.st_size}"
+    except OSError:
+        version = f"{interpreter} is not there"
+    return f"{version} {listing(sites, _PACKAGES)}"
 
 
 def site_folders() -> tuple[str, ...]:

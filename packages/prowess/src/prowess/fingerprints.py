@@ -11,16 +11,22 @@ import stat
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
-__all__ = ["Seen", "Sightings", "changed", "listing", "look", "look_again"]
+__all__ = ["Seen", "Sightings", "as_imported", "changed", "listing", "look", "look_again", "refreshed"]
 
 _RACE: Final = 2_000_000_000
 """Nanoseconds within which two writes may leave the same time: file systems count in steps, and clocks are set."""
+
+
+_GRAIN: Final = 20_000_000
+"""Nanoseconds by which the time of a file may lag behind the clock."""
 
 
 class Seen(NamedTuple):
     """A file as it was when somebody looked."""
 
     mtime_ns: int
+    ctime_ns: int
+    """Unlike the other time, nobody can set it but by setting the clock."""
     size: int
     digest: str
     at_ns: int
@@ -43,10 +49,19 @@ def look(path: str, now_ns: int, content: bytes | None = None) -> Seen | None:
         after = os.stat(path)
     except OSError:
         return None
-    steady = (
-        (before.st_mtime_ns, before.st_size) == (after.st_mtime_ns, after.st_size) == (after.st_mtime_ns, len(content))
-    )
-    return Seen(after.st_mtime_ns if steady else -1, len(content), _digest(content), now_ns)
+    steady = _status(before) == _status(after) and after.st_size == len(content)
+    return Seen(after.st_mtime_ns if steady else -1, after.st_ctime_ns, len(content), _digest(content), now_ns)
+
+
+def as_imported(seen: Seen, digest: str | None, since_ns: int) -> Seen:
+    """A file as it was when it was imported: with this digest or, where that is not known, at some time after `since_ns`.
+
+    If it may not be that any more, it is noted with a time that fits nothing.
+    """
+    if digest is not None:
+        return seen if digest == seen.digest else seen._replace(mtime_ns=-1, digest=digest)
+    saved_since = max(seen.mtime_ns, seen.ctime_ns) > since_ns - _GRAIN
+    return seen._replace(mtime_ns=-1, digest="") if saved_since else seen
 
 
 def look_again(path: str, seen: Seen) -> bool:
@@ -55,13 +70,22 @@ def look_again(path: str, seen: Seen) -> bool:
         status = os.stat(path)
         if status.st_size != seen.size or not stat.S_ISREG(status.st_mode):
             return False
-        certain = abs(seen.at_ns - seen.mtime_ns) > _RACE and seen.mtime_ns < seen.at_ns
-        if certain and status.st_mtime_ns == seen.mtime_ns:
+        if _is_believed(status, seen):
             return True
         with open(path, "rb") as file:
             return _digest(file.read()) == seen.digest
     except OSError:
         return False
+
+
+def refreshed(sightings: Sightings, now_ns: int) -> dict[str, Seen]:
+    """The same sightings, looked at again where each look has to read the file and finds it as it was."""
+    fresh = dict(sightings)
+    for path, seen in sightings.items():
+        found = None if _is_steady(path, seen) else look(path, now_ns)
+        if found is not None and found.digest == seen.digest:
+            fresh[path] = found
+    return fresh
 
 
 def changed(sightings: Sightings) -> set[str]:
@@ -78,6 +102,23 @@ def listing(folders: Iterable[str], endings: tuple[str, ...]) -> str:
         except OSError:
             names.append(f"{folder} is not there")
     return _digest("\n".join(names).encode("utf-8", "surrogateescape"))
+
+
+def _status(found: os.stat_result) -> tuple[int, int, int]:
+    return found.st_mtime_ns, found.st_ctime_ns, found.st_size
+
+
+def _is_steady(path: str, seen: Seen) -> bool:
+    try:
+        return _is_believed(os.stat(path), seen)
+    except OSError:
+        return True
+
+
+def _is_believed(found: os.stat_result, seen: Seen) -> bool:
+    """Whether the status says enough: it is the same, and so old that another change would have another time."""
+    long_after = seen.at_ns - max(seen.mtime_ns, seen.ctime_ns) > _RACE
+    return long_after and _status(found) == (seen.mtime_ns, seen.ctime_ns, seen.size)
 
 
 def _digest(content: bytes) -> str:

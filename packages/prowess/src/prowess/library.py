@@ -7,7 +7,8 @@ import contextvars
 import importlib
 import sys
 import threading
-from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,22 +18,27 @@ from typing import Final
 from cachetools import LRUCache
 
 from prowess.builtin import BuiltIn
-from prowess.catalog import Catalog
-from prowess.closure import closure
+from prowess.catalog import Catalog, Failure
+from prowess.closure import Closure, closure
+from prowess.contract import Contract
 from prowess.declaration import NAME, Declaration, declaration_of
-from prowess.description import Description, SkillFacts, seen_all, site_folders
+from prowess.description import Description, SkillFacts, View, environment_of, seen_all, site_folders
 from prowess.discovery import Source, Survey, candidates, survey
 from prowess.entry import Entry, Services
-from prowess.errors import LoadError
-from prowess.loading import Modules, project_files
+from prowess.errors import LoadError, SchemaError, message_of
+from prowess.loading import Modules, package_files, project_files
 from prowess.names import Names, assign
 from prowess.plugins import Installed, installed
+from prowess.profiles import Profile
 from prowess.skill import OURS, Skill, compiled
 
 __all__ = ["Library"]
 
 _MOST_STRANGERS: Final = 1024
 """Commands outside of the skills that are kept compiled: enough for any test suite, and an end to those made in a loop."""
+
+_TURN: Final = 0.001
+"""Seconds after which it is looked again whether all who wanted a command have had their turn."""
 
 _loading: Final[contextvars.ContextVar[bool]] = contextvars.ContextVar("prowess_loading", default=False)
 """Whether the code is called, in whatever thread, by a skill that is being imported: its thread holds the lock."""
@@ -41,11 +47,16 @@ _loading: Final[contextvars.ContextVar[bool]] = contextvars.ContextVar("prowess_
 class Library:
     """Everything that can be called, loaded as late as possible. Safe to use from several threads."""
 
-    def __init__(self, services: Services, folders: Iterable[Path]) -> None:
+    def __init__(
+        self, services: Services, folders: Iterable[Path], on_import: Callable[[str, str], None] | None = None
+    ) -> None:
         self._services = services
+        self._on_import = on_import or _not_noted
         self._folders = list(folders)
         self._modules = Modules()
         self._lock = threading.RLock()
+        self._wanting: set[int] = set()
+        """Threads that wait for one command."""
         self._survey = Survey()
         self._sources: dict[str, Source] = {}
         self._skills: dict[str, Skill] = {}
@@ -59,19 +70,26 @@ class Library:
         self._owned: set[str] = set()
         """The modules that are skills themselves: who imports a command from there does not register it."""
         self._prepared = False
+        self._environment = ""
+        """What was installed before the first import."""
+        self._since_ns = 0
+        """When that was."""
         services.plugins.register(BuiltIn(), OURS)
 
     # Looking up
 
-    def find(self, name: str) -> Entry | None:
-        """The command that answers to an id, a wire name or an alias; loads as little as it can."""
+    def find(self, name: str, *, everywhere: bool = True) -> Entry | None:
+        """The command that answers to an id, a wire name or an alias; loads as little as it can.
+
+        Not `everywhere` is to look only into the skill that the name begins with: ids need no more.
+        """
         name = name.replace("/", ".")
         if name in (entries := self._entries):
             return entries[name]
-        with self._lock:
+        with self._urgently():
             self._prepare()
             self._load(self._candidates(name))
-            if name not in self._entries:
+            if everywhere and name not in self._entries:
                 self._load(self._sources)
             return self._entries.get(name)
 
@@ -94,20 +112,24 @@ class Library:
         """All skills but the known ones, each by itself, with the files that they are made of."""
         with self._lock:
             self._prepare()
-            self._load([name for name in self._sources if name not in known])
+            wanted = [name for name in self._sources if name not in known]
+        for name in wanted:
+            while self._wanting:
+                time.sleep(_TURN)
+            with self._lock:
+                self._import([name])
+        with self._lock:
+            self._settle()
             return self._description(self._skills)
 
-    def describe_loaded(self, names: Collection[str]) -> Description:
-        """Skills that are loaded: their facts alone."""
-        with self._lock:
-            skills = {name: self._skills[name] for name in names if name in self._skills}
-            folders = self._all_folders()
-            return Description({name: self._facts(skill, folders) for name, skill in skills.items()})
-
     @property
-    def loaded(self) -> frozenset[str]:
-        """The skills that have been imported."""
-        return frozenset(self._skills)
+    def loaded(self) -> Collection[str]:
+        """The skills that have been imported, now and whenever one looks."""
+        return self._skills.keys()
+
+    def contracts_of(self, skill: str) -> tuple[Contract, ...]:
+        """What an imported skill promises."""
+        return tuple(entry.contract for entry in self._skills[skill].entries)
 
     def _description(self, skills: Mapping[str, Skill]) -> Description:
         folders = self._all_folders()
@@ -121,22 +143,43 @@ class Library:
             failures=self._survey.failures,
             folders=tuple(str(folder) for folder in folders),
             candidates=tuple(possible),
-            sightings=seen_all(paths, self._modules.read),
+            sightings=seen_all(paths, self._modules.read, self._since_ns),
             imported=imported,
             interpreter=sys.executable,
             sites=site_folders(),
+            environment=self._environment,
         )
 
     def _facts(self, skill: Skill, folders: list[Path]) -> SkillFacts:
         source = skill.source
-        parts = closure(source.files, folders, self._services.root) if source is not None else closure((), (), Path())
+        parts = (
+            Closure(package_files(skill.package), ())
+            if source is None
+            else closure(source.files, folders, self._services.root)
+        )
+        failures = list(skill.failures)
+        views = self._views(skill, failures)
         return SkillFacts(
             contracts=tuple(entry.contract for entry in skill.entries),
-            failures=tuple(skill.failures),
+            failures=tuple(failures),
             files=tuple(sorted(map(str, parts.present))),
             absent=tuple(sorted(map(str, parts.absent))),
             has_hooks=source is None or source.has_hooks,
+            views=views,
         )
+
+    def _views(self, skill: Skill, failures: list[Failure]) -> dict[str, View]:
+        """What clients are shown. Of a command that a profile cannot show, the reason is noted."""
+        views: dict[str, View] = {}
+        profiles = self._services.profiles
+        for contract in (entry.contract for entry in skill.entries):
+            name = contract.profile or self._services.settings.own.profile
+            try:
+                views[contract.id] = _view(contract, name, profiles)
+            except Exception as error:  # noqa: BLE001 - the steps of a plugin
+                reason = f"cannot be shown to clients: {message_of(error) or type(error).__name__}"
+                failures.append(Failure(contract.id, reason, contract.source))
+        return views
 
     def entry_of(self, declared: Declaration) -> Entry:
         """The entry of a decorated function, whether or not it belongs to a skill of this runtime."""
@@ -160,6 +203,7 @@ class Library:
         """What must be there before the first command: installed packages, and the skills with hooks."""
         if self._prepared:
             return
+        self._environment, self._since_ns = environment_of(sys.executable, site_folders()), time.time_ns()
         packages = {f"package:{entry.name}:{entry.distribution}": entry for entry in installed()}
         self._owned.update(entry.module for entry in packages.values())
         for key, entry in packages.items():
@@ -199,12 +243,27 @@ class Library:
             if name.startswith(f"{skill}.") or ("." not in name and name.startswith(f"{skill}_")):
                 yield skill
 
+    @contextlib.contextmanager
+    def _urgently(self) -> Generator[None]:
+        """Before those who want to know everything: locks go to whoever comes first, and that is who has it."""
+        thread = threading.get_ident()
+        self._wanting.add(thread)
+        try:
+            with self._lock:
+                self._wanting.discard(thread)
+                yield
+        finally:
+            self._wanting.discard(thread)
+
     def _load(self, names: Iterable[str]) -> None:
-        missing = [self._sources[name] for name in names if name not in self._skills]
+        if self._import(names):
+            self._settle()
+
+    def _import(self, names: Iterable[str]) -> bool:
+        missing = [self._sources[name] for name in names if name in self._sources and name not in self._skills]
         for source in missing:
             self._skills[source.name] = self._imported(source)
-        if missing:
-            self._settle()
+        return bool(missing)
 
     def _imported(self, source: Source) -> Skill:
         """Import every file of a skill. What fails is noted in it, and the rest of it goes on."""
@@ -212,10 +271,13 @@ class Library:
         try:
             with _as_loading():
                 for file in source.files:
+                    self._on_import(source.name, str(file))
                     skill.attempt(partial(self._adopt, skill, source, file), str(file))
         except BaseException:
             skill.unplug()
             raise
+        finally:
+            self._on_import("", "")
         return skill
 
     def _adopt(self, skill: Skill, source: Source, file: Path) -> None:
@@ -326,6 +388,18 @@ class _Old:
     skill: Skill
     source: Source
     gave: frozenset[str]
+
+
+def _view(contract: Contract, name: str, profiles: Mapping[str, Profile]) -> View:
+    if name not in profiles:
+        raise SchemaError(f"there is no profile {name!r}; known: {', '.join(sorted(profiles))}")
+    profile = profiles[name]
+    boxed, bare = profile.output_schema(contract), profile.output_schema(contract, boxed=False)
+    return View(profile.input_schema(contract), boxed, bare)
+
+
+def _not_noted(_skill: str, _file: str) -> None:
+    """Nobody wants to know what is being imported."""
 
 
 @contextlib.contextmanager

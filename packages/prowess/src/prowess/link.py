@@ -9,25 +9,28 @@ from __future__ import annotations
 import asyncio
 import mmap
 import os
+import socket
 import struct
 import time
 from collections.abc import Callable
 from enum import IntEnum
 from typing import Final, NamedTuple, cast
 
-__all__ = ["Board", "Frame", "FrameReader", "Kind", "Link", "encode_frame"]
+__all__ = ["Board", "Frame", "FrameReader", "Kind", "Link", "encode_frame", "receive"]
 
 
 class Kind(IntEnum):
     """What a frame is about. The first group goes to the worker, the second to the host."""
 
+    BEGIN = 7
+    """The first one. head: the settings to go by, as JSON."""
     CALL = 1
     """head: how to call; body: the arguments as JSON."""
     CANCEL = 2
     ANSWERS = 3
     """head: what a person answered, by key, or why nobody did."""
     DESCRIBE = 4
-    """Load every skill and send the catalog."""
+    """head: the skills that are known; describe all others."""
     PING = 5
     QUIT = 6
 
@@ -43,6 +46,9 @@ class Kind(IntEnum):
     PROGRESS = 26
     LOG = 27
     CATALOG = 28
+    """head: a description."""
+    LIVE = 33
+    """head: digests of the skills that have just been imported, by name."""
     PONG = 29
     """number: how many calls run on although nobody waits for them."""
     LINGERING = 30
@@ -70,6 +76,22 @@ _CHUNK: Final = 256 * 1024
 def encode_frame(kind: Kind, number: int = 0, head: bytes = b"", body: bytes = b"") -> bytes:
     """A frame as bytes."""
     return b"".join((_HEADER.pack(kind, number, len(head), len(body)), head, body))
+
+
+def receive(sock: socket.socket) -> Frame:
+    """One frame, waited for; `EOFError` if the other end is gone."""
+    kind, number, head, body = _HEADER.unpack(_exactly(sock, _SIZE))
+    return Frame(kind, number, _exactly(sock, head), _exactly(sock, body))
+
+
+def _exactly(sock: socket.socket, size: int) -> bytes:
+    data = bytearray()
+    while len(data) < size:
+        more = sock.recv(size - len(data))
+        if not more:
+            raise EOFError
+        data += more
+    return bytes(data)
 
 
 class FrameReader:
@@ -158,24 +180,22 @@ class Link(asyncio.BufferedProtocol):
 class Board:
     """Memory that host and worker share, so that neither has to wait for the other to agree on one thing.
 
-    A worker marks a call when it prepares it and before it starts it, and starts none once it is retired. A host retires a worker and then
-    sees which calls were never started: those, and only those, can be given to another worker without being run twice.
+    A worker marks a call before it starts it, and starts none once it is retired. A host retires a worker and then sees
+    which calls were never started: those, and only those, can be given to another worker without being run twice.
+
+    Behind the marks there is a note of what is being imported: it outlives a worker that an import ends.
     """
 
     SLOTS: Final = 65536
 
     def __init__(self, fd: int | None = None) -> None:
-        self._fd = fd if fd is not None else _shared_file(self.SLOTS)
-        self._memory = mmap.mmap(self._fd, self.SLOTS)
+        self._fd = fd if fd is not None else _shared_file(self.SLOTS + _NOTE)
+        self._memory = mmap.mmap(self._fd, self.SLOTS + _NOTE)
 
     @property
     def fd(self) -> int:
         """What a worker inherits."""
         return self._fd
-
-    def prepare(self, number: int) -> None:
-        """The worker's word: this call is being seen to, but its command has not begun."""
-        self._memory[self.slot(number)] = _PREPARED
 
     def start(self, number: int) -> bool:
         """The worker's question: may this call start?"""
@@ -191,13 +211,19 @@ class Board:
         """Whether the worker has begun a call, as far as the host must fear."""
         return self._memory[self.slot(number)] == _STARTED
 
-    def prepared(self, number: int) -> bool:
-        """Whether the worker was seeing to a call, and no more than that."""
-        return self._memory[self.slot(number)] == _PREPARED
-
     def forget(self, number: int) -> None:
         """Free the slot of a call that is over."""
         self._memory[self.slot(number)] = 0
+
+    def note(self, text: str) -> None:
+        """The worker's word: this is being imported; nothing is, if it is empty."""
+        data = text.encode("utf-8", "surrogateescape")[: _NOTE - 1]
+        self._memory[self.SLOTS :] = data.ljust(_NOTE, b"\0")
+
+    @property
+    def noted(self) -> str:
+        """What was being imported last, if that never ended."""
+        return self._memory[self.SLOTS :].partition(b"\0")[0].decode("utf-8", "surrogateescape")
 
     def close(self) -> None:
         """Let go of the memory."""
@@ -210,8 +236,9 @@ class Board:
         return 1 + number % (cls.SLOTS - 1)
 
 
-_PREPARED: Final = 1
-_STARTED: Final = 2
+_STARTED: Final = 1
+_NOTE: Final = 4096
+"""Bytes for the name of a skill and the path of its file."""
 _VISIBLE: Final = 50e-6
 """Seconds after which a processor has certainly seen what another one wrote, and they are a thousand times too many."""
 

@@ -23,7 +23,7 @@ from typing import Any, Final
 from prowess.closure import module_files, relative_imports
 from prowess.discovery import Source
 
-__all__ = ["Modules", "project_files"]
+__all__ = ["Modules", "package_files", "project_files"]
 
 _INIT: Final = "__init__.py"
 _FOREIGN: Final = frozenset({"site-packages", "dist-packages", "node_modules"})
@@ -120,6 +120,14 @@ def project_files(root: Path) -> dict[str, tuple[int, int, int]]:
             state = os.stat(file)
             found[file] = (state.st_mtime_ns, state.st_size, state.st_ino)
     return found
+
+
+def package_files(package: str) -> list[Path]:
+    """The source files of an installed package that have been imported by now."""
+    files = [
+        getattr(module, "__file__", None) for name, module in list(sys.modules.items()) if _is_inside(name, package)
+    ]
+    return [Path(file) for file in files if isinstance(file, str) and file.endswith(".py")]
 
 
 def _parent(name: str) -> tuple[ModuleType | None, str]:

@@ -18,6 +18,7 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from prowess.call import Channel
 from prowess.catalog import Catalog
+from prowess.contract import Contract
 from prowess.declaration import Declaration
 from prowess.description import Description
 from prowess.entry import Entry, Services
@@ -51,14 +52,19 @@ class Runtime:
         overrides: Mapping[Any, Any] | None = None,
         flags: Mapping[str, Any] | None = None,
         timer: Callable[[], float] = time.monotonic,
+        settings: Settings | None = None,
+        on_import: Callable[[str, str], None] | None = None,
     ) -> None:
+        """`settings` are those that were loaded already. `on_import` hears the name and the file of every skill that is
+        about to be imported, and two empty texts afterwards.
+        """
         self.root = root.resolve()
-        self.settings = Settings.load(self.root, environ=os.environ, flags=flags or {})
+        self.settings = settings or Settings.load(self.root, environ=os.environ, flags=flags or {})
         self.paths = ConfigPaths.of(self.settings, os.environ)
         threads = Threads(self.settings.own.threads)
         injectables = Injectables(self.settings, self.paths, threads, overrides)
         self._services = Services(self.root, self.settings, injectables, Plugins(), dict(BUILT_IN), threads, timer)
-        self._library = Library(self._services, self.paths.skills_dirs)
+        self._library = Library(self._services, self.paths.skills_dirs, on_import)
         self._portal: tuple[BlockingPortal, int] | None = None
         self._portal_lock = threading.Lock()
         self._portal_end = contextlib.ExitStack()
@@ -98,14 +104,14 @@ class Runtime:
         with self._as_current():
             return self._library.describe(known)
 
-    def describe_loaded(self, names: Collection[str]) -> Description:
-        """Skills that have been imported already."""
-        return self._library.describe_loaded(names)
-
     @property
-    def loaded(self) -> frozenset[str]:
-        """The skills that have been imported so far."""
+    def loaded(self) -> Collection[str]:
+        """The skills that have been imported, now and whenever one looks."""
         return self._library.loaded
+
+    def contracts_of(self, skill: str) -> tuple[Contract, ...]:
+        """What an imported skill promises."""
+        return self._library.contracts_of(skill)
 
     def reload(self) -> None:
         """See which skills were added, changed, renamed or deleted since they were loaded."""
@@ -123,9 +129,9 @@ class Runtime:
         finally:
             _current.reset(token)
 
-    async def find(self, command: str) -> Entry | None:
-        """The command that answers to a name, loaded if need be."""
-        return self._library.known(command) or await self._find(command)
+    async def find(self, command: str, *, everywhere: bool = True) -> Entry | None:
+        """The command that answers to a name, loaded if need be. An id need not be looked for `everywhere`."""
+        return self._library.known(command) or await self._find(command, everywhere)
 
     def override(self, key: Key, value: Any) -> contextlib.AbstractContextManager[None]:
         """Inject a value in the place of what is provided for a type or a name, inside a `with` block."""
@@ -201,10 +207,10 @@ class Runtime:
                 self._portal = portal, portal.call(threading.get_ident)
             return self._portal
 
-    async def _find(self, command: object) -> Entry | None:
+    async def _find(self, command: object, everywhere: bool = True) -> Entry | None:
         if not isinstance(command, str):
             return None
-        return await self._in_thread(lambda: self._library.find(command))
+        return await self._in_thread(lambda: self._library.find(command, everywhere=everywhere))
 
     async def _unknown(self, command: str) -> Outcome:
         catalog: Catalog = await self._in_thread(self._library.catalog)

@@ -28,6 +28,7 @@ __all__ = [
     "OwnSettings",
     "RetrySettings",
     "Settings",
+    "Written",
     "is_configured",
     "own_keys",
 ]
@@ -216,15 +217,24 @@ _FOLDERS = "skills"
 # --- the settings ---------------------------------------------------------------------------------
 
 
+class Written(NamedTuple):
+    """A configuration file as it was when it was read."""
+
+    file: str
+    text: str
+
+
 class Settings:
     """What was configured, read by dotted keys. `own` holds Prowess's own keys, typed."""
 
-    __slots__ = ("_keys", "_values", "config_file", "own", "root")
+    __slots__ = ("_keys", "_values", "config_file", "own", "root", "written")
 
-    def __init__(self, root: Path, config_file: Path | None, layers: _Layers) -> None:
+    def __init__(self, root: Path, source: _Source | None, layers: _Layers) -> None:
         self.root = root
-        self.config_file = config_file
+        self.config_file = source.file if source else None
         """The file that was read, if there is one."""
+        self.written = Written(str(source.file), source.text) if source else None
+        """The same with what it said, for `read_again`."""
         self.own = layers.own()
         self._keys = layers.keys()
         self._values = {**asdict(self.own), **layers.free}
@@ -235,13 +245,25 @@ class Settings:
 
         Raises `SettingsError` for whatever is malformed, unknown or of the wrong type, naming where it was written.
         """
-        source = _find(root)
+        return cls._merged(root, _find(root), environ, flags or {})
+
+    @classmethod
+    def read_again(
+        cls, root: Path, written: Written | None, *, environ: Mapping[str, str], flags: Mapping[str, Any]
+    ) -> Settings:
+        """What `load` gave in another process, whatever the file says by now."""
+        return cls._merged(root, _read_before(written) if written else None, environ, flags)
+
+    @classmethod
+    def _merged(
+        cls, root: Path, source: _Source | None, environ: Mapping[str, str], flags: Mapping[str, Any]
+    ) -> Settings:
         layers = _Layers()
         if source is not None:
             layers.add_file(source)
         layers.add_environ(environ)
-        layers.add_flags(flags or {})
-        return cls(root, source.file if source else None, layers)
+        layers.add_flags(flags)
+        return cls(root, source, layers)
 
     def get(self, key: str, default: Any = None) -> Any:
         """The value of a dotted key; a table is a dict. Upper case and dashes may be written as in the environment."""
@@ -334,12 +356,21 @@ def _find_in_pyproject(file: Path) -> _Source | None:
     if not _is_file(file):
         return None
     text = _read(file)
-    if "prowess" not in text:
-        return None
+    return _in_pyproject(file, text) if "prowess" in text else None
+
+
+def _in_pyproject(file: Path, text: str) -> _Source | None:
     data: Any = _parse(file, text)
     for name in _PYPROJECT_TABLE:
         data = data.get(name) if _is_table(data) else None
     return None if data is None else _Source(file, data, text, _PYPROJECT_TABLE)
+
+
+def _read_before(written: Written) -> _Source | None:
+    file = Path(written.file)
+    if file.name == _PYPROJECT:
+        return _in_pyproject(file, written.text)
+    return _Source(file, _parse(file, written.text), written.text)
 
 
 def _read(file: Path) -> str:

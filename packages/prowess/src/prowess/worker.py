@@ -9,7 +9,6 @@ import asyncio
 import atexit
 import contextlib
 import functools
-import json
 import logging
 import math
 import os
@@ -25,12 +24,13 @@ import anyio
 from pydantic_core import from_json, to_json
 
 from prowess.call import Channel, Questions
-from prowess.errors import AskError, InputError, message_of
+from prowess.description import digest_of
+from prowess.errors import AskError, InputError, UnknownCommand, message_of
 from prowess.jsontypes import JsonObject
-from prowess.link import Board, Frame, Kind, Link
-from prowess.loading import project_files
+from prowess.link import Board, Frame, Kind, Link, receive
 from prowess.outcome import META_KIND, Outcome
 from prowess.runtime import Runtime
+from prowess.settings import Settings, Written
 
 __all__ = ["Heart", "Worker", "main", "serve"]
 
@@ -55,6 +55,8 @@ class Worker:
         self._left = 0
         self._asking: dict[int, asyncio.Future[Mapping[str, JsonObject]]] = {}
         self._background: set[asyncio.Task[None]] = set()
+        self._told_of: set[str] = set()
+        """The skills that the host has heard of since they were imported."""
         self.gone = asyncio.Event()
         self.link = Link(self._on_frame, self.gone.set)
 
@@ -68,7 +70,7 @@ class Worker:
         elif frame.kind == Kind.ANSWERS:
             self._answered(frame)
         elif frame.kind == Kind.DESCRIBE:
-            self._spawn(self._describe())
+            self._spawn(self._describe(from_json(frame.head)))
         elif frame.kind == Kind.QUIT:
             self.gone.set()
 
@@ -103,12 +105,13 @@ class Worker:
         number = frame.number
         how: JsonObject = from_json(frame.head)
         try:
-            self._board.prepare(number)
-            await self._runtime.find(how["command"])
+            entry = await self._runtime.find(how["command"], everywhere=False)
+            if len(self._runtime.loaded) != len(self._told_of):
+                self._tell_of_loaded()
             if not self._board.start(number):  # retired: the host gives this call to another worker
                 self.link.send(Kind.UNBEGUN, number)  # it may have seen the mark, and take it for begun
                 return
-            answer = await self._outcome(number, how, frame.body)
+            answer = await self._outcome(number, how, frame.body) if entry else _unknown(how["command"])
         except asyncio.CancelledError:
             if self._calls[number] in self._given_up:
                 raise
@@ -188,18 +191,21 @@ class Worker:
         self._background.add(task)
         task.add_done_callback(self._background.discard)
 
-    async def _describe(self) -> None:
+    async def _describe(self, known: list[str]) -> None:
         try:
-            catalog = await asyncio.to_thread(self._runtime.catalog)
-            told = {
-                "contracts": [contract.to_json() for contract in catalog.contracts],
-                "failures": [[item.source, item.reason, item.file, item.line] for item in catalog.failures],
-                "files": project_files(self._runtime.root),
-            }
-            self.link.send(Kind.CATALOG, 0, to_json(told))
+            description = await asyncio.to_thread(self._runtime.describe, known)
+            self._told_of.update(description.skills)
+            self.link.send(Kind.CATALOG, 0, to_json(description.to_json()))
         except BaseException as error:  # noqa: BLE001 - the host must not wait for ever
             _log.exception("the catalog could not be made")
             self.link.send(Kind.FAILED, 0, _text(f"{type(error).__name__}: {message_of(error)}").encode())
+
+    def _tell_of_loaded(self) -> None:
+        """The host may know these skills from earlier on: it compares."""
+        fresh = set(self._runtime.loaded) - self._told_of
+        self._told_of |= fresh
+        digests = {skill: digest_of(self._runtime.contracts_of(skill)) for skill in fresh}
+        self.link.send(Kind.LIVE, 0, to_json(digests))
 
 
 def _answer(outcome: Outcome, how: JsonObject) -> tuple[Kind, bytes, bytes]:
@@ -214,6 +220,11 @@ def _answer(outcome: Outcome, how: JsonObject) -> tuple[Kind, bytes, bytes]:
     payload = outcome.payload(how.get("profile"), boxed=how.get("boxed", True))
     meta = payload.pop("_meta", None)
     return Kind.RESULT, to_json(meta) if meta else b"{}", to_json(payload)
+
+
+def _unknown(command: str) -> tuple[Kind, bytes, bytes]:
+    """The host knew it; it must have gone just now."""
+    return Kind.REFUSED, to_json({"kind": "unknown", "message": str(UnknownCommand(command, []))}), b""
 
 
 def _failure(kind: str, text: str) -> tuple[Kind, bytes, bytes]:
@@ -292,10 +303,13 @@ def _place(thread: int) -> str:
     return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else "an unknown place"
 
 
-async def serve(sock: socket.socket, board: Board, root: Path, flags: JsonObject) -> int:
+async def serve(sock: socket.socket, board: Board, root: Path) -> int:
     """Serve one host until it is gone; gives the exit code."""
     try:
-        runtime = Runtime(root, flags=flags)
+        settings = _settings(root, from_json(receive(sock).head))
+        runtime = Runtime(root, settings=settings, on_import=functools.partial(_note, board))
+    except EOFError:  # the host has gone already
+        return 0
     except Exception as error:  # noqa: BLE001 - told to the host, whatever it is
         _log.error("%s", message_of(error))
         await _fail(sock, message_of(error))
@@ -311,6 +325,16 @@ async def serve(sock: socket.socket, board: Board, root: Path, flags: JsonObject
     return 0
 
 
+def _settings(root: Path, told: JsonObject) -> Settings:
+    """Those the host goes by, whatever the files say by now."""
+    written = Written(*told["written"]) if told["written"] else None
+    return Settings.read_again(root, written, environ=os.environ, flags=told["flags"])
+
+
+def _note(board: Board, skill: str, file: str) -> None:
+    board.note(f"{time.time_ns()}\n{skill}\n{file}" if skill else "")
+
+
 async def _fail(sock: socket.socket, reason: str) -> None:
     link = Link(lambda _: None, lambda: None)
     await asyncio.get_running_loop().create_connection(lambda: link, sock=sock)
@@ -318,8 +342,8 @@ async def _fail(sock: socket.socket, reason: str) -> None:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Entry point: the descriptors and the project come as arguments."""
-    link, board, root, flags = (argv if argv is not None else sys.argv[1:])[:4]
+    """Entry point: the descriptors and the project come as arguments, all else over the link."""
+    link, board, root = (argv if argv is not None else sys.argv[1:])[:3]
     logging.basicConfig(level=logging.WARNING, format="prowess: %(message)s", stream=sys.stderr)
     _keep_from_children(int(link), int(board))
     if root not in sys.path:
@@ -327,9 +351,7 @@ def main(argv: list[str] | None = None) -> None:
     code = 1
     try:
         # Never closed: tasks and threads that nobody waits for must not hold the process.
-        code = asyncio.Runner().run(
-            serve(socket.socket(fileno=int(link)), Board(int(board)), Path(root), json.loads(flags))
-        )
+        code = asyncio.Runner().run(serve(socket.socket(fileno=int(link)), Board(int(board)), Path(root)))
     except BaseException:  # noqa: BLE001 - nobody else says why, as the end is abrupt
         _log.exception("the worker failed")
     with contextlib.suppress(BaseException):

@@ -55,7 +55,7 @@ async def _call(options: argparse.Namespace) -> int:
 
 async def _in_worker(options: argparse.Namespace) -> JsonObject:
     async with opened(options) as project:
-        catalog = await project.supervisor.describe()
+        catalog = await project.catalog()
         contract = find(catalog, options.command)
         if contract is None:
             raise UnknownCommand(options.command, [item.id for item in catalog])

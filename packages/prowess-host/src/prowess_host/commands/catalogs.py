@@ -35,7 +35,7 @@ async def load(options: argparse.Namespace) -> Loaded:
     async with opened(options) as project:
         check_profile(project.settings.own.profile)
         try:
-            catalog = await project.supervisor.describe()
+            catalog = await project.catalog()
         except ChildProcessError as error:
             raise ProwessError(f"the project cannot be loaded: {error}") from error
         return Loaded(project.root, project.settings.own, catalog)

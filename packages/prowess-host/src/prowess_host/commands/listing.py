@@ -40,7 +40,7 @@ def _run(options: argparse.Namespace) -> int:
 
 async def _list(options: argparse.Namespace) -> int:
     async with opened(options) as project:
-        catalog = await project.supervisor.describe()
+        catalog = await project.catalog()
     print(_as_json(catalog) if options.json else _as_text(catalog))
     return 0
 

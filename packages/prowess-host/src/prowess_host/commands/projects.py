@@ -15,6 +15,7 @@ from prowess.contract import Contract
 from prowess.paths import find_project_root
 from prowess.settings import Settings
 from prowess_host.cli import setting_flags
+from prowess_host.knowledge import described
 from prowess_host.supervisor import Supervisor
 
 __all__ = ["Project", "find", "opened", "project_root"]
@@ -29,6 +30,11 @@ class Project:
     flags: dict[str, str]
     supervisor: Supervisor
 
+    async def catalog(self) -> Catalog:
+        """Everything there is, loaded now. A `ChildProcessError` says why that cannot be had."""
+        description = await described(self.supervisor.describe, (), self.root)
+        return description.catalog(self.settings.own.hide, self.root)
+
 
 @contextlib.asynccontextmanager
 async def opened(options: argparse.Namespace) -> AsyncGenerator[Project]:
@@ -36,7 +42,7 @@ async def opened(options: argparse.Namespace) -> AsyncGenerator[Project]:
     root = project_root(options)
     flags = setting_flags(options.set)
     settings = Settings.load(root, environ=os.environ, flags=flags)
-    supervisor = Supervisor(root, settings.own, dict(flags))
+    supervisor = Supervisor(root, settings, flags)
     try:
         yield Project(root, settings, flags, supervisor)
     finally:

@@ -1,0 +1,155 @@
+"""What a host knows of the skills of its project: remembered from earlier on, learned from workers, kept for the next time.
+
+Knows descriptions and the manifest they are kept in; knows workers only as somebody to ask.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import time
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeAlias
+
+from prowess.catalog import Catalog, Failure
+from prowess.description import Description, SkillFacts, View, merged
+from prowess.fingerprints import as_imported, look
+from prowess.paths import ConfigPaths
+from prowess.settings import OwnSettings
+from prowess_host.manifest import NOTHING, Manifest, Standing, manifest_path, read_manifest, shape_of, write_manifest
+from prowess_host.supervisor import LostImport
+
+__all__ = ["Ask", "Knowledge", "described"]
+
+_log = logging.getLogger("prowess.host")
+
+Ask: TypeAlias = "Callable[[Collection[str]], Awaitable[Description]]"
+"""Has all skills described but those that are given."""
+
+
+class Knowledge:
+    """The skills of one project, as far as they are known."""
+
+    def __init__(self, paths: ConfigPaths, own: OwnSettings) -> None:
+        self._paths = paths
+        self._manifest: Manifest | None = None
+        self._saving: asyncio.Task[None] | None = None
+        self.configure(own)
+
+    def configure(self, own: OwnSettings) -> None:
+        """Go by other settings from now on."""
+        self._hide = own.hide
+        self._shape = shape_of(own, own.python or sys.executable)
+
+    @property
+    def description(self) -> Description:
+        """All that is known, whether or not it still holds."""
+        return self._manifest.description if self._manifest else Description()
+
+    @property
+    def files(self) -> Mapping[str, tuple[int, int, int]]:
+        """Files of the project that skills have imported, as they were then."""
+        return self.description.imported
+
+    @property
+    def doubtful(self) -> set[str]:
+        """Skills that may load by now: they failed, and it need not have been their own fault."""
+        return {name for name, facts in self.description.skills.items() if facts.failures and not facts.fatal}
+
+    def recall(self) -> Standing:
+        """Remember what was known when a host served this project last; what still holds of that."""
+        self._manifest = read_manifest(self._path())
+        return self.standing()
+
+    def standing(self) -> Standing:
+        """What still holds of what is known."""
+        return self._manifest.standing(self._shape) if self._manifest else NOTHING
+
+    def catalog(self, among: Collection[str] | None = None) -> Catalog:
+        """What can be called, and what failed; with `among`, of these skills alone."""
+        description = self.description
+        if among is not None:
+            kept = {name: facts for name, facts in description.skills.items() if name in among}
+            description = replace(description, skills=kept, failures=())
+        return description.catalog(self._hide, self._paths.project_root)
+
+    def views(self) -> dict[str, View]:
+        """What clients are shown, by command."""
+        return {name: view for facts in self.description.skills.values() for name, view in facts.views.items()}
+
+    def differing(self, digests: Mapping[str, str]) -> set[str]:
+        """The skills that promise something else than what is known."""
+        known = self.description.skills
+        return {name for name, digest in digests.items() if name in known and known[name].digest != digest}
+
+    async def learn(self, ask: Ask, known: Collection[str]) -> None:
+        """Have all but the known skills described, and the known ones too if what was found shapes everything."""
+        newer = await described(ask, known, self._paths.project_root)
+        older = self.description
+        if known and (newer.environment, newer.hooks) != (older.environment, older.hooks):
+            newer = await described(ask, (), self._paths.project_root)
+        self._manifest = Manifest(merged(older, newer), self._shape)
+
+    def refresh(self) -> bool:
+        """Look again at files that were new when they were seen; whether that is worth keeping."""
+        before = self._manifest
+        if before is not None:
+            self._manifest = before.refreshed()
+        return before != self._manifest
+
+    def keep(self) -> None:
+        """Write down what is known, in the background. A disk that does not take it costs the next start some time."""
+        manifest, before = self._manifest, self._saving
+        if manifest is not None:
+            self._saving = asyncio.get_running_loop().create_task(_save(self._path, manifest, before))
+
+    async def kept(self, seconds: float) -> None:
+        """Until it is written, but no longer than that."""
+        if self._saving is not None:
+            await asyncio.wait([self._saving], timeout=seconds)
+
+    def _path(self) -> Path:
+        return manifest_path(self._paths.cache_dir, self._paths.project_root, self._shape)
+
+
+async def described(ask: Ask, known: Collection[str], root: Path) -> Description:
+    """What is not known, described; a skill whose import ends its worker is a failure like others."""
+    lost: dict[str, LostImport] = {}
+    while True:
+        try:
+            newer = await ask({*known, *lost})
+        except LostImport as error:
+            if error.importing.skill in {*lost, *known}:
+                raise  # it is imported whoever asks for whatever: it has hooks
+            lost[error.importing.skill] = error
+        else:
+            return _with_lost(newer, lost, root) if lost else newer
+
+
+def _with_lost(newer: Description, lost: Mapping[str, LostImport], root: Path) -> Description:
+    """What nobody could describe, with all its files, so that mending any of them counts."""
+    from prowess.closure import closure  # rare, and nothing for the start of a host
+
+    skills, sightings = dict(newer.skills), dict(newer.sightings)
+    for name, error in lost.items():
+        parts = closure([Path(error.importing.file)], [Path(folder) for folder in newer.folders], root)
+        files = sorted(map(str, parts.present))
+        failure = Failure(name, error.reason, error.importing.file)
+        skills[name] = SkillFacts(
+            failures=(failure,), files=tuple(files), absent=tuple(map(str, parts.absent)), fatal=True
+        )
+        for path in files:
+            seen = look(path, time.time_ns())
+            if seen is not None:
+                sightings[path] = as_imported(seen, None, error.importing.since_ns)
+    return replace(newer, skills=skills, sightings=sightings)
+
+
+async def _save(path: Callable[[], Path], manifest: Manifest, before: asyncio.Task[None] | None) -> None:
+    if before is not None:
+        await asyncio.wait([before])
+    if not await asyncio.to_thread(write_manifest, path(), manifest):
+        _log.info("the manifest cannot be written to %s, so the next start takes longer", path())

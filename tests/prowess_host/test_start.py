@@ -1,0 +1,399 @@
+"""The second start of a host: at once, from what the first one has kept, and never with a wrong contract."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from piped import HANDSHAKE, STATELESS, Client, hosted, make_project, processes, until, write_skill
+
+from prowess_host.manifest import read_manifest
+
+CHANGED = "notifications/tools/list_changed"
+HEAVY = {
+    *("pydantic", "pydantic_core", "pluggy", "dependency_injector", "tenacity", "cachetools", "jsonschema"),
+    *("prowess.worker", "prowess.runtime", "prowess.library", "prowess.command", "prowess.compile"),
+}
+
+
+def noting(project: Path, name: str) -> str:
+    """A skill that notes each time that it is imported."""
+    return f"""
+with open({str(project / "imports")!r}, "a") as file:
+    file.write("{name} ")
+
+@skill_command
+def say(text: str = "{name}") -> str:
+    return text
+"""
+
+
+def imports(project: Path) -> list[str]:
+    """The skills that were imported since the last look."""
+    file = project / "imports"
+    names = file.read_text().split() if file.exists() else []
+    file.unlink(missing_ok=True)
+    return names
+
+
+def manifests(project: Path) -> list[Path]:
+    return sorted((project / "cache").glob("manifests/*.json"))
+
+
+async def listed(project: Path, *options: str, **more: str) -> list[str]:
+    """What a host lists that is started for this alone."""
+    async with hosted(project, *options, env=more) as host:
+        return await host.tools()
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    make_project(tmp_path)
+    for name in ("a", "b", "c"):
+        write_skill(tmp_path, f"{name}.py", noting(tmp_path, name))
+    return tmp_path
+
+
+ALL = ["a_say", "b_say", "c_say"]
+
+
+@pytest.mark.parametrize("version", [HANDSHAKE, STATELESS])
+async def test_second_start_imports_no_skill_before_it_is_called(project: Path, version: str):
+    """And then that one alone."""
+    assert ALL == await listed(project)
+    assert ["a", "b", "c"] == imports(project)
+    async with hosted(project, version=version) as host:
+        assert ALL == await host.tools()
+        await host.worker()
+        assert "hello" == await host.text("b_say", text="hello")
+        assert ["b"] == imports(project)
+
+
+async def test_host_holds_no_skill_and_nothing_heavy(project: Path):
+    """By the imports that the interpreter itself reports of the process, through a whole session."""
+    python = project / "python"
+    python.write_text(f'#!/bin/sh\nunset PYTHONPROFILEIMPORTTIME\nexec "{sys.executable}" "$@"\n')
+    python.chmod(0o755)
+    (project / "prowess.toml").write_text(f'cache_dir = "cache"\npython = "{python}"\n')
+    for _ in range(2):
+        async with hosted(project, env={"PYTHONPROFILEIMPORTTIME": "1"}) as host:
+            assert ALL == await host.tools()
+            assert "a" == await host.text("a_say")
+            write_skill(project, "b.py", noting(project, "b") + "#")
+            await host.text("b_say")
+        modules = {
+            line.rpartition("|")[2].strip() for line in host.stderr.splitlines() if line.startswith("import time:")
+        }
+        assert {"prowess_host.host", "prowess_host.manifest", "asyncio"} <= modules
+        assert set() == modules & HEAVY
+        assert not [name for name in modules if name.startswith(("prowess_skills", "skills"))]
+
+
+async def test_requests_that_are_piped_in_leave_a_manifest(project: Path):
+    """A session that is over at once has learned something all the same."""
+    requests: list[dict[str, object]] = [
+        {
+            "id": 0,
+            "method": "initialize",
+            "params": {"protocolVersion": HANDSHAKE, "capabilities": {}, "clientInfo": {}},
+        },
+        {"id": 1, "method": "tools/list"},
+    ]
+    text = "".join(json.dumps({"jsonrpc": "2.0", **request}) + "\n" for request in requests)
+    command = [sys.executable, "-m", "prowess_host", "--project", str(project)]
+    await asyncio.to_thread(subprocess.run, command, input=text.encode(), capture_output=True, check=True, timeout=20)
+    (path,) = manifests(project)
+    manifest = read_manifest(path)
+    assert manifest is not None
+    assert ("a", "b", "c") == manifest.description.names
+
+
+async def test_only_what_changed_is_described_again(project: Path):
+    """An edit, an added file, one that was deleted."""
+    await listed(project)
+    imports(project)
+    write_skill(project, "a.py", noting(project, "a").replace("text:", "more: int = 0, text:"))
+    write_skill(project, "d.py", noting(project, "d"))
+    (project / "skills/c.py").unlink()
+    async with hosted(project) as host:
+        tools = (await host.ask("tools/list"))["tools"]
+        assert ["a_say", "b_say", "d_say"] == [tool["name"] for tool in tools]
+        assert {"more", "text"} == set(tools[0]["inputSchema"]["properties"])
+    assert ["a", "d"] == imports(project)
+    assert ["a_say", "b_say", "d_say"] == await listed(project)
+    assert [] == imports(project)
+
+
+async def test_what_is_known_can_be_called_while_the_rest_is_described(project: Path):
+    """The list waits, because it must."""
+    await listed(project)
+    gate = project / "gate"
+    waiting = f"while not os.path.exists({str(gate)!r}):\n    time.sleep(0.01)\n"
+    write_skill(project, "d.py", waiting + noting(project, "d"))
+    write_skill(project, "e.py", noting(project, "e"))
+    async with hosted(project) as host:
+        listing = host.request("tools/list")
+        called = host.start_call("a_say")
+        await host.worker()
+        gate.touch()
+        assert "a" == (await called)["result"]["content"][0]["text"]
+        assert [*ALL, "d_say", "e_say"] == [tool["name"] for tool in (await listing)["result"]["tools"]]
+
+
+async def test_start_with_a_broken_skill_imports_nothing_for_the_list(project: Path):
+    """The reason is known, too; whether it still holds is looked into once nobody waits for it."""
+    broken = noting(project, "bad") + "\nif 'MENDED' not in os.environ:\n    raise RuntimeError('broken')\n"
+    write_skill(project, "bad.py", broken)
+    assert ["a_say", "b_say", "c_say", "prowess_diagnostics"] == sorted(await listed(project))
+    imports(project)
+    async with hosted(project) as host:
+        assert "prowess_diagnostics" in await host.tools()
+        assert "RuntimeError: broken" in await host.text("prowess_diagnostics")
+        await until((project / "imports").exists)
+        assert ["bad"] == imports(project)
+        assert [] == host.notes
+    async with hosted(project, env={"MENDED": "1"}) as host:
+        await host.tools()
+        await host.noted(CHANGED)
+        assert ["a_say", "b_say", "bad_say", "c_say"] == await host.tools()
+    assert ["a_say", "b_say", "bad_say", "c_say"] == await listed(project, MENDED="1")
+
+
+async def test_contract_that_no_key_can_see_is_put_right_by_the_first_call(project: Path):
+    """The live contract decides the call, clients are told, and the next start knows."""
+    shaped = "KINDS = __import__('typing').Literal[tuple(os.environ['KINDS'].split())]\n"
+    write_skill(project, "d.py", f"{shaped}@skill_command\ndef pick(kind: KINDS) -> str:\n    return kind\n")
+    (project / "skills/d.py").write_text(
+        (project / "skills/d.py").read_text().replace("from __future__ import annotations\n", "")
+    )
+
+    async def kinds(host: Client) -> list[str]:
+        tools = {tool["name"]: tool for tool in (await host.ask("tools/list"))["tools"]}
+        return tools["d_pick"]["inputSchema"]["properties"]["kind"]["enum"]
+
+    async with hosted(project, env={"KINDS": "x y"}) as host:
+        assert ["x", "y"] == await kinds(host)
+    async with hosted(project, env={"KINDS": "y z"}) as host:
+        assert ["x", "y"] == await kinds(host)
+        assert "z" == await host.text("d_pick", kind="z")
+        await host.noted(CHANGED)
+        assert ["y", "z"] == await kinds(host)
+        assert (await host.call("d_pick", kind="x"))["isError"]
+    async with hosted(project, env={"KINDS": "y z"}) as host:
+        assert ["y", "z"] == await kinds(host)
+        assert "z" == await host.text("d_pick", kind="z")
+        await host.barrier()
+        assert [] == host.notes
+
+
+async def test_contract_that_is_another_one_each_time_is_looked_at_once(project: Path):
+    """No loop of looking, finding it different, and looking again."""
+    odd = "@skill_command(description=str(time.time_ns()))\ndef now() -> str:\n    return 'x'\n"
+    write_skill(project, "d.py", odd + noting(project, "d"))
+    await listed(project)
+    async with hosted(project) as host:
+        await host.tools()
+        imports(project)
+        assert "x" == await host.text("d_now")
+        await host.noted(CHANGED)
+        assert "x" == await host.text("d_now")
+        await host.barrier()
+        assert ["d"] == imports(project)
+        assert 1 == len(host.notes)
+
+
+DAMAGE: dict[str, Callable[[Path], object]] = {
+    "truncated": lambda path: path.write_bytes(path.read_bytes()[:-100]),
+    "empty": lambda path: path.write_bytes(b""),
+    "foreign": lambda path: path.write_bytes(b'{"some": "thing"}'),
+    "altered": lambda path: path.write_bytes(path.read_bytes().replace(b"b_say", b"z_say")),
+    "a folder": lambda path: (path.unlink(), path.mkdir()),
+    "unreadable link": lambda path: (path.unlink(), path.symlink_to(path)),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
+async def test_damaged_manifest_costs_time_and_nothing_else(project: Path, damage: Callable[[Path], object]):
+    """Everything is described again."""
+    await listed(project)
+    (path,) = manifests(project)
+    damage(path)
+    imports(project)
+    assert ALL == await listed(project)
+    assert ["a", "b", "c"] == imports(project)
+
+
+async def test_cache_that_takes_nothing_costs_time_and_nothing_else(project: Path):
+    """A file in the place of the folder stands for every folder that cannot be written to."""
+    (project / "cache").touch()
+    for _ in range(2):
+        assert ALL == await listed(project)
+        assert ["a", "b", "c"] == imports(project)
+
+
+async def test_full_disk_costs_time_and_nothing_else(project: Path):
+    """Nothing can be written at all, not one byte; and no half of a manifest is left behind."""
+    script = f'ulimit -f 0; exec "{sys.executable}" -m prowess_host --project "{project}"'
+    process = await asyncio.create_subprocess_exec(
+        "/bin/sh", "-c", script, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    host = Client(process, "none", HANDSHAKE)
+    await host.open()
+    assert "a_say" in await host.tools() or "prowess_diagnostics" in await host.tools()
+    assert 0 == await host.leave()
+    assert [] == [path for path in (project / "cache").glob("manifests/*") if path.stat().st_size]
+
+
+async def test_hosts_that_start_at_once_all_know_the_same(project: Path):
+    """Whoever writes last wins, and what is there is whole."""
+    assert [ALL] * 4 == await asyncio.gather(*(listed(project) for _ in range(4)))
+    imports(project)
+    assert [ALL] * 4 == await asyncio.gather(*(listed(project) for _ in range(4)))
+    assert [] == imports(project)
+    assert 1 == len(list((project / "cache/manifests").iterdir()))
+
+
+async def test_hosts_with_other_settings_do_not_take_each_others_place(project: Path):
+    """Each finds its own manifest."""
+    dotted = ["a.say", "b.say", "c.say"]
+    assert ALL == await listed(project)
+    assert dotted == await listed(project, "--set", "names=dotted")
+    imports(project)
+    assert (ALL, dotted) == (await listed(project), await listed(project, "--set", "names=dotted"))
+    assert [] == imports(project)
+
+
+@pytest.mark.parametrize("years", [-20, 20])
+async def test_clock_that_was_set_proves_nothing(project: Path, years: int):
+    """Where times can have repeated themselves, or were set by hand, the content decides."""
+    file = project / "skills/a.py"
+    when = file.stat().st_mtime_ns + years * 31_536_000_000_000_000
+    os.utime(file, ns=(when, when))
+    await listed(project)
+    file.write_text(file.read_text().replace("text:", "tent:"))
+    os.utime(file, ns=(when, when))
+    os.utime(project / "skills", ns=(when, when))
+    async with hosted(project) as host:
+        tools = (await host.ask("tools/list"))["tools"]
+    assert {"tent"} == set(tools[0]["inputSchema"]["properties"])
+
+
+async def test_file_that_changes_while_it_is_imported_is_known_as_it_is(project: Path):
+    """What was read is not what is there: the next start sees the difference."""
+    new = noting(project, "d").replace("text:", "tent:")
+    write_skill(project, "d.py", new)
+    final = (project / "skills/d.py").read_text()
+    (project / "final").write_text(final)
+    swap = f"import shutil\nshutil.copy({str(project / 'final')!r}, __file__)\n"
+    write_skill(project, "d.py", swap + noting(project, "d"))
+    async with hosted(project) as host:
+        await host.tools()
+        os.kill(host.pid, signal.SIGKILL)  # it must not see the change itself
+        await host.ended()
+    await until(lambda: not processes(host.mark))
+    async with hosted(project) as host:
+        tools = {tool["name"]: tool for tool in (await host.ask("tools/list"))["tools"]}
+        assert {"tent"} == set(tools["d_say"]["inputSchema"]["properties"])
+
+
+async def test_save_between_the_manifest_and_the_watcher_is_seen(project: Path):
+    """What is saved just after the start counts like any other save."""
+    await listed(project)
+    async with hosted(project) as host:
+        await host.tools()
+        write_skill(project, "d.py", noting(project, "d"))
+        await host.noted(CHANGED)
+        assert [*ALL, "d_say"] == await host.tools()
+    assert [*ALL, "d_say"] == await listed(project)
+
+
+async def test_new_hook_has_everything_described(project: Path):
+    """It may shape the contracts of skills that did not change."""
+    body = "class Clock: ...\n\n@skill_command\ndef now(clock: 'Clock', n: int = 0) -> int:\n    return n\n"
+    write_skill(project, "d.py", f"from lib import Clock\n{body.partition(chr(10))[2]}")
+    (project / "lib.py").write_text("class Clock: ...\n")
+    assert "d_now" not in await listed(project)
+    plug = "from lib import Clock\nfrom prowess import hookimpl\n@hookimpl\n"
+    write_skill(project, "plug.py", f"{plug}def prowess_injectables(provide):\n    provide(Clock, Clock)\n")
+    imports(project)
+    async with hosted(project) as host:
+        tools = {tool["name"]: tool for tool in (await host.ask("tools/list"))["tools"]}
+        assert {"n"} == set(tools["d_now"]["inputSchema"]["properties"])
+        assert "0" == await host.text("d_now")
+    assert ["a", "b", "c"] == imports(project)
+    assert "d_now" in await listed(project)
+    assert [] == imports(project)
+
+
+async def test_skill_that_ends_its_process_hides_no_other(project: Path):
+    """It is a failure like any other, known at the next start, and tried again when it was edited."""
+    write_skill(project, "bad.py", noting(project, "bad") + "os._exit(3)\n")
+    for expected in (["a", "bad", "b", "c"], []):
+        async with hosted(project) as host:
+            assert [*ALL, "prowess_diagnostics"] == sorted(await host.tools())
+            told = await host.text("prowess_diagnostics")
+            assert "bad.py" in told
+            assert "its import ended the process (exit code 3)" in told
+            assert "a" == await host.text("a_say")
+        assert set(expected) <= {"a", *imports(project)}
+    write_skill(project, "bad.py", noting(project, "bad"))
+    assert ["a_say", "b_say", "bad_say", "c_say"] == await listed(project)
+
+
+async def test_skill_that_ends_its_process_is_tried_again_when_what_it_imports_is_mended(project: Path):
+    """Its files are known, although nobody could ask the skill."""
+    (project / "lib.py").write_text("import os\nos._exit(3)\n")
+    write_skill(project, "bad.py", "import lib\n" + noting(project, "bad"))
+    assert "prowess_diagnostics" in await listed(project)
+    (project / "lib.py").write_text("")
+    assert ["a_say", "b_say", "bad_say", "c_say"] == await listed(project)
+
+
+async def test_skill_that_is_mended_while_it_ends_its_process_is_tried_again(project: Path):
+    """What ended the process is not what is there by then."""
+    mended = noting(project, "bad")
+    write_skill(project, "bad.py", mended)
+    (project / "mended").write_text((project / "skills/bad.py").read_text())
+    write_skill(project, "bad.py", f"import shutil\nshutil.copy({str(project / 'mended')!r}, __file__)\nos._exit(3)\n")
+    async with hosted(project) as host:
+        await host.tools()
+        while "bad_say" not in await host.tools():  # noqa: ASYNC110 - the client may have asked before or after
+            await asyncio.sleep(0.01)
+    assert ["a_say", "b_say", "bad_say", "c_say"] == await listed(project)
+
+
+async def test_reload_keeps_warm_what_was_used(project: Path):
+    """The new generation has imported it before it is called; the others it imports when they are."""
+    await listed(project)
+    async with hosted(project) as host:
+        await host.text("a_say")
+        imports(project)
+        write_skill(project, "c.py", noting(project, "c").replace("text:", "tent:"))
+        await host.noted(CHANGED)
+        assert ["a", "c"] == imports(project)
+        assert "a" == await host.text("a_say")
+        assert [] == imports(project)
+
+
+async def test_broken_edit_of_a_skill_that_was_never_imported_leaves_nothing_to_call(project: Path):
+    """There is no last good version of it, and whoever calls it is told; all else goes on."""
+    await listed(project)
+    async with hosted(project) as host:
+        assert "a" == await host.text("a_say")
+        write_skill(project, "b.py", "import nothing_of_this_name\n")
+        write_skill(project, "a.py", "import nothing_of_this_name\n")
+        await host.noted(CHANGED)
+        assert [*ALL, "prowess_diagnostics"] == sorted(await host.tools())
+        assert "a" == await host.text("a_say")
+        assert "b no longer loads" in await host.text("b_say")
+        for name in ("a", "b"):
+            write_skill(project, f"{name}.py", noting(project, name))
+        await until(lambda: len([note for note in host.notes if note["method"] == CHANGED]) > 1)
+        assert "b" == await host.text("b_say")
