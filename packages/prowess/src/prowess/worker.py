@@ -31,6 +31,7 @@ from prowess.link import Board, Frame, Kind, Link
 from prowess.loading import project_files
 from prowess.outcome import META_KIND, Outcome
 from prowess.runtime import Runtime
+from prowess.waiting import new_loop
 
 __all__ = ["Heart", "Worker", "main", "serve"]
 
@@ -327,7 +328,7 @@ def main(argv: list[str] | None = None) -> None:
     code = 1
     try:
         # Never closed: tasks and threads that nobody waits for must not hold the process.
-        code = asyncio.Runner().run(
+        code = asyncio.Runner(loop_factory=new_loop).run(
             serve(socket.socket(fileno=int(link)), Board(int(board)), Path(root), json.loads(flags))
         )
     except BaseException:  # noqa: BLE001 - nobody else says why, as the end is abrupt
