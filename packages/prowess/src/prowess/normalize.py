@@ -14,7 +14,7 @@ from pydantic_core import to_jsonable_python
 from prowess.adapters import Adapter, to_text
 from prowess.content import as_block, as_payload, is_content, text_block
 from prowess.errors import OutputError, message_of
-from prowess.jsontypes import Json, JsonObject, Schema
+from prowess.jsontypes import Json, JsonObject, Schema, new_object
 from prowess.published import validate
 from prowess.schemas.explicit import validate as validate_explicit
 
@@ -39,7 +39,7 @@ class Result:
     structured: bool = False
     """Whether the value is also sent as data."""
     is_error: bool = False
-    meta: JsonObject = field(default_factory=dict[str, Any])
+    meta: JsonObject = field(default_factory=new_object)
 
 
 @dataclass(frozen=True, slots=True)

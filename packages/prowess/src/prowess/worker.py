@@ -77,12 +77,13 @@ class Worker:
 
     def _begin(self, frame: Frame) -> None:
         self._heart.wake()
-        task = asyncio.get_running_loop().create_task(self._call(frame))
-        self._calls[frame.number] = task
-        task.add_done_callback(functools.partial(self._ended, frame.number))
+        self._calls[frame.number] = asyncio.get_running_loop().create_task(self._call(frame))
 
-    def _ended(self, number: int, task: asyncio.Task[None]) -> None:
-        del self._calls[number]
+    def _ended(self, number: int) -> None:
+        """A call is over, or was cancelled before it began."""
+        task = self._calls.pop(number, None)
+        if task is None:
+            return
         self._given_up.discard(task)
         before, self._left = self._left, self._lingering()
         if self._left > before:
@@ -92,7 +93,9 @@ class Worker:
         """Cancel a call, and again as long as it goes on."""
         task = self._calls.get(number)
         if task is not None:
-            self._given_up.add(task)
+            if task not in self._given_up:
+                self._given_up.add(task)
+                task.add_done_callback(lambda _: self._ended(number))  # it may never begin, and so never end by itself
             task.cancel()
             asyncio.get_running_loop().call_later(_AGAIN, self._cancel, number)
 
@@ -100,6 +103,12 @@ class Worker:
         return len(self._given_up) + self._runtime.abandoned_threads
 
     async def _call(self, frame: Frame) -> None:
+        try:
+            await self._serve(frame)
+        finally:
+            self._ended(frame.number)
+
+    async def _serve(self, frame: Frame) -> None:
         """From one frame to another one. The command begins as late as can be, so that what is held up can move."""
         number = frame.number
         how: JsonObject = from_json(frame.head)
