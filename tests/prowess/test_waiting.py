@@ -54,14 +54,38 @@ def test_looking_in_vain_makes_it_look_less_often_until_it_pays_again(pair: tupl
     def looked() -> bool:
         return bool(asked) and not asked.clear()
 
+    step = 0.0002
+
     def clock() -> float:
         asked.append(1)
-        return float(len(asked))
+        return len(asked) * step
 
     with watching(ours, clock, lambda: None) as selector:
         assert [1, 2, 5, 12, 27] == wait(selector, 30)
         theirs.send(b"x")
+        step = 0.0
         assert [58, 59, 60] == wait(selector, 30)
+
+
+@pytest.mark.parametrize(("late", "looked"), [(0.0, [1, 2, 3]), (0.0005, [1, 2]), (0.5, [1])])
+def test_a_look_that_took_too_long_was_in_vain_also_where_something_came(
+    late: float, looked: list[int], pair: tuple[socket.socket, socket.socket]
+):
+    """Others want the processor then. After one that took very long it does not look for many waits."""
+    ours, theirs = pair
+    theirs.send(b"x")
+    asked: list[int] = []
+    number = 1
+
+    def clock() -> float:
+        asked.append(number)
+        return 1.0 if len(asked) % 2 else 1.00015 + late
+
+    with watching(ours, clock, lambda: None) as selector:
+        while number <= 3:
+            assert selector.select()
+            number += 1
+    assert looked == list(dict.fromkeys(asked))
 
 
 @pytest.mark.parametrize("timeout", [0, -1.0])
