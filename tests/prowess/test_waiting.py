@@ -67,11 +67,11 @@ def test_looking_in_vain_makes_it_look_less_often_until_it_pays_again(pair: tupl
         assert [58, 59, 60] == wait(selector, 30)
 
 
-@pytest.mark.parametrize(("late", "looked"), [(0.0, [1, 2, 3]), (0.0005, [1, 2]), (0.5, [1])])
+@pytest.mark.parametrize(("late", "looked"), [(0.0005, [1, 2, 3]), (0.5, [1])])
 def test_a_look_that_took_too_long_was_in_vain_also_where_something_came(
     late: float, looked: list[int], pair: tuple[socket.socket, socket.socket]
 ):
-    """Others want the processor then. After one that took very long it does not look for many waits."""
+    """Others want the processor then, and whoever sleeps there is woken sooner than he gets his turn."""
     ours, theirs = pair
     theirs.send(b"x")
     asked: list[int] = []

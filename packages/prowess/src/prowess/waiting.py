@@ -17,12 +17,12 @@ __all__ = ["Attentive", "new_loop", "new_selector"]
 
 _MOMENT: Final = 150e-6
 """Seconds of looking: about what a small call takes on the other side of a pipe."""
-_MOST_MISSES: Final = 8
-"""After so many misses in a row only one of 255 waits begins with a look."""
+_MOST_MISSES: Final = 10
+"""After so many only one of 1023 waits begins with a look."""
 _TAKEN: Final = 1e-3
 """Seconds late that show that others want this processor: whoever sleeps there is woken sooner than he gets his turn."""
-_LONG: Final = 4096
-"""Waits without a look after that: a look that goes wrong there costs a call milliseconds, so it must be a rare one."""
+_COST: Final = 4
+"""As how many misses a look counts that was so late: it has cost a call milliseconds."""
 
 _Ready: TypeAlias = "list[tuple[selectors.SelectorKey, int]]"
 _give_way: Final = cast("Callable[[], None]", getattr(os, "sched_yield", lambda: None))
@@ -59,11 +59,11 @@ class Attentive(selectors.DefaultSelector):
             if ready or late > 0:
                 break
             self._give_way()
-        if late <= 0:
-            self._misses = 0
+        if ready and late < _TAKEN:
+            self._misses = max(self._misses - 1, 0)
         else:
-            self._misses = min(self._misses + 1, _MOST_MISSES)
-            self._asleep = _LONG if late > _TAKEN else 2**self._misses - 2
+            self._misses = min(self._misses + (1 if late < _TAKEN else _COST), _MOST_MISSES)
+            self._asleep = 2**self._misses - 2
         return ready
 
 

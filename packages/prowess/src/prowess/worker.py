@@ -127,7 +127,7 @@ class Worker:
             _log.exception("%s crashed", how["command"])
             answer = _failure("crashed", f"{type(error).__name__}: {message_of(error)}")
         kind, head, body = answer
-        self.link.send(kind, number, head, body)
+        self.link.send(kind, number, head, body, more=len(self._calls) > 1)
 
     async def _outcome(self, number: int, how: JsonObject, text: bytes) -> tuple[Kind, bytes, bytes]:
         """Run a call; gives the frame that answers it."""
