@@ -85,7 +85,7 @@ def normalize(value: Any, output: Output = _UNDECLARED, render: Render | None = 
 
 
 def _normalized(value: Any, output: Output, render: Render | None) -> Result:
-    payload = as_payload(value)
+    payload = None if type(value) in _SCALARS else as_payload(value)
     if payload is not None:
         return _from_payload(payload, output)
     if output.pair:

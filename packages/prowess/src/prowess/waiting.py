@@ -43,7 +43,7 @@ class Attentive(selectors.DefaultSelector):
         """How many more waits begin without a look."""
 
     def select(self, timeout: float | None = None) -> _Ready:
-        """What is ready, after so many seconds at the latest."""
+        """What is ready, after so many seconds, and at most a moment more, at the latest."""
         if timeout is not None and timeout <= 0:
             return super().select(timeout)
         if self._asleep:
