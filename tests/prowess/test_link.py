@@ -55,6 +55,22 @@ async def test_a_link_passes_on_what_was_sent_before_it_was_made_and_after():
     assert 3_000_000 == len(heard[1].body)
 
 
+async def test_frames_that_go_together_keep_their_places():
+    """Before whatever is sent later, also where that goes at once or is the end."""
+    heard, one, _, lost = await linked()
+    for number, size in ((2, 1), (3, 1), (4, 100_000), (5, 1), (6, 1)):
+        one.send(Kind.RESULT, number, b"{}", b"x" * size, more=True)
+    await asyncio.sleep(0)
+    one.send(Kind.RESULT, 7, more=True)
+    one.send(Kind.RESULT, 8)
+    one.send(Kind.RESULT, 9, more=True)
+    one.close()
+    one.send(Kind.RESULT, 10, more=True)
+    with fail_after(10):
+        await lost.wait()
+    assert list(range(1, 10)) == [frame.number for frame in heard]
+
+
 async def test_sending_to_nobody_does_nothing():
     """Its owner hears of the end elsewhere."""
     _, one, other, lost = await linked()

@@ -23,6 +23,11 @@ def split(*chunks: bytes, limit: int = MAX_LINE) -> list[bytes | Oversized]:
         pytest.param([b'{"a"', b":", b"1}\n"], [b'{"a":1}'], id="row-8 message split over writes"),
         pytest.param([b"{}\r\n"], [b"{}"], id="row-8 CRLF"),
         pytest.param([b"{}\r", b"\n"], [b"{}"], id="row-8 CRLF split between its bytes"),
+        pytest.param([b"{}\n", b"[]\n", b"1\r\n"], [b"{}", b"[]", b"1"], id="one line in each chunk"),
+        pytest.param(
+            [b"{}\n", b"\n", b" \r\n", b"{}\n"], [b"{}", b"{}"], id="row-7 a blank line in a chunk of its own"
+        ),
+        pytest.param([b"{}\n", b"[", b"]\n", b"{}\n"], [b"{}", b"[]", b"{}"], id="one line between pieces"),
         pytest.param([b"{}"], [b"{}"], id="row-8 no newline before the end"),
         pytest.param([b"\n \t \r\n\n"], [], id="row-7 empty and blank lines"),
         pytest.param([b"\xef\xbb\xbf{}\n"], [b"{}"], id="row-9 byte order mark first"),
@@ -42,6 +47,8 @@ def test_a_stream_is_cut_at_newlines_only(chunks: list[bytes], lines: list[bytes
     [
         pytest.param([b"x" * 11 + b"\n{}\n"], id="in one chunk"),
         pytest.param([b"xxxx", b"xxxx", b"xxxx", b"xxxx", b"\n{}\n"], id="in many chunks"),
+        pytest.param([b" \n", b"x" * 11 + b"\n", b"{}\n"], id="in a chunk of its own"),
+        pytest.param([b" \n", b"x" * 11, b"\n", b"{}\n"], id="in a chunk without its end"),
     ],
 )
 def test_row_14_a_line_over_the_limit_is_reported_once_and_skipped_to_its_end(chunks: list[bytes]) -> None:

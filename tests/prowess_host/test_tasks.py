@@ -274,6 +274,18 @@ async def test_a_command_knows_who_calls(project: Path):
         assert "piped ['roots'] 00-1-2-01" == await text(host.start_call("t_who", extra=extra))
 
 
+async def test_a_command_knows_who_calls_also_after_another_handshake(project: Path):
+    """What is said with every call is kept, but no longer than the client it is about; and not what one call adds."""
+    async with hosted(project) as host:
+        extra = {"_meta": {"traceparent": "00-1-2-01"}}
+        assert "piped [] " == await host.text("t_who")
+        assert "piped [] 00-1-2-01" == await text(host.start_call("t_who", extra=extra))
+        assert "piped [] " == await host.text("t_who")
+        other = {"name": "other", "version": "1"}
+        await host.ask("initialize", protocolVersion="2025-11-25", capabilities={"roots": {}}, clientInfo=other)
+        assert "other ['roots'] " == await host.text("t_who")
+
+
 # The key
 
 

@@ -110,6 +110,34 @@ async def test_a_writer_keeps_the_order_of_small_and_large():
             assert await asyncio.to_thread(writer.flush, 5)
 
 
+async def test_what_goes_together_is_written_at_the_end_of_the_turn():
+    """In one piece, and in its place before whatever comes later."""
+    with pipe() as (reading, writing):
+        os.set_blocking(reading, False)
+        writer = Writer(writing, lambda: None)
+        writer.write(b"1\n", more=True)
+        writer.write(b"2\n", more=True)
+        with pytest.raises(BlockingIOError):
+            os.read(reading, 100)
+        await asyncio.sleep(0)
+        assert b"1\n2\n" == os.read(reading, 100)
+        writer.write(b"3\n", more=True)
+        writer.write(b"4\n")
+        assert b"3\n4\n" == os.read(reading, 100)
+        writer.write(b"5\n", more=True)
+        assert writer.flush(0)
+        assert b"5\n" == os.read(reading, 100)
+
+
+async def test_what_is_large_is_not_held_back():
+    """To copy it once more would cost more than to write it alone."""
+    with pipe() as (reading, writing):
+        writer = Writer(writing, lambda: None)
+        writer.write(b"1\n", more=True)
+        writer.write(b"x" * 20_000, more=True)
+        assert b"1\n" + b"x" * 20_000 == os.read(reading, 65536)
+
+
 async def test_a_writer_without_a_reader_says_so_once():
     """Also where it finds out in its thread."""
     with pipe() as (reading, writing):

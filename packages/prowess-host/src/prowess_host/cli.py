@@ -43,6 +43,7 @@ def _host(argv: list[str]) -> NoReturn:
     from prowess.errors import SettingsError
     from prowess.paths import find_project_root
     from prowess.settings import Settings
+    from prowess.waiting import new_loop
     from prowess_host.host import serve
 
     logging.basicConfig(level=logging.WARNING, format="prowess: %(message)s", stream=sys.stderr)
@@ -54,7 +55,7 @@ def _host(argv: list[str]) -> NoReturn:
         sys.stderr.write(f"prowess: {error}\n")
         os._exit(2)
     # The runner is never closed, and the end is abrupt: a thread that is stuck with a client must not hold the process.
-    code = asyncio.Runner().run(serve(wire, settings, _VERSION, flags, os.environ))
+    code = asyncio.Runner(loop_factory=new_loop).run(serve(wire, settings, _VERSION, flags, os.environ))
     os._exit(code)
 
 

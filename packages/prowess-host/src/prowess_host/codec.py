@@ -112,7 +112,7 @@ def decode(line: bytes | Oversized) -> Message:
     if isinstance(line, Oversized):
         return Malformed(ABSENT, RpcError.oversized(line.limit))
     try:
-        value: Any = _decoder.decode(line.decode())
+        value = _parse(line.decode())
     except RecursionError:
         return Malformed(ABSENT, RpcError.invalid_request("it is nested too deeply to be read"))
     except UnicodeDecodeError as error:
@@ -122,6 +122,12 @@ def decode(line: bytes | Oversized) -> Message:
     if isinstance(value, list):
         return Batch(cast("list[Any]", value))
     return read_message(value, line)
+
+
+def _parse(text: str) -> Any:
+    """The value of a text without spaces around it. What follows a value is for the slower way to complain about."""
+    value, end = _decoder.raw_decode(text)
+    return value if end == len(text) else _decoder.decode(text)
 
 
 def read_item(item: Any) -> Single:
@@ -242,7 +248,7 @@ def encode_request(request_id: RequestId, method: str, params: JsonObject | None
 
 
 def _id(request_id: RequestId) -> bytes:
-    return _encoder.encode(request_id).encode()
+    return b"%d" % request_id if type(request_id) is int else _encoder.encode(request_id).encode()
 
 
 def _members(method: str, params: JsonObject | None) -> bytes:

@@ -173,7 +173,7 @@ class Host:
 
     def _write_for(self, call: Call) -> Callable[[bytes], None]:
         def write(line: bytes) -> None:
-            self._writer.write(line)
+            self._writer.write(line, more=len(self._jobs) > 1)
             if not self._session.is_open(call):
                 self._jobs.pop(call, None)
 

@@ -125,6 +125,8 @@ class Session:
         self.in_flight: dict[RequestId, Call] = {}
         """By id; 1 and "1" are two keys, and true and 1.0 never get here."""
         self.subscriptions = Subscriptions()
+        self.heads: dict[tuple[str, str], bytes] = {}
+        """What workers are told with each call of a command: by command and profile."""
         self.complaints = Allowance()
         """For errors that answer no id."""
         self._questions: dict[int, Call] = {}
@@ -138,6 +140,7 @@ class Session:
         self.client = client
         self.ready = False
         self.log_level = "info"
+        self.heads = {}
 
     # Calls
 

@@ -211,7 +211,7 @@ class Supervisor:
         job.number, job.worker = number, worker
         job.tries += 1
         worker.jobs[number] = job
-        worker.process.send(Kind.CALL, number, job.head, job.arguments)
+        worker.process.send(Kind.CALL, number, job.head, job.arguments, more=len(worker.jobs) > 1)
 
     def _free_number(self, worker: _Worker) -> int:
         """The next number whose slot on the worker's board is free."""

@@ -80,7 +80,18 @@ class ToolCall:
         """
         arguments = self._call.arguments
         text = dumps(arguments, "params.arguments") if arguments else b"{}"
-        return Job(self._contract, dumps(self._how(profile)), text, self, seconds)
+        return Job(self._contract, self._head(profile), text, self, seconds)
+
+    def _head(self, profile: str) -> bytes:
+        """How to call, as bytes: in one session the same from call to call, but for what is said of a single one."""
+        call, heads = self._call, self._session.heads
+        if call.revision.stateless or call.client is not self._session.client or "_meta" in call.params:
+            return dumps(self._how(profile))
+        key = (self._contract.id, profile)
+        head = heads.get(key)
+        if head is None:
+            head = heads[key] = dumps(self._how(profile))
+        return head
 
     def _how(self, profile: str) -> JsonObject:
         call, client = self._call, self._call.client

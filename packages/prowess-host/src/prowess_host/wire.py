@@ -24,6 +24,8 @@ _CHUNK: Final = 64 * 1024
 """Bytes of one read: what a pipe holds. A larger buffer is mapped and unmapped anew for every request, however small."""
 _MOST_BACKLOG: Final = 64 * 1024 * 1024
 """Bytes that wait for a client that does not read. Above it the client is not read from either."""
+_SMALL: Final = 16 * 1024
+"""Bytes of a message that may be held back to go together with others: beyond it a copy costs more than it saves."""
 _MOST_AT_ONCE: Final = 256 * 1024
 """Bytes of one message that are written directly; the rest of a longer one goes by the thread."""
 
@@ -118,6 +120,7 @@ class Writer:
     def __init__(self, fd: int, on_broken: Callable[[], None]) -> None:
         self._fd = fd
         self._on_broken = on_broken
+        self._held: list[bytes] = []
         self._queue: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._waiting = 0
@@ -139,10 +142,28 @@ class Writer:
         """Whether the client should not be read from before it has read itself."""
         return self._waiting > _MOST_BACKLOG
 
-    def write(self, line: bytes) -> None:
-        """Send some whole lines, after everything that was sent before."""
+    def write(self, line: bytes, *, more: bool = False) -> None:
+        """Send some whole lines, after everything that was sent before.
+
+        `more` says that others probably follow at once, so that they may go together.
+        """
         if self._broken or not line:
             return
+        if more and len(line) < _SMALL:
+            if not self._held:
+                self._loop.call_soon(self._release)
+            self._held.append(line)
+        else:
+            self._release()
+            self._send(line)
+
+    def _release(self) -> None:
+        """Send what was held back until the end of this turn of the loop."""
+        if self._held:
+            held, self._held = self._held, []
+            self._send(b"".join(held))
+
+    def _send(self, line: bytes) -> None:
         if not self._waiting:
             line = self._at_once(line)
         if line:
@@ -153,6 +174,7 @@ class Writer:
 
     def flush(self, seconds: float) -> bool:
         """Wait until everything is with the client; whether it came to that. Nothing can be written after it."""
+        self._release()
         if self._thread is None:
             return True
         self._queue.put(None)

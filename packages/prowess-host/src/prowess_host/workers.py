@@ -79,9 +79,9 @@ class WorkerProcess:
         """Its process id."""
         return self._process.pid
 
-    def send(self, kind: Kind, number: int = 0, head: bytes = b"", body: bytes = b"") -> None:
+    def send(self, kind: Kind, number: int = 0, head: bytes = b"", body: bytes = b"", *, more: bool = False) -> None:
         """Put a frame on its way; of no effect when the worker is gone."""
-        self.link.send(kind, number, head, body)
+        self.link.send(kind, number, head, body, more=more)
 
     def retire(self) -> None:
         """Let it begin nothing more."""

@@ -43,6 +43,7 @@ _CLASSES: Final = frozenset({"dataclass", "model", "typed-dict"})
 _DATA: Final = frozenset({"default", "metadata"})
 """Keys of a core schema that hold the author's values: what looks like a schema there is none."""
 _ANY: Final = {"type": "any"}
+_encode: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 _typed_dict: Final[Any] = typing_extensions.TypedDict
 
 
@@ -124,7 +125,7 @@ def as_default(value: Any) -> Json:
 
 def to_text(value: Json) -> str:
     """JSON text for people and models; raises `ValueError` for what JSON or UTF-8 cannot hold."""
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    text = _encode(value)
     text.encode()  # a lone surrogate must fail here, where one call is at stake, and not in the writer
     return text
 

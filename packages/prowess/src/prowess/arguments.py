@@ -114,6 +114,8 @@ class ArgumentReader:
 
 def positional(names: Sequence[str], values: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
     """Split values for a function whose first `names` can only be passed by position."""
+    if not names:
+        return [], values
     return [values[name] for name in names if name in values], {
         name: value for name, value in values.items() if name not in names
     }

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias, cast
 
 import anyio
 
-from prowess.jsontypes import Json, JsonObject
+from prowess.jsontypes import Json, JsonObject, new_list, new_object, new_set
 
 __all__ = ["Arguments", "Call", "Channel", "Questions"]
 
@@ -37,11 +37,11 @@ class Channel:
     call_id: str = ""
     """What the caller knows the call by; without it the call makes up an id."""
     client_name: str = ""
-    capabilities: JsonObject = field(default_factory=dict[str, Any])
+    capabilities: JsonObject = field(default_factory=new_object)
     trace_id: str = ""
-    metadata: JsonObject = field(default_factory=dict[str, Any])
+    metadata: JsonObject = field(default_factory=new_object)
     """What the caller sent along for the command to see."""
-    context: JsonObject = field(default_factory=dict[str, Any])
+    context: JsonObject = field(default_factory=new_object)
     """What the caller says of the task that the call is part of."""
     progress: Callable[[float, float | None, str | None], None] = _ignore
     log: Callable[[str, Any], None] = _ignore
@@ -57,7 +57,7 @@ class Arguments:
 
     named: dict[str, Any]
     extra_args: tuple[Any, ...] = ()
-    injected: dict[str, Any] = field(default_factory=dict[str, Any])
+    injected: dict[str, Any] = field(default_factory=new_object)
     """Injected parameters that the Python caller passed: nothing is provided for those."""
 
 
@@ -74,9 +74,9 @@ class Call:
     cached: bool = False
     over: bool = False
     """The call has come to an outcome, or was cancelled: whoever still reports is not heard."""
-    asked: set[str] = field(default_factory=set[str])
-    provided: dict[str, Any] = field(default_factory=dict[str, Any])
-    secrets: list[str] = field(default_factory=list[str])
+    asked: set[str] = field(default_factory=new_set)
+    provided: dict[str, Any] = field(default_factory=new_object)
+    secrets: list[str] = field(default_factory=new_list)
     scope: anyio.CancelScope | None = None
     task: asyncio.Task[Any] = field(default_factory=lambda: cast("asyncio.Task[Any]", asyncio.current_task()))
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
@@ -87,7 +87,7 @@ class Call:
     """How many questions wait for a person."""
     _left: float = 0.0
     """How much time there was when the first of them was put."""
-    _waits: set[Any] = field(default_factory=set[Any])
+    _waits: set[Any] = field(default_factory=new_set)
     """The tasks that threads of the call wait for."""
 
     def __post_init__(self) -> None:

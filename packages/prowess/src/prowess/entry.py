@@ -51,7 +51,6 @@ __all__ = ["Entry", "Services"]
 
 _log = logging.getLogger("prowess")
 _FOR_THE_MODEL: Final = (AskError, MissingCapability, SettingsError)
-_OBSERVED: Final = ("prowess_call_started", "prowess_call_finished", "prowess_wrap_call")
 
 
 @dataclass(slots=True)
@@ -90,7 +89,7 @@ class Entry:
         call = Call(self.contract.id, Arguments({}), channel, may_ask=self._may_ask)
         try:
             call.arguments = read()
-            if any(map(self._services.plugins.has, _OBSERVED)):
+            if self._services.plugins.watch_calls:
                 return await self._observed(call, started)
             return await self._run(call, started)
         except BaseException as error:  # noqa: BLE001 - the boundary

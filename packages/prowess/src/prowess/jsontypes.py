@@ -1,12 +1,30 @@
-"""Names for JSON as plain Python data. Knows nothing else."""
+"""Names for JSON as plain Python data, and how fields of it begin. Knows nothing else."""
 
 from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-__all__ = ["Json", "JsonObject", "Schema"]
+__all__ = ["Json", "JsonObject", "Schema", "new_list", "new_object", "new_set"]
 
 Json: TypeAlias = "bool | int | float | str | list[Any] | dict[str, Any] | None"
 JsonObject: TypeAlias = "dict[str, Any]"
 Schema: TypeAlias = "dict[str, Any]"
 """A JSON Schema 2020-12 document that is an object (never the bare `true` or `false`)."""
+
+
+# What a field of a dataclass is made by. The generic alias, `dict[str, Any]`, takes six times as long, with every call.
+
+
+def new_object() -> dict[str, Any]:
+    """An empty one."""
+    return {}
+
+
+def new_list() -> list[Any]:
+    """An empty one."""
+    return []
+
+
+def new_set() -> set[Any]:
+    """An empty one."""
+    return set()

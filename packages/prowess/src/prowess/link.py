@@ -71,6 +71,8 @@ class Frame(NamedTuple):
 _HEADER: Final = struct.Struct("!BIII")
 _SIZE: Final = _HEADER.size
 _CHUNK: Final = 256 * 1024
+_SMALL: Final = 16 * 1024
+"""Bytes of a frame that may be held back: copying a larger one once more costs more than it saves."""
 
 
 def encode_frame(kind: Kind, number: int = 0, head: bytes = b"", body: bytes = b"") -> bytes:
@@ -139,19 +141,36 @@ class Link(asyncio.BufferedProtocol):
         self._reader = FrameReader()
         self._chunk = bytearray(_CHUNK)
         self._transport: asyncio.Transport | None = None
-        self._early: list[bytes] = []
-        """Frames from before the connection was made."""
+        self._held: list[bytes] = []
+        """Frames from before the connection was made, or that wait for the end of this turn of the loop."""
 
-    def send(self, kind: Kind, number: int = 0, head: bytes = b"", body: bytes = b"") -> None:
-        """Put a frame on its way. After the other end is gone this does nothing: its owner hears of that elsewhere."""
+    def send(self, kind: Kind, number: int = 0, head: bytes = b"", body: bytes = b"", *, more: bool = False) -> None:
+        """Put a frame on its way. After the other end is gone this does nothing: its owner hears of that elsewhere.
+
+        `more` says that others probably follow at once, so that they may go together.
+        """
         frame = encode_frame(kind, number, head, body)
         if self._transport is None:
-            self._early.append(frame)
-        elif not self._transport.is_closing():
+            self._held.append(frame)
+        elif self._transport.is_closing():
+            return
+        elif more and len(frame) < _SMALL:
+            if not self._held:
+                asyncio.get_running_loop().call_soon(self._release)
+            self._held.append(frame)
+        else:
+            self._release()
             self._transport.write(frame)
+
+    def _release(self) -> None:
+        """Send what was held back."""
+        if self._held and self._transport is not None:
+            self._transport.write(b"".join(self._held))
+            self._held.clear()
 
     def close(self) -> None:
         """Send what was sent, and nothing more."""
+        self._release()
         if self._transport is not None:
             self._transport.close()
 
@@ -160,8 +179,7 @@ class Link(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Send what waited for this."""
         self._transport = cast("asyncio.Transport", transport)
-        self._transport.writelines(self._early)
-        self._early.clear()
+        self._release()
 
     def get_buffer(self, sizehint: int) -> bytearray:  # noqa: ARG002 - asyncio's signature
         """One buffer for all: it is emptied at once."""

@@ -14,7 +14,7 @@ from pydantic_core import to_jsonable_python
 from prowess.adapters import Adapter, to_text
 from prowess.content import as_block, as_payload, is_content, text_block
 from prowess.errors import OutputError, message_of
-from prowess.jsontypes import Json, JsonObject, Schema
+from prowess.jsontypes import Json, JsonObject, Schema, new_object
 from prowess.published import validate
 from prowess.schemas.explicit import validate as validate_explicit
 
@@ -39,7 +39,7 @@ class Result:
     structured: bool = False
     """Whether the value is also sent as data."""
     is_error: bool = False
-    meta: JsonObject = field(default_factory=dict[str, Any])
+    meta: JsonObject = field(default_factory=new_object)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ def normalize(value: Any, output: Output = _UNDECLARED, render: Render | None = 
 
 
 def _normalized(value: Any, output: Output, render: Render | None) -> Result:
-    payload = as_payload(value)
+    payload = None if type(value) in _SCALARS else as_payload(value)
     if payload is not None:
         return _from_payload(payload, output)
     if output.pair:

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, TypeAlias
 from prowess.adapters import to_text
 from prowess.content import text_block, to_text_only
 from prowess.contract import Contract, OutputShape
-from prowess.jsontypes import Json, JsonObject
+from prowess.jsontypes import Json, JsonObject, new_object
 from prowess.normalize import Result
 from prowess.profiles import BUILT_IN, Profile
 
@@ -55,7 +55,7 @@ class Outcome:
     retry_after: float | None = None
     missing_capability: str | None = None
     """What the client cannot do although the command needs it, with dots where it is nested; the kind is `failed`."""
-    questions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+    questions: Mapping[str, Mapping[str, Any]] = field(default_factory=new_object)
     """What a person has to answer first, for the kind `input_required`."""
     profiles: Mapping[str, Profile] = field(default_factory=lambda: BUILT_IN)
 

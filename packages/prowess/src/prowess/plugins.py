@@ -17,6 +17,7 @@ __all__ = ["Installed", "Plugins", "installed"]
 
 _GROUP: Final = "prowess.skills"
 _HOOKS: Final = {name: value for name, value in vars(hookspecs).items() if hasattr(value, "prowess_spec")}
+_OBSERVING: Final = ("prowess_call_started", "prowess_call_finished", "prowess_wrap_call")
 _FUNCTIONS: Final = (FunctionType, MethodType, classmethod, staticmethod)
 
 
@@ -26,6 +27,8 @@ class Plugins:
     def __init__(self) -> None:
         self._manager = _Manager("prowess")
         self._manager.add_hookspecs(hookspecs)
+        self.watch_calls = False
+        """Whether anybody hears of calls or wraps them: asked with every call, so it is found out with every plugin."""
 
     def register(self, plugin: object, name: str) -> list[LoadError]:
         """Add a plugin. Gives what is wrong with its hooks; those that are right are there."""
@@ -38,11 +41,13 @@ class Plugins:
             raise LoadError(
                 f"this plugin is registered already, as {self._manager.get_name(plugin) or name}"
             ) from error
+        self.watch_calls = any(map(self.has, _OBSERVING))
         return self._manager.refused
 
     def unregister(self, name: str) -> None:
         """Take a plugin out."""
         self._manager.unregister(name=name)
+        self.watch_calls = any(map(self.has, _OBSERVING))
 
     def each(self, hook: str, *, plugin: str | None = None) -> Iterator[tuple[str, Callable[..., Any]]]:
         """The implementations of a hook, each with the name of its plugin; the caller says what a failure means."""

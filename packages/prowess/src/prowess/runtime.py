@@ -145,7 +145,7 @@ class Runtime:
     @property
     def abandoned_threads(self) -> int:
         """How many sync calls run on although nobody waits for them any more."""
-        return len(self.abandoned_calls)
+        return self._services.threads.count_left_behind
 
     async def aclose(self) -> None:
         """Close singletons and modules. Calls that are still running lose what was injected for good."""

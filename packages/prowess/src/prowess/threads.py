@@ -148,6 +148,11 @@ class Threads:
         with self._lock:
             return tuple(self._left_behind.values())
 
+    @property
+    def count_left_behind(self) -> int:
+        """How many those are: asked after every call, and so without a lock."""
+        return len(self._left_behind)
+
     def stay_inline(self) -> None:
         """Run everything where it is asked for from now on: near its end the interpreter starts no thread any more."""
         self._inline = True

@@ -31,6 +31,7 @@ from prowess.link import Board, Frame, Kind, Link, receive
 from prowess.outcome import META_KIND, Outcome
 from prowess.runtime import Runtime
 from prowess.settings import Settings, Written
+from prowess.waiting import new_loop
 
 __all__ = ["Heart", "Worker", "main", "serve"]
 
@@ -78,12 +79,13 @@ class Worker:
 
     def _begin(self, frame: Frame) -> None:
         self._heart.wake()
-        task = asyncio.get_running_loop().create_task(self._call(frame))
-        self._calls[frame.number] = task
-        task.add_done_callback(functools.partial(self._ended, frame.number))
+        self._calls[frame.number] = asyncio.get_running_loop().create_task(self._call(frame))
 
-    def _ended(self, number: int, task: asyncio.Task[None]) -> None:
-        del self._calls[number]
+    def _ended(self, number: int) -> None:
+        """A call is over, or was cancelled before it began."""
+        task = self._calls.pop(number, None)
+        if task is None:
+            return
         self._given_up.discard(task)
         before, self._left = self._left, self._lingering()
         if self._left > before:
@@ -93,7 +95,9 @@ class Worker:
         """Cancel a call, and again as long as it goes on."""
         task = self._calls.get(number)
         if task is not None:
-            self._given_up.add(task)
+            if task not in self._given_up:
+                self._given_up.add(task)
+                task.add_done_callback(lambda _: self._ended(number))  # it may never begin, and so never end by itself
             task.cancel()
             asyncio.get_running_loop().call_later(_AGAIN, self._cancel, number)
 
@@ -101,6 +105,12 @@ class Worker:
         return len(self._given_up) + self._runtime.abandoned_threads
 
     async def _call(self, frame: Frame) -> None:
+        try:
+            await self._serve(frame)
+        finally:
+            self._ended(frame.number)
+
+    async def _serve(self, frame: Frame) -> None:
         """From one frame to another one. The command begins as late as can be, so that what is held up can move."""
         number = frame.number
         how: JsonObject = from_json(frame.head)
@@ -120,7 +130,7 @@ class Worker:
             _log.exception("%s crashed", how["command"])
             answer = _failure("crashed", f"{type(error).__name__}: {message_of(error)}")
         kind, head, body = answer
-        self.link.send(kind, number, head, body)
+        self.link.send(kind, number, head, body, more=len(self._calls) > 1)
 
     async def _outcome(self, number: int, how: JsonObject, text: bytes) -> tuple[Kind, bytes, bytes]:
         """Run a call; gives the frame that answers it."""
@@ -351,7 +361,9 @@ def main(argv: list[str] | None = None) -> None:
     code = 1
     try:
         # Never closed: tasks and threads that nobody waits for must not hold the process.
-        code = asyncio.Runner().run(serve(socket.socket(fileno=int(link)), Board(int(board)), Path(root)))
+        code = asyncio.Runner(loop_factory=new_loop).run(
+            serve(socket.socket(fileno=int(link)), Board(int(board)), Path(root))
+        )
     except BaseException:  # noqa: BLE001 - nobody else says why, as the end is abrupt
         _log.exception("the worker failed")
     with contextlib.suppress(BaseException):
