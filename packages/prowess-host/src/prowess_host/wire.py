@@ -18,6 +18,8 @@ import threading
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from prowess.memory import LARGE, give_back_soon
+
 __all__ = ["Claim", "Complaints", "Reader", "Writer", "claim"]
 
 _CHUNK: Final = 64 * 1024
@@ -186,8 +188,13 @@ class Writer:
                 with contextlib.suppress(RuntimeError):  # the loop is closed: nobody minds any more
                     self._loop.call_soon_threadsafe(self._break)
                 return
+            size = len(line)
+            del line  # or else the last one is held until there is another
             with self._lock:
-                self._waiting -= len(line)
+                self._waiting -= size
+            if size >= LARGE:
+                with contextlib.suppress(RuntimeError):  # as above
+                    self._loop.call_soon_threadsafe(give_back_soon)
 
     def _break(self) -> None:
         """The client is gone."""

@@ -15,6 +15,8 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import Final, NamedTuple, cast
 
+from prowess.memory import LARGE, give_back_soon
+
 __all__ = ["Board", "Frame", "FrameReader", "Kind", "Link", "encode_frame"]
 
 
@@ -148,10 +150,13 @@ class Link(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Hand the frames over."""
         for frame in self._reader.feed(bytes(memoryview(self._chunk)[:nbytes])):
+            if len(frame.head) + len(frame.body) >= LARGE:
+                give_back_soon()
             self._on_frame(frame)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
-        """The other end is gone."""
+        """The other end is gone. Whoever holds this end holds no buffers with it."""
+        self._reader, self._chunk = FrameReader(), bytearray()
         self._on_lost()
 
 

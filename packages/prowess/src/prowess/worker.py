@@ -29,6 +29,7 @@ from prowess.errors import AskError, InputError, message_of
 from prowess.jsontypes import JsonObject
 from prowess.link import Board, Frame, Kind, Link
 from prowess.loading import project_files
+from prowess.memory import LARGE, give_back_soon
 from prowess.outcome import META_KIND, Outcome
 from prowess.runtime import Runtime
 
@@ -79,6 +80,8 @@ class Worker:
         task = asyncio.get_running_loop().create_task(self._call(frame))
         self._calls[frame.number] = task
         task.add_done_callback(functools.partial(self._ended, frame.number))
+        if len(frame.body) >= LARGE:
+            task.add_done_callback(lambda _: give_back_soon())
 
     def _ended(self, number: int, task: asyncio.Task[None]) -> None:
         del self._calls[number]
