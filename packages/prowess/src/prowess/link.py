@@ -124,6 +124,8 @@ class Link(asyncio.BufferedProtocol):
 
     def send(self, kind: Kind, number: int = 0, head: bytes = b"", body: bytes = b"") -> None:
         """Put a frame on its way. After the other end is gone this does nothing: its owner hears of that elsewhere."""
+        if len(head) + len(body) >= LARGE:
+            give_back_soon()
         frame = encode_frame(kind, number, head, body)
         if self._transport is None:
             self._early.append(frame)

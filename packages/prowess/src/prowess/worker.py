@@ -29,7 +29,7 @@ from prowess.errors import AskError, InputError, message_of
 from prowess.jsontypes import JsonObject
 from prowess.link import Board, Frame, Kind, Link
 from prowess.loading import project_files
-from prowess.memory import LARGE, give_back_soon
+from prowess.memory import LARGE, give_back_soon, share_one_heap
 from prowess.outcome import META_KIND, Outcome
 from prowess.runtime import Runtime
 
@@ -322,6 +322,7 @@ async def _fail(sock: socket.socket, reason: str) -> None:
 
 def main(argv: list[str] | None = None) -> None:
     """Entry point: the descriptors and the project come as arguments."""
+    share_one_heap()
     link, board, root, flags = (argv if argv is not None else sys.argv[1:])[:4]
     logging.basicConfig(level=logging.WARNING, format="prowess: %(message)s", stream=sys.stderr)
     _keep_from_children(int(link), int(board))
