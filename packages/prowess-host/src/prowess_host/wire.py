@@ -120,7 +120,7 @@ class Writer:
     def __init__(self, fd: int, on_broken: Callable[[], None]) -> None:
         self._fd = fd
         self._on_broken = on_broken
-        self._queue: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[memoryview | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._waiting = 0
         self._thread: threading.Thread | None = None
@@ -145,12 +145,11 @@ class Writer:
         """Send some whole lines, after everything that was sent before."""
         if self._broken or not line:
             return
-        if not self._waiting:
-            line = self._at_once(line)
-        if line:
+        rest = self._at_once(memoryview(line)) if not self._waiting else memoryview(line)
+        if rest:
             with self._lock:
-                self._waiting += len(line)
-            self._queue.put(line)
+                self._waiting += len(rest)
+            self._queue.put(rest)
             self._ensure_thread()
 
     def flush(self, seconds: float) -> bool:
@@ -161,7 +160,7 @@ class Writer:
         self._thread.join(seconds)
         return not self._thread.is_alive()
 
-    def _at_once(self, line: bytes) -> bytes:
+    def _at_once(self, line: memoryview) -> memoryview:
         """Write what fits without waiting; gives the rest."""
         try:
             if self._socket is not None:
@@ -172,7 +171,7 @@ class Writer:
             return line
         except OSError:
             self._break()
-            return b""
+            return line[:0]
         return line
 
     def _ensure_thread(self) -> None:
@@ -204,9 +203,8 @@ class Writer:
             self._on_broken()
 
 
-def _write_all(fd: int, data: bytes) -> None:
+def _write_all(fd: int, view: memoryview) -> None:
     """Write everything, however long that takes, also where the client made the descriptor non-blocking."""
-    view = memoryview(data)
     while view:
         try:
             view = view[os.write(fd, view) :]
@@ -222,7 +220,7 @@ class _Room:
         self._poll = select.poll()
         self._poll.register(fd, select.POLLOUT)
 
-    def fill(self, data: bytes) -> int:
+    def fill(self, data: bytes | memoryview) -> int:
         """How many of the bytes have been written. A pipe that is ready takes `PIPE_BUF` of them whole."""
         done = 0
         while done < len(data) and self._poll.poll(0):

@@ -119,14 +119,15 @@ class Link(asyncio.BufferedProtocol):
         self._reader = FrameReader()
         self._chunk = bytearray(_CHUNK)
         self._transport: asyncio.Transport | None = None
-        self._early: list[bytes] = []
+        self._early: list[bytes | memoryview] = []
         """Frames from before the connection was made."""
 
     def send(self, kind: Kind, number: int = 0, head: bytes = b"", body: bytes = b"") -> None:
         """Put a frame on its way. After the other end is gone this does nothing: its owner hears of that elsewhere."""
-        if len(head) + len(body) >= LARGE:
+        frame: bytes | memoryview = encode_frame(kind, number, head, body)
+        if len(frame) >= LARGE:
             give_back_soon()
-        frame = encode_frame(kind, number, head, body)
+            frame = memoryview(frame)  # so that what is not sent at once is not copied twice
         if self._transport is None:
             self._early.append(frame)
         elif not self._transport.is_closing():
