@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from beholding import Health, health, of_mark, workers
-from mixing import Mix, text_of, value
+from mixing import Expect, Mix, text_of, value
 from saving import Project
 from talking import BATCHES, PATIENCE, STATELESS, Client, Gone
 
@@ -209,10 +209,14 @@ class Soak:
             return wanted == {name for name in names if not name.startswith("steady")}
 
         await until_true(right, f"{client.name} lists what there is")
-        for name, version in self._project.versions().items():
-            answer = await until_true(lambda name=name: _answers(client, f"{name}_value"), f"{name} answers")
-            if wrong := value(version=version)(answer):
-                client.fault(f"{name} as it is in the end: {wrong}: {answer}")
+        for name, version in self._project.versions().items():  # the right names may have been there before as well
+            expect = value(version=version)
+
+            async def current(name: str = name, expect: Expect = expect) -> bool:
+                answer = await _answers(client, f"{name}_value")
+                return answer is not None and not expect(answer)
+
+            await until_true(current, f"{client.name} serves {name} in version {version}")
 
     async def _see_changes(self, client: Client) -> None:
         """A change is told, and can be seen from then on; what is broken is told as well, and only as long as it is."""
