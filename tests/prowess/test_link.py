@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import tracemalloc
 
 import pytest
 from anyio import fail_after
@@ -134,3 +135,22 @@ def test_numbers_share_slots_only_when_they_are_far_apart():
     assert Board.SLOTS - 1 == len(slots)
     assert 0 not in slots
     assert Board.slot(1) == Board.slot(Board.SLOTS)
+
+
+async def test_an_end_whose_other_end_is_gone_holds_no_buffers():
+    """Not even half a frame: whoever looks after dead processes may hold it for a while."""
+    loop, lost = asyncio.get_running_loop(), asyncio.Event()
+    half = encode_frame(Kind.RESULT, 1, b"", b"x" * 2_000_000)[:-1]
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    tracemalloc.start()
+    try:
+        link = Link(lambda _: None, lost.set)
+        await loop.create_connection(lambda: link, sock=theirs)
+        with ours, fail_after(10):
+            await loop.sock_sendall(ours, half)
+        with fail_after(10):
+            await lost.wait()
+        assert tracemalloc.get_traced_memory()[0] < 100_000
+    finally:
+        tracemalloc.stop()

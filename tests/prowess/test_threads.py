@@ -6,7 +6,9 @@ import asyncio
 import contextvars
 import sys
 import threading
+import weakref
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,6 +17,13 @@ import pytest
 
 from prowess import threads as module
 from prowess.threads import Raised, Threads
+
+
+class Held:
+    """Something that may be large."""
+
+    def __init__(self, *others: object) -> None:
+        self.others = others
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -205,6 +214,17 @@ async def test_a_job_given_at_the_last_moment_is_done(monkeypatch: pytest.Monkey
     assert job is threads._last_chance(worker)
 
 
+async def test_an_idle_thread_holds_nothing_of_what_it_did():
+    """Neither what it was given, first or later, nor what it gave: both may be large."""
+    threads = Threads(1)
+    for _ in range(2):
+        given = Held()
+        value = await threads.run(partial(Held, given))
+        held = [weakref.ref(given), weakref.ref(value)]
+        del given, value
+        await until(lambda held=held: all(each() is None for each in held))
+
+
 async def test_everything_can_run_where_it_is_asked_for():
     """Near its end the interpreter starts no thread any more; those that idle are used up first."""
     threads = Threads(2)
@@ -225,7 +245,9 @@ async def test_a_job_that_was_cancelled_before_its_thread_began_it_never_runs():
     threads._abandon(job)
     next_one = asyncio.ensure_future(threads.run(following))
     await asyncio.sleep(0)
-    threading.Thread(target=threads._work, args=(job,), daemon=True).start()
+    worker = module._Worker()
+    worker.jobs.put(job)
+    threading.Thread(target=threads._work, args=(worker,), daemon=True).start()
     await begun(following)
     assert ([], ()) == (ran, threads.left_behind)
     following.may_end.set()

@@ -196,3 +196,17 @@ def test_claiming_bears_what_is_closed_already(tmp_path: Path, closed: str):
         stderr=subprocess.DEVNULL,
     )
     assert "(True, True)" == (tmp_path / "f").read_text()
+
+
+async def test_what_was_written_is_let_go_of():
+    """Also the last message, although the thread that wrote it waits for another."""
+    with pipe() as (reading, writing):
+        writer = Writer(writing, lambda: None)
+        line = b"x" * 300_000 + b"\n"
+        held = sys.getrefcount(line)
+        writer.write(line)
+        rest = len(line)
+        while rest:
+            rest -= len(await asyncio.to_thread(os.read, reading, rest))
+        await until(lambda: not writer.backlog and sys.getrefcount(line) == held)
+        assert writer.flush(5)

@@ -16,8 +16,9 @@ MARK = "SOAK_MARK"
 class Health:
     """One look at a host. Sizes are in KiB."""
 
+    own: int
+    """What no file stands behind. Unlike PSS it does not depend on who else runs the same Python."""
     pss: int
-    rss: int
     descriptors: int
     threads: int
     zombies: int
@@ -25,7 +26,7 @@ class Health:
 
     def __str__(self) -> str:
         return (
-            f"{self.pss / 1024:.1f} MB ({self.rss / 1024:.1f} RSS), {self.descriptors} fds, {self.threads} threads, "
+            f"{self.own / 1024:.1f} MB ({self.pss / 1024:.1f} PSS), {self.descriptors} fds, {self.threads} threads, "
             f"{self.children} children"
         )
 
@@ -38,8 +39,8 @@ def health(pid: int) -> Health:
     memory = dict(line.split(":", 1) for line in rollup)
     children = [_state(child) for child in _children(pid)]
     return Health(
+        _number(status["RssAnon"]),
         _number(memory["Pss"]),
-        _number(status["VmRSS"]),
         len(list((place / "fd").iterdir())),
         _number(status["Threads"]),
         children.count("Z"),

@@ -19,7 +19,7 @@ from beholding import workers
 from saving import LAST, Project
 from talking import ASKING, BATCHES, STATELESS, Client, Gone, Message, Pending
 
-__all__ = ["Mix"]
+__all__ = ["Expect", "Mix"]
 
 KIND = "prowess/kind"
 NEVER_BEGAN = "It never began"

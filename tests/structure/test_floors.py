@@ -15,8 +15,8 @@ SOURCE = ROOT / "packages/prowess/src/prowess"
 # a module may stand here before it is written.
 # `prowess` itself is the public door: it knows everybody, and nobody inside knows it.
 FLOORS: tuple[str, ...] = (
-    "closure docstrings errors fingerprints jsontypes link schemas waiting",
-    "call content contract problems published schemas.matching schemas.naming schemas.walk settings threads tracebacks",
+    "closure docstrings errors fingerprints jsontypes memory schemas waiting",
+    "call content contract link problems published schemas.matching schemas.naming schemas.walk settings threads tracebacks",
     "catalog credentials declaration paths schemas.explicit schemas.refs",
     "discovery failures names schemas.boxes schemas.nodes schemas.nulls signature",
     "description loading schemas.strict",

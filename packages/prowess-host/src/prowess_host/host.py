@@ -12,11 +12,12 @@ from typing import Final
 
 from prowess.errors import did_you_mean
 from prowess.jsontypes import JsonObject
+from prowess.memory import LARGE, give_back_soon
 from prowess.paths import ConfigPaths
 from prowess.settings import Settings
 from prowess_host.codec import decode, dumps
 from prowess_host.learning import Learner
-from prowess_host.lines import LineSplitter
+from prowess_host.lines import LineSplitter, Oversized
 from prowess_host.offer import DIAGNOSTICS, Offer
 from prowess_host.routing import Action, Answered, Cancelled, Group, Reply, route
 from prowess_host.rpc import EncodeError, RpcError
@@ -87,6 +88,8 @@ class Host:
         lines = self._splitter.feed(data) if data else self._splitter.close()
         now = self._loop.time()
         for line in lines:
+            if isinstance(line, Oversized) or len(line) >= LARGE:
+                give_back_soon()
             try:
                 self._act(route(decode(line), self._session, now))
             except Exception:  # noqa: BLE001 - a fault of ours costs one message, never the ones after it

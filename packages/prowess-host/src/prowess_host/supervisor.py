@@ -18,6 +18,7 @@ from prowess.contract import Contract
 from prowess.description import Description
 from prowess.jsontypes import JsonObject
 from prowess.link import Board, Frame, Kind
+from prowess.memory import LARGE, give_back_soon
 from prowess.settings import Settings
 from prowess_host.workers import Importing, WorkerProcess, describe_exit
 
@@ -245,6 +246,8 @@ class Supervisor:
     def _finish(self, job: Job) -> None:
         """The job is over, whatever came of it."""
         job.over = True
+        if len(job.arguments) >= LARGE:
+            give_back_soon()
         worker = job.worker
         if worker is not None and worker.jobs.pop(job.number, None) is not None:
             worker.slots.discard(Board.slot(job.number))

@@ -18,6 +18,8 @@ import threading
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from prowess.memory import LARGE, give_back_soon
+
 __all__ = ["Claim", "Complaints", "Reader", "Writer", "claim"]
 
 _CHUNK: Final = 64 * 1024
@@ -121,7 +123,7 @@ class Writer:
         self._fd = fd
         self._on_broken = on_broken
         self._held: list[bytes] = []
-        self._queue: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[memoryview | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._waiting = 0
         self._thread: threading.Thread | None = None
@@ -164,12 +166,11 @@ class Writer:
             self._send(b"".join(held))
 
     def _send(self, line: bytes) -> None:
-        if not self._waiting:
-            line = self._at_once(line)
-        if line:
+        rest = self._at_once(memoryview(line)) if not self._waiting else memoryview(line)
+        if rest:
             with self._lock:
-                self._waiting += len(line)
-            self._queue.put(line)
+                self._waiting += len(rest)
+            self._queue.put(rest)
             self._ensure_thread()
 
     def flush(self, seconds: float) -> bool:
@@ -181,7 +182,7 @@ class Writer:
         self._thread.join(seconds)
         return not self._thread.is_alive()
 
-    def _at_once(self, line: bytes) -> bytes:
+    def _at_once(self, line: memoryview) -> memoryview:
         """Write what fits without waiting; gives the rest."""
         try:
             if self._socket is not None:
@@ -192,7 +193,7 @@ class Writer:
             return line
         except OSError:
             self._break()
-            return b""
+            return line[:0]
         return line
 
     def _ensure_thread(self) -> None:
@@ -208,8 +209,13 @@ class Writer:
                 with contextlib.suppress(RuntimeError):  # the loop is closed: nobody minds any more
                     self._loop.call_soon_threadsafe(self._break)
                 return
+            size = len(line)
+            del line  # or else the last one is held until there is another
             with self._lock:
-                self._waiting -= len(line)
+                self._waiting -= size
+            if size >= LARGE:
+                with contextlib.suppress(RuntimeError):  # as above
+                    self._loop.call_soon_threadsafe(give_back_soon)
 
     def _break(self) -> None:
         """The client is gone."""
@@ -219,9 +225,8 @@ class Writer:
             self._on_broken()
 
 
-def _write_all(fd: int, data: bytes) -> None:
+def _write_all(fd: int, view: memoryview) -> None:
     """Write everything, however long that takes, also where the client made the descriptor non-blocking."""
-    view = memoryview(data)
     while view:
         try:
             view = view[os.write(fd, view) :]
@@ -237,7 +242,7 @@ class _Room:
         self._poll = select.poll()
         self._poll.register(fd, select.POLLOUT)
 
-    def fill(self, data: bytes) -> int:
+    def fill(self, data: bytes | memoryview) -> int:
         """How many of the bytes have been written. A pipe that is ready takes `PIPE_BUF` of them whole."""
         done = 0
         while done < len(data) and self._poll.poll(0):

@@ -16,6 +16,8 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import Final, NamedTuple, cast
 
+from prowess.memory import LARGE, give_back_soon
+
 __all__ = ["Board", "Frame", "FrameReader", "Kind", "Link", "encode_frame", "receive"]
 
 
@@ -141,7 +143,7 @@ class Link(asyncio.BufferedProtocol):
         self._reader = FrameReader()
         self._chunk = bytearray(_CHUNK)
         self._transport: asyncio.Transport | None = None
-        self._held: list[bytes] = []
+        self._held: list[bytes | memoryview] = []
         """Frames from before the connection was made, or that wait for the end of this turn of the loop."""
 
     def send(self, kind: Kind, number: int = 0, head: bytes = b"", body: bytes = b"", *, more: bool = False) -> None:
@@ -149,7 +151,10 @@ class Link(asyncio.BufferedProtocol):
 
         `more` says that others probably follow at once, so that they may go together.
         """
-        frame = encode_frame(kind, number, head, body)
+        frame: bytes | memoryview = encode_frame(kind, number, head, body)
+        if len(frame) >= LARGE:
+            give_back_soon()
+            frame = memoryview(frame)  # so that what is not sent at once is not copied twice
         if self._transport is None:
             self._held.append(frame)
         elif self._transport.is_closing():
@@ -188,10 +193,13 @@ class Link(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Hand the frames over."""
         for frame in self._reader.feed(bytes(memoryview(self._chunk)[:nbytes])):
+            if len(frame.head) + len(frame.body) >= LARGE:
+                give_back_soon()
             self._on_frame(frame)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
-        """The other end is gone."""
+        """The other end is gone. Whoever holds this end holds no buffers with it."""
+        self._reader, self._chunk = FrameReader(), bytearray()
         self._on_lost()
 
 

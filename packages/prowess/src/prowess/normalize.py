@@ -106,7 +106,7 @@ def _normalized(value: Any, output: Output, render: Render | None) -> Result:
 
 def _from_data(data: Json, *, structured: bool) -> Result:
     text = _sendable(data)
-    return Result(data, data if isinstance(data, str) else "" if data is None else text, structured=structured)
+    return Result(data, "" if data is None else text, structured=structured)
 
 
 def _from_payload(payload: JsonObject, output: Output) -> Result:
@@ -171,11 +171,14 @@ def _valid(payload: JsonObject) -> JsonObject:
 
 
 def _sendable(data: Json) -> str:
-    """The JSON text of data; an `OutputError` for what JSON or UTF-8 cannot hold."""
+    """A text, or the JSON text of other data; an `OutputError` for what JSON or UTF-8 cannot hold."""
     try:
-        return to_text(data)
+        if not isinstance(data, str):
+            return to_text(data)
+        data.encode()
     except (ValueError, RecursionError) as error:
         raise OutputError(f"the result cannot be sent as JSON: {error}") from error
+    return data
 
 
 def _typed(adapter: Adapter, value: Any) -> Json:

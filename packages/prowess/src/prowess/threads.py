@@ -174,7 +174,9 @@ class Threads:
         job.wake()
 
     def _start(self, job: _Job) -> None:
-        threading.Thread(target=self._work, args=(job,), name="prowess", daemon=True).start()
+        worker = _Worker()
+        worker.jobs.put(job)  # what is an argument of a thread is held until the thread ends
+        threading.Thread(target=self._work, args=(worker,), name="prowess", daemon=True).start()
         self._running += 1
 
     def _abandon(self, job: _Job) -> None:
@@ -195,22 +197,29 @@ class Threads:
             if self._waiting:
                 self._start(self._waiting.popleft())
 
-    def _work(self, job: _Job | None) -> None:
-        worker = _Worker()
+    def _work(self, worker: _Worker) -> None:
+        job: _Job | None = worker.jobs.get()
         while job is not None:
-            with self._lock:
-                job.begun = not job.abandoned
-            result = job.perform() if job.begun else None
-            with self._lock:
-                job.result = result
-                is_left = job.begun and job.abandoned
-                following = None if is_left else self._free(worker)
-            if is_left:
-                self._leave(job)
+            following, stays = self._see_to(job, worker)
+            job = None  # while a thread idles it holds nothing of what it did
+            if not stays:
                 return
-            if job.begun:
-                job.wake()
             job = following or self._next(worker)
+
+    def _see_to(self, job: _Job, worker: _Worker) -> tuple[_Job | None, bool]:
+        """Run a job; gives the one that waits for this thread, and whether the thread goes on."""
+        with self._lock:
+            job.begun = not job.abandoned
+        result = job.perform() if job.begun else None
+        with self._lock:
+            job.result = result
+            is_left = job.begun and job.abandoned
+            following = None if is_left else self._free(worker)
+        if is_left:
+            self._leave(job)
+        elif job.begun:
+            job.wake()
+        return following, not is_left
 
     def _free(self, worker: _Worker) -> _Job | None:
         """The job that waits for a thread. Without one the thread idles, before anybody hears of its result."""

@@ -28,6 +28,7 @@ from prowess.description import digest_of
 from prowess.errors import AskError, InputError, UnknownCommand, message_of
 from prowess.jsontypes import JsonObject
 from prowess.link import Board, Frame, Kind, Link, receive
+from prowess.memory import LARGE, give_back_soon, share_one_heap
 from prowess.outcome import META_KIND, Outcome
 from prowess.runtime import Runtime
 from prowess.settings import Settings, Written
@@ -109,6 +110,8 @@ class Worker:
             await self._serve(frame)
         finally:
             self._ended(frame.number)
+            if len(frame.body) >= LARGE:
+                give_back_soon()
 
     async def _serve(self, frame: Frame) -> None:
         """From one frame to another one. The command begins as late as can be, so that what is held up can move."""
@@ -353,6 +356,7 @@ async def _fail(sock: socket.socket, reason: str) -> None:
 
 def main(argv: list[str] | None = None) -> None:
     """Entry point: the descriptors and the project come as arguments, all else over the link."""
+    share_one_heap()
     link, board, root = (argv if argv is not None else sys.argv[1:])[:3]
     logging.basicConfig(level=logging.WARNING, format="prowess: %(message)s", stream=sys.stderr)
     _keep_from_children(int(link), int(board))
