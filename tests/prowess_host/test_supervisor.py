@@ -404,6 +404,33 @@ async def test_concurrency_is_kept_across_generations(tmp_path: Path):
         assert (0, 2) == (depth, deepest)
 
 
+async def test_concurrency_is_kept_beside_a_call_that_was_given_up_and_runs_on(tmp_path: Path):
+    """Nobody waits for it, but until its worker is gone it still counts."""
+    body = """
+    @skill_command(concurrency=1)
+    async def hog(log: str, seconds: float) -> str:
+        first = os.path.exists(log)
+        alive = first and os.path.exists(f"/proc/{open(log).read()}")
+        if not first:
+            open(log, "w").write(str(os.getpid()))
+        time.sleep(seconds)
+        return f"beside another one: {alive}"
+
+    @skill_command
+    def stay(log: str) -> None:
+        open(log, "w").close()
+        time.sleep(60)
+    """
+    log = tmp_path / "log"
+    async with hosted(make_project(tmp_path, "[host]\nstall_limit = 0.3\ngrace = 1.0\n", t=body)) as host:
+        host.start_call("t_stay", log=str(tmp_path / "other"))  # for its sake the worker gets its grace
+        await until((tmp_path / "other").exists)
+        stuck = host.start_call("t_hog", log=str(log), seconds=60)
+        await until(lambda: log.exists() and log.read_text())
+        host.cancel(stuck)
+        assert "beside another one: False" == await host.text("t_hog", log=str(log), seconds=0)
+
+
 async def test_a_pool_shares_calls_out(tmp_path: Path):
     """Several workers, and what is cached or limited sticks to one of them."""
     async with hosted(make(tmp_path, "[host]\nworkers = 2\n")) as host:

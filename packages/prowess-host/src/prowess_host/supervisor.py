@@ -113,6 +113,10 @@ class _Worker:
     """When to ask whether what was given up has ended."""
     doubting: bool = False
     """The last ping was such a question."""
+    asked: float = 0.0
+    """When the question was sent."""
+    given_up: list[tuple[float, str]] = field(default_factory=list[tuple[float, str]])
+    """Commands with a limit on calls at once that nobody waits for, and that may run on; since when."""
     reason: str = ""
     """What it said of why it cannot serve."""
     describing: asyncio.Future[Description] | None = None
@@ -229,12 +233,10 @@ class Supervisor:
         command = job.contract.id
         if any(other.contract.id == command and other is not job for other in self._waiting):
             return True
-        old = [other for worker in self._workers if worker not in self._active for other in worker.jobs.values()]
-        running = sum(other.contract.id == command for other in old)
+        running = sum(_running(worker, command) for worker in self._workers if worker not in self._active)
         if most is None or not running:
             return False
-        new = (other for worker in self._active for other in worker.jobs.values())
-        return running + sum(other.contract.id == command for other in new) >= most
+        return running + sum(_running(worker, command) for worker in self._active) >= most
 
     def _release(self) -> None:
         """Dispatch what was held back, as far as it goes now."""
@@ -260,9 +262,11 @@ class Supervisor:
     def _give_up(self, job: Job) -> None:
         """Have a worker stop a job, and see to it that it does."""
         worker = job.worker
-        begun = worker is not None and not job.over
+        sent = worker is not None and not job.over
+        if worker is not None and sent and job.contract.policies.concurrency is not None:
+            worker.given_up.append((self._now(), job.contract.id))
         self._finish(job)
-        if worker is not None and begun:
+        if worker is not None and sent:
             worker.process.send(Kind.CANCEL, job.number)
             self._doubt(worker)
 
@@ -326,6 +330,7 @@ class Supervisor:
         elif worker.doubts and worker.doubts[0] <= now:
             worker.doubts = [doubt for doubt in worker.doubts if doubt > now]
             worker.doubting = True
+            worker.asked = now if worker.pinged is None else worker.pinged
             if worker.stalled:
                 self._drain(worker)
             elif worker.pinged is None:
@@ -522,6 +527,11 @@ class Supervisor:
             worker.doubting = False
             if lingering:
                 self._drain(worker)
+            else:
+                worker.given_up = [it for it in worker.given_up if it[0] > worker.asked]
+                if worker.given_up:
+                    self._doubt(worker)
+                self._release()
 
     def _hear_live(self, worker: _Worker, digests: dict[str, str]) -> None:
         worker.loaded.update(digests)
@@ -592,6 +602,7 @@ class Supervisor:
                 worker.describing.set_exception(ChildProcessError(how))
         self._forget_place(worker)
         self._redistribute(worker, begun)
+        self._release()
 
     def _redistribute(self, worker: _Worker, lost: list[Job]) -> None:
         """Answer for the calls that went down with a worker, and give those it never began to another."""
@@ -714,6 +725,12 @@ _TOLD_OF_JOB: Final[dict[int, Callable[[Supervisor, Job, Frame], None]]] = {
     Kind.PROGRESS: Supervisor._told_progress,  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
     Kind.LOG: Supervisor._told_log,  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
 }
+
+
+def _running(worker: _Worker, command: str) -> int:
+    """How many calls of a command are in a worker, as far as anybody knows."""
+    jobs = sum(job.contract.id == command for job in worker.jobs.values())
+    return jobs + sum(name == command for _, name in worker.given_up)
 
 
 def _nobody_compares(_digests: Mapping[str, str]) -> None:
