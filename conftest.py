@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
@@ -17,3 +18,11 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 def anyio_backend() -> str:
     """Prowess runs on asyncio."""
     return "asyncio"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cache_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What hosts remember of projects that are soon gone is not left with the user."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield

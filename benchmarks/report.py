@@ -21,7 +21,6 @@ _SHOWN: Final[dict[str, tuple[str, float, str]]] = {
     "x": ("×", 1, ".3f"),
     "yes/no": ("", 1, ""),
 }
-NOT_BUILT: Final = "not built yet"
 
 
 @dataclass(frozen=True)
@@ -59,17 +58,19 @@ ROWS: Final[dict[str, tuple[Row, ...]]] = {
     ),
     "From spawn to the answer": (
         _row("initialize", "initialize", "ms"),
-        _row("list_warm", "tools/list, 1 skill, contracts known", "ms", missing=NOT_BUILT),
-        _row("list_cold", "tools/list, 1 skill, contracts not known", "ms"),
+        _row("list_warm", "tools/list, 1 skill, a second start", "ms"),
+        _row("list_cold", "tools/list, 1 skill, a first start", "ms"),
         _row("first_call", "first call, 1 skill", "ms"),
-        _row("many_list_warm", "tools/list, {skills} skills, contracts known", "ms", missing=NOT_BUILT),
-        _row("many_list_cold", "tools/list, {skills} skills, contracts not known", "ms"),
-        _row("many_call", "first call, {skills} skills, contracts not known", "ms"),
+        _row("many_list_warm", "tools/list, {skills} skills, a second start", "ms"),
+        _row("many_list_cold", "tools/list, {skills} skills, a first start", "ms"),
+        _row("many_call", "first call, {skills} skills, a first start", "ms"),
     ),
     "Calls on the wire": (
-        _row("async_p50", "async no-op, one at a time, p50", "us", "min"),
+        _row("async_p50", "async no-op, one at a time, p50 of the best batch", "us", "min"),
+        _row("async_usual_p50", "async no-op, one at a time, p50 of the median batch", "us"),
         _row("async_p99", "async no-op, one at a time, p99", "us"),
-        _row("sync_p50", "sync no-op, one at a time, p50", "us", "min"),
+        _row("sync_p50", "sync no-op, one at a time, p50 of the best batch", "us", "min"),
+        _row("sync_usual_p50", "sync no-op, one at a time, p50 of the median batch", "us"),
         _row("sync_p99", "sync no-op, one at a time, p99", "us"),
         _row("pipelined", "async no-op, all sent at once", "per s"),
         _row("pipelined_best", "async no-op, all sent at once, best batch", "per s", "max"),
@@ -113,7 +114,7 @@ class Budget:
         """Whether the promise is kept."""
         figure = self.figure(report)
         if figure is None:
-            return NOT_BUILT if report.row(self.row).missing == NOT_BUILT else "not measured"
+            return "not measured"
         kept = figure >= self.limit if self.least else figure <= self.limit
         return "pass" if kept else "falls short"
 
@@ -204,7 +205,7 @@ class Report:
         head = ["", *(NAMES[key] for key in (OURS, SDK, FASTMCP, FLOOR)), "by SDK", "by FastMCP"]
         parts = [", ".join(f"{name} {value}" for name, value in self.facts.items())]
         for title, rows in ROWS.items():
-            shown = [self._cells(row) for row in rows if row.key in self.samples or row.missing == NOT_BUILT]
+            shown = [self._cells(row) for row in rows if row.key in self.samples]
             if any(row.key in self.samples for row in rows):
                 parts.append(_table([title, *head[1:]], shown))
         parts.append(_table(["Budget", "must be", "is", ""], [self._budget(budget) for budget in BUDGETS]))
@@ -214,7 +215,7 @@ class Report:
         cells = [self.title(row)]
         for subject in (OURS, SDK, FASTMCP, FLOOR):
             value = self.value(row.key, subject)
-            asked = subject == OURS or (row.missing != NOT_BUILT and subject in self.samples.get(row.key, {}))
+            asked = subject == OURS or subject in self.samples.get(row.key, {})
             cells.append(_quantity(row.unit, value) if value is not None else row.missing if asked else "–")
         for peer in (SDK, FASTMCP):
             ratio = self.ratio(row.key, peer)

@@ -213,6 +213,23 @@ async def test_a_skills_folder_may_come_later_go_and_come_back(tmp_path: Path):
         await host.noted(CHANGED, 4)
 
 
+async def test_folders_that_the_settings_or_a_plugin_name_later_are_watched(project: Path):
+    """As those that were there from the start."""
+    async with hosted(project) as host:
+        assert "one" == await host.text("t_version")
+        write_skill(project, "../more/u.py", ONE)
+        (project / "prowess.toml").write_text('cache_dir = "cache"\nskills = ["skills", "more"]\n')
+        await serving(host, "u_version", "one")
+        write_skill(project, "../more/u.py", TWO)
+        await serving(host, "u_version", "two")
+        write_skill(project, "../plugged/v.py", ONE)
+        hook = "from prowess import hookimpl\n@hookimpl\ndef prowess_skill_folders(): return 'plugged'\n"
+        write_skill(project, "w.py", hook)
+        await serving(host, "v_version", "one")
+        write_skill(project, "../plugged/x.py", TWO)
+        await serving(host, "x_version", "two")
+
+
 async def test_project_modules_that_skills_import_are_watched(tmp_path: Path):
     """By absolute import, from the project root."""
     (tmp_path / "shop").mkdir()

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Collection, Coroutine, Mapping
+from pathlib import Path
 from typing import Final
 
 from prowess.description import Description
@@ -150,6 +151,7 @@ class Learner:
         self._adopt_knowledge()
 
     def _configure(self, settings: Settings) -> None:
+        self._paths = ConfigPaths.of(settings, self._environ)
         self.own = settings.own
         self.supervisor.configure(settings)
         self._knowledge.configure(settings.own)
@@ -195,6 +197,8 @@ class Learner:
         self._knowledge.keep()
 
     def _publish(self, offer: Offer) -> None:
+        known = map(Path, self._knowledge.description.folders)
+        self._watcher.folders = tuple(dict.fromkeys((*self._paths.skills_dirs, *known)))
         for failure in offer.catalog.failures:
             if failure not in self._offer.catalog.failures:
                 _log.warning("%s", failure)

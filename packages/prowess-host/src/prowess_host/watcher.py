@@ -44,7 +44,9 @@ class Watcher:
     def __init__(
         self, paths: ConfigPaths, on_change: Callable[[], Awaitable[None]], imported: Callable[[], Mapping[str, Stamp]]
     ) -> None:
-        self._paths = paths
+        self._root = paths.project_root
+        self.folders: tuple[Path, ...] = paths.skills_dirs
+        """Where skills are; others may turn out to count as well."""
         self._on_change = on_change
         self._imported = imported
         self._changed = asyncio.Event()
@@ -108,7 +110,7 @@ class Watcher:
             self._loop.call_soon_threadsafe(self._changed.set)
 
     def _look(self) -> Sight:
-        return look(self._paths.project_root, self._paths.skills_dirs, self._imported().keys())
+        return look(self._root, self.folders, self._imported().keys())
 
     def _rest(self) -> object:
         return self._stop.wait(_PAUSE)
@@ -144,7 +146,7 @@ class Watcher:
     def _folders(self) -> list[str]:
         """What can be watched, links followed."""
         found: set[str] = set()
-        for folder in self._paths.skills_dirs:
+        for folder in self.folders:
             if folder.is_dir():
                 with contextlib.suppress(OSError):
                     found.update(os.path.realpath(each) for each in (folder, *folder.iterdir()) if each.is_dir())
