@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import signal
 import sys
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from piped import hosted, make_project, write_skill
+from piped import Client, Message, hosted, make_project, until, write_skill
 from test_start import imports, listed, noting
 
 ALL = ["a_say", "b_say", "c_say"]
@@ -46,3 +49,88 @@ async def test_file_whose_name_is_no_text_hides_no_skill(project: Path, text: st
         if "prowess" in text:
             assert r"d\udcff.py" in await host.text("prowess_diagnostics")
     assert [] == imports(project)
+
+
+# Workers that end while they describe
+
+
+def gated(project: Path, name: str) -> str:
+    """A skill whose import takes until `gate` is there, and says that it is at it."""
+    waiting = f"while not os.path.exists({str(project / 'gate')!r}):\n    time.sleep(0.01)\n"
+    return f"open({str(project / 'begun')!r}, 'w').close()\n{waiting}{noting(project, name)}"
+
+
+async def listed_despite(project: Path, host: Client, mishap: Callable[[], Awaitable[object]]) -> list[str]:
+    """What a host lists, to which something happens while a worker of it imports `d`."""
+    listing = host.request("tools/list")
+    await until((project / "begun").exists)
+    await mishap()
+    (project / "gate").touch()
+    return [tool["name"] for tool in (await listing)["result"]["tools"]]
+
+
+async def test_skill_whose_worker_was_killed_by_somebody_else_is_not_to_blame(project: Path):
+    """It is imported once more, and nothing bad is remembered of it."""
+    write_skill(project, "d.py", gated(project, "d"))
+    async with hosted(project) as host:
+
+        async def mishap() -> None:
+            os.kill(await host.worker(), signal.SIGKILL)
+
+        assert [*ALL, "d_say"] == await listed_despite(project, host, mishap)
+
+
+async def test_skill_is_described_although_a_call_ends_the_worker(project: Path):
+    """Somewhere else, where nothing is called."""
+    hook = "from prowess import hookimpl\n@hookimpl\ndef prowess_call_started(call): ...\n"  # so it is imported first
+    die = "@skill_command\ndef die() -> str:\n    os._exit(4)\n"
+    write_skill(project, "a.py", f"{noting(project, 'a')}\n{hook}\n{die}")
+    await listed(project)
+    write_skill(project, "d.py", gated(project, "d"))
+    async with hosted(project) as host:
+        tools = await listed_despite(project, host, lambda: host.call("a_die"))
+        assert ["a_die", *ALL, "d_say"] == tools
+
+
+async def test_skill_is_described_although_a_call_is_killed_with_its_worker(project: Path):
+    """The host ends the worker itself, since the call does not end in time."""
+    slow = "\n@skill_command(timeout=0.2)\ndef slow() -> str:\n    while True:\n        time.sleep(0.01)\n"
+    write_skill(project, "a.py", noting(project, "a") + slow)
+    await listed(project)
+    write_skill(project, "d.py", gated(project, "d"))
+    async with hosted(project) as host:
+
+        async def mishap() -> None:
+            worker = await host.worker()
+            assert "timed out" in await host.text("a_slow")
+            await until(lambda: worker not in host.workers())
+
+        assert ["a_say", "a_slow", "b_say", "c_say", "d_say"] == await listed_despite(project, host, mishap)
+
+
+async def test_skill_is_described_although_another_one_ends_the_worker_when_it_is_called(project: Path):
+    """That one was all right when it was seen last."""
+    write_skill(project, "b.py", "if os.environ.get('DIE'):\n    os._exit(3)\n" + noting(project, "b"))
+    await listed(project)
+    write_skill(project, "d.py", gated(project, "d"))
+    write_skill(project, "e.py", noting(project, "e"))
+    async with hosted(project, env={"DIE": "1"}) as host:
+
+        async def mishap() -> None:
+            called.append(host.start_call("b_say"))
+            await host.ask("ping")
+
+        called: list[asyncio.Future[Message]] = []
+        assert [*ALL, "d_say", "e_say"] == await listed_despite(project, host, mishap)
+        assert "while it was loaded" in (await called[0])["result"]["content"][0]["text"]
+
+
+async def test_skill_that_stops_everything_while_it_is_imported_is_not_to_blame(project: Path):
+    """A call waits at the time, so that the worker looks stuck and is replaced."""
+    (project / "prowess.toml").write_text('cache_dir = "cache"\n[host]\nstall_limit = 0.2\n')
+    await listed(project)
+    write_skill(project, "d.py", "import ctypes\nctypes.PyDLL(None).usleep(900_000)\n" + noting(project, "d"))
+    async with hosted(project) as host:
+        listing = host.request("tools/list")
+        assert "a" == await host.text("a_say")
+        assert [*ALL, "d_say"] == [tool["name"] for tool in (await listing)["result"]["tools"]]
