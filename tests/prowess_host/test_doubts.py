@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from piped import Client, Message, hosted, make_project, until, write_skill
+from piped import Client, Message, hosted, make_project, processes, until, write_skill
 from test_start import imports, listed, noting
 
 ALL = ["a_say", "b_say", "c_say"]
@@ -134,3 +134,32 @@ async def test_skill_that_stops_everything_while_it_is_imported_is_not_to_blame(
         listing = host.request("tools/list")
         assert "a" == await host.text("a_say")
         assert [*ALL, "d_say"] == [tool["name"] for tool in (await listing)["result"]["tools"]]
+
+
+# Files that nobody has seen
+
+
+async def test_link_that_leads_nowhere_is_followed_once_it_leads_somewhere(project: Path):
+    """It was known as a failure, and cost the starts in between nothing."""
+    link, later = project / "skills/d.py", project / "later.py"
+    link.symlink_to(later)
+    for _ in range(2):
+        assert [*ALL, "prowess_diagnostics"] == await listed(project)
+    imports(project)
+    await listed(project)
+    assert [] == imports(project)
+    write_skill(project, "../later.py", noting(project, "d"))
+    assert [*ALL, "d_say"] == await listed(project)
+
+
+async def test_skill_that_is_deleted_while_others_are_imported_is_not_remembered(project: Path):
+    """The host is killed before it sees that."""
+    rid = f"import contextlib\nwith contextlib.suppress(OSError):\n    os.unlink({str(project / 'skills/a.py')!r})\n"
+    write_skill(project, "c.py", rid + noting(project, "c"))
+    async with hosted(project) as host:
+        await host.tools()
+        await until(lambda: list((project / "cache").glob("manifests/*.json")))
+        os.kill(host.pid, signal.SIGKILL)
+        await host.ended()
+    await until(lambda: not processes(host.mark))
+    assert ["b_say", "c_say"] == await listed(project)

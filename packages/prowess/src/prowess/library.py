@@ -160,18 +160,15 @@ class Library:
 
     def _facts(self, skill: Skill, folders: list[Path]) -> SkillFacts:
         source = skill.source
-        parts = (
-            Closure(package_files(skill.package), ())
-            if source is None
-            else closure(source.files, folders, self._services.root)
-        )
+        own = package_files(skill.package) if source is None else source.files
+        parts = Closure(own, ()) if source is None else closure(own, folders, self._services.root)
         failures = list(skill.failures)
         views = self._views(skill, failures)
         return SkillFacts(
             contracts=tuple(entry.contract for entry in skill.entries),
             failures=tuple(failures),
-            files=tuple(sorted(map(str, parts.present))),
-            absent=tuple(sorted(map(str, parts.absent))),
+            files=tuple(sorted(map(str, parts.present.union(own)))),  # its own ones may have gone by now
+            absent=tuple(sorted(map(str, parts.absent.difference(own)))),
             has_hooks=source is None or source.has_hooks,
             views=views,
         )
