@@ -118,13 +118,18 @@ class Knowledge:
 async def described(ask: Ask, known: Collection[str], root: Path) -> Description:
     """What is not known, described; a skill whose import ends its worker is a failure like others."""
     lost: dict[str, LostImport] = {}
+    spared: set[str] = set()
     while True:
         try:
             newer = await ask({*known, *lost})
         except LostImport as error:
-            if error.importing.skill in {*lost, *known}:
-                raise  # it is imported whoever asks for whatever: it has hooks
-            lost[error.importing.skill] = error
+            skill = error.importing.skill
+            if skill in {*lost, *known}:
+                raise  # it is imported whoever asks for whatever: it has hooks, or was called just then
+            if error.killed and skill not in spared:
+                spared.add(skill)  # whoever did that need not have meant the skill
+            else:
+                lost[skill] = error
         else:
             return _with_lost(newer, lost, root) if lost else newer
 

@@ -19,7 +19,7 @@ from prowess.paths import ConfigPaths
 from prowess.settings import Settings
 from prowess_host.knowledge import Knowledge
 from prowess_host.offer import Offer
-from prowess_host.supervisor import Successor, Supervisor
+from prowess_host.supervisor import LostWorker, Successor, Supervisor
 from prowess_host.watcher import Watcher
 
 __all__ = ["Learner"]
@@ -109,6 +109,8 @@ class Learner:
             self._publish(partial.failing(f"the skills take more than {_LOADING:g} s to load"))
         try:
             await learning
+        except LostWorker:
+            await self._renew()  # apart from calls: one of them may have ended the worker
         except ChildProcessError as error:
             self._publish(partial.failing(str(error)))
         else:

@@ -44,7 +44,7 @@ class Manifest:
             _stamp(path) != stamp for path, stamp in description.imported.items() if path not in description.sightings
         ):
             return NOTHING  # nobody knows which skills it came by
-        gone = changed(description.sightings)
+        gone = changed(description.sightings) | self._unseen()
         there = {str(path) for path in candidates(Path(folder) for folder in description.folders)}
         added = there - set(description.candidates)
         came = set(filter(os.path.exists, {path for facts in description.skills.values() for path in facts.absent}))
@@ -58,6 +58,13 @@ class Manifest:
             return NOTHING  # a hook may shape everything
         touched = added or gone or there != set(description.candidates)
         return Standing(frozenset(description.skills) - stale, complete=not touched and not stale)
+
+    def _unseen(self) -> set[str]:
+        """Files that could not be looked at, and now can be, or have gone for good."""
+        description = self.description
+        paths = {*description.candidates, *(path for facts in description.skills.values() for path in facts.files)}
+        unseen = paths - description.sightings.keys()
+        return {path for path in unseen if os.access(path, os.R_OK) or not os.path.lexists(path)}
 
     def refreshed(self) -> Manifest:
         """The same, made so that its files need not be read next time, as far as they are what they were."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import signal
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from prowess.memory import LARGE, give_back_soon
 from prowess.settings import Settings
 from prowess_host.workers import Importing, WorkerProcess, describe_exit
 
-__all__ = ["Job", "Listener", "LostImport", "Successor", "Supervisor"]
+__all__ = ["Job", "Listener", "LostImport", "LostWorker", "Successor", "Supervisor"]
 
 _log = logging.getLogger("prowess.host")
 _LATE: Final = 0.1
@@ -65,13 +66,19 @@ class Listener(Protocol):
         ...
 
 
-class LostImport(ChildProcessError):
+class LostWorker(ChildProcessError):
+    """A worker ended while it described, and what it was asked for need not have to do with that."""
+
+
+class LostImport(LostWorker):
     """A worker ended, or did not come to an end, while it imported a skill."""
 
-    def __init__(self, importing: Importing, reason: str) -> None:
+    def __init__(self, importing: Importing, reason: str, *, killed: bool = False) -> None:
         super().__init__(f"{importing.skill} ({importing.file}): {reason}")
         self.importing = importing
         self.reason = reason
+        self.killed = killed
+        """Whether it looks as if somebody else had ended it."""
 
 
 @dataclass(slots=True, eq=False)
@@ -596,10 +603,10 @@ class Supervisor:
             self._deaths.append(self._now())
             self.diagnosis = how
         if worker.describing is not None and describing:
-            if importing and not begun:  # else it may have been one of the calls
-                worker.describing.set_exception(LostImport(importing, _ended_at_import(worker)))
+            if importing and not begun and not worker.retired:  # else it may have been a call, or we ourselves
+                worker.describing.set_exception(_lost_import(worker, importing))
             else:
-                worker.describing.set_exception(ChildProcessError(how))
+                worker.describing.set_exception(LostWorker(how))
         self._forget_place(worker)
         self._redistribute(worker, begun)
         self._release()
@@ -743,8 +750,10 @@ def _too_slow(importing: Importing | None) -> ChildProcessError:
     return ChildProcessError(f"a worker has not described the skills within {2 * _STARTING:g} s")
 
 
-def _ended_at_import(worker: _Worker) -> str:
-    return f"its import ended the process ({describe_exit(worker.process.exit_code)})"
+def _lost_import(worker: _Worker, importing: Importing) -> LostImport:
+    code = worker.process.exit_code
+    killed = code in (-signal.SIGKILL, -signal.SIGTERM)
+    return LostImport(importing, f"its import ended the process ({describe_exit(code)})", killed=killed)
 
 
 def _error_body(text: str) -> bytes:

@@ -84,8 +84,8 @@ class Library:
         Not `everywhere` is to look only into the skill that the name begins with: ids need no more.
         """
         name = name.replace("/", ".")
-        if name in (entries := self._entries):
-            return entries[name]
+        if (entry := self.known(name)) is not None:
+            return entry
         with self._urgently():
             self._prepare()
             self._load(self._candidates(name))
@@ -94,8 +94,16 @@ class Library:
             return self._entries.get(name)
 
     def known(self, name: str) -> Entry | None:
-        """A command that is loaded already."""
-        return self._entries.get(name) if isinstance(name, str) else None  # pyright: ignore[reportUnnecessaryIsInstance]
+        """A command that is loaded already, and surely the one of this name."""
+        if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            return None
+        entry = self._entries.get(name)
+        return entry if entry is None or entry.contract.id == name or self._is_settled(name) else None
+
+    def _is_settled(self, name: str) -> bool:
+        """Whether a name cannot be the id of a command that is not loaded yet: then it would be nobody's alias."""
+        skill, dot, _ = name.partition(".")
+        return not dot or skill in self._skills or skill not in self._sources
 
     def catalog(self) -> Catalog:
         """All contracts and all failures; loads everything."""
@@ -152,18 +160,15 @@ class Library:
 
     def _facts(self, skill: Skill, folders: list[Path]) -> SkillFacts:
         source = skill.source
-        parts = (
-            Closure(package_files(skill.package), ())
-            if source is None
-            else closure(source.files, folders, self._services.root)
-        )
+        own = package_files(skill.package) if source is None else source.files
+        parts = Closure(own, ()) if source is None else closure(own, folders, self._services.root)
         failures = list(skill.failures)
         views = self._views(skill, failures)
         return SkillFacts(
             contracts=tuple(entry.contract for entry in skill.entries),
             failures=tuple(failures),
-            files=tuple(sorted(map(str, parts.present))),
-            absent=tuple(sorted(map(str, parts.absent))),
+            files=tuple(sorted(map(str, parts.present.union(own)))),  # its own ones may have gone by now
+            absent=tuple(sorted(map(str, parts.absent.difference(own)))),
             has_hooks=source is None or source.has_hooks,
             views=views,
         )
@@ -238,10 +243,10 @@ class Library:
     def _candidates(self, name: str) -> Iterator[str]:
         """The skills that a command may be in, by its id or its wire name."""
         ids = {wire_name: command for command, wire_name in self._services.settings.own.wire_names.items()}
-        name = ids.get(name, name)
-        for skill in self._sources:
-            if name.startswith(f"{skill}.") or ("." not in name and name.startswith(f"{skill}_")):
-                yield skill
+        for each in {name, ids.get(name, name)}:
+            for skill in self._sources:
+                if each.startswith(f"{skill}.") or ("." not in each and each.startswith(f"{skill}_")):
+                    yield skill
 
     @contextlib.contextmanager
     def _urgently(self) -> Generator[None]:

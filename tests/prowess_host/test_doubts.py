@@ -1,0 +1,165 @@
+"""Starts and saves that are made to go wrong: what a host knows of its skills is right in the end, and stays so."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from piped import Client, Message, hosted, make_project, processes, until, write_skill
+from test_start import imports, listed, noting
+
+ALL = ["a_say", "b_say", "c_say"]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    make_project(tmp_path)
+    for name in ("a", "b", "c"):
+        write_skill(tmp_path, f"{name}.py", noting(tmp_path, name))
+    return tmp_path
+
+
+# Names
+
+
+async def test_alias_that_is_the_id_of_a_skill_not_yet_imported_takes_no_call_away(project: Path):
+    """The id wins whichever of the two skills a worker has imported first."""
+    other = "\n@skill_command(aliases=['b.say'])\ndef other(text: str = 'wrong') -> str:\n    return text\n"
+    write_skill(project, "a.py", noting(project, "a") + other)
+    await listed(project)
+    async with hosted(project) as host:
+        assert "a" == await host.text("a_say")
+        assert "b" == await host.text("b_say")
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="its file system has no such names")
+@pytest.mark.parametrize("text", ["x = 1", "import prowess"])
+async def test_file_whose_name_is_no_text_hides_no_skill(project: Path, text: str):
+    """Whether or not it would be a skill itself."""
+    (project / "skills" / os.fsdecode(b"d\xff.py")).write_text(text)
+    assert ALL == [name for name in await listed(project) if name != "prowess_diagnostics"]
+    imports(project)
+    async with hosted(project) as host:
+        assert set(ALL) <= set(await host.tools())
+        if "prowess" in text:
+            assert r"d\udcff.py" in await host.text("prowess_diagnostics")
+    assert [] == imports(project)
+
+
+# Workers that end while they describe
+
+
+def gated(project: Path, name: str) -> str:
+    """A skill whose import takes until `gate` is there, and says that it is at it."""
+    waiting = f"while not os.path.exists({str(project / 'gate')!r}):\n    time.sleep(0.01)\n"
+    return f"open({str(project / 'begun')!r}, 'w').close()\n{waiting}{noting(project, name)}"
+
+
+async def listed_despite(project: Path, host: Client, mishap: Callable[[], Awaitable[object]]) -> list[str]:
+    """What a host lists, to which something happens while a worker of it imports `d`."""
+    listing = host.request("tools/list")
+    await until((project / "begun").exists)
+    await mishap()
+    (project / "gate").touch()
+    return [tool["name"] for tool in (await listing)["result"]["tools"]]
+
+
+async def test_skill_whose_worker_was_killed_by_somebody_else_is_not_to_blame(project: Path):
+    """It is imported once more, and nothing bad is remembered of it."""
+    write_skill(project, "d.py", gated(project, "d"))
+    async with hosted(project) as host:
+
+        async def mishap() -> None:
+            os.kill(await host.worker(), signal.SIGKILL)
+
+        assert [*ALL, "d_say"] == await listed_despite(project, host, mishap)
+
+
+async def test_skill_is_described_although_a_call_ends_the_worker(project: Path):
+    """Somewhere else, where nothing is called."""
+    hook = "from prowess import hookimpl\n@hookimpl\ndef prowess_call_started(call): ...\n"  # so it is imported first
+    die = "@skill_command\ndef die() -> str:\n    os._exit(4)\n"
+    write_skill(project, "a.py", f"{noting(project, 'a')}\n{hook}\n{die}")
+    await listed(project)
+    write_skill(project, "d.py", gated(project, "d"))
+    async with hosted(project) as host:
+        tools = await listed_despite(project, host, lambda: host.call("a_die"))
+        assert ["a_die", *ALL, "d_say"] == tools
+
+
+async def test_skill_is_described_although_a_call_is_killed_with_its_worker(project: Path):
+    """The host ends the worker itself, since the call does not end in time."""
+    slow = "\n@skill_command(timeout=0.2)\ndef slow() -> str:\n    while True:\n        time.sleep(0.01)\n"
+    write_skill(project, "a.py", noting(project, "a") + slow)
+    await listed(project)
+    write_skill(project, "d.py", gated(project, "d"))
+    async with hosted(project) as host:
+
+        async def mishap() -> None:
+            worker = await host.worker()
+            assert "timed out" in await host.text("a_slow")
+            await until(lambda: worker not in host.workers())
+
+        assert ["a_say", "a_slow", "b_say", "c_say", "d_say"] == await listed_despite(project, host, mishap)
+
+
+async def test_skill_is_described_although_another_one_ends_the_worker_when_it_is_called(project: Path):
+    """That one was all right when it was seen last."""
+    write_skill(project, "b.py", "if os.environ.get('DIE'):\n    os._exit(3)\n" + noting(project, "b"))
+    await listed(project)
+    write_skill(project, "d.py", gated(project, "d"))
+    write_skill(project, "e.py", noting(project, "e"))
+    async with hosted(project, env={"DIE": "1"}) as host:
+
+        async def mishap() -> None:
+            called.append(host.start_call("b_say"))
+            await host.ask("ping")
+
+        called: list[asyncio.Future[Message]] = []
+        assert [*ALL, "d_say", "e_say"] == await listed_despite(project, host, mishap)
+        assert "while it was loaded" in (await called[0])["result"]["content"][0]["text"]
+
+
+async def test_skill_that_stops_everything_while_it_is_imported_is_not_to_blame(project: Path):
+    """A call waits at the time, so that the worker looks stuck and is replaced."""
+    (project / "prowess.toml").write_text('cache_dir = "cache"\n[host]\nstall_limit = 0.2\n')
+    await listed(project)
+    write_skill(project, "d.py", "import ctypes\nctypes.PyDLL(None).usleep(900_000)\n" + noting(project, "d"))
+    async with hosted(project) as host:
+        listing = host.request("tools/list")
+        assert "a" == await host.text("a_say")
+        assert [*ALL, "d_say"] == [tool["name"] for tool in (await listing)["result"]["tools"]]
+
+
+# Files that nobody has seen
+
+
+async def test_link_that_leads_nowhere_is_followed_once_it_leads_somewhere(project: Path):
+    """It was known as a failure, and cost the starts in between nothing."""
+    link, later = project / "skills/d.py", project / "later.py"
+    link.symlink_to(later)
+    for _ in range(2):
+        assert [*ALL, "prowess_diagnostics"] == await listed(project)
+    imports(project)
+    await listed(project)
+    assert [] == imports(project)
+    write_skill(project, "../later.py", noting(project, "d"))
+    assert [*ALL, "d_say"] == await listed(project)
+
+
+async def test_skill_that_is_deleted_while_others_are_imported_is_not_remembered(project: Path):
+    """The host is killed before it sees that."""
+    rid = f"import contextlib\nwith contextlib.suppress(OSError):\n    os.unlink({str(project / 'skills/a.py')!r})\n"
+    write_skill(project, "c.py", rid + noting(project, "c"))
+    async with hosted(project) as host:
+        await host.tools()
+        await until(lambda: list((project / "cache").glob("manifests/*.json")))
+        os.kill(host.pid, signal.SIGKILL)
+        await host.ended()
+    await until(lambda: not processes(host.mark))
+    assert ["b_say", "c_say"] == await listed(project)
