@@ -11,7 +11,8 @@ import anyio
 
 from prowess.link import Frame, Kind
 from prowess.settings import Settings
-from prowess_host.supervisor import Job, Supervisor
+from prowess_host.jobs import Job
+from prowess_host.supervisor import Supervisor
 
 SKILL = """
 from prowess import skill_command
@@ -43,7 +44,7 @@ async def test_call_that_is_given_back_is_run_all_the_same(tmp_path: Path) -> No
             told: Any = Told()
             job = Job(contract, b'{"command": "t.say"}', b'{"text": "x"}', told, 30)
             supervisor.submit(job)
-            first, worker = job.number, supervisor._active[0]
+            first, worker = job.number, supervisor._crew.active[0]
             supervisor._on_frame(worker, Frame(Kind.UNBEGUN, first, b"", b""))
             assert first != job.number
             assert 1 == job.tries

@@ -16,6 +16,7 @@ from prowess.memory import LARGE, give_back_soon
 from prowess.paths import ConfigPaths
 from prowess.settings import Settings
 from prowess_host.codec import decode, dumps
+from prowess_host.jobs import Job
 from prowess_host.learning import Learner
 from prowess_host.lines import LineSplitter, Oversized
 from prowess_host.offer import DIAGNOSTICS, Offer
@@ -23,7 +24,6 @@ from prowess_host.routing import Action, Answered, Cancelled, Group, Reply, rout
 from prowess_host.rpc import EncodeError, RpcError
 from prowess_host.server import Server
 from prowess_host.session import Call, Session
-from prowess_host.supervisor import Job
 from prowess_host.tasks import Sealing, ToolCall, load_key
 from prowess_host.wire import Claim, Reader, Writer
 

@@ -19,8 +19,8 @@ from prowess.description import Description, SkillFacts, View, merged
 from prowess.fingerprints import as_imported, look
 from prowess.paths import ConfigPaths
 from prowess.settings import OwnSettings
+from prowess_host.describing import LostImport
 from prowess_host.manifest import NOTHING, Manifest, Standing, manifest_path, read_manifest, shape_of, write_manifest
-from prowess_host.supervisor import LostImport
 
 __all__ = ["Ask", "Knowledge", "described"]
 

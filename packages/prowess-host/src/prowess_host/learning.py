@@ -17,9 +17,10 @@ from prowess.errors import SettingsError
 from prowess.jsontypes import JsonObject
 from prowess.paths import ConfigPaths
 from prowess.settings import Settings
+from prowess_host.describing import LostWorker
 from prowess_host.knowledge import Knowledge
 from prowess_host.offer import Offer
-from prowess_host.supervisor import LostWorker, Successor, Supervisor
+from prowess_host.supervisor import Successor, Supervisor
 from prowess_host.watcher import Watcher
 
 __all__ = ["Learner"]

@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from prowess_host.codec import dumps
+from prowess_host.jobs import Job
 from prowess_host.questions import (
     Answers,
     Occasion,
@@ -20,7 +21,7 @@ from prowess_host.questions import (
     seal,
 )
 from prowess_host.rpc import RpcError
-from prowess_host.supervisor import Job, Supervisor
+from prowess_host.supervisor import Supervisor
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,8 +15,11 @@ from typing import Final, NamedTuple
 
 from prowess.link import Board, Frame, Kind, Link
 
-__all__ = ["Importing", "WorkerProcess", "describe_exit"]
+__all__ = ["STARTING", "Importing", "WorkerProcess", "describe_exit"]
 
+STARTING: Final = 60.0
+"""Seconds a worker gets until it says that it is up, and then until it has described what it can do. A skill that
+imports half the world takes ten."""
 _LAST_WORDS: Final = 0.2
 """Seconds a dead worker's link is read on: a child that it forked may hold it open for ever."""
 _SHELL: Final = "/bin/sh"

@@ -209,9 +209,8 @@ class Worker:
         try:
             description = await asyncio.to_thread(self._runtime.describe, known)
             self._told_of.update(description.skills)
-            self.link.send(
-                Kind.CATALOG, 0, json.dumps(description.to_json()).encode()
-            )  # names of files may be no Unicode
+            text = json.dumps(description.to_json())  # pydantic's refuses names of files that are no Unicode
+            self.link.send(Kind.CATALOG, 0, text.encode())
         except BaseException as error:  # noqa: BLE001 - the host must not wait for ever
             _log.exception("the catalog could not be made")
             self.link.send(Kind.FAILED, 0, _text(f"{type(error).__name__}: {message_of(error)}").encode())

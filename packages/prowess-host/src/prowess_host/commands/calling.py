@@ -13,7 +13,7 @@ from prowess.errors import SettingsError, UnknownCommand
 from prowess.jsontypes import JsonObject
 from prowess_host.cli import add_project_options, setting_flags
 from prowess_host.commands.projects import find, opened, project_root
-from prowess_host.supervisor import Job
+from prowess_host.jobs import Job
 
 __all__ = ["add"]
 
