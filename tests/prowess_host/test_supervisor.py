@@ -149,7 +149,14 @@ async def kind(answer: asyncio.Future) -> str:
 
 async def gone(pid: int) -> None:
     """Until no process of this id lives."""
-    await until(lambda: not Path(f"/proc/{pid}/cmdline").exists() or not Path(f"/proc/{pid}/cmdline").read_bytes())
+
+    def ended() -> bool:
+        try:
+            return not Path(f"/proc/{pid}/cmdline").read_bytes()
+        except (FileNotFoundError, ProcessLookupError):  # the latter if it ends while it is read
+            return True
+
+    await until(ended)
 
 
 # Time
