@@ -221,3 +221,15 @@ def test_writers_at_once_leave_a_whole_manifest(root: Path) -> None:
         thread.join()
     assert not any(torn)
     assert [path] == list(path.parent.iterdir())
+
+
+def test_writing_sweeps_up_what_others_have_left(root: Path) -> None:
+    """What is old enough; nothing else is touched."""
+    path = manifest_path(root / "cache", root, SHAPE)
+    path.parent.mkdir(parents=True)
+    ages = {"old.json": 91 * 86400, "young.json": 80 * 86400, "old.0123": 7200, "young.0123": 60}
+    for name, age in ages.items():
+        (path.parent / name).touch()
+        os.utime(path.parent / name, (time.time() - age,) * 2)
+    assert write_manifest(path, made(root))
+    assert {path.name, "young.json", "young.0123"} == {entry.name for entry in path.parent.iterdir()}

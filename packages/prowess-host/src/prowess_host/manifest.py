@@ -25,6 +25,10 @@ from prowess.settings import OwnSettings
 __all__ = ["NOTHING", "Manifest", "Standing", "manifest_path", "read_manifest", "shape_of", "write_manifest"]
 
 _FORM: Final = 1
+_STALE: Final = 90 * 86400.0
+"""Seconds after which a manifest that did not change is given up; a project that is still there describes itself anew."""
+_FORGOTTEN: Final = 3600.0
+"""The same for the draft of one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +128,17 @@ def write_manifest(path: Path, manifest: Manifest) -> bool:
         with contextlib.suppress(OSError):
             draft.unlink()
         return False
+    _sweep(path.parent)
     return True
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what nobody has written for long: manifests of projects that are gone, and drafts of hosts that were killed."""
+    now = time.time()
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(folder):
+            if now - entry.stat().st_mtime > (_STALE if entry.name.endswith(".json") else _FORGOTTEN):
+                os.unlink(entry)
 
 
 def _stamp(path: str) -> tuple[int, int, int]:
