@@ -163,3 +163,17 @@ async def test_skill_that_is_deleted_while_others_are_imported_is_not_remembered
         await host.ended()
     await until(lambda: not processes(host.mark))
     assert ["b_say", "c_say"] == await listed(project)
+
+
+# Settings
+
+
+@pytest.mark.parametrize("told", ["hide = ['a.*']", "names = 'dotted'"])
+async def test_settings_that_are_saved_just_after_the_start_count(project: Path, told: str):
+    """Before anybody watches them."""
+    await listed(project)
+    async with hosted(project) as host:
+        before = await host.tools()
+        (project / "prowess.toml").write_text(f'cache_dir = "cache"\n{told}\n')
+        await host.noted("notifications/tools/list_changed")
+        assert before != await host.tools()
