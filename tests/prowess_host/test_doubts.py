@@ -177,3 +177,18 @@ async def test_settings_that_are_saved_just_after_the_start_count(project: Path,
         (project / "prowess.toml").write_text(f'cache_dir = "cache"\n{told}\n')
         await host.noted("notifications/tools/list_changed")
         assert before != await host.tools()
+
+
+@pytest.mark.parametrize("file", ["prowess.toml", "pyproject.toml"])
+async def test_settings_that_a_hook_goes_by_have_everything_described(project: Path, file: str):
+    """Whatever they are called, and wherever they stand."""
+    plug = "from pathlib import Path\nfrom prowess import hookimpl\n@hookimpl\n"
+    plug += "def prowess_skill_folders(settings):\n    return [Path(it) for it in settings.get('more.folders', [])]\n"
+    write_skill(project, "plug.py", plug)
+    write_skill(project, "../extra/d.py", noting(project, "d"))
+    cache = {"PROWESS_CACHE_DIR": str(project / "cache")}
+    (project / "prowess.toml").unlink()
+    assert ALL == await listed(project, **cache)
+    table = "more" if file == "prowess.toml" else "tool.prowess.more"
+    (project / file).write_text(f"[{table}]\nfolders = [{str(project / 'extra')!r}]\n")
+    assert [*ALL, "d_say"] == await listed(project, **cache)
