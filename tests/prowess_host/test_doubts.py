@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Awaitable, Callable
@@ -192,3 +193,32 @@ async def test_settings_that_a_hook_goes_by_have_everything_described(project: P
     table = "more" if file == "prowess.toml" else "tool.prowess.more"
     (project / file).write_text(f"[{table}]\nfolders = [{str(project / 'extra')!r}]\n")
     assert [*ALL, "d_say"] == await listed(project, **cache)
+
+
+# Packages
+
+
+def install(folder: Path, entry_points: str = "[prowess.skills]\next = ext\n") -> None:
+    """What an installer leaves in a folder of packages: one with a skill."""
+    facts = folder / "ext-1.0.dist-info"
+    shutil.rmtree(facts, ignore_errors=True)
+    facts.mkdir(parents=True)
+    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: ext\nVersion: 1.0\n")
+    (facts / "entry_points.txt").write_text(entry_points)
+    (folder / "ext.py").write_text("from prowess import skill_command\n@skill_command\ndef hi() -> None: ...\n")
+
+
+async def test_package_that_is_installed_anew_in_the_same_version_is_looked_at(project: Path):
+    """As one does with a package that one works on."""
+    install(project / "site", entry_points="")
+    assert ALL == await listed(project, PYTHONPATH=str(project / "site"))
+    install(project / "site")
+    assert [*ALL, "ext_hi"] == await listed(project, PYTHONPATH=str(project / "site"))
+
+
+async def test_other_path_to_packages_is_another_catalog(project: Path):
+    """What was known on the old one says nothing of it."""
+    install(project / "site")
+    assert ALL == await listed(project)
+    assert [*ALL, "ext_hi"] == await listed(project, PYTHONPATH=str(project / "site"))
+    assert ALL == await listed(project)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import sys
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
@@ -42,7 +43,7 @@ class Knowledge:
     def configure(self, own: OwnSettings) -> None:
         """Go by other settings from now on."""
         self._hide = own.hide
-        self._shape = shape_of(own, own.python or sys.executable)
+        self._shape = shape_of(own, own.python or sys.executable, os.environ.get("PYTHONPATH", ""))
 
     @property
     def description(self) -> Description:

@@ -85,9 +85,9 @@ class Standing:
 NOTHING: Final = Standing(frozenset(), complete=False)
 
 
-def shape_of(own: OwnSettings, python: str) -> str:
-    """A digest of the settings that shape a catalog. What is secret is not among them."""
-    shaping = [own.skills, own.names, own.profile, dict(own.wire_names), python]
+def shape_of(own: OwnSettings, python: str, path: str = "") -> str:
+    """A digest of the settings that shape a catalog, with the `PYTHONPATH`. What is secret is not among them."""
+    shaping = [own.skills, own.names, own.profile, dict(own.wire_names), python, path]
     return hashlib.sha256(json.dumps(shaping, sort_keys=True).encode()).hexdigest()
 
 

@@ -202,7 +202,7 @@ def seen_all(paths: Iterable[str], read: Mapping[str, str], since_ns: int) -> di
 
 
 def environment_of(interpreter: str, sites: Iterable[str]) -> str:
-    """An interpreter, and the names of all that is installed for it: they hold the versions."""
+    """An interpreter, and all that is installed for it: names hold versions, times tell of one installed anew."""
     try:
         status = Path(interpreter).stat()
         version = f"{interpreter} {status.st_mtime_ns} {status.st_size}"
