@@ -222,3 +222,70 @@ async def test_other_path_to_packages_is_another_catalog(project: Path):
     assert ALL == await listed(project)
     assert [*ALL, "ext_hi"] == await listed(project, PYTHONPATH=str(project / "site"))
     assert ALL == await listed(project)
+
+
+# Imports that no text tells of, and files that were not there
+
+
+def picking(kind: str) -> str:
+    """A skill that takes what something that it imports says."""
+    return f"""
+KIND = {kind}
+
+@skill_command
+def pick(kind: 'KIND') -> None: ...
+"""
+
+
+async def picked(project: Path) -> object:
+    """What `d_pick` takes, by a host that is started for this alone."""
+    async with hosted(project) as host:
+        tools = {tool["name"]: tool for tool in (await host.ask("tools/list"))["tools"]}
+        return tools["d_pick"]["inputSchema"]["properties"]["kind"].get("type")
+
+
+async def test_module_that_one_skill_imports_by_name_and_another_by_a_value_shapes_both(project: Path):
+    """The text tells of the one alone."""
+    (project / "lib.py").write_text("KIND = int\n")
+    write_skill(project, "a.py", "import lib\n" + noting(project, "a"))
+    write_skill(project, "d.py", picking("__import__('importlib').import_module('lib').KIND"))
+    assert "integer" == await picked(project)
+    imports(project)
+    (project / "lib.py").write_text("KIND = str\n")
+    assert "string" == await picked(project)
+    assert ["a"] == imports(project)
+
+
+async def test_module_beside_the_skills_that_one_of_them_finds_by_a_path_shapes_it(project: Path):
+    """It could be a skill itself, by its place."""
+    (project / "skills/helper.py").write_text("KIND = int\n")
+    way = "sys.path.insert(0, os.path.dirname(__file__))\nimport helper\n"
+    write_skill(project, "d.py", way + picking("helper.KIND"))
+    assert "integer" == await picked(project)
+    imports(project)
+    (project / "skills/helper.py").write_text("KIND = str\n")
+    assert "string" == await picked(project)
+    assert [] == imports(project)
+
+
+async def test_module_that_comes_to_be_there_is_seen(project: Path):
+    """The skill could do without it, but it does otherwise with it."""
+    write_skill(
+        project, "d.py", "try:\n    from local import KIND\nexcept ImportError:\n    KIND = int\n" + picking("KIND")
+    )
+    assert "integer" == await picked(project)
+    (project / "local.py").write_text("KIND = str\n")
+    assert "string" == await picked(project)
+
+
+async def test_module_that_nobody_imports_any_more_is_forgotten(project: Path):
+    """That it is gone has everything described once, and not at every start."""
+    (project / "lib.py").touch()
+    write_skill(project, "d.py", "__import__('lib')\n" + noting(project, "d"))
+    await listed(project)
+    (project / "lib.py").unlink()
+    write_skill(project, "d.py", noting(project, "d"))
+    await listed(project)
+    imports(project)
+    await listed(project)
+    assert [] == imports(project)

@@ -171,7 +171,8 @@ def merged(older: Description, newer: Description) -> Description:
     carried = {path for name in skills.keys() - newer.skills.keys() for path in skills[name].files}
     then = {path: seen for path, seen in older.sightings.items() if path in carried or path not in newer.sightings}
     sightings = {path: seen for path, seen in {**newer.sightings, **then}.items() if path in needed}
-    dropped = older.sightings.keys() - needed
+    # Where all was described anew, what is imported now is all that counts.
+    dropped = older.sightings.keys() - needed if skills.keys() - newer.skills.keys() else older.imported.keys()
     still = {path: stamp for path, stamp in older.imported.items() if path not in dropped}
     return Description(
         skills={name: skills[name] for name in sorted(skills)},

@@ -172,11 +172,15 @@ class Library:
             contracts=tuple(entry.contract for entry in skill.entries),
             failures=tuple(failures),
             # of its own files some may have gone by now
-            files=tuple(sorted(map(str, parts.present.union(own, settings.present)))),
+            files=tuple(sorted({*map(str, parts.present.union(own, settings.present)), *self._unseen(parts)})),
             absent=tuple(sorted(map(str, parts.absent.difference(own).union(settings.absent)))),
             has_hooks=has_hooks,
             views=views,
         )
+
+    def _unseen(self, parts: Closure) -> Collection[str]:
+        """What a skill may have imported without saying so."""
+        return project_files(self._services.root, self._modules.package) if parts.is_open else ()
 
     def _settings_files(self) -> Closure:
         """Where settings may stand: hooks are given them, and may do with them what they like."""

@@ -108,12 +108,17 @@ class Modules:
         return [item for item in list(sys.modules.items()) if _is_inside(item[0], self.package)]
 
 
-def project_files(root: Path) -> dict[str, tuple[int, int, int]]:
-    """The files of the project that have been imported by now, each with what tells one version from another."""
+def project_files(root: Path, beside: str = "") -> dict[str, tuple[int, int, int]]:
+    """The files of the project that have been imported by now, each with what tells one version from another.
+
+    Modules of the package `beside` do not count.
+    """
     prefix = f"{root}{os.sep}"
     found: dict[str, tuple[int, int, int]] = {}
-    for module in list(sys.modules.values()):
+    for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
+        if beside and _is_inside(name, beside):
+            continue
         if not isinstance(file, str) or not file.startswith(prefix) or not _FOREIGN.isdisjoint(Path(file).parts):
             continue
         with contextlib.suppress(OSError):
