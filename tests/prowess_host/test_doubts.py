@@ -289,3 +289,13 @@ async def test_module_that_nobody_imports_any_more_is_forgotten(project: Path):
     imports(project)
     await listed(project)
     assert [] == imports(project)
+
+
+async def test_module_that_a_skill_fails_without_is_noticed_when_it_is_there(project: Path):
+    """In the session, without a further save."""
+    write_skill(project, "d.py", "import local\n" + noting(project, "d"))
+    async with hosted(project) as host:
+        assert "No module named 'local'" in await host.text("prowess_diagnostics")
+        (project / "local.py").touch()
+        await host.noted("notifications/tools/list_changed")
+        assert [*ALL, "d_say"] == await host.tools()
