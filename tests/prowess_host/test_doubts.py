@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import sys
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -237,9 +238,9 @@ def pick(kind: 'KIND') -> None: ...
 """
 
 
-async def picked(project: Path) -> object:
+async def picked(project: Path, **env: str) -> object:
     """What `d_pick` takes, by a host that is started for this alone."""
-    async with hosted(project) as host:
+    async with hosted(project, env=env) as host:
         tools = {tool["name"]: tool for tool in (await host.ask("tools/list"))["tools"]}
         return tools["d_pick"]["inputSchema"]["properties"]["kind"].get("type")
 
@@ -299,3 +300,18 @@ async def test_module_that_a_skill_fails_without_is_noticed_when_it_is_there(pro
         (project / "local.py").touch()
         await host.noted("notifications/tools/list_changed")
         assert [*ALL, "d_say"] == await host.tools()
+
+
+async def test_module_that_is_saved_twice_within_a_second_is_read_as_it_is(project: Path):
+    """Bytecode is trusted by whole seconds, and would hide the second save for ever."""
+    cached = {"PYTHONDONTWRITEBYTECODE": ""}
+    for place in ("lib.py", "pack/__init__.py"):
+        file, second = project / place, time.time_ns() // 1_000_000_000 * 1_000_000_000 - 60_000_000_000
+        file.parent.mkdir(exist_ok=True)
+        write_skill(
+            project, "d.py", f"from {place.partition('/')[0].removesuffix('.py')} import KIND\n{picking('KIND')}"
+        )
+        for count, (kind, shown) in enumerate((("int", "integer"), ("str", "string"))):
+            file.write_text(f"KIND = {kind}\n")
+            os.utime(file, ns=(second + count, second + count))
+            assert shown == await picked(project, **cached)

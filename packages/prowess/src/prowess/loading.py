@@ -23,7 +23,7 @@ from typing import Any, Final
 from prowess.closure import module_files, relative_imports
 from prowess.discovery import Source
 
-__all__ = ["Modules", "package_files", "project_files"]
+__all__ = ["Modules", "package_files", "project_files", "read_sources_of"]
 
 _INIT: Final = "__init__.py"
 _FOREIGN: Final = frozenset({"site-packages", "dist-packages", "node_modules"})
@@ -127,6 +127,21 @@ def project_files(root: Path, beside: str = "") -> dict[str, tuple[int, int, int
     return found
 
 
+def read_sources_of(root: Path) -> None:
+    """Have the modules of a project read from their sources from now on, as skills are. Its installed packages are not meant."""
+    prefix, standard = f"{root}{os.sep}", os.path.dirname(os.__file__)
+
+    def hook(path: str) -> importlib.machinery.FileFinder:
+        inside = f"{path}{os.sep}".startswith(prefix) and not path.startswith(standard)
+        if not inside or not os.path.isdir(path) or not _FOREIGN.isdisjoint(Path(path).parts):
+            raise ImportError(path)
+        return importlib.machinery.FileFinder(path, *_KINDS)
+
+    sys.path_hooks.insert(0, hook)
+    for path in [path for path in sys.path_importer_cache if f"{path}{os.sep}".startswith(prefix)]:
+        del sys.path_importer_cache[path]
+
+
 def package_files(package: str) -> list[Path]:
     """The source files of an installed package that have been imported by now."""
     files = [
@@ -218,15 +233,27 @@ def _namespace(fullname: str, locations: list[str]) -> importlib.machinery.Modul
     return spec
 
 
-class _FreshLoader(importlib.machinery.SourceFileLoader):
-    """Reads a source file as it is now, and remembers what it said."""
+class _SourceLoader(importlib.machinery.SourceFileLoader):
+    """Reads a source file as it is now."""
+
+    def path_stats(self, path: str) -> dict[str, float]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        raise OSError(path)  # no stats, no bytecode file
+
+
+_KINDS: Final[tuple[tuple[Any, list[str]], ...]] = (
+    (importlib.machinery.ExtensionFileLoader, importlib.machinery.EXTENSION_SUFFIXES),
+    (_SourceLoader, importlib.machinery.SOURCE_SUFFIXES),
+    (importlib.machinery.SourcelessFileLoader, importlib.machinery.BYTECODE_SUFFIXES),
+)
+"""What a module may be, in Python's own order."""
+
+
+class _FreshLoader(_SourceLoader):
+    """Remembers what a source file said."""
 
     def __init__(self, fullname: str, path: str, read: dict[Path, str]) -> None:
         super().__init__(fullname, path)
         self._read = read
-
-    def path_stats(self, path: str) -> dict[str, float]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        raise OSError(path)  # no stats, no bytecode file
 
     def source_to_code(self, data: Any, path: Any, *more: Any, **options: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         self._read[Path(path)] = _digest(data)
