@@ -69,3 +69,27 @@ def test_file_that_cannot_be_parsed_imports_nothing(root: Path) -> None:
 def test_file_outside_of_the_folders_has_no_packages(root: Path) -> None:
     """A project module is not below a folder of skills."""
     assert {"single.py"} == present(root, "single.py")
+
+
+def test_module_that_is_nowhere_may_come_to_be_in_the_project(root: Path) -> None:
+    """Unless the standard library has it."""
+    (root / "single.py").write_text("import json, elsewhere.deep\n")
+    found = closure([root / "single.py"], {root / "skills"}, root)
+    assert {root / "elsewhere.py", root / "elsewhere/__init__.py"} == found.absent
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import sys\nsys.path.append('x')",
+        "import importlib\nimportlib.import_module(name)",
+        "from importlib import import_module as get",
+        "__import__(name)",
+        "import runpy",
+    ],
+)
+def test_imports_that_no_text_tells_of_are_told_of(root: Path, text: str) -> None:
+    """Also where a module does it that is imported."""
+    assert not closure([root / "skills/tool.py"], {root / "skills"}, root).is_open
+    (root / "mylib/later.py").write_text(text)
+    assert closure([root / "skills/tool.py"], {root / "skills"}, root).is_open

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import sys
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -163,3 +165,153 @@ async def test_skill_that_is_deleted_while_others_are_imported_is_not_remembered
         await host.ended()
     await until(lambda: not processes(host.mark))
     assert ["b_say", "c_say"] == await listed(project)
+
+
+# Settings
+
+
+@pytest.mark.parametrize("told", ["hide = ['a.*']", "names = 'dotted'"])
+async def test_settings_that_are_saved_just_after_the_start_count(project: Path, told: str):
+    """Before anybody watches them."""
+    await listed(project)
+    async with hosted(project) as host:
+        before = await host.tools()
+        (project / "prowess.toml").write_text(f'cache_dir = "cache"\n{told}\n')
+        await host.noted("notifications/tools/list_changed")
+        assert before != await host.tools()
+
+
+@pytest.mark.parametrize("file", ["prowess.toml", "pyproject.toml"])
+async def test_settings_that_a_hook_goes_by_have_everything_described(project: Path, file: str):
+    """Whatever they are called, and wherever they stand."""
+    plug = "from pathlib import Path\nfrom prowess import hookimpl\n@hookimpl\n"
+    plug += "def prowess_skill_folders(settings):\n    return [Path(it) for it in settings.get('more.folders', [])]\n"
+    write_skill(project, "plug.py", plug)
+    write_skill(project, "../extra/d.py", noting(project, "d"))
+    cache = {"PROWESS_CACHE_DIR": str(project / "cache")}
+    (project / "prowess.toml").unlink()
+    assert ALL == await listed(project, **cache)
+    table = "more" if file == "prowess.toml" else "tool.prowess.more"
+    (project / file).write_text(f"[{table}]\nfolders = [{str(project / 'extra')!r}]\n")
+    assert [*ALL, "d_say"] == await listed(project, **cache)
+
+
+# Packages
+
+
+def install(folder: Path, entry_points: str = "[prowess.skills]\next = ext\n") -> None:
+    """What an installer leaves in a folder of packages: one with a skill."""
+    facts = folder / "ext-1.0.dist-info"
+    shutil.rmtree(facts, ignore_errors=True)
+    facts.mkdir(parents=True)
+    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: ext\nVersion: 1.0\n")
+    (facts / "entry_points.txt").write_text(entry_points)
+    (folder / "ext.py").write_text("from prowess import skill_command\n@skill_command\ndef hi() -> None: ...\n")
+
+
+async def test_package_that_is_installed_anew_in_the_same_version_is_looked_at(project: Path):
+    """As one does with a package that one works on."""
+    install(project / "site", entry_points="")
+    assert ALL == await listed(project, PYTHONPATH=str(project / "site"))
+    install(project / "site")
+    assert [*ALL, "ext_hi"] == await listed(project, PYTHONPATH=str(project / "site"))
+
+
+async def test_other_path_to_packages_is_another_catalog(project: Path):
+    """What was known on the old one says nothing of it."""
+    install(project / "site")
+    assert ALL == await listed(project)
+    assert [*ALL, "ext_hi"] == await listed(project, PYTHONPATH=str(project / "site"))
+    assert ALL == await listed(project)
+
+
+# Imports that no text tells of, and files that were not there
+
+
+def picking(kind: str) -> str:
+    """A skill that takes what something that it imports says."""
+    return f"""
+KIND = {kind}
+
+@skill_command
+def pick(kind: 'KIND') -> None: ...
+"""
+
+
+async def picked(project: Path, **env: str) -> object:
+    """What `d_pick` takes, by a host that is started for this alone."""
+    async with hosted(project, env=env) as host:
+        tools = {tool["name"]: tool for tool in (await host.ask("tools/list"))["tools"]}
+        return tools["d_pick"]["inputSchema"]["properties"]["kind"].get("type")
+
+
+async def test_module_that_one_skill_imports_by_name_and_another_by_a_value_shapes_both(project: Path):
+    """The text tells of the one alone."""
+    (project / "lib.py").write_text("KIND = int\n")
+    write_skill(project, "a.py", "import lib\n" + noting(project, "a"))
+    write_skill(project, "d.py", picking("__import__('importlib').import_module('lib').KIND"))
+    assert "integer" == await picked(project)
+    imports(project)
+    (project / "lib.py").write_text("KIND = str\n")
+    assert "string" == await picked(project)
+    assert ["a"] == imports(project)
+
+
+async def test_module_beside_the_skills_that_one_of_them_finds_by_a_path_shapes_it(project: Path):
+    """It could be a skill itself, by its place."""
+    (project / "skills/helper.py").write_text("KIND = int\n")
+    way = "sys.path.insert(0, os.path.dirname(__file__))\nimport helper\n"
+    write_skill(project, "d.py", way + picking("helper.KIND"))
+    assert "integer" == await picked(project)
+    imports(project)
+    (project / "skills/helper.py").write_text("KIND = str\n")
+    assert "string" == await picked(project)
+    assert [] == imports(project)
+
+
+async def test_module_that_comes_to_be_there_is_seen(project: Path):
+    """The skill could do without it, but it does otherwise with it."""
+    write_skill(
+        project, "d.py", "try:\n    from local import KIND\nexcept ImportError:\n    KIND = int\n" + picking("KIND")
+    )
+    assert "integer" == await picked(project)
+    (project / "local.py").write_text("KIND = str\n")
+    assert "string" == await picked(project)
+
+
+async def test_module_that_nobody_imports_any_more_is_forgotten(project: Path):
+    """That it is gone has everything described once, and not at every start."""
+    (project / "lib.py").touch()
+    write_skill(project, "d.py", "__import__('lib')\n" + noting(project, "d"))
+    await listed(project)
+    (project / "lib.py").unlink()
+    write_skill(project, "d.py", noting(project, "d"))
+    await listed(project)
+    imports(project)
+    await listed(project)
+    assert [] == imports(project)
+
+
+async def test_module_that_a_skill_fails_without_is_noticed_when_it_is_there(project: Path):
+    """In the session, without a further save."""
+    write_skill(project, "d.py", "import local\n" + noting(project, "d"))
+    async with hosted(project) as host:
+        assert "No module named 'local'" in await host.text("prowess_diagnostics")
+        (project / "local.py").touch()
+        await host.noted("notifications/tools/list_changed")
+        assert [*ALL, "d_say"] == await host.tools()
+
+
+async def test_module_that_is_saved_twice_within_a_second_is_read_as_it_is(project: Path):
+    """Bytecode is trusted by whole seconds, and would hide the second save for ever."""
+    cached = {"PYTHONDONTWRITEBYTECODE": ""}
+    for place in ("lib.py", "pack/__init__.py"):
+        file, second = project / place, time.time_ns() // 1_000_000_000 * 1_000_000_000 - 60_000_000_000
+        file.parent.mkdir(exist_ok=True)
+        write_skill(
+            project, "d.py", f"from {place.partition('/')[0].removesuffix('.py')} import KIND\n{picking('KIND')}"
+        )
+        for count, (kind, shown) in enumerate((("int", "integer"), ("str", "string"))):
+            file.write_text(f"KIND = {kind}\n")
+            os.utime(file, ns=(second + count, second + count))
+            assert shown == await picked(project, **cached)

@@ -156,7 +156,7 @@ async def test_start_with_a_broken_skill_imports_nothing_for_the_list(project: P
     async with hosted(project) as host:
         assert "prowess_diagnostics" in await host.tools()
         assert "RuntimeError: broken" in await host.text("prowess_diagnostics")
-        await until((project / "imports").exists)
+        await until(lambda: (project / "imports").exists() and (project / "imports").read_text())
         assert ["bad"] == imports(project)
         assert [] == host.notes
     async with hosted(project, env={"MENDED": "1"}) as host:

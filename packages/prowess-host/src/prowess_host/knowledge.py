@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import sys
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from prowess.catalog import Catalog, Failure
 from prowess.description import Description, SkillFacts, View, merged
@@ -25,6 +26,8 @@ from prowess_host.manifest import NOTHING, Manifest, Standing, manifest_path, re
 __all__ = ["Ask", "Knowledge", "described"]
 
 _log = logging.getLogger("prowess.host")
+_ABSENT: Final = (0, 0, 0)
+"""How a watcher sees a file that is not there."""
 
 Ask: TypeAlias = "Callable[[Collection[str]], Awaitable[Description]]"
 """Has all skills described but those that are given."""
@@ -37,12 +40,14 @@ class Knowledge:
         self._paths = paths
         self._manifest: Manifest | None = None
         self._saving: asyncio.Task[None] | None = None
+        self._files: tuple[Description, Mapping[str, tuple[int, int, int]]] = Description(), {}
+        """What was worked out of a description, for a watcher that asks every second."""
         self.configure(own)
 
     def configure(self, own: OwnSettings) -> None:
         """Go by other settings from now on."""
         self._hide = own.hide
-        self._shape = shape_of(own, own.python or sys.executable)
+        self._shape = shape_of(own, own.python or sys.executable, os.environ.get("PYTHONPATH", ""))
 
     @property
     def description(self) -> Description:
@@ -51,8 +56,14 @@ class Knowledge:
 
     @property
     def files(self) -> Mapping[str, tuple[int, int, int]]:
-        """Files of the project that skills have imported, as they were then."""
-        return self.description.imported
+        """Files of the project that skills have imported, as they were then, and those that they would import."""
+        description = self.description
+        of, files = self._files
+        if of is not description:
+            absent = {path for facts in description.skills.values() for path in facts.absent}
+            files = {**dict.fromkeys(absent, _ABSENT), **description.imported}
+            self._files = description, files
+        return files
 
     @property
     def doubtful(self) -> set[str]:

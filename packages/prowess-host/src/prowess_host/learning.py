@@ -48,7 +48,7 @@ class Learner:
         self._environ = environ
         self._show = show
         self._loop = asyncio.get_running_loop()
-        self.own = settings.own
+        self.own, self._written = settings.own, settings.written
         self.supervisor = Supervisor(paths.project_root, settings, flags)
         self.supervisor.on_live = self._compare
         self._knowledge = Knowledge(paths, settings.own)
@@ -71,6 +71,8 @@ class Learner:
             await self._start_knowing()
         else:
             await self._start_learning(standing.known)
+        if not self._goes_by_what_is_written():  # saved before the watcher looked
+            await self._renew()
         await self._watcher.run()
 
     async def close(self, seconds: float) -> None:
@@ -139,7 +141,7 @@ class Learner:
             return successor.description
 
         try:
-            self._configure(Settings.load(self._paths.project_root, environ=self._environ, flags=self._flags))
+            self._configure(self._settings())
             standing = await asyncio.to_thread(self._knowledge.standing)
             loaded = (
                 self.supervisor.loaded
@@ -153,9 +155,18 @@ class Learner:
         self.supervisor.adopt(successor, self._kept)
         self._adopt_knowledge()
 
+    def _settings(self) -> Settings:
+        return Settings.load(self._paths.project_root, environ=self._environ, flags=self._flags)
+
+    def _goes_by_what_is_written(self) -> bool:
+        try:
+            return self._settings().written == self._written
+        except SettingsError:
+            return False
+
     def _configure(self, settings: Settings) -> None:
         self._paths = ConfigPaths.of(settings, self._environ)
-        self.own = settings.own
+        self.own, self._written = settings.own, settings.written
         self.supervisor.configure(settings)
         self._knowledge.configure(settings.own)
 

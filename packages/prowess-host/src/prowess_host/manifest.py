@@ -89,9 +89,9 @@ class Standing:
 NOTHING: Final = Standing(frozenset(), complete=False)
 
 
-def shape_of(own: OwnSettings, python: str) -> str:
-    """A digest of the settings that shape a catalog. What is secret is not among them."""
-    shaping = [own.skills, own.names, own.profile, dict(own.wire_names), python]
+def shape_of(own: OwnSettings, python: str, path: str = "") -> str:
+    """A digest of the settings that shape a catalog, with the `PYTHONPATH`. What is secret is not among them."""
+    shaping = [own.skills, own.names, own.profile, dict(own.wire_names), python, path]
     return hashlib.sha256(json.dumps(shaping, sort_keys=True).encode()).hexdigest()
 
 
@@ -135,8 +135,8 @@ def write_manifest(path: Path, manifest: Manifest) -> bool:
 def _sweep(folder: Path) -> None:
     """Remove what nobody has written for long: manifests of projects that are gone, and drafts of hosts that were killed."""
     now = time.time()
-    with contextlib.suppress(OSError):
-        for entry in os.scandir(folder):
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
             if now - entry.stat().st_mtime > (_STALE if entry.name.endswith(".json") else _FORGOTTEN):
                 os.unlink(entry)
 

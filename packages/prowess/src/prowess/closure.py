@@ -6,6 +6,7 @@ It errs on the side of more: an import in a branch that is never taken counts.
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Final
@@ -13,25 +14,33 @@ from typing import Final
 __all__ = ["Closure", "closure", "module_files", "relative_imports"]
 
 _INIT: Final = "__init__.py"
+_UNSEEN_WAYS: Final = frozenset({"__import__", "import_module", "exec_module", "runpy"})
+"""Names that stand in a text which imports what it does not say."""
 
 
 class Closure:
     """Files that something is made of, and those that would be part of it if they were there."""
 
-    def __init__(self, present: Iterable[Path], absent: Iterable[Path]) -> None:
+    def __init__(self, present: Iterable[Path], absent: Iterable[Path], *, is_open: bool = False) -> None:
         self.present = frozenset(present)
         self.absent = frozenset(absent)
+        self.is_open = is_open
+        """Whether it may import more than the texts say."""
 
 
 def closure(files: Iterable[Path], folders: Collection[Path], root: Path) -> Closure:
     """The files themselves and, transitively, those of the skill folders and of the project that they import."""
+    is_open = False
 
     def imports(file: Path) -> Iterator[Path]:
+        nonlocal is_open
         tree = _tree(file)
+        is_open = is_open or any(map(_is_unseen_way, ast.walk(tree)))
         yield from relative_imports(file, folders, tree)
         yield from _absolute_imports(tree, root)
 
-    return _transitive(files, imports)
+    present, absent = _transitive(files, imports)
+    return Closure(present, absent, is_open=is_open)
 
 
 def relative_imports(file: Path, folders: Collection[Path], tree: ast.AST | None = None) -> Iterator[Path]:
@@ -51,7 +60,7 @@ def module_files(place: Path) -> tuple[Path, Path]:
     return place.with_name(f"{place.name}.py"), place / _INIT
 
 
-def _transitive(files: Iterable[Path], imports: Callable[[Path], Iterator[Path]]) -> Closure:
+def _transitive(files: Iterable[Path], imports: Callable[[Path], Iterator[Path]]) -> tuple[set[Path], set[Path]]:
     present: set[Path] = set()
     absent: set[Path] = set()
     waiting = list(files)
@@ -64,7 +73,20 @@ def _transitive(files: Iterable[Path], imports: Callable[[Path], Iterator[Path]]
             waiting.extend(imports(file))
         else:
             absent.add(file)
-    return Closure(present, absent)
+    return present, absent
+
+
+def _is_unseen_way(node: ast.AST) -> bool:
+    """Whether code gives a module to import as a value, or changes where modules are looked for."""
+    if isinstance(node, ast.Attribute):
+        return node.attr in _UNSEEN_WAYS or (node.attr == "path" and _is_named(node.value, "sys"))
+    if isinstance(node, ast.alias):
+        return node.name in _UNSEEN_WAYS
+    return isinstance(node, ast.Name) and node.id in _UNSEEN_WAYS
+
+
+def _is_named(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
 
 
 def _absolute_imports(tree: ast.AST, root: Path) -> Iterator[Path]:
@@ -83,6 +105,8 @@ def _absolute_imports(tree: ast.AST, root: Path) -> Iterator[Path]:
 def _in_project(parts: list[str], root: Path) -> Iterator[Path]:
     first = root / parts[0]
     if not first.is_dir() and not module_files(first)[0].is_file():
+        if parts[0] not in sys.stdlib_module_names:
+            yield from module_files(first)  # it may come to be there
         return
     place = root
     for part in parts:

@@ -171,7 +171,8 @@ def merged(older: Description, newer: Description) -> Description:
     carried = {path for name in skills.keys() - newer.skills.keys() for path in skills[name].files}
     then = {path: seen for path, seen in older.sightings.items() if path in carried or path not in newer.sightings}
     sightings = {path: seen for path, seen in {**newer.sightings, **then}.items() if path in needed}
-    dropped = older.sightings.keys() - needed
+    # Where all was described anew, what is imported now is all that counts.
+    dropped = older.sightings.keys() - needed if skills.keys() - newer.skills.keys() else older.imported.keys()
     still = {path: stamp for path, stamp in older.imported.items() if path not in dropped}
     return Description(
         skills={name: skills[name] for name in sorted(skills)},
@@ -202,7 +203,7 @@ def seen_all(paths: Iterable[str], read: Mapping[str, str], since_ns: int) -> di
 
 
 def environment_of(interpreter: str, sites: Iterable[str]) -> str:
-    """An interpreter, and the names of all that is installed for it: they hold the versions."""
+    """An interpreter, and all that is installed for it: names hold versions, times tell of one installed anew."""
     try:
         status = Path(interpreter).stat()
         version = f"{interpreter} {status.st_mtime_ns} {status.st_size}"

@@ -94,14 +94,21 @@ def changed(sightings: Sightings) -> set[str]:
 
 
 def listing(folders: Iterable[str], endings: tuple[str, ...]) -> str:
-    """A digest of the names in folders that have one of the endings."""
+    """A digest of the names in folders that have one of the endings, and of when each of these was last written to."""
     names: list[str] = []
     for folder in folders:
         try:
-            names.extend(f"{folder}/{name}" for name in sorted(os.listdir(folder)) if name.endswith(endings))
+            names.extend(_dated(f"{folder}/{name}") for name in sorted(os.listdir(folder)) if name.endswith(endings))
         except OSError:
             names.append(f"{folder} is not there")
     return _digest("\n".join(names).encode("utf-8", "surrogateescape"))
+
+
+def _dated(path: str) -> str:
+    try:
+        return f"{path} {os.stat(path).st_mtime_ns}"
+    except OSError:
+        return path
 
 
 def _status(found: os.stat_result) -> tuple[int, int, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import importlib
+import itertools
 import sys
 import threading
 import time
@@ -30,6 +31,7 @@ from prowess.loading import Modules, package_files, project_files
 from prowess.names import Names, assign
 from prowess.plugins import Installed, installed
 from prowess.profiles import Profile
+from prowess.settings import CONFIG_FILES
 from prowess.skill import OURS, Skill, compiled
 
 __all__ = ["Library"]
@@ -162,16 +164,28 @@ class Library:
         source = skill.source
         own = package_files(skill.package) if source is None else source.files
         parts = Closure(own, ()) if source is None else closure(own, folders, self._services.root)
+        has_hooks = source is None or source.has_hooks
+        settings = self._settings_files() if has_hooks else Closure((), ())
         failures = list(skill.failures)
         views = self._views(skill, failures)
         return SkillFacts(
             contracts=tuple(entry.contract for entry in skill.entries),
             failures=tuple(failures),
-            files=tuple(sorted(map(str, parts.present.union(own)))),  # its own ones may have gone by now
-            absent=tuple(sorted(map(str, parts.absent.difference(own)))),
-            has_hooks=source is None or source.has_hooks,
+            # of its own files some may have gone by now
+            files=tuple(sorted({*map(str, parts.present.union(own, settings.present)), *self._unseen(parts)})),
+            absent=tuple(sorted(map(str, parts.absent.difference(own).union(settings.absent)))),
+            has_hooks=has_hooks,
             views=views,
         )
+
+    def _unseen(self, parts: Closure) -> Collection[str]:
+        """What a skill may have imported without saying so."""
+        return project_files(self._services.root, self._modules.package) if parts.is_open else ()
+
+    def _settings_files(self) -> Closure:
+        """Where settings may stand: hooks are given them, and may do with them what they like."""
+        files = [self._services.root / name for name in CONFIG_FILES]
+        return Closure(filter(Path.is_file, files), itertools.filterfalse(Path.is_file, files))
 
     def _views(self, skill: Skill, failures: list[Failure]) -> dict[str, View]:
         """What clients are shown. Of a command that a profile cannot show, the reason is noted."""

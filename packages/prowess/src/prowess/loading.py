@@ -13,8 +13,10 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import itertools
+import math
 import os
 import sys
+import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -23,10 +25,12 @@ from typing import Any, Final
 from prowess.closure import module_files, relative_imports
 from prowess.discovery import Source
 
-__all__ = ["Modules", "package_files", "project_files"]
+__all__ = ["Modules", "distrust_bytecode_of", "package_files", "project_files"]
 
 _INIT: Final = "__init__.py"
 _FOREIGN: Final = frozenset({"site-packages", "dist-packages", "node_modules"})
+_SAME_TIME: Final = 2.0
+"""Seconds within which two saves may look alike."""
 _counter = itertools.count(1)
 
 
@@ -108,18 +112,41 @@ class Modules:
         return [item for item in list(sys.modules.items()) if _is_inside(item[0], self.package)]
 
 
-def project_files(root: Path) -> dict[str, tuple[int, int, int]]:
-    """The files of the project that have been imported by now, each with what tells one version from another."""
+def project_files(root: Path, beside: str = "") -> dict[str, tuple[int, int, int]]:
+    """The files of the project that have been imported by now, each with what tells one version from another.
+
+    Modules of the package `beside` do not count.
+    """
     prefix = f"{root}{os.sep}"
     found: dict[str, tuple[int, int, int]] = {}
-    for module in list(sys.modules.values()):
+    for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
+        if beside and _is_inside(name, beside):
+            continue
         if not isinstance(file, str) or not file.startswith(prefix) or not _FOREIGN.isdisjoint(Path(file).parts):
             continue
         with contextlib.suppress(OSError):
             state = os.stat(file)
             found[file] = (state.st_mtime_ns, state.st_size, state.st_ino)
     return found
+
+
+def distrust_bytecode_of(root: Path) -> None:
+    """Have the modules of a project read from their sources wherever bytecode could be that of an earlier save.
+
+    Its installed packages are not meant.
+    """
+    prefix, standard = f"{root}{os.sep}", os.path.dirname(os.__file__)
+
+    def hook(path: str) -> importlib.machinery.FileFinder:
+        inside = f"{path}{os.sep}".startswith(prefix) and not path.startswith(standard)
+        if not inside or not os.path.isdir(path) or not _FOREIGN.isdisjoint(Path(path).parts):
+            raise ImportError(path)
+        return importlib.machinery.FileFinder(path, *_KINDS)
+
+    sys.path_hooks.insert(0, hook)
+    for path in [path for path in sys.path_importer_cache if f"{path}{os.sep}".startswith(prefix)]:
+        del sys.path_importer_cache[path]
 
 
 def package_files(package: str) -> list[Path]:
@@ -211,6 +238,32 @@ def _namespace(fullname: str, locations: list[str]) -> importlib.machinery.Modul
     spec = importlib.machinery.ModuleSpec(fullname, None, is_package=True)
     spec.submodule_search_locations = locations
     return spec
+
+
+class _CarefulLoader(importlib.machinery.SourceFileLoader):
+    """Uses bytecode only where it cannot be of an earlier save: Python tells saves apart by whole seconds and sizes."""
+
+    def path_stats(self, path: str) -> Mapping[str, Any]:
+        stats = super().path_stats(path)
+        saved = max(stats["mtime"], os.stat(path).st_ctime)  # the one can be set at will, the other cannot
+        if time.time() - saved < _SAME_TIME or _written_at(importlib.util.cache_from_source(path)) - saved < _SAME_TIME:
+            raise OSError(path)  # no stats, no bytecode file: none is read, and none is written
+        return stats
+
+
+def _written_at(path: str) -> float:
+    try:
+        return os.stat(path).st_mtime
+    except OSError:
+        return math.inf
+
+
+_KINDS: Final[tuple[tuple[Any, list[str]], ...]] = (
+    (importlib.machinery.ExtensionFileLoader, importlib.machinery.EXTENSION_SUFFIXES),
+    (_CarefulLoader, importlib.machinery.SOURCE_SUFFIXES),
+    (importlib.machinery.SourcelessFileLoader, importlib.machinery.BYTECODE_SUFFIXES),
+)
+"""What a module may be, in Python's own order."""
 
 
 class _FreshLoader(importlib.machinery.SourceFileLoader):

@@ -22,6 +22,7 @@ from prowess.errors import SettingsError, did_you_mean
 
 __all__ = [
     "CONFIG_FILE",
+    "CONFIG_FILES",
     "PREFIX",
     "HostSettings",
     "OwnKey",
@@ -39,6 +40,7 @@ _Table = dict[str, Any]
 PREFIX = "PROWESS_"
 CONFIG_FILE = "prowess.toml"
 _PYPROJECT = "pyproject.toml"
+CONFIG_FILES = (CONFIG_FILE, _PYPROJECT)
 _PYPROJECT_TABLE = ("tool", "prowess")
 
 

@@ -29,6 +29,7 @@ from prowess.description import digest_of
 from prowess.errors import AskError, InputError, UnknownCommand, message_of
 from prowess.jsontypes import JsonObject
 from prowess.link import Board, Frame, Kind, Link, receive
+from prowess.loading import distrust_bytecode_of
 from prowess.memory import LARGE, give_back_soon, share_one_heap
 from prowess.outcome import META_KIND, Outcome
 from prowess.runtime import Runtime
@@ -364,6 +365,7 @@ def main(argv: list[str] | None = None) -> None:
     _keep_from_children(int(link), int(board))
     if root not in sys.path:
         sys.path.append(root)
+    distrust_bytecode_of(Path(root))
     code = 1
     try:
         # Never closed: tasks and threads that nobody waits for must not hold the process.
