@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from prowess import Runtime
-from prowess.description import Description, digest_of, merged, seen_all
+from prowess.description import Description, digest_of, environment_of, merged, seen_all
 from prowess.fingerprints import look_again
 
 
@@ -166,3 +166,14 @@ def test_file_that_may_have_been_saved_since_it_was_imported_is_looked_at_again(
     after = time.time_ns() + 10**9
     assert not look_again(file, seen_all([file], {}, before)[file])
     assert look_again(file, seen_all([file], {}, after)[file])
+
+
+def test_environment_is_told_by_the_interpreter_and_what_is_installed(tmp_path: Path) -> None:
+    """Also by an interpreter that is not there any more."""
+    python, site = tmp_path / "python", tmp_path / "site"
+    before = environment_of(str(python), [str(site)])
+    assert "is not there" in before
+    python.touch()
+    there = environment_of(str(python), [str(site)])
+    (site / "a-1.0.dist-info").mkdir(parents=True)
+    assert 3 == len({before, there, environment_of(str(python), [str(site)])})

@@ -121,3 +121,14 @@ def test_listing_tells_what_is_installed(tmp_path: Path) -> None:
     assert empty == listing([str(tmp_path)], (".dist-info",))
     (tmp_path / "a-1.0.dist-info").mkdir()
     assert empty != listing([str(tmp_path)], (".dist-info",)) != listing([str(tmp_path / "x")], (".dist-info",))
+
+
+def test_listing_tells_of_what_is_installed_anew(tmp_path: Path) -> None:
+    """By its time; a link that leads nowhere has none, and is listed all the same."""
+    place = tmp_path / "a-1.0.dist-info"
+    place.mkdir()
+    before = listing([str(tmp_path)], (".dist-info",))
+    os.utime(place, ns=(LONG_AGO, LONG_AGO))
+    after = listing([str(tmp_path)], (".dist-info",))
+    (tmp_path / "b-1.0.dist-info").symlink_to(tmp_path / "nowhere")
+    assert 3 == len({before, after, listing([str(tmp_path)], (".dist-info",))})

@@ -19,7 +19,8 @@ from typing import Any
 import pytest
 
 import prowess
-from prowess import Runtime
+from prowess import Runtime, loading
+from prowess.loading import distrust_bytecode_of, package_files, project_files
 
 HEAD = "from __future__ import annotations\nfrom prowess import skill_command\n"
 COUNT = "import os\nos.environ['RUNS'] = os.environ.get('RUNS', '') + '{0} '\n"
@@ -395,3 +396,50 @@ async def test_tasks_that_come_at_once_load_a_skill_once(tmp_path: Path) -> None
         outcomes = await asyncio.gather(*(runtime.call("a.run") for _ in range(20)))
     assert [1] * 20 == [outcome.value for outcome in outcomes]
     assert ["a"] == executed()
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project on the path, whose modules may leave bytecode."""
+    monkeypatch.setattr(sys, "path_hooks", list(sys.path_hooks))
+    monkeypatch.setattr(sys, "path_importer_cache", dict(sys.path_importer_cache))
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "careful_one.py").write_text("KIND = 1\n")
+    (tmp_path / "careful_two.py").write_text("KIND = 1\n")
+    (tmp_path / "site-packages").mkdir()
+    (tmp_path / "site-packages/careful_three.py").write_text("KIND = 1\n")
+    return tmp_path
+
+
+def test_bytecode_of_a_project_is_used_only_where_it_cannot_be_of_an_earlier_save(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that was just saved leaves none; installed packages of the project are as everywhere."""
+    sys.path_importer_cache[str(project)] = None  # from before
+    distrust_bytecode_of(project)
+    monkeypatch.syspath_prepend(project / "site-packages")
+    for name in ("careful_one", "careful_three"):
+        assert 1 == importlib.import_module(name).KIND
+    assert not (project / "__pycache__").exists()
+    assert (project / "site-packages/__pycache__").exists()
+    monkeypatch.setattr(loading, "_SAME_TIME", -3600.0)  # as if an hour had passed
+    assert 1 == importlib.import_module("careful_two").KIND
+    assert (project / "__pycache__").exists()
+    for name in ("careful_one", "careful_two", "careful_three"):
+        del sys.modules[name]
+
+
+def test_files_of_a_package_are_those_that_were_imported() -> None:
+    """Its sources, with all that is below it, and nothing of others."""
+    files = {file.name for file in package_files("prowess")}
+    assert {"loading.py", "__init__.py"} <= files
+    assert not any("prowess_host" in str(file) for file in package_files("prowess"))
+
+
+def test_files_of_a_project_are_told_apart_from_its_skills(project: Path) -> None:
+    """Where that is asked for."""
+    module = importlib.import_module("careful_one")
+    assert [str(module.__file__)] == list(project_files(project))
+    assert {} == project_files(project, "careful_one")
+    del sys.modules["careful_one"]

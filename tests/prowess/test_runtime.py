@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 import textwrap
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -97,6 +98,28 @@ async def test_who_wants_to_hears_what_is_about_to_be_imported(tmp_path: Path):
     await runtime.aclose()
     skills = tmp_path / "skills"
     assert [("broken", f"{skills}/broken.py"), ("", ""), ("clock", f"{skills}/clock.py"), ("", "")] == heard
+
+
+async def test_who_wants_one_command_goes_before_those_who_want_everything(tmp_path: Path):
+    """At the next skill: locks alone would go to whoever had them last."""
+    order: list[str] = []
+    found: list[threading.Thread] = []
+
+    def on_import(name: str, _file: str) -> None:
+        order.extend([name] * bool(name))
+        if name == "a":  # somebody comes while this one is imported
+            found.append(threading.Thread(target=runtime._library.find, args=("c.run",)))
+            found[0].start()
+            while not runtime._library._wanting:
+                time.sleep(0.001)
+
+    for name in ("a", "b", "c"):
+        skill(tmp_path, name, "from prowess import skill_command\n@skill_command\ndef run(): ...\n")
+    runtime = Runtime(tmp_path, on_import=on_import)
+    assert {"a", "b", "c"} == set(runtime.describe().skills)
+    found[0].join()
+    await runtime.aclose()
+    assert ["a", "c", "b"] == order
 
 
 async def test_reload_sees_what_was_added(tmp_path: Path):

@@ -513,3 +513,18 @@ def test_a_folder_is_configured_by_either_file(tmp_path: Path, name: str, text: 
     """A broken file counts, so that loading it says why."""
     (tmp_path / name).write_text(text)
     assert configured is is_configured(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("prowess.toml", "timeout = 7\n[mine]\nkey = 1979-05-27\n"), ("pyproject.toml", "[tool.prowess]\ntimeout = 7\n")],
+)
+def test_settings_can_be_read_again_whatever_the_file_says_by_now(tmp_path: Path, name: str, text: str):
+    """Another process goes by the same ones."""
+    (tmp_path / name).write_text(text)
+    before = Settings.load(tmp_path, environ={}, flags={"threads": "3"})
+    (tmp_path / name).write_text("[[")
+    again = Settings.read_again(tmp_path, before.written, environ={}, flags={"threads": "3"})
+    assert (before.own, before.get("mine")) == (again.own, again.get("mine"))
+    assert 7 == again.own.timeout
+    assert OwnSettings() == Settings.read_again(tmp_path, None, environ={}, flags={}).own

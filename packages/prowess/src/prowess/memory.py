@@ -50,7 +50,7 @@ def _give_back() -> None:
     global _due, _again  # noqa: PLW0603 - as above
     _due = None
     trim = _function("malloc_trim", "c_size_t")
-    if trim is not None:
+    if trim is not None:  # pragma: no branch - elsewhere than with glibc
         trim(0)
     if _again:  # that was less than a while ago
         _again = False
@@ -76,7 +76,7 @@ def _set(parameter: int, value: int) -> None:
     """Tune the allocator, unless whoever started us has done so."""
     if not any(name.startswith("MALLOC_") or name == "GLIBC_TUNABLES" for name in os.environ):
         tune = _function("mallopt", "c_int", "c_int")
-        if tune is not None:
+        if tune is not None:  # pragma: no branch - as above
             tune(parameter, value)
 
 

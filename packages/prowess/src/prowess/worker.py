@@ -228,8 +228,6 @@ def _answer(outcome: Outcome, how: JsonObject) -> tuple[Kind, bytes, bytes]:
     """An outcome as a frame."""
     if outcome.kind == "input_required":
         return Kind.INPUT_REQUIRED, to_json(outcome.questions), b""
-    if outcome.kind == "unknown":
-        return Kind.REFUSED, to_json({"kind": "unknown", "message": outcome.text}), b""
     if outcome.missing_capability is not None and how.get("answers") is not None:
         facts = {"kind": "missing_capability", "name": outcome.missing_capability, "message": outcome.text}
         return Kind.REFUSED, to_json(facts), b""
