@@ -24,7 +24,7 @@ from typing_extensions import NotRequired, TypeAliasType, TypedDict
 from prowess.contract import Contract, OutputShape
 from prowess.profiles import BUILT_IN, Profile, decode_arguments
 from prowess.schemas.explicit import check_explicit
-from prowess.schemas.nulls import omit_nulls
+from prowess.schemas.nulls import omit_nulls, strip_null
 from prowess.schemas.refs import resolve
 from prowess.schemas.steps import prune_titles, string_names
 from prowess.schemas.walk import visit
@@ -384,7 +384,8 @@ def test_arguments_that_meet_what_is_shown_reach_the_declared_types(
         shown = omit_nulls(contract.input_schema, arguments) if profile.name in _HIDING_NULL else arguments
         assert _valid(schema, shown), (profile.name, schema, shown)
         _check_arguments(adapter, contract, shown)
-        if _valid(schema, fewer):
+        says_all = profile.name != "omni" or _valid(strip_null(contract.input_schema), fewer)
+        if says_all and _valid(schema, fewer):  # omni says nothing of the entries of maps, as its guide has it
             _check_arguments(adapter, contract, fewer)
     assert before == (contract.input_schema, arguments, fewer)
 
