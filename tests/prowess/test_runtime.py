@@ -122,6 +122,29 @@ async def test_who_wants_one_command_goes_before_those_who_want_everything(tmp_p
     assert ["a", "c", "b"] == order
 
 
+async def test_what_was_imported_to_be_described_can_be_called_before_the_rest_is_described(tmp_path: Path):
+    """It is there although nobody has asked for it by itself."""
+    found: list[object] = []
+    asking: list[threading.Thread] = []
+
+    def on_import(name: str, _file: str) -> None:
+        if name == "b":
+            asking.append(
+                threading.Thread(target=lambda: found.append(runtime._library.find("a.run", everywhere=False)))
+            )
+            asking[0].start()
+            while not runtime._library._wanting:
+                time.sleep(0.001)
+
+    for name in ("a", "b", "c"):
+        skill(tmp_path, name, "from prowess import skill_command\n@skill_command\ndef run(): ...\n")
+    runtime = Runtime(tmp_path, on_import=on_import)
+    runtime.describe()
+    asking[0].join()
+    await runtime.aclose()
+    assert None not in found
+
+
 async def test_reload_sees_what_was_added(tmp_path: Path):
     """And the commands that were there go on."""
     skill(tmp_path, "clock", CLOCK)

@@ -72,6 +72,8 @@ class Library:
         self._owned: set[str] = set()
         """The modules that are skills themselves: who imports a command from there does not register it."""
         self._prepared = False
+        self._settled = True
+        """Whether all that is imported can be called."""
         self._environment = ""
         """What was installed before the first import."""
         self._since_ns = 0
@@ -275,14 +277,14 @@ class Library:
             self._wanting.discard(thread)
 
     def _load(self, names: Iterable[str]) -> None:
-        if self._import(names):
+        self._import(names)
+        if not self._settled:
             self._settle()
 
-    def _import(self, names: Iterable[str]) -> bool:
-        missing = [self._sources[name] for name in names if name in self._sources and name not in self._skills]
-        for source in missing:
+    def _import(self, names: Iterable[str]) -> None:
+        for source in [self._sources[name] for name in names if name in self._sources and name not in self._skills]:
             self._skills[source.name] = self._imported(source)
-        return bool(missing)
+            self._settled = False
 
     def _imported(self, source: Source) -> Skill:
         """Import every file of a skill. What fails is noted in it, and the rest of it goes on."""
@@ -324,6 +326,7 @@ class Library:
 
     def _settle(self) -> None:
         """Make the commands of all that is loaded callable, as far as what it needs is there, and give them names."""
+        self._settled = True
         self._forget_broken()
         services = self._services
         provided = (
