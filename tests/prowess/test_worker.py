@@ -30,7 +30,7 @@ SKILL = """
     from pydantic import BeforeValidator
     from prowess import Context, skill_command
 
-    gate = threading.Event()
+    gate, held = threading.Event(), threading.Event()
 
     def leave(value):
         sys.exit(3)
@@ -53,7 +53,12 @@ SKILL = """
 
     @skill_command
     def hold() -> None:
+        held.set()
         gate.wait()
+
+    @skill_command
+    def until_held() -> None:
+        held.wait()
 
     @skill_command
     def release() -> None:
@@ -137,6 +142,7 @@ async def host(tmp_path: Path) -> AsyncGenerator[Host]:
     loop = asyncio.get_running_loop()
     board = Board()
     async with Runtime.open(write(tmp_path, t=SKILL)) as runtime:
+        await runtime.find("t.say")  # calls begin in the order in which they come, once nothing has to be imported
         worker = Worker(runtime, board)
         host = Host(worker, board)
         ours, theirs = socket.socketpair()
@@ -289,7 +295,7 @@ async def test_a_call_that_swallows_its_cancellation_lingers(host: Host):
 async def test_a_thread_that_is_left_behind_is_told_and_counted(host: Host):
     """Once when it is left, and whenever the host asks."""
     host.begin(1, "t.hold")
-    await host.call(2, "t.say")
+    await host.call(2, "t.until_held")
     host.link.send(Kind.CANCEL, 1)
     assert 1 == (await host.heard(Kind.LINGERING)).number
     await host.call(3, "t.say")

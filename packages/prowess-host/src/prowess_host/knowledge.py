@@ -13,11 +13,11 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from prowess.catalog import Catalog, Failure
 from prowess.description import Description, SkillFacts, View, merged
-from prowess.fingerprints import as_imported, look
+from prowess.fingerprints import ABSENT, Stamp, as_imported, look
 from prowess.paths import ConfigPaths
 from prowess.settings import OwnSettings
 from prowess_host.describing import LostImport
@@ -26,8 +26,6 @@ from prowess_host.manifest import NOTHING, Manifest, Standing, manifest_path, re
 __all__ = ["Ask", "Knowledge", "described"]
 
 _log = logging.getLogger("prowess.host")
-_ABSENT: Final = (0, 0, 0)
-"""How a watcher sees a file that is not there."""
 
 Ask: TypeAlias = "Callable[[Collection[str]], Awaitable[Description]]"
 """Has all skills described but those that are given."""
@@ -40,7 +38,7 @@ class Knowledge:
         self._paths = paths
         self._manifest: Manifest | None = None
         self._saving: asyncio.Task[None] | None = None
-        self._files: tuple[Description, Mapping[str, tuple[int, int, int]]] = Description(), {}
+        self._files: tuple[Description, Mapping[str, Stamp]] = Description(), {}
         """What was worked out of a description, for a watcher that asks every second."""
         self.configure(own)
 
@@ -55,13 +53,13 @@ class Knowledge:
         return self._manifest.description if self._manifest else Description()
 
     @property
-    def files(self) -> Mapping[str, tuple[int, int, int]]:
+    def files(self) -> Mapping[str, Stamp]:
         """Files of the project that skills have imported, as they were then, and those that they would import."""
         description = self.description
         of, files = self._files
         if of is not description:
             absent = {path for facts in description.skills.values() for path in facts.absent}
-            files = {**dict.fromkeys(absent, _ABSENT), **description.imported}
+            files = {**dict.fromkeys(absent, ABSENT), **description.imported}
             self._files = description, files
         return files
 

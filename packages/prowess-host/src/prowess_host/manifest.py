@@ -19,7 +19,7 @@ from typing import Final
 
 from prowess.description import Description, environment_of
 from prowess.discovery import candidates
-from prowess.fingerprints import changed, refreshed
+from prowess.fingerprints import changed, refreshed, stamp
 from prowess.settings import OwnSettings
 
 __all__ = ["NOTHING", "Manifest", "Standing", "manifest_path", "read_manifest", "shape_of", "write_manifest"]
@@ -44,9 +44,7 @@ class Manifest:
         description = self.description
         if shape != self.shape or description.environment != environment_of(description.interpreter, description.sites):
             return NOTHING
-        if any(
-            _stamp(path) != stamp for path, stamp in description.imported.items() if path not in description.sightings
-        ):
+        if any(stamp(path) != then for path, then in description.imported.items() if path not in description.sightings):
             return NOTHING  # nobody knows which skills it came by
         gone = changed(description.sightings) | self._unseen()
         there = {str(path) for path in candidates(Path(folder) for folder in description.folders)}
@@ -139,14 +137,6 @@ def _sweep(folder: Path) -> None:
         for entry in entries:
             if now - entry.stat().st_mtime > (_STALE if entry.name.endswith(".json") else _FORGOTTEN):
                 os.unlink(entry)
-
-
-def _stamp(path: str) -> tuple[int, int, int]:
-    try:
-        found = os.stat(path)
-    except OSError:
-        return (0, 0, 0)
-    return (found.st_mtime_ns, found.st_size, found.st_ino)
 
 
 def _skills_of(paths: Iterable[str], folders: Iterable[str]) -> set[str]:

@@ -15,9 +15,10 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from prowess.fingerprints import Stamp, stamp
 from prowess.paths import ConfigPaths
 
-__all__ = ["Sight", "Stamp", "Watcher", "look"]
+__all__ = ["Sight", "Watcher", "look"]
 
 _SETTLE: Final = 0.05
 """Seconds without a further change after which saving is over. An editor's write and rename take a few milliseconds."""
@@ -30,7 +31,6 @@ _SHARE: Final = 50
 _CONFIG: Final = ("prowess.toml", "pyproject.toml")
 _SKIPPED: Final = frozenset({"__pycache__", "node_modules", "site-packages"})
 
-Stamp: TypeAlias = "tuple[int, int, int]"
 Sight: TypeAlias = "dict[str, Stamp]"
 """What tells one state of the files from another."""
 
@@ -156,9 +156,9 @@ class Watcher:
 
 def _differs(before: Sight, now: Sight) -> bool:
     """Whether a file has come, changed or gone. One that is only not imported any more has not."""
-    if any(before.get(path) != stamp for path, stamp in now.items()):
+    if any(before.get(path) != then for path, then in now.items()):
         return True
-    return any(_stamp(path) != stamp for path, stamp in before.items() if path not in now)
+    return any(stamp(path) != then for path, then in before.items() if path not in now)
 
 
 def look(root: Path, folders: Collection[Path], imported: Collection[str]) -> Sight:
@@ -166,7 +166,7 @@ def look(root: Path, folders: Collection[Path], imported: Collection[str]) -> Si
     paths = [*(str(root / name) for name in _CONFIG), *imported]
     for folder in folders:
         paths.extend(_sources(str(folder)))
-    return {path: _stamp(path) for path in paths}
+    return {path: stamp(path) for path in paths}
 
 
 def _sources(folder: str) -> Iterator[str]:
@@ -175,11 +175,3 @@ def _sources(folder: str) -> Iterator[str]:
         for name in files:
             if name.endswith(".py") or name == "SKILL.md":
                 yield os.path.join(place, name)
-
-
-def _stamp(path: str) -> Stamp:
-    try:
-        found = os.stat(path)
-    except OSError:
-        return (0, 0, 0)
-    return (found.st_mtime_ns, found.st_size, found.st_ino)

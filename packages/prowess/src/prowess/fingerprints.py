@@ -11,7 +11,19 @@ import stat
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
-__all__ = ["Seen", "Sightings", "as_imported", "changed", "listing", "look", "look_again", "refreshed"]
+__all__ = [
+    "ABSENT",
+    "Seen",
+    "Sightings",
+    "Stamp",
+    "as_imported",
+    "changed",
+    "listing",
+    "look",
+    "look_again",
+    "refreshed",
+    "stamp",
+]
 
 _RACE: Final = 2_000_000_000
 """Nanoseconds within which two writes may leave the same time: file systems count in steps, and clocks are set."""
@@ -19,6 +31,11 @@ _RACE: Final = 2_000_000_000
 
 _GRAIN: Final = 20_000_000
 """Nanoseconds by which the time of a file may lag behind the clock."""
+
+
+Stamp: TypeAlias = "tuple[int, int, int]"
+ABSENT: Final = (0, 0, 0)
+"""The stamp of a file that is not there."""
 
 
 class Seen(NamedTuple):
@@ -34,6 +51,15 @@ class Seen(NamedTuple):
 
 
 Sightings: TypeAlias = "Mapping[str, Seen]"
+
+
+def stamp(path: str) -> Stamp:
+    """What tells one version of a file from another, as far as a status can."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return ABSENT
+    return (found.st_mtime_ns, found.st_size, found.st_ino)
 
 
 def look(path: str, now_ns: int, content: bytes | None = None) -> Seen | None:

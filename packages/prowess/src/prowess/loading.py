@@ -6,7 +6,6 @@ without bytecode files: those are trusted by a whole second, and a skill edited 
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import importlib
 import importlib.abc
@@ -24,6 +23,7 @@ from typing import Any, Final
 
 from prowess.closure import module_files, relative_imports
 from prowess.discovery import Source
+from prowess.fingerprints import ABSENT, Stamp, stamp
 
 __all__ = ["Modules", "distrust_bytecode_of", "package_files", "project_files"]
 
@@ -112,23 +112,21 @@ class Modules:
         return [item for item in list(sys.modules.items()) if _is_inside(item[0], self.package)]
 
 
-def project_files(root: Path, beside: str = "") -> dict[str, tuple[int, int, int]]:
+def project_files(root: Path, beside: str = "") -> dict[str, Stamp]:
     """The files of the project that have been imported by now, each with what tells one version from another.
 
     Modules of the package `beside` do not count.
     """
     prefix = f"{root}{os.sep}"
-    found: dict[str, tuple[int, int, int]] = {}
+    found: dict[str, Stamp] = {}
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
         if beside and _is_inside(name, beside):
             continue
         if not isinstance(file, str) or not file.startswith(prefix) or not _FOREIGN.isdisjoint(Path(file).parts):
             continue
-        with contextlib.suppress(OSError):
-            state = os.stat(file)
-            found[file] = (state.st_mtime_ns, state.st_size, state.st_ino)
-    return found
+        found[file] = stamp(file)
+    return {file: seen for file, seen in found.items() if seen != ABSENT}
 
 
 def distrust_bytecode_of(root: Path) -> None:

@@ -105,7 +105,7 @@ class Worker:
             asyncio.get_running_loop().call_later(_AGAIN, self._cancel, number)
 
     def _lingering(self) -> int:
-        return len(self._given_up) + self._runtime.abandoned_threads
+        return sum(not task.done() for task in self._given_up) + self._runtime.abandoned_threads
 
     async def _call(self, frame: Frame) -> None:
         try:
