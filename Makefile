@@ -9,7 +9,7 @@ PY := .venv/bin/python
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test pytest property test-lowest cov check format lint types fix wheels conformance catalog soak bench clean
+.PHONY: help run test prepare pytest property test-lowest cov check format lint types fix wheels conformance catalog soak bench clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -17,6 +17,9 @@ help: ## list these targets
 run: ## set up, and show the product doing its main job
 	@sh scripts/prepare.sh run
 	@$(PY) scripts/show.py
+
+prepare: ## set up all that the other targets need
+	@sh scripts/prepare.sh all
 
 test: ## set up, and run all the tests with the coverage gate
 	@sh scripts/prepare.sh test
@@ -26,9 +29,9 @@ pytest: ## run some tests without coverage: make pytest ARGS="-k O-12"
 	@sh scripts/prepare.sh test
 	@$(PY) -m pytest $(ARGS)
 
-property: ## run the property tests with many more examples, without coverage, which slows them threefold
+property: ## try each property for a minute, without coverage, which slows them threefold
 	@sh scripts/prepare.sh test
-	@HYPOTHESIS_PROFILE=thorough $(PY) -m pytest -m hypothesis $(ARGS)
+	@HYPOTHESIS_PROFILE=thorough $(PY) -m pytest -m hypothesis -n auto $(ARGS)
 
 test-lowest: ## run the tests on the lowest versions of our dependencies that we claim to support
 	@sh scripts/prepare.sh lowest
@@ -71,7 +74,7 @@ catalog: ## check that schemas/catalog.json is what the skills are, and that nob
 
 soak: ## soak the host, ten minutes or longer: make soak ARGS="--minutes 30 --seed 7"
 	@sh scripts/prepare.sh test
-	@$(PY) tests/soak/soak.py $(ARGS)
+	@PYTHONPATH=tests $(PY) tests/soak/soak.py $(ARGS)
 
 bench: ## measure beside the peers, and print the table
 	@sh scripts/prepare.sh test

@@ -1,17 +1,91 @@
-"""What all tests share: how hard property tests try, and the event loop of async tests."""
+"""What all tests share: how long property tests try, names of parameters, and the event loop of async tests."""
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
-from collections.abc import Iterator
+import sys
+import time
+from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
+from hypothesis.errors import UnsatisfiedAssumption
 
-# No deadlines: how long an example takes says more of the machine than of the code.
-settings.register_profile("quick", max_examples=100, deadline=None)
-settings.register_profile("thorough", max_examples=500, deadline=None, print_blob=True)  # what `make property` asks for
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
+sys.path.append(str(Path(__file__).parent / "tests"))  # importlib mode puts nothing there
+
+# Property tests are bounded by time, so that a slow machine tries fewer examples and takes no longer.
+# No deadline for one example: how long it takes says more of the machine than of the code.
+UNTIMED = (HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.large_base_example)
+settings.register_profile("quick", max_examples=100, deadline=None, suppress_health_check=UNTIMED)
+settings.register_profile(
+    "thorough", max_examples=2000, deadline=None, suppress_health_check=UNTIMED, print_blob=True
+)  # what `make property` asks for
+PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "quick")
+settings.load_profile(PROFILE)
+SECONDS = {"quick": 2.0, "thorough": 60.0}[PROFILE]
+FEWEST = 5
+"""Examples that are tried however slow the machine is."""
+
+
+_LONGEST_NAME = 40
+
+
+class TimeIsUp(BaseException):
+    """A property has been tried for long enough. Hypothesis lets everything pass that is no `Exception`."""
+
+
+def bounded_by_time(test: Callable[..., Any]) -> Callable[..., Any]:
+    """The body of a property, which ends the search when time is up, unless a counterexample is being minimised."""
+    started, examples, failed = time.monotonic(), 0, False
+
+    @functools.wraps(test)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        nonlocal examples, failed
+        if not failed and examples >= FEWEST and time.monotonic() - started > SECONDS:
+            raise TimeIsUp
+        examples += 1
+        try:
+            return test(*args, **kwargs)
+        except UnsatisfiedAssumption:
+            raise
+        except Exception:
+            failed = True
+            raise
+
+    return run
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+    """Try a property until its time is up; it holds as far as it was tried."""
+    handle = getattr(pyfuncitem.obj, "hypothesis", None)
+    if handle is None or inspect.iscoroutinefunction(handle.inner_test):
+        return (yield)
+    original = handle.inner_test
+    handle.inner_test = bounded_by_time(original)
+    try:
+        return (yield)
+    except TimeIsUp:
+        return True
+    finally:
+        handle.inner_test = original
+
+
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Functions go by their names, packed bytes by their size: addresses and times differ from process to process."""
+    if isinstance(val, bytes) and (len(val) > _LONGEST_NAME or not val.isascii()):
+        return f"{len(val)} bytes"
+    return val.__qualname__ if inspect.isroutine(val) or inspect.isclass(val) else None
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """An address in a test's name is another one in every process, and the processes must agree on the names."""
+    if " at 0x" in item.name:
+        raise pytest.UsageError(f"the name of a test holds an address: {item.nodeid}; give its parameters ids")
 
 
 @pytest.fixture(scope="session")

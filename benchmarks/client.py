@@ -13,7 +13,7 @@ from typing import Any, Final, Self
 
 from projects import Subject
 
-__all__ = ["Client", "children_environment", "memory_of", "tree_of"]
+__all__ = ["Client", "children_environment", "memory_of", "processor_time_of", "tree_of"]
 
 PROTOCOL: Final = "2025-11-25"
 _CHUNK: Final = 1024 * 1024
@@ -201,7 +201,7 @@ def _line(message: Mapping[str, Any]) -> bytes:
 def _check(answer: Mapping[str, Any]) -> dict[str, Any]:
     if "error" in answer:
         raise RuntimeError(f"the server answered {answer['error']}")
-    return answer["result"]
+    return answer.get("result", {})  # a relay sends back what it was sent
 
 
 # Processes
@@ -230,6 +230,26 @@ def memory_of(pids: list[int]) -> tuple[float, float]:
     )
     resident = sum(map(int, listed.stdout.split())) / 1024
     return resident, resident
+
+
+def processor_time_of(pids: list[int]) -> float:
+    """Seconds that processes have spent on processors together, in their own code and in the kernel."""
+    stats = [Path(f"/proc/{pid}/stat") for pid in pids]
+    if all(file.exists() for file in stats):
+        fields = [file.read_text().rpartition(")")[2].split() for file in stats]
+        return sum(int(field[11]) + int(field[12]) for field in fields) / os.sysconf("SC_CLK_TCK")
+    listed = subprocess.run(
+        ["ps", "-o", "time=", "-p", ",".join(map(str, pids))], capture_output=True, text=True, check=True
+    )
+    return sum(_seconds(told) for told in listed.stdout.split())
+
+
+def _seconds(told: str) -> float:
+    """The seconds in `[[days-]hours:]minutes:seconds`."""
+    total = 0.0
+    for factor, part in zip((1, 60, 3600, 86400), reversed(told.replace("-", ":").split(":")), strict=False):
+        total += factor * float(part)
+    return total
 
 
 def _kilobytes(text: str, name: str) -> int:

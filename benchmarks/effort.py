@@ -22,7 +22,10 @@ class Effort:
     calls: int = 300
     pipelined: int = 1000
     large: int = 10
-    """Results of 1 MB in one batch."""
+    """Results of 1 MB, and arguments of 1.5 MB, in one batch."""
+    busy_rounds: int = 5
+    """The same while every core is kept busy."""
+    busy_starts: int = 5
     memory: int = 3
     skills: int = 300
     slow: int = 30
@@ -40,11 +43,13 @@ FULL: Final = Effort()
 QUICK: Final = Effort(
     batches=2,
     batch_seconds=0.005,
-    starts=2,
+    starts=1,
     rounds=2,
     calls=50,
     pipelined=200,
     large=2,
+    busy_rounds=1,
+    busy_starts=1,
     memory=1,
     skills=20,
     slow=2,

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import os
 import shutil
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from client import Client, children_environment, memory_of, tree_of
+from client import Client, children_environment, memory_of, processor_time_of, tree_of
 from effort import Effort
-from projects import FLOOR, FUNCTION_COUNT, OURS, Subject, many_skills
-from report import Report
+from projects import FLOOR, FUNCTION_COUNT, OURS, RELAY, Subject, many_skills, relay
+from report import BUSY, Report
 
 __all__ = ["Wire"]
 
@@ -23,6 +27,13 @@ _IDLE: Final = 0.3
 """Seconds of silence before the end of input of an idle server; and for a call to have begun before that of a busy one."""
 _RECORDS: Final = 10_000
 _TEXT: Final = 1_000_000
+_ARGUMENTS: Final[dict[str, dict[str, Any]]] = {
+    "take_text": {"text": '    total += price_of(article, "EUR")  # without tax\n' * 27_500},
+    "take_records": {"records": [{"number": n, "name": f"record {n:08}", "comment": "x" * 40} for n in range(15_000)]},
+}
+"""1.5 MB of JSON each: a source file, and records."""
+_NO_OPS: Final = {"async": "echo", "sync": "echo_sync"}
+_SPIN: Final = "while True: pass"
 
 
 @dataclass
@@ -33,6 +44,8 @@ class Wire:
     subjects: Mapping[str, Subject]
     effort: Effort
     report: Report
+    prefix: str = ""
+    """What stands before the keys of rows: the same is measured on a machine that is idle, and on a busy one."""
     _cache: Path = field(init=False)
 
     def __post_init__(self) -> None:
@@ -62,6 +75,9 @@ class Wire:
                 client.time_calls("echo_sync", {"value": 1}, 20)
             yield clients
 
+    def _add(self, row: str, subject: str, *values: float) -> None:
+        self.report.add(self.prefix + row, subject, *values)
+
     # From spawn to the answer
 
     def starts(self) -> None:
@@ -71,7 +87,7 @@ class Wire:
                 found = self._session(subject, FUNCTION_COUNT)
                 if number:  # the first writes bytecode
                     for row, seconds in found.items():
-                        self.report.add(row, key, seconds)
+                        self._add(row, key, seconds)
                 self._warm_start("list_warm", subject, count=number > 0)
 
     def _session(self, subject: Subject, tools: int) -> dict[str, float]:
@@ -99,7 +115,7 @@ class Wire:
             client.handshake()
             _, listed = client.list_tools()
         if count:  # the first fills the cache
-            self.report.add(row, subject.key, listed)
+            self._add(row, subject.key, listed)
 
     def many(self) -> None:
         """The same with many skills, some of which import something slow."""
@@ -113,32 +129,61 @@ class Wire:
                     called = self._first_call(client, "add_0")
                 assert effort.skills == len(names), (key, len(names))
                 if number:  # the first writes bytecode
-                    self.report.add("many_list_cold", key, listed)
-                    self.report.add("many_call", key, called)
+                    self._add("many_list_cold", key, listed)
+                    self._add("many_call", key, called)
             self._warm_start("many_list_warm", subjects[OURS], count=number > 0)
 
     # Calls
 
     def calls(self) -> None:
         """Batches of calls, the servers in turn while all of them are up."""
-        with self.all() as clients:
+        bare = relay(self.folder)
+        with self.all() as clients, self.open(bare) as floor:
+            families = {key: tree_of(client.process.pid) for key, client in clients.items()}
+            floor.time_calls("echo", {"value": 1}, 20)
             for _ in range(self.effort.rounds):
                 for key, client in clients.items():
-                    for row, name in {"async": "echo", "sync": "echo_sync"}.items():
-                        times = client.time_calls(name, {"value": 1}, self.effort.calls)
-                        for each in (
-                            "p50",
-                            "usual_p50",
-                        ):  # the best batch says most of a server, the usual one of a machine
-                            self.report.add(f"{row}_{each}", key, statistics.median(times))
-                        self.report.add(f"{row}_p99", key, statistics.quantiles(times, n=100)[98])
-                    for row, name in {"pipelined": "echo", "pipelined_sync": "echo_sync"}.items():
-                        seconds = client.time_pipelined(name, {"value": 1}, self.effort.pipelined)
-                        self.report.add(row, key, self.effort.pipelined / seconds)
-                    self.report.merge({"pipelined_best": {key: self.report.samples["pipelined"][key][-1:]}})
-                    for row, name, size in (("text", "size", _TEXT), ("records", "count", _RECORDS)):
-                        times = client.time_calls(row, {name: size}, self.effort.large)
-                        self.report.add(f"large_{row}", key, statistics.median(times))
+                    self._one_at_a_time(key, client, families[key])
+                    self._all_at_once(key, client, families[key])
+                    self._large(key, client)
+                self._one_at_a_time(RELAY, floor, tree_of(floor.process.pid), {"async": "echo"})
+
+    def _one_at_a_time(self, key: str, client: Client, family: list[int], rows: Mapping[str, str] = _NO_OPS) -> None:
+        count = self.effort.calls
+        for row, name in rows.items():
+            before = processor_time_of(family)
+            times = client.time_calls(name, {"value": 1}, count)
+            self._add(f"{row}_processor", key, (processor_time_of(family) - before) / count)
+            for each in ("p50", "usual_p50"):  # the best batch says most of a server, the usual one of a machine
+                self._add(f"{row}_{each}", key, statistics.median(times))
+            self._add(f"{row}_p99", key, statistics.quantiles(times, n=100)[98])
+
+    def _all_at_once(self, key: str, client: Client, family: list[int]) -> None:
+        count = self.effort.pipelined
+        for row, name in {"pipelined": "echo", "pipelined_sync": "echo_sync"}.items():
+            before = processor_time_of(family)
+            speed = count / client.time_pipelined(name, {"value": 1}, count)
+            self._add(f"{row}_processor", key, (processor_time_of(family) - before) / count)
+            self._add(row, key, speed)
+            if row == "pipelined":
+                self._add("pipelined_best", key, speed)
+
+    def _large(self, key: str, client: Client) -> None:
+        for row, name, size in (("text", "size", _TEXT), ("records", "count", _RECORDS)):
+            self._add(f"large_{row}", key, statistics.median(client.time_calls(row, {name: size}, self.effort.large)))
+        for name, arguments in _ARGUMENTS.items():
+            self._add(name, key, statistics.median(client.time_calls(name, arguments, self.effort.large)))
+
+    def busy(self) -> None:
+        """Starts and calls again, while something else keeps every core busy."""
+        effort = dataclasses.replace(self.effort, rounds=self.effort.busy_rounds, starts=self.effort.busy_starts)
+        other = dataclasses.replace(self, effort=effort, prefix=BUSY)
+        with contextlib.ExitStack() as stack:
+            for _ in range(os.cpu_count() or 1):
+                spinning = stack.enter_context(subprocess.Popen([sys.executable, "-c", _SPIN]))
+                stack.callback(spinning.kill)
+            other.starts()
+            other.calls()
 
     def memory(self) -> None:
         """One server at a time, since what two of them share would be counted half."""

@@ -10,13 +10,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-__all__ = ["FASTMCP", "FLOOR", "FUNCTION_COUNT", "NAMES", "OURS", "SDK", "Subject", "many_skills", "one_skill"]
+__all__ = [
+    "FASTMCP",
+    "FLOOR",
+    "FUNCTION_COUNT",
+    "NAMES",
+    "OURS",
+    "RELAY",
+    "SDK",
+    "Subject",
+    "many_skills",
+    "one_skill",
+    "relay",
+]
 
 OURS: Final = "ours"
 SDK: Final = "sdk"
 FASTMCP: Final = "fastmcp"
 FLOOR: Final = "floor"
-NAMES: Final = {OURS: "Prowess", SDK: "official SDK", FASTMCP: "FastMCP", FLOOR: "read loop"}
+RELAY: Final = "relay"
+NAMES: Final = {OURS: "Prowess", SDK: "official SDK", FASTMCP: "FastMCP", FLOOR: "read loop", RELAY: "relay"}
 
 FUNCTIONS: Final = '''
 
@@ -42,6 +55,18 @@ async def text(size: int) -> str:
 async def records(count: int) -> list[dict[str, int | str]]:
     """So many records of about 100 bytes of JSON."""
     return [{"number": n, "name": f"record {n:08}", "comment": "x" * 40} for n in range(count)]
+
+
+@tool
+async def take_text(text: str) -> int:
+    """Count characters."""
+    return len(text)
+
+
+@tool
+async def take_records(records: list[dict[str, int | str]]) -> int:
+    """Count records."""
+    return len(records)
 
 
 @tool
@@ -190,6 +215,51 @@ def serve():
             sys.stdout.buffer.flush()
 """
 
+_RELAY: Final = """import asyncio
+import socket
+import subprocess
+import sys
+
+
+class Relay(asyncio.Protocol):
+    \"\"\"Writes what it reads to `write`, or back to where it came from.\"\"\"
+
+    def __init__(self, over, write=None):
+        self.over, self.write = over, write
+
+    def connection_made(self, transport):
+        self.write = self.write or transport.write
+
+    def data_received(self, data):
+        self.write(data)
+
+    def connection_lost(self, exc):
+        self.over.set()
+
+
+async def first():
+    loop, over = asyncio.get_running_loop(), asyncio.Event()
+    ours, theirs = socket.socketpair()
+    with theirs:
+        second = subprocess.Popen([sys.executable, __file__, str(theirs.fileno())], pass_fds=[theirs.fileno()])
+    out, _ = await loop.connect_write_pipe(asyncio.Protocol, sys.stdout)
+    link, _ = await loop.create_connection(lambda: Relay(over, out.write), sock=ours)
+    await loop.connect_read_pipe(lambda: Relay(over, link.write), sys.stdin)
+    await over.wait()
+    link.close()
+    second.wait()
+
+
+async def second(descriptor):
+    over = asyncio.Event()
+    sock = socket.socket(fileno=descriptor)
+    await asyncio.get_running_loop().create_connection(lambda: Relay(over), sock=sock)
+    await over.wait()
+
+
+asyncio.run(second(int(sys.argv[1])) if sys.argv[1:] else first())
+"""
+
 _MAIN: Final = '\n\nif __name__ == "__main__":\n    {run}\n'
 _RUN: Final = {SDK: 'server.run("stdio")', FASTMCP: "server.run(show_banner=False)", FLOOR: "serve()"}
 _PNG: Final = '\npng = functools.partial(Image, format="png")\n'
@@ -223,6 +293,13 @@ def one_skill(folder: Path) -> dict[str, Subject]:
         if key in _VALUE_IMPORTS:
             _write(folder / "values" / key / "server.py", _IMPORTS + _VALUE_IMPORTS[key] + dressing + VALUES)
     return subjects
+
+
+def relay(folder: Path) -> Subject:
+    """The floor of two processes: one hands lines to another, which sends them back, and neither reads them."""
+    file = folder / RELAY / "relay.py"
+    _write(file, _RELAY)
+    return Subject(RELAY, [sys.executable, str(file)], file.parent, "")
 
 
 def many_skills(folder: Path, count: int, slow: int, seconds: float) -> dict[str, Subject]:

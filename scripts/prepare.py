@@ -13,6 +13,8 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
+import tempfile
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,6 +24,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = sorted(path.parent for path in ROOT.glob("packages/*/pyproject.toml"))
 LOWER_BOUND = re.compile(r"^(?P<name>[\w.-]+)(\[[^]]*\])?>=(?P<version>[^,;\s]+)")
+PIP_STEP = re.compile(r"\s*(?P<what>Collecting|Downloading|Building|Installing)\b[\w ]*?(?P<name>[\w.\[\]-]+)( .*)?$")
 VERSION_OF = "import sys; print(*sys.version_info[:2], sep='.')"
 
 
@@ -35,10 +38,11 @@ class Purpose:
 
 
 PURPOSES = {
-    "run": Purpose(".venv", ()),
-    "test": Purpose(".venv", ("dev", "peers")),
-    "check": Purpose(".venv", ("checks", "dev")),
-    "lowest": Purpose(".venv-lowest", ("dev",), lowest=True),
+    "run": Purpose(".venv", ("skills",)),
+    "test": Purpose(".venv", ("dev", "peers", "skills")),
+    "check": Purpose(".venv", ("checks", "dev", "skills")),
+    "all": Purpose(".venv", ("checks", "dev", "peers", "skills")),
+    "lowest": Purpose(".venv-lowest", ("dev", "skills"), lowest=True),
 }
 
 
@@ -61,6 +65,8 @@ def main() -> None:
     wanted = sorted(set(purpose.groups) | (groups or set()))
     stamp.unlink(missing_ok=True)
     install(python, requirements(wanted), lowest=purpose.lowest)
+    if "peers" in wanted:
+        fetch_schemas(python, environment / "share" / "mcp-schemas")
     stamp.write_text(json.dumps({"key": key, "groups": wanted, "root": str(ROOT)}), encoding="utf-8")
 
 
@@ -106,6 +112,8 @@ def create(environment: Path, reason: str) -> None:
     """Make an empty environment in place of what may be there."""
     say(f"creating {environment.name}: {reason}")
     if environment.exists():
+        if not (environment / "pyvenv.cfg").is_file():
+            sys.exit(f"prepare: {environment} is not a virtual environment; move it away")
         shutil.rmtree(environment)
     if uv := shutil.which("uv"):
         run([uv, "venv", "--quiet", "--python", base_python(), environment])
@@ -137,13 +145,49 @@ def install(python: Path, wanted: list[str], *, lowest: bool) -> None:
         wanted = [*wanted, "--constraint", f"./{constraints.relative_to(ROOT)}"]
     if uv := shutil.which("uv"):
         say(f"installing into {environment.name} with uv")
-        if run([uv, "pip", "install", "--quiet", "--python", python, *wanted], check=False) == 0:
+        if run([uv, "pip", "install", "--python", python, *wanted], check=False) == 0:
             return
-        say("uv could not; trying pip")
-    say(f"installing into {environment.name} with pip (a minute or two, the first time)")
+        say("uv could not install them; trying pip")
+    say(f"installing into {environment.name} with pip (half a minute to a few minutes, the first time)")
+    # Compiling everything ahead takes longer than installing it; what is imported is compiled then, and only that.
+    pip(python, "install", "--no-compile", *wanted)
+
+
+def fetch_schemas(python: Path, folder: Path) -> None:
+    """Put the official MCP schemas where the tests find them. They come with the sources of the official SDK."""
+    version = output_of(python, "import importlib.metadata as m; print(m.version('mcp'))")
+    say(f"fetching the official MCP schemas, from the sources of mcp {version}")
+    with tempfile.TemporaryDirectory() as scratch:
+        pip(python, "download", "--no-deps", "--no-binary", "mcp", "--dest", scratch, f"mcp=={version}")
+        with tarfile.open(next(Path(scratch).glob("mcp-*.tar.gz"))) as archive:
+            schemas = [
+                it for it in archive.getmembers() if re.fullmatch(r"[^/]+/schema/\d{4}-\d\d-\d\d\.json", it.name)
+            ]
+            folder.mkdir(parents=True, exist_ok=True)
+            for schema in schemas:
+                schema.name = Path(schema.name).name
+                archive.extract(schema, folder, filter="data")
+    if not schemas:
+        sys.exit(f"prepare: the sources of mcp {version} hold no schema/<revision>.json any more")
+
+
+def pip(python: Path, *words: str | Path) -> None:
+    """Run pip. A person sees which package it is at; all that it said is shown only if it fails."""
     if output_of(python, "import pip") is None:
         run([python, "-m", "ensurepip"])
-    run([python, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", *wanted])
+    command = [python, "-m", "pip", "--disable-pip-version-check", "--no-input", *words]
+    said: list[str] = []
+    process = subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+    )
+    with process:
+        for line in process.stdout or ():
+            said.append(line)
+            if step := PIP_STEP.match(line):
+                progress(f"{step['what'].lower()} {step['name']}")
+    progress("")
+    if process.returncode:
+        sys.exit(f"{''.join(said)}prepare: this failed: {' '.join(map(str, command))}")
 
 
 def lowest_versions() -> Iterator[str]:
@@ -161,6 +205,12 @@ def run(command: list[str | Path], *, check: bool = True) -> int:
     if check and code:
         sys.exit(f"prepare: this failed: {' '.join(map(str, command))}")
     return code
+
+
+def progress(text: str) -> None:
+    """Show what is going on, on one line that is written over; nothing where the output is no terminal."""
+    if sys.stdout.isatty():
+        print(f"\r\033[K{text[:76]}", end="", flush=True)
 
 
 def say(text: str) -> None:

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes an environment ready: scripts/prepare.sh run|test|check|lowest
+# Makes an environment ready: scripts/prepare.sh run|test|check|all|lowest
 set -eu
 cd "$(dirname "$0")/.."
 python=$(sh scripts/find-python.sh)

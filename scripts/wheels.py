@@ -23,7 +23,7 @@ def main() -> None:
     """Build all, then try each."""
     shutil.rmtree(DIST, ignore_errors=True)
     wheels = [build(path.parent) for path in sorted(ROOT.glob("packages/*/pyproject.toml"))]
-    check_schemas(next(DIST.glob("prowess-*.whl")))
+    check_schemas(next(DIST.glob("prowess_core-*.whl")))
     with tempfile.TemporaryDirectory() as scratch:
         constraints = Path(scratch, "ours.txt")
         constraints.write_text("".join(f"{name(wheel)} @ {wheel.as_uri()}\n" for wheel in wheels), encoding="utf-8")
@@ -71,8 +71,18 @@ def check_schemas(wheel: Path) -> None:
 
 
 def name(wheel: Path) -> str:
-    """The import name of what is in a wheel."""
+    """The name of the distribution in a wheel, with underscores."""
     return wheel.name.partition("-")[0]
+
+
+def try_imports(wheel: Path, environment: Path) -> str:
+    """Import all that is in an installed wheel, or run its command where it has no modules; gives what was done."""
+    if name(wheel) == "prowess":
+        run([environment / "bin" / "prowess", "--help"], cwd=environment)
+        return "the command runs"
+    package = {"prowess_core": "prowess"}.get(name(wheel), name(wheel))
+    count = run([environment / "bin" / "python", "-I", IMPORT_ALL, package], cwd=environment).strip()
+    return f"public modules imported: {count}"
 
 
 def try_alone(wheel: Path, constraints: Path, environment: Path) -> None:
@@ -82,12 +92,18 @@ def try_alone(wheel: Path, constraints: Path, environment: Path) -> None:
         run([uv, "venv", "--quiet", "--python", sys.executable, environment])
         run([uv, "pip", "install", "--quiet", "--python", python, "--constraint", constraints, wheel])
     else:
-        venv.create(environment, with_pip=True)
-        pip = [python, "-m", "pip", "--disable-pip-version-check"]
-        run([*pip, "install", "--quiet", "--constraint", constraints, wheel])
+        venv.create(environment)
+        pip = [
+            sys.executable,
+            "-m",
+            "pip",
+            "--disable-pip-version-check",
+            "--python",
+            python,
+        ]  # no pip is installed there
+        run([*pip, "install", "--no-compile", "--quiet", "--constraint", constraints, wheel])
         run([*pip, "check", "--quiet"])
-    count = run([python, "-I", IMPORT_ALL, name(wheel)], cwd=environment).strip()
-    print(f"wheels: {wheel.name} alone: public modules imported: {count}", flush=True)
+    print(f"wheels: {wheel.name} alone: {try_imports(wheel, environment)}", flush=True)
 
 
 def run(command: list[str | Path], cwd: Path = ROOT) -> str:

@@ -1,8 +1,10 @@
 """Read web pages. Refuses private networks, and connects to the very address that it has checked.
 
-Built on `http.client`, because that lets us open the connection ourselves. `urllib.request`, like most libraries, looks a
-name up again when it connects, so that a name with changing answers leads past any check, and it obeys the proxies of
-the environment, where the check would be the proxy's to make.
+Built on `http.client`, because that lets us open the connection ourselves. Most libraries, `urllib.request` among them, look
+a name up again when they connect, so a name whose answers change gets past the check. They also use the proxies that the
+environment names, and then the proxy chooses the address.
+
+HTML pages need the package lxml (`pip install "lxml>=6"`); everything else works without it.
 """
 
 from __future__ import annotations
@@ -12,18 +14,21 @@ import contextlib
 import fnmatch
 import functools
 import http.client
+import importlib
+import io
 import ipaddress
+import math
 import re
 import socket
 import ssl
 import threading
+import time
 import urllib.parse
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from html.parser import HTMLParser
 from typing import Annotated, Any, Final, Literal, NotRequired, TypeAlias, TypedDict
 
 import anyio.to_thread
@@ -31,16 +36,34 @@ from pydantic import Field
 
 from prowess import Settings, SkillError, skill_command
 
-MOST_BYTES: Final = 5_000_000  # of one page, unpacked; the setting fetch.max_bytes changes it
+MOST_BYTES: Final = 2_000_000  # of one page, unpacked; the setting fetch.max_bytes changes it
+MOST_OVERHEAD: Final = 1_000_000  # bytes that may come besides the page: headers, and the frames of chunked bodies
 MOST_REDIRECTS: Final = 5
-SECONDS: Final = 15.0  # for connecting, and for each piece that is read; the timeout of the command is for all of it
-CHUNK: Final = 64 * 1024
+MOST_URL: Final = 8000  # characters
+MOST_ADDRESSES: Final = 8  # of one host, to try one after the other
+SECONDS: Final = 30.0  # for one attempt, redirects and conversion included; the setting fetch.seconds changes it
+SILENCE: Final = 10.0  # seconds to wait for a connection, or for the next piece of an answer
+CHUNK: Final = 16 * 1024
+GZIP: Final = 0x1F  # the first byte of a gzip file
+MOST_DEPTH: Final = 1_000  # elements within elements; browsers stop nesting at 512
+MOST_REPORTS: Final = 500_000  # beginnings and ends of elements, and texts: a second or two of work
+MOST_TEXT: Final = 5_000_000  # characters
 USER_AGENT: Final = "prowess-fetch/1.0"
 ACCEPTED: Final = "text/html,application/xhtml+xml,text/*;q=0.9,application/json;q=0.9,*/*;q=0.5"
 TEXTUAL: Final = re.compile(
     r"text/.*|application/(.+\+)?(json|xml|javascript|yaml|toml|x-ndjson|x-yaml)|image/svg\+xml"
 )
 NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
+GLOBAL_IPV6: Final = ipaddress.ip_network("2000::/3")  # all that is given out for the public internet so far
+# Ports of services that mistake a request for one of theirs. The list that browsers go by: https://fetch.spec.whatwg.org/#port-blocking
+BAD_PORTS: Final = frozenset(
+    int(port)
+    for port in (
+        "0 1 7 9 11 13 15 17 19 20 21 22 23 25 37 42 43 53 69 77 79 87 95 101 102 103 104 109 110 111 113 115 117 119 123 135 137 "
+        "139 143 161 179 389 427 465 512 513 514 515 526 530 531 532 540 548 554 556 563 587 601 636 989 990 993 995 1719 1720 "
+        "1723 2049 3659 4045 4190 5060 5061 6000 6566 6665 6666 6667 6668 6669 6679 6697 10080"
+    ).split()
+)
 
 Resolve: TypeAlias = Callable[..., list[Any]]
 
@@ -92,35 +115,34 @@ async def get(
     exchange = Exchange(Rules.of(settings))
     try:
         read = functools.partial(_read, exchange, url, raw=format == "raw", links=links)
-        answer, text, title = await anyio.to_thread.run_sync(read, abandon_on_cancel=True)
+        answer, text, title, note = await anyio.to_thread.run_sync(read, abandon_on_cancel=True)
     finally:
-        exchange.stop()  # so that a call that is cancelled leaves no thread behind that waits for a server
+        exchange.stop()  # a cancelled call must not leave a thread behind that waits for a server
     result = Page(url=answer.url, type=answer.type, text=text[start : start + max_chars])
     if title:
         result["title"] = title
     notes = _notes(len(text), start, max_chars)
     if answer.cut:
         notes.append(f"only the first {len(answer.body):,} bytes of the page were read")
+    if note:
+        notes.append(note)
     if notes:
         result["note"] = "; ".join(notes)
     return result
 
 
-def _read(exchange: Exchange, url: str, *, raw: bool, links: bool) -> tuple[Answer, str, str]:
-    """What came back, its text, and its title."""
+def _read(exchange: Exchange, url: str, *, raw: bool, links: bool) -> tuple[Answer, str, str, str]:
+    """The answer, its text, its title, and a note on what the text leaves out."""
     answer = exchange.get(url)
     text = _decoded(answer)
     if raw or answer.type not in ("text/html", "application/xhtml+xml"):
-        return answer, text, ""
+        return answer, text, "", ""
     reader = HtmlReader(answer.url, links=links)
-    try:
-        for at in range(0, len(text), CHUNK):
-            exchange.check()
-            reader.feed(text[at : at + CHUNK])
-        reader.close()
-    except AssertionError as error:  # what the parser of the standard library says to some broken declarations
-        raise SkillError(f"{answer.url} is broken HTML; read it with format raw") from error
-    return answer, reader.text(), reader.title
+    for at in range(0, len(text), CHUNK):
+        exchange.check()
+        reader.feed(text[at : at + CHUNK])
+    reader.close()
+    return answer, reader.text(), reader.title, reader.note
 
 
 def _notes(length: int, start: int, max_chars: int) -> list[str]:
@@ -141,6 +163,7 @@ class Rules:
     private_hosts: tuple[str, ...] = ()
     """Hosts that may be in a private network, by the names used in addresses: "localhost", "*.corp.example"."""
     max_bytes: int = MOST_BYTES
+    seconds: float = SECONDS
     user_agent: str = USER_AGENT
 
     @classmethod
@@ -150,6 +173,7 @@ class Rules:
         return cls(
             tuple(hosts.split(",") if isinstance(hosts, str) else hosts),
             int(settings.get("fetch.max_bytes", MOST_BYTES)),
+            float(settings.get("fetch.seconds", SECONDS)),
             str(settings.get("fetch.user_agent", USER_AGENT)),
         )
 
@@ -173,6 +197,8 @@ def is_public(address: str) -> bool:
             inner = ipaddress.IPv4Address(int(ip) & 0xFFFF_FFFF)
         if inner:
             return is_public(str(inner))
+        if ip not in GLOBAL_IPV6:
+            return False
     return ip.is_global and not ip.is_multicast and not ip.is_reserved
 
 
@@ -188,7 +214,9 @@ class Target:
 
     @classmethod
     def of(cls, url: str, base: str = "") -> Target:
-        """Refuses what is no plain http or https address."""
+        """Take an address apart. Refuses everything but plain http and https addresses."""
+        if len(url) > MOST_URL:
+            raise SkillError(f"an address of {len(url):,} characters is not fetched; {MOST_URL:,} are the most")
         try:
             parts = urllib.parse.urlsplit(urllib.parse.urljoin(base, url.strip()))
             host, port = (parts.hostname or "").encode("idna").decode(), parts.port
@@ -201,8 +229,11 @@ class Target:
         if parts.username is not None:
             raise SkillError("an address with a user name or a password in it is not fetched; leave that out")
         secure = parts.scheme == "https"
+        port = (443 if secure else 80) if port is None else port
+        if port in BAD_PORTS:
+            raise SkillError(f"port {port} is not fetched from: it belongs to another service than the web")
         shown = urllib.parse.urlunsplit(parts._replace(fragment=""))
-        return cls(shown, secure, host.lower(), port or (443 if secure else 80), path)
+        return cls(shown, secure, host.lower(), port, path)
 
     @property
     def authority(self) -> str:
@@ -231,12 +262,15 @@ class Exchange:
 
     rules: Rules
     resolve: Resolve = socket.getaddrinfo
+    _host: str = ""
+    _deadline: float = math.inf
     _socket: socket.socket | None = None
     _stopped: bool = False
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def get(self, url: str) -> Answer:
         """Ask for a page, and follow where it has moved to."""
+        self._deadline = time.monotonic() + self.rules.seconds
         target = Target.of(url)
         for _ in range(MOST_REDIRECTS + 1):
             answer = self._ask(target)
@@ -252,19 +286,29 @@ class Exchange:
             if self._socket is not None:
                 _hang_up(self._socket)
 
-    def check(self) -> None:
-        """Raise if stopped."""
+    def check(self) -> float:
+        """The seconds that are left. Raises if there are none, or if the exchange was stopped."""
         if self._stopped:
             raise Unavailable("stopped")
+        left = self._deadline - time.monotonic()
+        if left <= 0:  # no `Unavailable`: further attempts would take as long
+            raise SkillError(
+                f"{self._host} is too slow: reading the page took more than {self.rules.seconds:g} s "
+                "(the user can raise seconds under [fetch] in prowess.toml)",
+                retryable=True,
+            )
+        return left
 
     def _ask(self, target: Target) -> Answer | str:
         """One request: the answer, or the address to ask instead."""
+        self._host = target.host
         try:
             with self._connected(target) as connection:
                 return self._asked(target, connection)
         except ssl.SSLError as error:
             raise SkillError(f"no secure connection to {target.host}: {error.reason or error}") from error
         except (OSError, http.client.IncompleteRead, http.client.BadStatusLine) as error:
+            self.check()
             raise Unavailable(
                 f"{target.host} did not answer: {error or type(error).__name__}", retryable=True
             ) from error
@@ -273,7 +317,7 @@ class Exchange:
 
     def _asked(self, target: Target, connected: socket.socket) -> Answer | str:
         connection = http.client.HTTPConnection(target.host, target.port)
-        connection.sock = connected
+        connection.sock = Wire(connected, self.check, self.rules.max_bytes + MOST_OVERHEAD)
         headers = {"Host": target.authority, "User-Agent": self.rules.user_agent, "Accept": ACCEPTED}
         connection.request("GET", target.path, headers={**headers, "Accept-Encoding": "gzip", "Connection": "close"})
         with connection.getresponse() as response:
@@ -287,11 +331,12 @@ class Exchange:
 
     def _connected(self, target: Target) -> socket.socket:
         """A connection to one of the addresses of the host, all of them checked."""
+        self.check()
         addresses = self._addresses(target)
         for *_, address in addresses:
             self.rules.check(target.host, address[0])
         failure: OSError = OSError("it has no address")
-        for family, kind, protocol, _, address in addresses:
+        for family, kind, protocol, _, address in addresses[:MOST_ADDRESSES]:
             try:
                 return self._connect(socket.socket(family, kind, protocol), address, target)
             except ssl.SSLError:
@@ -308,18 +353,19 @@ class Exchange:
                 raise
             raise SkillError(f"there is no host {target.host}: check the address") from error
         except UnicodeError as error:
-            raise SkillError(f"{target.host} is no name of a host") from error
+            raise SkillError(f"{target.host} cannot be the name of a host: check the address") from error
 
     def _connect(self, plain: socket.socket, address: Any, target: Target) -> socket.socket:
         wire = plain
         try:
-            plain.settimeout(SECONDS)
             self._watch(plain)
+            plain.settimeout(min(SILENCE, self.check()))
             plain.connect(address)
             if target.secure:
                 context = ssl.create_default_context()
                 wire = context.wrap_socket(plain, server_hostname=target.host, do_handshake_on_connect=False)
                 self._watch(wire)
+                wire.settimeout(min(SILENCE, self.check()))
                 wire.do_handshake()
         except BaseException:
             wire.close()
@@ -333,40 +379,111 @@ class Exchange:
 
     def _body(self, target: Target, response: http.client.HTTPResponse) -> tuple[bytes, bool]:
         """The body, unpacked, and whether it was longer than allowed."""
-        unpack = _unpacking(target, response.headers.get("Content-Encoding", ""))
+        packed = Packed(target.url, response.headers.get("Content-Encoding", ""))
         most, body = self.rules.max_bytes, bytearray()
         while chunk := response.read(CHUNK):
             self.check()
-            body += unpack(chunk, most + 1 - len(body))
-            if len(body) > most:
-                return bytes(body[:most]), True
-        if response.length:
-            raise http.client.IncompleteRead(bytes(body), response.length)
+            for piece in packed.unpack(chunk, CHUNK):
+                body += piece
+                if len(body) > most:
+                    return bytes(body[:most]), True
+        if response.length or not packed.ended:
+            raise http.client.IncompleteRead(bytes(body))
         return bytes(body), False
 
 
 def _hang_up(wire: socket.socket) -> None:
     try:
-        wire.shutdown(socket.SHUT_RDWR)  # wakes the thread that reads from it, which closing would not
+        wire.shutdown(socket.SHUT_RDWR)  # wakes the thread that reads from it; closing would not
     except OSError:
         return  # it was closed already
 
 
-def _unpacking(target: Target, coding: str) -> Callable[[bytes, int], bytes]:
-    """A function that unpacks a piece to at most so many bytes: a few bytes can be packed that fill the memory."""
-    if coding.lower() in ("", "identity"):
-        return lambda chunk, _: chunk
-    if coding.lower() not in ("gzip", "x-gzip", "deflate"):
-        raise SkillError(f"{target.url} is packed with {coding!r}, which nobody asked for")
-    unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)
+class Wire:
+    """What `http.client` takes for a socket. Bounds all that is read from it: each wait, the time of all, the bytes of all.
 
-    def unpack(chunk: bytes, most: int) -> bytes:
+    Headers come through here too, so a server that sends them drop by drop, or never ends them, meets the same bounds.
+    """
+
+    def __init__(self, connected: socket.socket, check: Callable[[], float], most: int) -> None:
+        self._socket = connected
+        self._check = check
+        self._most = most
+
+    def sendall(self, data: bytes) -> None:
+        """Send a request."""
+        self._socket.settimeout(min(SILENCE, self._check()))
+        self._socket.sendall(data)
+
+    def makefile(self, _mode: str) -> io.BufferedReader:
+        """The answer."""
+        return io.BufferedReader(Bounded(self.receive))
+
+    def receive(self, into: memoryview) -> int:
+        """Read what is there, or wait for it."""
+        self._socket.settimeout(min(SILENCE, self._check()))
+        count = self._socket.recv_into(into)
+        self._most -= count
+        if self._most < 0:
+            raise SkillError("the server sends far more than a page; reading it was given up")
+        return count
+
+    def close(self) -> None:
+        """Leave the socket open: `http.client` closes its own while it still reads the body. `Exchange` closes ours."""
+
+
+class Bounded(io.RawIOBase):
+    """A stream to read, made of a function."""
+
+    def __init__(self, receive: Callable[[memoryview], int]) -> None:
+        self._receive = receive
+
+    def readable(self) -> bool:
+        """Yes."""
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        """As the function does."""
+        return self._receive(buffer)
+
+
+class Packed:
+    """Unpacks a body piece by piece: a few bytes can unpack to more than fits into memory."""
+
+    def __init__(self, url: str, coding: str) -> None:
+        self._url = url
+        self._coding = coding.strip().lower().removeprefix("x-")
+        if self._coding not in ("", "identity", "gzip", "deflate"):
+            raise SkillError(f"{url} is packed with {coding[:100]!r}, which nobody asked for")
+        self._unpacker: Any = None
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing is missing."""
+        return self._unpacker is None or self._unpacker.eof
+
+    def unpack(self, chunk: bytes, most: int) -> Iterator[bytes]:
+        """The content of a piece, in parts that are not larger than asked for."""
+        if self._coding in ("", "identity"):
+            yield chunk
+            return
         try:
-            return unpacker.decompress(chunk, most)
+            while chunk:
+                if self._unpacker is None or (self._unpacker.eof and chunk[0] == GZIP and self._coding == "gzip"):
+                    self._unpacker = zlib.decompressobj(wbits=self._window(chunk))
+                elif self._unpacker.eof:
+                    return  # some servers send a few bytes after the end
+                yield self._unpacker.decompress(chunk, most)
+                # A gzip file may consist of several, one after the other.
+                chunk = self._unpacker.unconsumed_tail or self._unpacker.unused_data
         except zlib.error as error:
-            raise SkillError(f"{target.url} is not packed as its server says ({error})") from error
+            raise SkillError(f"{self._url} is not packed as its server says ({error})") from error
 
-    return unpack
+    def _window(self, chunk: bytes) -> int:
+        """How to read it. Servers send "deflate" with a header, as the standard says, or without, as some always did."""
+        if self._coding == "gzip":
+            return zlib.MAX_WBITS | 16
+        return zlib.MAX_WBITS if chunk[0] & 0x0F == 8 else -zlib.MAX_WBITS
 
 
 def _check_status(target: Target, response: http.client.HTTPResponse) -> None:
@@ -406,7 +523,7 @@ def _seconds(retry_after: str) -> float:
 CHARSETS: Final = re.compile(
     r"ascii|utf-?(8|16|32)([-_][bl]e)?|iso-?8859-\d+|cp\d+|koi8-[rutk]|mac-\w+|gb\w+|big5\w*|euc_\w+|shift_jis\w*|iso2022_\w+"
 )
-META: Final = re.compile(rb"""<meta[^>]{0,200}?charset\s*=\s*["']?([\w-]{1,40})""", re.IGNORECASE)
+META: Final = re.compile(rb"""<meta[^>]{0,200}?charset\s{0,9}=\s{0,9}["']?([\w-]{1,40})""", re.IGNORECASE)
 MARKS: Final = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 
 
@@ -441,40 +558,94 @@ BLOCKS: Final = frozenset(
     "ol p pre section summary table tr ul".split()
 )
 HEADINGS: Final = {f"h{level}": "#" * level for level in range(1, 7)}
-CLOSING: Final = re.compile(r"[ \t]+\n")
 GAPS: Final = re.compile(r"\n{3,}")
 SPACE: Final = re.compile(r"\s+")
+UNLINKED: Final = ("#", "javascript:", "data:")
 
 
-class HtmlReader(HTMLParser):
-    """Readable text of a page: headings, paragraphs, lists, tables row by row, code as it is."""
+class Enough(Exception):
+    """Ends the conversion of a page early. The message says why."""
+
+
+class HtmlReader:
+    """Readable text of a page: headings, paragraphs, lists, tables row by row, code as it is.
+
+    The parser of lxml reports the elements one by one and builds no tree. A tree as the HTML standard wants it is not safe
+    to build: the standard repeats unclosed formatting elements in every paragraph, so that 100 kB of HTML become 18 GB.
+    """
 
     def __init__(self, url: str, *, links: bool) -> None:
-        super().__init__()
-        self._url = url
-        self._links = links
-        self._pieces: list[str] = []
-        self._skipped = 0
-        self._code = 0
-        self._in_title = False
-        self._title: list[str] = []
-        self._anchors: list[tuple[str, int]] = []
+        self._page = PageText(url, links=links)
+        self._lxml: Any = _lxml()
+        self._parser: Any = self._lxml.HTMLParser(target=self._page)
+        self.note = ""
 
     @property
     def title(self) -> str:
-        """The title of the page, or nothing."""
-        return SPACE.sub(" ", "".join(self._title)).strip()
+        """The title of the page, or an empty string."""
+        return SPACE.sub(" ", "".join(self._page.titles)).strip()
+
+    def feed(self, text: str) -> None:
+        """Convert a further part of the page. Once a limit is reached, the rest of the page is ignored."""
+        if self.note:
+            return
+        try:
+            self._parser.feed(text)
+        except Enough as reason:
+            self.note = str(reason)
+        except self._lxml.LxmlError as error:
+            self.note = f"the page is broken HTML ({error}); only the part before the fault was converted"
+
+    def close(self) -> None:
+        """Convert what the parser has kept back."""
+        if not self.note:
+            # An empty page is an error to lxml. A limit that the last few characters exceed makes no difference.
+            with contextlib.suppress(self._lxml.LxmlError, Enough):
+                self._parser.close()
 
     def text(self) -> str:
-        """What was read."""
-        return GAPS.sub("\n\n", CLOSING.sub("\n", "".join(self._pieces))).strip()
+        """The text so far."""
+        lines = "".join(self._page.pieces).split("\n")
+        return GAPS.sub("\n\n", "\n".join(line.rstrip(" \t") for line in lines)).strip()
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Note where something begins."""
+
+def _lxml() -> Any:
+    """The parser library. Imported at the first HTML page, since everything else works without it."""
+    try:
+        return importlib.import_module("lxml.etree")
+    except ImportError as error:
+        raise SkillError(
+            "fetch.get needs the package lxml to convert HTML, and it is not installed: "
+            'run `pip install "lxml>=6"` in the environment of Prowess, or use format "raw"'
+        ) from error
+
+
+class PageText:
+    """Collects the text of a page from what the parser reports. Every report costs the same, however large the page is."""
+
+    def __init__(self, url: str, *, links: bool) -> None:
+        self.pieces: list[str] = []
+        self.titles: list[str] = []
+        self._url = url
+        self._links = links
+        self._reports = 0
+        self._chars = 0
+        self._depth = 0
+        self._skipped = 0
+        self._code = 0
+        self._in_title = False
+        self._link: tuple[str, int] | None = None
+
+    def start(self, tag: str, attributes: Mapping[str, str]) -> None:
+        """An element begins."""
+        self._count()
+        self._depth += 1
+        if self._depth > MOST_DEPTH:  # each end tag makes the parser search all the elements that are open
+            raise Enough(f"elements are nested more than {MOST_DEPTH:,} deep there; the rest of the page was left out")
         if tag in SKIPPED:
             self._skipped += 1
         elif tag == "title":
-            self._in_title = not self._title
+            self._in_title = not self.titles and not self._skipped
         elif tag in HEADINGS:
             self._add(f"\n\n{HEADINGS[tag]} ")
         elif tag == "pre":
@@ -485,45 +656,80 @@ class HtmlReader(HTMLParser):
         elif tag in ("li", "br", "td", "th"):
             self._add({"li": "\n- ", "br": "\n"}.get(tag, " | "))
         elif tag == "a":
-            self._anchors.append((dict(attrs).get("href") or "", len(self._pieces)))
+            self._begin_link(attributes.get("href", ""))
         elif tag == "img":
-            self.handle_data(dict(attrs).get("alt") or "")
+            self.data(attributes.get("alt", ""))
 
-    def handle_endtag(self, tag: str) -> None:
-        """Note where something ends."""
+    def end(self, tag: str) -> None:
+        """An element ends. The parser reports this for every element, also where the page forgot to."""
+        self._count()
+        self._depth -= 1
         if tag in SKIPPED:
-            self._skipped = max(0, self._skipped - 1)
+            self._skipped -= 1
         elif tag == "title":
             self._in_title = False
-        elif tag == "pre" and self._code:
+        elif tag == "pre":
             self._code -= 1
             self._add("\n```\n\n")
-        elif tag == "a" and self._anchors:
-            self._link(*self._anchors.pop())
+        elif tag == "a":
+            self._end_link()
         elif tag in HEADINGS or tag == "p":
             self._add("\n\n")
         elif tag in BLOCKS:
             self._add("\n")
 
-    def handle_data(self, data: str) -> None:
-        """Add text, with its white space as a browser would show it."""
+    def data(self, text: str) -> None:
+        """Text, with its white space as a browser would show it."""
+        self._count()
         if self._in_title:
-            self._title.append(data)
+            self.titles.append(text)
         elif self._code:
-            self._add(data)
+            self._add(text)
         else:
-            data = SPACE.sub(" ", data)
-            begins = not self._pieces or self._pieces[-1].endswith(("\n", " "))
-            self._add(data.lstrip() if begins else data)
+            text = SPACE.sub(" ", text)
+            begins = not self.pieces or self.pieces[-1].endswith(("\n", " "))
+            self._add(text.lstrip() if begins else text)
+
+    def close(self) -> None:
+        """The page ends."""
+
+    def _count(self) -> None:
+        self._reports += 1
+        if self._reports > MOST_REPORTS:
+            raise Enough(f"the page has more than {MOST_REPORTS:,} elements and texts; the rest of it was left out")
 
     def _add(self, piece: str) -> None:
-        if piece and not self._skipped:
-            self._pieces.append(piece)
-
-    def _link(self, href: str, begin: int) -> None:
-        """Make `[text](address)` of what was added since the link began."""
-        text = "".join(self._pieces[begin:]).strip()
-        if not self._links or not text or not href or href.startswith(("#", "javascript:", "data:")):
+        if not piece or self._skipped:
             return
-        with contextlib.suppress(ValueError):  # what is no address stays a text
-            self._pieces[begin:] = [f"[{text}]({urllib.parse.urljoin(self._url, href)})"]
+        self._chars += len(piece)
+        if self._chars > MOST_TEXT:  # addresses of links make the text longer than the page
+            raise Enough(f"the page has more than {MOST_TEXT:,} characters of text; the rest of it was left out")
+        self.pieces.append(piece)
+
+    def _begin_link(self, href: str) -> None:
+        self._end_link()
+        if self._links and href and not self._skipped and not href.startswith(UNLINKED):
+            with contextlib.suppress(ValueError):  # an address that cannot be used: only its text is shown
+                self._link = (urllib.parse.urljoin(self._url, href), len(self.pieces))
+
+    def _end_link(self) -> None:
+        """Put brackets around what was added since the link began, unless that is only white space."""
+        if self._link is None:
+            return
+        address, begin = self._link
+        self._link = None
+        inside = range(begin, len(self.pieces))
+        first = next((at for at in inside if not self.pieces[at].isspace()), None)
+        last = next((at for at in reversed(inside) if not self.pieces[at].isspace()), None)
+        if first is None or last is None:
+            return
+        self.pieces[first] = _wrapped(self.pieces[first], "[", "")
+        self.pieces[last] = _wrapped(self.pieces[last], "", f"]({address})")
+        self._chars += len(address)
+
+
+def _wrapped(piece: str, before: str, after: str) -> str:
+    """A text with something put around it, inside of the white space at its ends."""
+    core = piece.strip()
+    begin = piece.index(core)
+    return piece[:begin] + before + core + after + piece[begin + len(core) :]

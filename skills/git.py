@@ -1,15 +1,19 @@
 """Look at the project's git repository: status, history, changes, and who wrote what.
 
 Changes nothing, not even git's index, and runs nothing that the repository's own configuration names: a repository may
-come from a stranger. So its clean filters, fsmonitor, hooks, text converters and external diffs are off, while filters
-that the user has configured for all repositories (Git LFS) work. Needs git 2.31 or newer.
+come from a stranger. Its clean filters, fsmonitor, hooks, text converters and external diffs are off, and so are the
+files outside of it that its configuration names. Filters that the user has configured for all repositories (Git LFS) work.
+Every git process is bounded in time, memory and output. Needs git 2.31 or newer.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
-from collections.abc import Iterator
+import shutil
+import stat
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -25,7 +29,17 @@ from prowess import ConfigPaths, SkillError, skill_command
 MOST_BYTES: Final = 4_000_000  # that git may write for one answer; then it is stopped
 MOST_FILES: Final = 500  # listed in one answer
 MOST_LINE_CHARS: Final = 1_000
+MOST_MESSAGE_CHARS: Final = 20_000  # of one commit
+MOST_REFS: Final = 50  # of one commit
+MOST_SLICE_CHARS: Final = 60_000  # of one file
 MOST_COMPLAINT_BYTES: Final = 10_000
+MOST_MEGABYTES: Final = 512  # of memory for one git process; Linux enforces this
+MOST_SECONDS: Final = 30.0  # for one git process
+MOST_IGNORED_REVISIONS_BYTES: Final = 1_000_000  # of a file that blame.ignoreRevsFile names
+
+# A shell sets the limit, because Python can do that only between fork and exec, which is not safe beside other threads.
+# RLIMIT_DATA counts what git allocates and not the pack files that it maps, which may be huge.
+LIMITED: Final = ("/bin/sh", "-c", 'ulimit -d "$0" 2>/dev/null; exec "$@"', str(MOST_MEGABYTES * 1024))
 
 VARIABLES: Final = {
     "LC_ALL": "C.UTF-8",
@@ -35,18 +49,38 @@ VARIABLES: Final = {
     "GIT_NO_LAZY_FETCH": "1",  # a partial clone would fetch what it lacks,
     "GIT_ALLOW_PROTOCOL": "none",  # also with a git that is older than the variable above
 }
-KEPT_VARIABLES: Final = ("PATH", "HOME", "XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM")
+KEPT_VARIABLES: Final = ("HOME", "XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM")
 CONFIGURATION: Final = {
     "core.fsmonitor": "false",
     "core.hooksPath": os.devnull,
     "diff.autoRefreshIndex": "false",  # `git diff` writes the index, whatever GIT_OPTIONAL_LOCKS says
     "log.showSignature": "false",  # would run what gpg.program names
+    "status.submoduleSummary": "false",  # would run git in submodules, whose configuration is another stranger's
+    "diff.orderFile": os.devnull,
+    "safe.bareRepository": "explicit",  # files of the project that look like a repository are files
+    "core.preloadIndex": "false",  # threads need memory
+    "index.threads": "1",
+    "core.bigFileThreshold": "16m",  # larger files are binary to a diff
 }
+FILES: Final = {  # what a repository names as a file to read, and what is read in its place
+    "core.attributesfile": os.devnull,
+    "core.excludesfile": os.devnull,
+    "mailmap.file": os.devnull,
+    "mailmap.blob": "",
+}
+READ_BY_GIT: Final = (
+    ".gitattributes",
+    ".gitignore",
+    ".mailmap",
+    ".git/info/attributes",
+    ".git/info/exclude",
+    ".git/config",
+)
 FILTER: Final = re.compile(r"filter\..+\.(clean|smudge|process|required)", re.DOTALL)
 DIFF_OPTIONS: Final = (
     *("--no-color", "--no-ext-diff", "--no-textconv", "--find-renames", "--relative", f"-O{os.devnull}"),
     *("--src-prefix=a/", "--dst-prefix=b/", "--submodule=short", "--ignore-submodules=dirty"),
-    *("--numstat", "--patch", "-z"),
+    *("--inter-hunk-context=0", "--numstat", "--patch", "-z"),
 )
 EMPTY_TREES: Final = {  # what a first commit is compared with, by the length of a hash
     40: "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
@@ -78,31 +112,45 @@ class Output(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Repository:
-    """The repository that the project is in. `prefix` is the way from its top to the project, mostly empty."""
+    """The repository that the project is in. `top` is its folder, `prefix` the way from there to the project."""
 
     paths: ConfigPaths
     environment: dict[str, str]
+    top: Path
     prefix: str = ""
 
     async def run(self, *arguments: str) -> Output:
-        """Run git without a shell; a `SkillError` says what it complained of."""
-        out, complaint, cut = bytearray(), bytearray(), False
-        try:
-            opening = anyio.open_process(
-                ["git", "--no-pager", *arguments], cwd=self.paths.project_root, env=self.environment, stdin=DEVNULL
-            )
-            async with await opening as process, anyio.create_task_group() as reading:
+        """Run git without a shell between us and its arguments; a `SkillError` says what it complained of."""
+        git = shutil.which("git", path=self.environment["PATH"])
+        if git is None:
+            raise SkillError("git is not installed, or not on the PATH of Prowess")
+        command = [*(LIMITED if os.name == "posix" else ()), git, "--no-pager", *arguments]
+        out, complaint, cut, code = bytearray(), bytearray(), False, 0
+        with anyio.move_on_after(MOST_SECONDS) as limit:
+            opening = anyio.open_process(command, cwd=self.paths.project_root, env=self.environment, stdin=DEVNULL)
+            async with await opening as process:
                 assert process.stdout is not None  # noqa: S101 - both are pipes
                 assert process.stderr is not None  # noqa: S101 - both are pipes
-                reading.start_soon(_drain, process.stderr, complaint)
-                cut = await _collect(process.stdout, out, MOST_BYTES)
-                if cut:
-                    process.kill()
-        except FileNotFoundError as error:
-            raise SkillError("git is not installed, or not on the PATH of Prowess") from error
-        if process.returncode and not cut:
-            raise SkillError(f"git {arguments[0]}: {_complaint(complaint)}")
+                async with anyio.create_task_group() as reading:
+                    reading.start_soon(_drain, process.stderr, complaint)
+                    cut = await _collect(process.stdout, out, MOST_BYTES)
+                    if cut:
+                        process.kill()
+                        reading.cancel_scope.cancel()  # a child of git may hold the other end of the pipe
+                code = await process.wait()
+        if limit.cancelled_caught:
+            raise SkillError(f"git {arguments[0]} took more than {MOST_SECONDS:g} s and was stopped{self._suspects()}")
+        if code and not cut:
+            told = _complaint(complaint)
+            if code < 0 or "ut of memory" in told or "unable to create thread" in told:
+                told = f"it crashed, or needed more than {MOST_MEGABYTES} MB of memory: {told}{self._suspects()}"
+            raise SkillError(f"git {arguments[0]}: {told}")
         return Output(out.decode("utf-8", "replace"), cut)
+
+    def _suspects(self) -> str:
+        """Names the files that make git read without end, if there are any."""
+        odd = [name for name in READ_BY_GIT if (self.top / name).exists() and not (self.top / name).is_file()]
+        return f"; {' and '.join(odd)} should be an ordinary file" if odd else ""
 
     async def commit(self, revision: str) -> str:
         """The full hash of a commit. Nothing else that a caller sent as a revision ever reaches git's other commands."""
@@ -137,23 +185,31 @@ class Repository:
 
 
 async def _repository(paths: ConfigPaths) -> Repository:
-    """The repository of the project, with nothing in its configuration that would run."""
+    """The repository of the project, with everything neutralized in its configuration that runs or reads something else."""
     kept = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
-    bare = Repository(paths, {**kept, **VARIABLES, **_as_variables(CONFIGURATION)})
+    # A relative folder on the PATH would be one of the project: its `git` is not ours.
+    kept["PATH"] = os.pathsep.join(filter(os.path.isabs, os.environ.get("PATH", os.defpath).split(os.pathsep)))
+    bare = Repository(paths, {**kept, **VARIABLES, **_as_variables(CONFIGURATION)}, paths.project_root)
     try:
-        told = await bare.run("rev-parse", "--show-toplevel", "--show-prefix")
+        told = await bare.run("rev-parse", "--show-cdup", "--show-prefix")
     except SkillError as error:
         if "not a git repository" in str(error):
             raise SkillError(f"{paths.project_root} is in no git repository") from error
         raise
-    top, prefix = told.text.split("\n")[:2]
+    up, _, prefix = told.text.removesuffix("\n").partition("\n")  # this way around: a prefix may have line breaks
+    top = _resolved(paths.project_root / up)
     if not _same(Path(top, prefix), paths.project_root):
         raise SkillError(f"the repository keeps its files in {top}, which is not where the project is")
     listed = (await bare.run("config", "-z", "--list", "--show-scope", "--name-only")).text.split("\0")
     scoped = zip(listed[::2], listed[1::2], strict=False)
-    filters = {name: "" for scope, name in scoped if scope in ("local", "worktree") and FILTER.fullmatch(name)}
-    off = {name: "false" if name.endswith(".required") else "" for name in filters}
-    return Repository(paths, {**bare.environment, **_as_variables({**CONFIGURATION, **off})}, prefix)
+    local = {name for scope, name in scoped if scope in ("local", "worktree")}
+    filters = {name: "false" if name.endswith(".required") else "" for name in local if FILTER.fullmatch(name)}
+    files = {name: instead for name, instead in FILES.items() if name in local}
+    return Repository(paths, {**bare.environment, **_as_variables({**CONFIGURATION, **filters, **files})}, top, prefix)
+
+
+def _resolved(path: Path) -> Path:
+    return path.resolve()
 
 
 def _same(one: Path, other: Path) -> bool:
@@ -244,7 +300,7 @@ def _add_branch(result: Status, key: str, value: str) -> None:
         result["branch"] = value
     elif key == "upstream":
         result["upstream"] = value
-    elif key == "ab":
+    elif key == "ab" and "?" not in value:
         ahead, behind = value.split(" ")
         result["ahead"], result["behind"] = int(ahead), -int(behind)
 
@@ -318,7 +374,7 @@ async def log(
     begin, end = await repository.ends(revision)
     chosen = {"author": author, "grep": message, "since": since, "until": until}
     options = [f"--{name}={value}" for name, value in chosen.items() if value]
-    follow = ["--follow"] if paths.inside(path).is_file() else []
+    follow = ["--follow"] if _is_file(paths.inside(path)) else []
     told = await repository.run(
         *("log", "-z", "--format=" + "%x00".join(LOG_FIELDS), "--encoding=UTF-8", "--no-color"),
         *("--fixed-strings", "--regexp-ignore-case", f"--skip={skip}", f"--max-count={max_count + 1}"),
@@ -327,15 +383,19 @@ async def log(
     fields = told.text.split("\0")
     commits = [_commit(*record) for record in zip(*[iter(fields)] * len(LOG_FIELDS), strict=False)]
     result = Log(commits=commits[:max_count])
-    if len(commits) > max_count:
-        result["note"] = f"older commits follow: go on with skip={skip + max_count}"
+    if len(commits) > max_count or told.cut:
+        result["note"] = f"older commits follow: go on with skip={skip + len(result['commits'])}"
     return result
 
 
+def _is_file(path: Path) -> bool:
+    return os.path.isfile(path)  # noqa: PTH113 - Path.is_file raises where a folder must not be entered
+
+
 def _commit(commit: str, author: str, date: str, refs: str, subject: str) -> Commit:
-    result = Commit(commit=commit, author=author, date=date, subject=subject[:MOST_LINE_CHARS])
+    result = Commit(commit=commit, author=author[:MOST_LINE_CHARS], date=date, subject=subject[:MOST_LINE_CHARS])
     if refs:
-        result["refs"] = refs.split(", ")
+        result["refs"] = [ref[:MOST_LINE_CHARS] for ref in refs.split(", ")[:MOST_REFS]]
     return result
 
 
@@ -427,8 +487,18 @@ async def show(
     author, date, parents, message = told.text.split("\0")[:4]
     before = parents.split(" ")[0] or EMPTY_TREES[len(commit)]
     shown = await _diff(repository, [before, commit], path, context, max_chars)
+    message = message.strip()
+    if len(message) > MOST_MESSAGE_CHARS:
+        shown["note"] = "; ".join(
+            [f"the message was cut at {MOST_MESSAGE_CHARS:,} characters", *filter(None, [shown.get("note")])]
+        )
     return ShownCommit(
-        commit=commit, author=author, date=date, message=message.strip(), parents=parents.split(), **shown
+        commit=commit,
+        author=author[:MOST_LINE_CHARS],
+        date=date,
+        message=message[:MOST_MESSAGE_CHARS],
+        parents=parents.split(),
+        **shown,
     )
 
 
@@ -503,13 +573,14 @@ async def blame(
     """
     repository = await _repository(paths)
     at = [await repository.commit(revision)] if revision else []
+    await _check_ignored_revisions(repository)
     try:
         told = await repository.run(
             "blame", "--porcelain", "--no-textconv", f"-L{start},+{limit + 1}", *at, "--", repository.file(file)
         )
     except SkillError as error:
-        if "object name" in str(error):  # git quotes that file, which may be any file of the machine
-            raise SkillError("git blame: what blame.ignoreRevsFile names is no list of commits") from None
+        if "object name" in str(error):  # git quotes the line, which may be one of any file
+            raise SkillError(f"git blame: {IGNORED} names a file that is no list of commits; {UNSET}") from None
         raise
     if told.cut:
         raise SkillError(f"the lines of {file} are too long for one answer; ask for fewer of them")
@@ -520,6 +591,33 @@ async def blame(
         result["parts"] = [part for part in parts if part["lines"]]
         result["note"] = f"lines follow: go on with start={start + limit}"
     return result
+
+
+IGNORED: Final = "blame.ignoreRevsFile"
+UNSET: Final = f"mend that file, or `git config --unset-all {IGNORED}`"
+
+
+async def _check_ignored_revisions(repository: Repository) -> None:
+    """Refuse files of commits to ignore that git should not read. No other configuration takes their names back."""
+    try:
+        listed = await repository.run("config", "-z", "--type=path", "--get-all", IGNORED)
+    except SkillError:  # there are none
+        return
+    for name in filter(None, listed.text.split("\0")):
+        if not _is_small_file_in(repository.top, name):
+            raise SkillError(
+                f"git blame: {IGNORED} names {name!r}, which is no list of commits in the repository; {UNSET}"
+            )
+
+
+def _is_small_file_in(top: Path, name: str) -> bool:
+    file = Path(top, name).resolve()
+    try:
+        found = file.stat()
+    except OSError:
+        return False
+    small = stat.S_ISREG(found.st_mode) and found.st_size <= MOST_IGNORED_REVISIONS_BYTES
+    return small and file.is_relative_to(top)
 
 
 def _blamed(text: str) -> Iterator[BlamedLines]:
@@ -547,7 +645,8 @@ def _with_facts(part: BlamedLines, commit: str, facts: dict[str, str]) -> Blamed
     if commit.strip("0"):
         part["commit"] = commit
         part["author"] = facts["author"]
-        part["date"] = _date(int(facts["author-time"]), facts["author-tz"])
+        with contextlib.suppress(ValueError, OverflowError):  # some old tools wrote times that do not exist
+            part["date"] = _date(int(facts["author-time"]), facts["author-tz"])
         part["subject"] = facts["summary"]
     return part
 
@@ -594,10 +693,22 @@ async def read(
     if "\0" in told.text:
         raise SkillError(f"{file} is binary at {revision}")
     lines = told.text.removesuffix("\n").split("\n")
-    chosen = [line.rstrip("\r")[:MOST_LINE_CHARS] for line in lines[start - 1 :][:limit]]
+    chosen = list(_bounded(line.rstrip("\r")[:MOST_LINE_CHARS] for line in lines[start - 1 :][:limit]))
+    if not chosen and told.cut:
+        raise SkillError(f"{file} is too large at {revision}: only its first {len(lines):,} lines can be read")
     if not chosen:
         raise SkillError(f"{file} has only {len(lines)} lines at {revision}")
     result = OldFile(path=file, commit=commit, start=start, end=start + len(chosen) - 1, text="\n".join(chosen))
     if told.cut or len(lines) > result["end"]:
         result["note"] = f"lines follow: go on with start={result['end'] + 1}"
     return result
+
+
+def _bounded(lines: Iterable[str]) -> Iterator[str]:
+    """As many lines as fit into one answer."""
+    chars = 0
+    for line in lines:
+        chars += len(line)
+        if chars > MOST_SLICE_CHARS:
+            return
+        yield line

@@ -43,3 +43,18 @@ def test_wire_rows_compare_the_same_functions(tmp_path: Path) -> None:
     expected = {"initialize", "list_cold", "first_call", "exit_idle"}
     assert expected <= numbers["rows"].keys()
     assert all(PEERS | {"floor"} == numbers["rows"][row]["values"].keys() for row in expected)
+
+
+def test_every_budget_is_about_a_row_with_a_title_of_its_own() -> None:
+    """A misspelt row would never be measured, and nobody would notice."""
+    code = (
+        "import report; keys = [row.key for rows in report.ROWS.values() for row in rows]; "
+        "assert len(keys) == len(set(keys)); r = report.Report({}, {'skills': 1, 'sleep': 1, 'late': 1, 'growth': 1}); "
+        "print(*[r._budget(budget)[0] + budget.must(r) for budget in report.BUDGETS], sep='\\n')"
+    )
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=ROOT / "benchmarks", capture_output=True, text=True, check=False)
+    assert 0 == done.returncode, done.stderr
+    promises = done.stdout.splitlines()
+    assert promises
+    assert sorted(promises) == sorted(set(promises))

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import PATIENCE
 
 HERE = Path(__file__).parent
 TOOLS = ["tools_add", "tools_confirm", "tools_count", "tools_fail", "tools_wait"]
-TIMEOUT = 55
 
 
 def node() -> str:
@@ -35,7 +35,7 @@ def installed() -> Path:
     if not stamp.exists() or stamp.read_text("utf-8") != lock.read_text("utf-8"):
         npm = Path(node()).parents[1] / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
         command = [node(), str(npm)] if npm.exists() else [shutil.which("npm") or "npm"]
-        subprocess.run([*command, "ci", "--loglevel=error"], cwd=HERE, check=True, timeout=600)
+        subprocess.run([*command, "ci", "--loglevel=error"], cwd=HERE, check=True, timeout=4 * PATIENCE)
         stamp.write_text(lock.read_text("utf-8"), "utf-8")
     return HERE
 
@@ -44,7 +44,7 @@ def run(installed: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environ = os.environ | {"NO_COLOR": "1"}
     command = [node(), *arguments]
     return subprocess.run(
-        command, cwd=installed, env=environ, capture_output=True, text=True, check=False, timeout=TIMEOUT
+        command, cwd=installed, env=environ, capture_output=True, text=True, check=False, timeout=PATIENCE
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import anyio
 import pytest
+from patience import PATIENCE
 
 mcp = pytest.importorskip("mcp")
 fastmcp = pytest.importorskip("fastmcp")
@@ -51,7 +52,7 @@ def mode(request: pytest.FixtureRequest) -> str:
 
 async def test_official_client_speaks_the_era_it_asked_for(command: list[str], mode: str) -> None:
     """The handshake where it insists on it, else the newest revision."""
-    with anyio.fail_after(20):
+    with anyio.fail_after(PATIENCE):
         async with official(command, lambda _: None, mode) as client:
             assert {"legacy": "2025-11-25", "auto": "2026-07-28"}[mode] == client.protocol_version
             assert TOOLS == [tool.name for tool in (await client.list_tools()).tools]
@@ -64,7 +65,7 @@ async def test_official_client_calls(command: list[str], mode: str) -> None:
     async def progress(done: float, total: float | None, message: str | None) -> None:
         steps.append((done, total, message))
 
-    with anyio.fail_after(20):
+    with anyio.fail_after(PATIENCE):
         async with official(command, lambda _: None, mode) as client:
             added = await client.call_tool("tools_add", {"a": 1, "b": 2})
             failed = await client.call_tool("tools_fail")
@@ -86,7 +87,7 @@ async def test_official_client_calls(command: list[str], mode: str) -> None:
 
 async def test_official_client_cancels(command: list[str], mode: str, project: Path) -> None:
     """A call that its caller gives up really ends, and the connection goes on."""
-    with anyio.fail_after(20):
+    with anyio.fail_after(PATIENCE):
         async with official(command, lambda _: None, mode) as client:
             async with anyio.create_task_group() as group:
                 group.start_soon(client.call_tool, "tools_wait", {"mark": mode})
@@ -104,7 +105,7 @@ async def test_official_client_hears_of_a_change_by_handshake(command: list[str]
         if "ToolListChanged" in type(message).__name__ or "tools/list_changed" in str(message):
             changed.set()
 
-    with anyio.fail_after(20):
+    with anyio.fail_after(PATIENCE):
         async with official(command, heard, "legacy") as client:
             await client.list_tools()
             (project / "skills" / "later.py").write_text(LATER, "utf-8")
@@ -114,7 +115,7 @@ async def test_official_client_hears_of_a_change_by_handshake(command: list[str]
 
 async def test_official_client_hears_of_a_change_it_listens_for(command: list[str], project: Path) -> None:
     """As an event of its subscription."""
-    with anyio.fail_after(20):
+    with anyio.fail_after(PATIENCE):
         async with official(command, lambda _: None, "auto") as client:
             await client.list_tools()
             async with client.listen(tools_list_changed=True) as events:
@@ -137,7 +138,7 @@ async def test_fastmcp_client(command: list[str], mode: str, project: Path) -> N
             changed.set()
 
     transport = StdioTransport(command=command[0], args=command[1:], keep_alive=False)
-    with anyio.fail_after(30):
+    with anyio.fail_after(PATIENCE):
         async with fastmcp.Client(transport, message_handler=heard, progress_handler=progress, mode=mode) as client:
             assert TOOLS == [tool.name for tool in await client.list_tools()]
             assert "3" == (await client.call_tool("tools_add", {"a": 1, "b": 2})).content[0].text

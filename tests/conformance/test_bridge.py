@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from patience import PATIENCE
 
 HERE = Path(__file__).parent
 SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
@@ -31,7 +32,7 @@ class Bridge:
         self.connections: list[HTTPConnection] = []
 
     def send(self, message: Any, headers: dict[str, str], method: str = "POST") -> HTTPResponse:
-        connection = HTTPConnection(self.address.hostname, self.address.port, timeout=10)
+        connection = HTTPConnection(self.address.hostname, self.address.port, timeout=PATIENCE)
         self.connections.append(connection)
         connection.request(method, "/mcp", json.dumps(message), headers)
         return connection.getresponse()
@@ -51,7 +52,7 @@ class Bridge:
         for connection in self.connections:
             connection.close()
         self.process.terminate()
-        _, said = self.process.communicate(timeout=20)
+        _, said = self.process.communicate(timeout=PATIENCE)
         return self.process.returncode, said
 
 

@@ -18,11 +18,11 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from prowess import Outcome, Runtime, skill_command
-from prowess.contract import Contract
-from prowess.declaration import declaration_of
-from prowess.entry import Entry
+from prowess.contracts.contract import Contract
+from prowess.contracts.declaration import declaration_of
 from prowess.jsontypes import Json, JsonObject, Schema
-from prowess.profiles import BUILT_IN
+from prowess.profiles.profile import BUILT_IN
+from prowess.skills.entry import Entry
 
 __all__ = ["Bench", "Project", "Wire", "case", "meets", "returning", "row", "taking", "text"]
 

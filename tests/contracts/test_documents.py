@@ -29,7 +29,7 @@ from prowess import (
     skill_command,
 )
 from prowess.jsontypes import Json, Schema
-from prowess.profiles import BUILT_IN
+from prowess.profiles.profile import BUILT_IN
 from prowess.schemas.steps import inline_refs, prune_titles
 from prowess.schemas.walk import rewrite
 

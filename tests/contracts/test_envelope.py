@@ -10,8 +10,8 @@ import pytest
 from jsonschema import Draft7Validator
 
 from prowess import Runtime
-from prowess.envelope import invoke
-from prowess.published import get_schema_path
+from prowess.envelopes.envelope import invoke
+from prowess.results.published import get_schema_path
 
 SKILL = """
 from prowess import skill_command

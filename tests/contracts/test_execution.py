@@ -136,9 +136,9 @@ def test_the_limit_is_on_the_whole_call(bench: Bench) -> None:
             ctx.progress(done)
             await anyio.lowlevel.checkpoint()
 
-    outcome = bench.call(forever, timeout=0.05)
+    outcome = bench.call(forever, timeout=0.5)
     assert ("timeout", True) == (outcome.kind, outcome.payload()["isError"])
-    assert "forever timed out after 0.05 s" in outcome.text
+    assert "forever timed out after 0.5 s" in outcome.text
 
 
 @case("M-45", "a call may be idle up to its limit")
@@ -146,7 +146,7 @@ def test_an_idle_call(bench: Bench) -> None:
     async def idle():
         await anyio.sleep_forever()
 
-    assert "timeout" == bench.call(idle, timeout=0.05).kind
+    assert "timeout" == bench.call(idle, timeout=0.5).kind
 
 
 class Flaky:
@@ -332,13 +332,13 @@ def one(value: object) -> str:
 
 @case("O-75", "commands come from files")
 async def test_commands_come_from_files(project: Project) -> None:
-    """Decorating a function at run time adds nothing; a new file does, at the next `reload`."""
+    """Decorating a function at run time adds nothing; a new file does, in the next runtime."""
     project.write("skills/a.py", one(1))
     async with project.open() as runtime:
         skill_command(returning(..., 1))
         assert ["a.one"] == ids(runtime)
         project.write("skills/b.py", one(2))
-        runtime.reload()
+    async with project.open() as runtime:
         assert ["a.one", "b.one"] == ids(runtime)
         assert 2 == ok(await runtime.call("b.one"))
 
@@ -381,7 +381,7 @@ async def test_a_command_answers_to_its_aliases(project: Project, name: str) -> 
         assert ("search.duckduckgo",) == runtime.catalog()["research.duckduckgo"].aliases
 
 
-# --- loading and reloading ------------------------------------------------------------------------
+# --- loading ------------------------------------------------------------------------------------
 
 
 def marks(project: Project, path: str) -> int:
@@ -426,18 +426,14 @@ async def test_a_broken_file_hides_no_other(project: Project, source: str, line:
         assert reason in failure.reason
 
 
-@case("M-38", "the last good version goes on")
+@case("M-38", "a broken edit is told with its place, until it is mended")
 async def test_a_broken_edit(project: Project) -> None:
-    """And the failure is reported, until it is mended."""
-    project.write("skills/a.py", one(1))
+    """The last good version goes on where edits are noticed: in the host."""
+    broken = project.write("skills/a.py", "from prowess import skill_command\ndef one(:\n")
     async with project.open() as runtime:
-        assert 1 == ok(await runtime.call("a.one"))
-        broken = project.write("skills/a.py", "from prowess import skill_command\ndef one(:\n")
-        runtime.reload()
-        assert 1 == ok(await runtime.call("a.one"))
         assert [(str(broken), 2)] == [(failure.file, failure.line) for failure in runtime.catalog().failures]
-        project.write("skills/a.py", one(2))
-        runtime.reload()
+    project.write("skills/a.py", one(2))
+    async with project.open() as runtime:
         assert 2 == ok(await runtime.call("a.one"))
         assert () == runtime.catalog().failures
 
@@ -448,7 +444,7 @@ async def test_an_edit_far_down(project: Project) -> None:
     async with project.open() as runtime:
         assert 1 == ok(await runtime.call("deep.one"))
         project.write("skills/deep/scripts/sub/n.py", one(2))
-        runtime.reload()
+    async with project.open() as runtime:
         assert 2 == ok(await runtime.call("deep.one"))
 
 
@@ -459,7 +455,7 @@ async def test_a_deleted_file(project: Project) -> None:
     async with project.open() as runtime:
         assert ["b.one", "deep.one"] == ids(runtime)
         gone.unlink()
-        runtime.reload()
+    async with project.open() as runtime:
         assert ["b.one"] == ids(runtime)
         assert "unknown" == (await runtime.call("deep.one")).kind
 
@@ -483,7 +479,6 @@ async def test_a_skill_called_email(project: Project, path: str) -> None:
     )
     async with project.open() as runtime:
         assert "email.message" == ok(await runtime.call("email.one"))
-        runtime.reload()
         assert {} == {name: name for name, module in before.items() if sys.modules.get(name) is not module}
         assert (places, search) == (list(email.__path__), sys.path)
 
@@ -493,13 +488,8 @@ async def test_an_unchanged_file(project: Project) -> None:
     project.write("skills/a.py", one(1))
     async with project.open() as runtime:
         assert 1 == ok(await runtime.call("a.one"))
-        runtime.reload()
         assert 1 == ok(await runtime.call("a.one"))
         assert 1 == marks(project, "skills/a.log")
-        project.write("skills/a.py", one(2))
-        runtime.reload()
-        assert 2 == ok(await runtime.call("a.one"))
-        assert 2 == marks(project, "skills/a.log")
 
 
 @case("M-46", "the first calls load a skill once")

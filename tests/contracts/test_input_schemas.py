@@ -237,7 +237,7 @@ def test_a_parameter_that_is_injected_by_its_default(bench: Bench) -> None:
 @pytest.mark.parametrize("given", [int, 5, "object", ["x"]])
 def test_an_input_schema_that_is_no_schema(given: Any) -> None:
     """At the decorator, which takes a schema and no type."""
-    with pytest.raises(DeclarationError, match="is no JSON Schema"):
+    with pytest.raises(DeclarationError, match="must be a JSON Schema"):
         skill_command(input_schema=given)(taking(int))
 
 
@@ -252,7 +252,7 @@ def test_a_dataclass_as_an_input(bench: Bench) -> None:
     """As the type of a parameter; `input_schema=` takes no types."""
     schema = bench.inputs("openmcp", taking(Query))["properties"]["x"]
     assert ("object", {"path", "count"}) == (schema["type"], set(schema["properties"]))
-    with pytest.raises(DeclarationError, match="is no JSON Schema"):
+    with pytest.raises(DeclarationError, match="must be a JSON Schema"):
         skill_command(input_schema=Query)(taking(int))
 
 

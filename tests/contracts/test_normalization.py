@@ -18,9 +18,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from tests.contracts.conftest import Bench, Project, case, meets, returning, row, taking, text
 
 from prowess import SkillError, mcp_schema, skill_command
-from prowess.adapters import Adapter
 from prowess.errors import DeclarationError
 from prowess.jsontypes import Json, JsonObject
+from prowess.schemas.adapters import Adapter
 from prowess.schemas.steps import prune_titles
 
 PNG = b"\x89PNG\r\n\x1a\n"

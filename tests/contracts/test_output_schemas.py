@@ -15,7 +15,7 @@ from typing import Any, Literal, Optional, Union
 import pytest
 from mcp_types import CallToolResult, ImageContent, TextContent
 from pydantic import BaseModel, ConfigDict, Field
-from tests.contracts.conftest import Bench, case, meets, returning, row, taking
+from tests.contracts.conftest import Bench, case, meets, returning, row, taking, text
 
 from prowess import skill_command
 from prowess.errors import DeclarationError, SchemaError
@@ -445,7 +445,6 @@ INVARIANT = [
     row("U-24", "an integer", int, 1),
     row("U-24", "a number", float, 1.5),
     row("U-24", "a boolean", bool, False),
-    row("U-24", "an empty string", str, ""),
     row("U-24", "a null", None | int, None),
     row("U-24", "a list", list[int], [1, 2]),
     row("U-24", "a list with a null", list[Optional[int]], [1, None]),
@@ -479,6 +478,23 @@ def test_the_invariant(bench: Bench, annotation: Any, value: Any, profile: str) 
     if not {"anyOf", "additionalProperties"} & schema.keys():
         assert [] == [key for key in structured if key not in schema["properties"]]
     assert meets(schema, structured)
+
+
+@case("U-24", "an empty string")
+@pytest.mark.parametrize("profile", ["openmcp", "turul"])
+def test_the_invariant_of_a_text(bench: Bench, profile: str) -> None:
+    """Boxed where a document asks for it."""
+    structured = bench.returned(profile, "", str)["structuredContent"]
+    assert meets(bench.outputs(profile, returning(str, "")), structured)
+
+
+@case("U-24", "a text is a text")
+@pytest.mark.parametrize("profile", ["portable", "full"])
+@pytest.mark.parametrize("annotation", [str, Optional[str]])
+def test_a_text_in_the_other_profiles(bench: Bench, profile: str, annotation: Any) -> None:
+    """No schema, and no structured copy for clients to show in its place."""
+    assert bench.outputs(profile, returning(annotation, "")) is None
+    assert {"content": [text('a\n"b"')], "isError": False} == bench.returned(profile, 'a\n"b"', annotation)
 
 
 # --- turul: converting schemas --------------------------------------------------------------------

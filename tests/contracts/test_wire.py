@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from tests.contracts.conftest import Project, Wire, case, row
 
-from prowess_host.codec import decode
-from prowess_host.eras import REVISIONS
-from prowess_host.routing import Reply, route
-from prowess_host.rpc import RpcError
-from prowess_host.server import Server
-from prowess_host.session import Session
-from prowess_host.tools import ToolList
+from prowess_host.protocol.codec import decode
+from prowess_host.protocol.eras import REVISIONS
+from prowess_host.protocol.identity import Server
+from prowess_host.protocol.routing import Reply, route
+from prowess_host.protocol.rpc import RpcError
+from prowess_host.protocol.session import Session
+from prowess_host.protocol.tool_list import ToolList
 
 MODERN = "2026-07-28"
 HANDSHAKES = [version for version in REVISIONS if version != MODERN]

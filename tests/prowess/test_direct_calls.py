@@ -16,6 +16,7 @@ from typing import Annotated, Any
 
 import anyio
 import pytest
+from patience import PATIENCE
 
 from prowess import Context, Inject, Runtime, mcp_schema, skill_command
 from prowess.command import Command
@@ -25,6 +26,8 @@ def value(payload: Any) -> Any:
     """What a command gave, which it has to have."""
     mcp_schema.validate(payload)
     assert payload["isError"] is False, payload["content"]
+    if "structuredContent" not in payload:
+        return payload["content"][0]["text"]
     return payload["structuredContent"]["result"]
 
 
@@ -198,7 +201,7 @@ KINDS = [True, False, None]
 async def test_commands_call_one_another(project: Path, kinds: tuple[bool | None, ...]):
     """In a thread, on the loop, async: in whatever order, nobody waits for ever."""
     command = nested(*kinds)
-    with anyio.fail_after(20):
+    with anyio.fail_after(PATIENCE):
         if kinds[0] is None:
             assert 3 == value(await command(1))
         else:
@@ -280,7 +283,7 @@ def run(project: Path, code: str, **environ: str) -> list[str]:
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **environ},
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=PATIENCE,
         check=False,
     )
     assert "" == done.stderr
@@ -366,7 +369,7 @@ def test_an_abandoned_thread_does_not_hold_the_process(project: Path):
         import threading
         from prowess import skill_command
 
-        @skill_command(timeout=0.05)
+        @skill_command(timeout=0.5)
         def endless() -> None:
             threading.Event().wait()
 

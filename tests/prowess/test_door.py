@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+from patience import PATIENCE
 
 import prowess
 
@@ -48,5 +49,5 @@ def test_every_name_can_be_imported_first(name: str):
     """In a fresh interpreter, so that no order of imports is needed."""
     code = f"from prowess import {name}; import prowess; assert prowess.{name} is {name}"
     subprocess.run(
-        [sys.executable, "-c", code], check=True, env={**os.environ, "PYTHONPATH": ":".join(sys.path)}, timeout=30
+        [sys.executable, "-c", code], check=True, env={**os.environ, "PYTHONPATH": ":".join(sys.path)}, timeout=PATIENCE
     )

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import PATIENCE
 
 from prowess import Runtime
 
@@ -95,34 +96,6 @@ async def test_injectables_hook_provides_to_every_skill(tmp_path: Path) -> None:
         assert [] == told(runtime)
 
 
-async def test_folders_hook_adds_skills(tmp_path: Path) -> None:
-    """A plugin in such a folder may name further ones, relative to the project, and settings may say which."""
-    write(
-        tmp_path,
-        plug="""
-        @hookimpl
-        def prowess_skill_folders(project_root, settings):
-            return [project_root / settings.get("mine.more")]
-        """,
-    )
-    write(
-        tmp_path / "more",
-        inner="""
-        @hookimpl
-        def prowess_skill_folders():
-            return "most/skills"
-        """,
-        a=COMMAND,
-    )
-    write(tmp_path / "most", b=COMMAND)
-    async with Runtime.open(tmp_path, flags={"mine": {"more": "more/skills"}}) as runtime:
-        assert 1 == await value(runtime, "b.run")
-        assert ["a.run", "b.run"] == ids(runtime)
-        (tmp_path / "skills/plug.py").unlink()
-        runtime.reload()
-        assert [] == ids(runtime)
-
-
 async def test_folders_that_are_not_there_are_a_failure(tmp_path: Path) -> None:
     """Nothing is passed over in silence; `None` is no folder, and fine."""
     write(
@@ -131,13 +104,15 @@ async def test_folders_that_are_not_there_are_a_failure(tmp_path: Path) -> None:
         none="@hookimpl\ndef prowess_skill_folders(): ...\n",
     )
     async with Runtime.open(tmp_path) as runtime:
-        assert [("bad", "bad.py", None, "prowess_skill_folders gave 'gone', which is no folder")] == told(runtime)
+        assert [("bad", "bad.py", None, "prowess_skill_folders gave 'gone', which must be an existing folder")] == told(
+            runtime
+        )
 
 
 async def test_profiles_hook_adds_profiles(tmp_path: Path) -> None:
     """A command may be pinned to it wherever it stands, and a plugin that leaves takes it along."""
     plug = """
-    from prowess.profiles import Profile
+    from prowess.profiles.profile import Profile
     @hookimpl
     def prowess_profiles(register): register(Profile("bare", box=None))
     """
@@ -145,8 +120,8 @@ async def test_profiles_hook_adds_profiles(tmp_path: Path) -> None:
     async with Runtime.open(tmp_path) as runtime:
         outcome = await runtime.call("a.run")
         assert {"content": [{"type": "text", "text": "1"}], "isError": False} == outcome.payload()
-        (tmp_path / "skills/z.py").unlink()
-        runtime.reload()
+    (tmp_path / "skills/z.py").unlink()
+    async with Runtime.open(tmp_path) as runtime:
         assert ["a.run"] == [source for source, *_ in told(runtime)]
 
 
@@ -155,7 +130,7 @@ async def test_profiles_hook_refuses_what_is_none_and_what_is_taken(tmp_path: Pa
     write(
         tmp_path,
         a="@hookimpl\ndef prowess_profiles(register):\n    register('mine')\n",
-        b="from prowess.profiles import Profile\n@hookimpl\ndef prowess_profiles(register):\n    register(Profile('full'))\n",
+        b="from prowess.profiles.profile import Profile\n@hookimpl\ndef prowess_profiles(register):\n    register(Profile('full'))\n",
     )
     async with Runtime.open(tmp_path) as runtime:
         assert [
@@ -207,35 +182,10 @@ async def test_renderer_teaches_a_type(tmp_path: Path) -> None:
         assert [png, {"type": "text", "text": "and"}, png] == content
         assert [{"type": "text", "text": "table"}] == (await runtime.call("uses.table")).payload()["content"]
         assert "a object cannot be written as JSON" in (await runtime.call("uses.other")).text
-        write(tmp_path, late=late)
-        runtime.reload()
+    write(tmp_path, late=late)
+    async with Runtime.open(tmp_path) as runtime:
         assert "late" == await value(runtime, "uses.other") or "late" == (await runtime.call("uses.other")).text
         assert [{"a": 1}] == await value(runtime, "uses.frame")
-
-
-async def test_renderer_lets_a_command_be_annotated_with_its_type(tmp_path: Path) -> None:
-    """Without one, a type that has no schema fails at load; an explicit schema holds for what was rendered."""
-    uses = """
-    from .frames import DataFrame
-    @skill_command
-    def frame() -> DataFrame: return DataFrame([1])
-    @skill_command(output_schema={"type": "array", "items": {"type": "integer"}})
-    def checked(text: bool = False) -> DataFrame: return DataFrame(["x"] if text else [1])
-    """
-    renderer = """
-    from .frames import DataFrame
-    @hookimpl
-    def prowess_render(value): return value.rows if isinstance(value, DataFrame) else None
-    """
-    write(tmp_path, frames=FRAME, uses=uses)
-    async with Runtime.open(tmp_path) as runtime:
-        assert ["uses.checked"] == ids(runtime)
-        assert "the return type of uses.frame has no JSON Schema" in told(runtime)[0][3]
-        write(tmp_path, renderer=renderer)
-        runtime.reload()
-        assert [] == told(runtime)
-        assert [[1], [1]] == [await value(runtime, name) for name in ("uses.frame", "uses.checked")]
-        assert "output" == (await runtime.call("uses.checked", {"text": True})).kind
 
 
 async def test_renderer_that_raises_fails_the_call(tmp_path: Path) -> None:
@@ -303,15 +253,15 @@ async def test_calls_are_observed_and_wrapped_in_the_order_of_names(tmp_path: Pa
         ),
         (
             "@hookimpl(wrapper=True)\ndef prowess_render(value): yield\n",
-            "prowess_render is a wrapper of hooks, which are not called; a call is wrapped with prowess_wrap_call",
+            "prowess_render is a hook wrapper, which Prowess ignores; use prowess_wrap_call to wrap a call",
         ),
         (
             "@hookimpl\nasync def prowess_render(value): ...\n",
-            "prowess_render is async, and prowess_render is not awaited; make it a plain function",
+            "prowess_render is async, but Prowess calls prowess_render without await; make it a plain function",
         ),
         (
             "def prowess_render(value): ...\n",
-            "prowess_render has the name of a hook and is none: decorate it with @hookimpl",
+            "prowess_render has the name of a hook but lacks @hookimpl; add the decorator",
         ),
     ],
 )
@@ -398,7 +348,7 @@ async def test_provider_that_lacks_something_is_a_failure_where_it_is_provided(t
     async with Runtime.open(write(tmp_path, a=text)) as runtime:
         assert 3 == await value(runtime, "a.three")
         assert [("a", 12), ("a", 13), ("a.two", 15)] == [(source, line) for source, _, line, _ in told(runtime)]
-        assert "nobody provides Missing" in told(runtime)[0][3]
+        assert "there is no provider for Missing" in told(runtime)[0][3]
 
 
 async def test_command_that_is_none_is_a_failure_where_it_is_registered(tmp_path: Path) -> None:
@@ -410,96 +360,6 @@ async def test_command_that_is_none_is_a_failure_where_it_is_registered(tmp_path
 
 
 # Reload
-
-
-async def test_hooks_of_a_changed_plugin_are_replaced(tmp_path: Path) -> None:
-    """Providers and renderers are those of the new version; skills that import from it are loaded anew."""
-    async with Runtime.open(write(tmp_path, clock=CLOCK.format("noon"), b=USES_CLOCK)) as runtime:
-        assert "noon" == await value(runtime, "b.now")
-        write(tmp_path, clock=CLOCK.format("night"))
-        runtime.reload()
-        assert "night" == await value(runtime, "b.now")
-        assert [] == told(runtime)
-
-
-async def test_named_provider_of_a_changed_plugin_is_made_anew(tmp_path: Path) -> None:
-    """A singleton does not outlive the recipe that made it."""
-    plug = "@hookimpl\ndef prowess_injectables(provide): provide(str, lambda: {!r}, name='greeting')\n"
-    uses = "from prowess import Inject\n@skill_command\ndef run(g: str = Inject('greeting')) -> str: return g\n"
-    async with Runtime.open(write(tmp_path, plug=plug.format("hello"), a=uses)) as runtime:
-        assert "hello" == await value(runtime, "a.run")
-        write(tmp_path, plug=plug.format("bye"))
-        runtime.reload()
-        assert "bye" == await value(runtime, "a.run")
-
-
-async def test_plugin_that_comes_and_goes_changes_who_can_run(tmp_path: Path) -> None:
-    """An unchanged skill fails without its provider and works with it, and is not executed again."""
-    uses = """
-    from ._types import Clock
-    seen = []
-    @skill_command
-    def now(clock: Clock) -> list:
-        seen.append(clock.text)
-        return seen
-    """
-    plug = """
-    from ._types import Clock
-    @hookimpl
-    def prowess_injectables(provide): provide(Clock, lambda: Clock("{0}"))
-    """
-    types = "class Clock:\n    def __init__(self, text): self.text = text\n"
-    async with Runtime.open(write(tmp_path, _types=types, a=uses)) as runtime:
-        assert ["a.now"] == [source for source, *_ in told(runtime)]
-        write(tmp_path, plug=plug.format(1))
-        runtime.reload()
-        assert ["1"] == await value(runtime, "a.now")
-        (tmp_path / "skills/plug.py").unlink()
-        runtime.reload()
-        assert [] == ids(runtime)
-        write(tmp_path, plug=plug.format(2))
-        runtime.reload()
-        assert "2" == (await value(runtime, "a.now"))[-1]
-        assert [] == told(runtime)
-
-
-async def test_plugin_that_breaks_goes_on_as_it_was(tmp_path: Path) -> None:
-    """Its provider, its profile, its folders, and so the skills that rely on them."""
-    plug = """
-    from prowess.profiles import Profile
-    class Clock:
-        def now(self): return "noon"
-    @hookimpl
-    def prowess_injectables(provide): provide(Clock, Clock)
-    @hookimpl
-    def prowess_profiles(register): register(Profile("bare", box=None))
-    @hookimpl
-    def prowess_skill_folders(): return ["more/skills"]
-    """
-    uses = (
-        "from .clock import Clock\n@skill_command(profile='bare')\ndef now(clock: Clock) -> str: return clock.now()\n"
-    )
-    write(tmp_path / "more", far=COMMAND)
-    async with Runtime.open(write(tmp_path, clock=plug, b=uses)) as runtime:
-        assert ["b.now", "far.run"] == ids(runtime)
-        for broken in ("1 / 0\n", "@hookimpl\ndef prowess_injectables(provide): 1 / 0\n"):
-            write(tmp_path, clock=broken)
-            runtime.reload()
-            assert ["noon", 1] == [await value(runtime, "b.now"), await value(runtime, "far.run")]
-            assert {"b", "clock"} == {source for source, *_ in told(runtime)}
-        write(tmp_path, clock=plug.replace("noon", "night"))
-        runtime.reload()
-        assert ["night", 1] == [await value(runtime, "b.now"), await value(runtime, "far.run")]
-        assert [] == told(runtime)
-
-
-async def test_added_plugin_is_active_at_once(tmp_path: Path) -> None:
-    """After a reload its hooks are there before anybody calls it."""
-    async with Runtime.open(write(tmp_path, a="@skill_command\ndef run(): return object()\n")) as runtime:
-        assert "output" == (await runtime.call("a.run")).kind
-        write(tmp_path, plug="@hookimpl\ndef prowess_render(value): return 'rendered'\n")
-        runtime.reload()
-        assert "rendered" == (await runtime.call("a.run")).text
 
 
 # Installed packages
@@ -545,7 +405,7 @@ def run_with(site: Path, project: Path) -> list[str]:
     """What a fresh process with these packages finds."""
     environment = f"import sys; sys.path.insert(0, {str(site)!r})\n"
     command = [sys.executable, "-c", environment + PROGRAM, str(project)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=50)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
     assert 0 == done.returncode, done.stderr
     return done.stdout.splitlines()
 
@@ -608,3 +468,56 @@ def test_installed_package_and_project_with_one_command_refuse_each_other(tmp_pa
 
     assert 2 == len(lines)
     assert all("the name 'git.run' is also claimed by git.run (" in line for line in lines)
+
+
+async def test_folders_hook_adds_skills(tmp_path: Path) -> None:
+    """A plugin in such a folder may name further ones, relative to the project, and settings may say which."""
+    write(
+        tmp_path,
+        plug="""
+        @hookimpl
+        def prowess_skill_folders(project_root, settings):
+            return [project_root / settings.get("mine.more")]
+        """,
+    )
+    write(
+        tmp_path / "more",
+        inner="""
+        @hookimpl
+        def prowess_skill_folders():
+            return "most/skills"
+        """,
+        a=COMMAND,
+    )
+    write(tmp_path / "most", b=COMMAND)
+    async with Runtime.open(tmp_path, flags={"mine": {"more": "more/skills"}}) as runtime:
+        assert 1 == await value(runtime, "b.run")
+        assert ["a.run", "b.run"] == ids(runtime)
+        (tmp_path / "skills/plug.py").unlink()
+    async with Runtime.open(tmp_path) as runtime:
+        assert [] == ids(runtime)
+
+
+async def test_renderer_lets_a_command_be_annotated_with_its_type(tmp_path: Path) -> None:
+    """Without one, a type that has no schema fails at load; an explicit schema holds for what was rendered."""
+    uses = """
+    from .frames import DataFrame
+    @skill_command
+    def frame() -> DataFrame: return DataFrame([1])
+    @skill_command(output_schema={"type": "array", "items": {"type": "integer"}})
+    def checked(text: bool = False) -> DataFrame: return DataFrame(["x"] if text else [1])
+    """
+    renderer = """
+    from .frames import DataFrame
+    @hookimpl
+    def prowess_render(value): return value.rows if isinstance(value, DataFrame) else None
+    """
+    write(tmp_path, frames=FRAME, uses=uses)
+    async with Runtime.open(tmp_path) as runtime:
+        assert ["uses.checked"] == ids(runtime)
+        assert "the return type of uses.frame has no JSON Schema" in told(runtime)[0][3]
+        write(tmp_path, renderer=renderer)
+    async with Runtime.open(tmp_path) as runtime:
+        assert [] == told(runtime)
+        assert [[1], [1]] == [await value(runtime, name) for name in ("uses.frame", "uses.checked")]
+        assert "output" == (await runtime.call("uses.checked", {"text": True})).kind

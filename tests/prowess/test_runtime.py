@@ -6,22 +6,23 @@ import asyncio
 import contextvars
 import textwrap
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
+from patience import PATIENCE
 
 from prowess import Catalog, Runtime, Settings, skill_command
-from prowess.declaration import declaration_of
+from prowess.contracts.declaration import declaration_of
+from prowess.errors import LoadError
 from prowess.runtime import current_runtime
 
 
 async def until(condition: Callable[[], object]) -> None:
     """Wait for what happens in a thread."""
-    with anyio.fail_after(5):
+    with anyio.fail_after(PATIENCE):
         while not condition():  # noqa: ASYNC110 - a thread knows no event of the loop
             await asyncio.sleep(0)
 
@@ -57,6 +58,7 @@ async def test_an_unknown_command_is_an_outcome(tmp_path: Path, name: Any):
     async with Runtime.open(tmp_path) as runtime:
         outcome = await runtime.call(name)
         assert await runtime.find(name) is None
+        assert await runtime.contract_of(name) is None
     assert ("unknown", True) == (outcome.kind, outcome.payload()["isError"])
     outcome.text.encode()
     if name == "clock.noww":
@@ -73,6 +75,7 @@ async def test_the_catalog_has_contracts_and_failures(tmp_path: Path):
         assert ["clock.now"] == [contract.id for contract in catalog]
         assert ["broken"] == [failure.source for failure in catalog.failures]
         assert (await runtime.find("clock.now")).contract is catalog["clock.now"]
+        assert await runtime.contract_of("clock_now") is catalog["clock.now"]
 
 
 async def test_skills_are_described_one_by_one(tmp_path: Path):
@@ -97,27 +100,25 @@ async def test_who_wants_to_hears_what_is_about_to_be_imported(tmp_path: Path):
     runtime.catalog()
     await runtime.aclose()
     skills = tmp_path / "skills"
-    assert [("broken", f"{skills}/broken.py"), ("", ""), ("clock", f"{skills}/clock.py"), ("", "")] == heard
+    assert [("broken", f"{skills}/broken.py"), ("broken", ""), ("clock", f"{skills}/clock.py"), ("clock", "")] == heard
 
 
 async def test_who_wants_one_command_goes_before_those_who_want_everything(tmp_path: Path):
-    """At the next skill: locks alone would go to whoever had them last."""
+    """And does not wait for the import that is going on."""
     order: list[str] = []
     found: list[threading.Thread] = []
 
-    def on_import(name: str, _file: str) -> None:
-        order.extend([name] * bool(name))
-        if name == "a":  # somebody comes while this one is imported
+    def on_import(name: str, file: str) -> None:
+        order.extend([name] * bool(file))
+        if name == "a" and file:  # somebody comes while this one is imported
             found.append(threading.Thread(target=runtime._library.find, args=("c.run",)))
             found[0].start()
-            while not runtime._library._wanting:
-                time.sleep(0.001)
+            found[0].join(60)
 
     for name in ("a", "b", "c"):
         skill(tmp_path, name, "from prowess import skill_command\n@skill_command\ndef run(): ...\n")
     runtime = Runtime(tmp_path, on_import=on_import)
     assert {"a", "b", "c"} == set(runtime.describe().skills)
-    found[0].join()
     await runtime.aclose()
     assert ["a", "c", "b"] == order
 
@@ -127,33 +128,21 @@ async def test_what_was_imported_to_be_described_can_be_called_before_the_rest_i
     found: list[object] = []
     asking: list[threading.Thread] = []
 
-    def on_import(name: str, _file: str) -> None:
-        if name == "b":
+    def on_import(name: str, file: str) -> None:
+        if name == "b" and file:
             asking.append(
                 threading.Thread(target=lambda: found.append(runtime._library.find("a.run", everywhere=False)))
             )
             asking[0].start()
-            while not runtime._library._wanting:
-                time.sleep(0.001)
+            asking[0].join(60)
 
     for name in ("a", "b", "c"):
         skill(tmp_path, name, "from prowess import skill_command\n@skill_command\ndef run(): ...\n")
     runtime = Runtime(tmp_path, on_import=on_import)
     runtime.describe()
-    asking[0].join()
     await runtime.aclose()
+    assert found
     assert None not in found
-
-
-async def test_reload_sees_what_was_added(tmp_path: Path):
-    """And the commands that were there go on."""
-    skill(tmp_path, "clock", CLOCK)
-    async with Runtime.open(tmp_path) as runtime:
-        assert "unknown" == (await runtime.call("more.it")).kind
-        skill(tmp_path, "more", "@skill_command\nasync def it() -> int:\n    return 7\n")
-        runtime.reload()
-        assert 7 == (await runtime.call("more.it")).value
-        assert "iso" == (await runtime.call("clock.now")).value
 
 
 async def test_a_call_does_not_wait_for_an_import_once_it_is_cancelled(tmp_path: Path):
@@ -167,14 +156,14 @@ async def test_a_call_does_not_wait_for_an_import_once_it_is_cancelled(tmp_path:
         import sys
         begun, go_on = sys.modules[{__name__!r}].gates[{str(tmp_path)!r}]
         begun.set()
-        go_on.wait(5)
+        go_on.wait({PATIENCE})
         @skill_command
         async def it() -> int:
             return 7
         """,
     )
     async with Runtime.open(tmp_path) as runtime:
-        with anyio.fail_after(5):
+        with anyio.fail_after(PATIENCE):
             task = asyncio.ensure_future(runtime.call("slow.it"))
             await until(begun.is_set)
             task.cancel()
@@ -268,3 +257,77 @@ async def test_a_cancelled_owner_closes_everything(tmp_path: Path):
     assert ["closed"] == seen
     left = [thread.name for thread in set(threading.enumerate()) - before]
     assert not [name for name in left if "portal" in name]
+
+
+# Modules of skills, and the runtime that is current
+
+
+FOLDER = {
+    "__init__": "",
+    "commands": "from prowess import skill_command\nfrom .words import WORD\n\n@skill_command\ndef say() -> str:\n    return WORD\n",
+    "words": "WORD = 'hello'\n",
+}
+
+
+def test_module_of_a_skill_is_the_one_that_runs(tmp_path: Path):
+    """What a test changes in it, calls see; a file in a folder has a dotted name."""
+    skills = tmp_path / "skills"
+    (skills / "text").mkdir(parents=True)
+    for name, text in FOLDER.items():
+        (skills / "text" / f"{name}.py").write_text(text)
+    (skills / "one.py").write_text(
+        "from prowess import skill_command\n\n@skill_command\ndef it() -> int:\n    return 1\n"
+    )
+    runtime = Runtime(tmp_path)
+    try:
+        commands = runtime.module("text.commands")
+        commands.WORD = "bye"
+
+        assert "bye" == asyncio.run(runtime.call("text.say")).value
+        assert "hello" == runtime.module("text.words").WORD
+        assert commands is runtime.module("text").commands
+        assert 1 == runtime.module("one").it.raw()
+    finally:
+        runtime.close()
+
+
+def test_module_of_no_skill_is_refused(tmp_path: Path):
+    """With the nearest skill, and where it was looked for."""
+    (tmp_path / "skills").mkdir()
+    (tmp_path / "skills/notes.py").write_text("from prowess import skill_command\n")
+    runtime = Runtime(tmp_path)
+    try:
+        with pytest.raises(LoadError) as caught:
+            runtime.module("note")
+    finally:
+        runtime.close()
+    assert f"there is no skill 'note' in {tmp_path / 'skills'}; did you mean \"notes\"?" == str(caught.value)
+
+
+def test_module_that_does_not_load_raises_what_it_raises(tmp_path: Path):
+    """The catalog notes it; a test wants the traceback."""
+    (tmp_path / "skills").mkdir()
+    (tmp_path / "skills/notes.py").write_text("import prowess\n1 / 0\n")
+    runtime = Runtime(tmp_path)
+    try:
+        with pytest.raises(ZeroDivisionError):
+            runtime.module("notes")
+    finally:
+        runtime.close()
+
+
+def test_direct_calls_run_in_the_current_runtime_until_it_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A context may outlive its runtime: a closed one is never current."""
+    monkeypatch.chdir(tmp_path)
+    runtime = Runtime(tmp_path / "elsewhere")
+    with runtime.as_current():
+        assert runtime is current_runtime()
+        runtime.close()
+        assert tmp_path.resolve() == current_runtime().root
+
+
+def test_profiles_of_a_runtime_are_public():
+    """By name."""
+    runtime = Runtime(Path())
+    assert {"portable", "full"} <= set(runtime.profiles)
+    runtime.close()

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE
 
 TYPED = Path(__file__).resolve().parents[1] / "typing_tests"
 SOURCE = TYPED.parents[1] / "packages" / "prowess" / "src"
@@ -26,7 +27,7 @@ def test_decorated_functions_have_the_types_that_users_expect(tmp_path: Path):
     }
     (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings))
     command = [sys.executable, "-m", "pyright", "-p", ".", "--outputjson", "--pythonpath", sys.executable]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=55, check=False)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE, check=False)
     report = json.loads(done.stdout)
     assert [] == [(item["range"]["start"]["line"] + 1, item["message"]) for item in report["generalDiagnostics"]]
     assert len(list(TYPED.glob("*.py"))) == report["summary"]["filesAnalyzed"]

@@ -1,36 +1,44 @@
-"""A small real client: it starts a real host as a process, and talks to it over real pipes.
-
-Whatever the host says is checked as it arrives: one line is one valid message of the revision, every request has one
-answer, and nothing is said to nobody. Every wait is bounded.
+"""The testkit's process client, with checks: one line is one valid message of the revision, every request has one answer,
+and nothing is said to nobody. Every wait is bounded, and no process is left behind.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
-import json
 import os
 import signal
-import subprocess
-import sys
 import textwrap
 import uuid
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from anyio import fail_after
 from mcp_types import jsonrpc, methods
+from patience import PATIENCE
 
-PATIENCE = 20.0
-HANDSHAKE = "2025-11-25"
-STATELESS = "2026-07-28"
-VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
-CAPABILITIES_KEY = "io.modelcontextprotocol/clientCapabilities"
+from prowess_testkit.client import HANDSHAKE, STATELESS
+from prowess_testkit.process import CAPABILITIES_KEY, VERSION_KEY, HostProcess, Message
+
+__all__ = [
+    "CAPABILITIES_KEY",
+    "HANDSHAKE",
+    "MARK",
+    "STATELESS",
+    "VERSION_KEY",
+    "Client",
+    "Message",
+    "error",
+    "hosted",
+    "make_project",
+    "processes",
+    "result",
+    "until",
+    "write_skill",
+]
+
 MARK = "PIPED_MARK"
-
-Message = dict[str, Any]
 
 
 def write_skill(project: Path, name: str, body: str) -> Path:
@@ -71,118 +79,53 @@ def processes(mark: str) -> dict[int, str]:
     return found
 
 
-class Client:
-    """One host, and what it said."""
+class Client(HostProcess):
+    """One host, and what it said, each message checked against the types of its revision."""
 
-    def __init__(self, process: asyncio.subprocess.Process, mark: str, version: str) -> None:
-        self.process = process
-        self.mark = mark
-        self.version = version
-        self.capabilities: Message = {}
+    client_name = "piped"
+
+    def __init__(self, process: asyncio.subprocess.Process, version: str) -> None:
+        super().__init__(process, version)
+        self.mark = ""
         self.faults: list[str] = []
-        self.notes: list[Message] = []
-        self.asked: list[Message] = []
-        """Requests of the host."""
-        self.errors_without_id: list[Message] = []
-        self.stderr = ""
-        self._numbers = itertools.count(1)
-        self._waiting: dict[Any, tuple[str, str, asyncio.Future[Message]]] = {}
+        self._expected: dict[Any, tuple[str, str]] = {}
         self._abandoned: set[Any] = set()
-        self._news = asyncio.Condition()
-        self._readers = [asyncio.ensure_future(self._read()), asyncio.ensure_future(self._read_stderr())]
-
-    @property
-    def pid(self) -> int:
-        return self.process.pid
 
     # Reading
 
-    async def _read(self) -> None:
-        stream = self.process.stdout
-        assert stream is not None
-        while line := await stream.readline():
-            try:
-                self._take(line)
-            except Exception as error:  # noqa: BLE001 - told at the end
-                self.faults.append(f"{error!r} in {line[:300]!r}")
-            async with self._news:
-                self._news.notify_all()
-        for _, _, future in self._waiting.values():
-            if not future.done():
-                future.set_exception(EOFError("the host has left without an answer"))
-                future.exception()
+    def take_line(self, line: bytes) -> None:
+        try:
+            assert line.endswith(b"\n"), "an unfinished line"
+            super().take_line(line)
+        except Exception as error:  # noqa: BLE001 - told at the end
+            self.faults.append(f"{error!r} in {line[:300]!r}")
 
-    def _take(self, line: bytes) -> None:
-        assert line.endswith(b"\n"), "an unfinished line"
-        data = json.loads(line)
-        for message in data if isinstance(data, list) else [data]:
-            self._take_message(message)
-
-    def _take_message(self, message: Message) -> None:
+    def take_message(self, message: Message) -> None:
         known = message if "id" in message or "method" in message else {**message, "id": None}
         jsonrpc.jsonrpc_message_adapter.validate_python(known)  # the types know null where the schemas leave the id out
-        if "method" in message:
-            if "id" in message:
-                methods.parse_server_request(message["method"], self.version, message.get("params"))
-                self.asked.append(message)
-            else:
-                tagged = message.get("params", {}).get("_meta", {})
-                version = STATELESS if "io.modelcontextprotocol/subscriptionId" in tagged else self.version
-                methods.parse_server_notification(message["method"], version, message.get("params"))
-                self.notes.append(message)
-        elif message.get("id") is None:
-            self.errors_without_id.append(message)
-        else:
-            self._take_answer(message)
+        if "method" in message and "id" in message:
+            methods.parse_server_request(message["method"], self.version, message.get("params"))
+        elif "method" in message:
+            tagged = message.get("params", {}).get("_meta", {})
+            version = STATELESS if "io.modelcontextprotocol/subscriptionId" in tagged else self.version
+            methods.parse_server_notification(message["method"], version, message.get("params"))
+        super().take_message(message)
 
-    def _take_answer(self, message: Message) -> None:
-        method, version, future = self._waiting.pop(message["id"])
+    def take_answer(self, message: Message) -> None:
+        method, version = self._expected.pop(message["id"])
         assert message["id"] not in self._abandoned, "an answer to a cancelled request"
+        super().take_answer(message)
         if "result" in message:
             methods.validate_server_result(method, version, message["result"])
-        if not future.done():
-            future.set_result(message)
-
-    async def _read_stderr(self) -> None:
-        stream = self.process.stderr
-        assert stream is not None
-        while data := await stream.read(65536):
-            self.stderr += data.decode("utf-8", "replace")
 
     # Speaking
-
-    def write(self, data: bytes) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write(data)
-
-    def send(self, message: Any) -> None:
-        """One line."""
-        self.write(json.dumps(message).encode() + b"\n")
 
     def expect(
         self, request_id: Any, method: str = "tools/call", version: str | None = None
     ) -> asyncio.Future[Message]:
         """The answer to a request that is sent by hand."""
-        future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
-        self._waiting[request_id] = (method, version or self.version, future)
-        return future
-
-    def request(self, method: str, request_id: Any = None, /, **params: Any) -> asyncio.Future[Message]:
-        """Send a request in the manner of the revision; gives its answer to be."""
-        number = next(self._numbers) if request_id is None else request_id
-        future = self.expect(number, method)
-        self.send(self.message(number, method, params))
-        future.number = number  # type: ignore[attr-defined]
-        return future
-
-    def message(self, number: Any, method: str, params: Message) -> Message:
-        if self.version == STATELESS:
-            meta = {VERSION_KEY: STATELESS, CAPABILITIES_KEY: self.capabilities, **params.get("_meta", {})}
-            params = {**params, "_meta": meta}
-        return {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
-
-    def notify(self, method: str, **params: Any) -> None:
-        self.send({"jsonrpc": "2.0", "method": method, "params": params})
+        self._expected[request_id] = method, version or self.version
+        return super().expect(request_id, method)
 
     def cancel(self, answer: Any) -> None:
         """Give up a request."""
@@ -210,23 +153,6 @@ class Client:
     async def ask(self, method: str, **params: Any) -> Message:
         """The result of a request."""
         return await result(self.request(method, **params))
-
-    async def open(self, capabilities: Message | None = None) -> None:
-        """The handshake, where there is one."""
-        self.capabilities = capabilities or {}
-        if self.version != STATELESS:
-            told = {"capabilities": self.capabilities, "clientInfo": {"name": "piped", "version": "1"}}
-            await self.ask("initialize", protocolVersion=self.version, **told)
-            self.notify("notifications/initialized")
-
-    async def news(self, find: Callable[[], Any]) -> Any:
-        """What `find` gives as soon as it finds something among the messages."""
-        with fail_after(PATIENCE):
-            async with self._news:
-                while not (found := find()):
-                    assert not self._readers[0].done(), f"the host has left\n{self.stderr}"
-                    await self._news.wait()
-                return found
 
     async def noted(self, method: str, count: int = 1) -> Message:
         """The n-th notification of a method."""
@@ -258,17 +184,6 @@ class Client:
 
     # Leaving
 
-    def close_input(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.close()
-
-    async def ended(self) -> int:
-        """The exit code, once the host has left and all it said is read."""
-        with fail_after(PATIENCE):
-            code = await self.process.wait()
-            await asyncio.gather(*self._readers)
-        return code
-
     async def leave(self) -> int:
         """Close the input; gives the exit code."""
         self.close_input()
@@ -280,15 +195,8 @@ class Client:
 
     async def finish(self) -> None:
         """Leave if need be, and judge."""
-        if self.process.returncode is None:
-            self.close_input()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(PATIENCE):
-                    await self.process.wait()
-            if self.process.returncode is None:
-                self.process.kill()
-                self.faults.append("the host did not leave at the end of its input")
-        await self.ended()
+        if not await self.stop():
+            self.faults.append("the host did not leave at the end of its input")
         await self.alone()
         assert self.faults == [], f"{self.faults}\n{self.stderr}"
 
@@ -317,18 +225,12 @@ async def hosted(
     capabilities: Message | None = None,
     env: Mapping[str, str] | None = None,
     opened: bool = True,
+    through: Sequence[str] = (),
 ) -> AsyncGenerator[Client]:
-    """A host that serves a project, with the handshake done."""
+    """A host that serves a project, with the handshake done; `through` is a program that starts it."""
     mark = uuid.uuid4().hex
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "prowess_host", "--project", str(project), *options),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        limit=1 << 28,
-        env={**os.environ, MARK: mark, **(env or {})},
-    )
-    client = Client(process, mark, version)
+    client = await Client.start(project, *options, version=version, env={MARK: mark, **(env or {})}, through=through)
+    client.mark = mark
     try:
         if opened:
             await client.open(capabilities)
@@ -338,5 +240,5 @@ async def hosted(
         for pid in processes(mark):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        if process.returncode is None:
-            await process.wait()
+        if client.process.returncode is None:
+            await client.process.wait()

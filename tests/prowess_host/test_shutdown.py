@@ -10,10 +10,12 @@ import signal
 import socket
 import subprocess
 import sys
+import uuid
 from pathlib import Path
 
 import pytest
 from anyio import fail_after
+from patience import PATIENCE
 from piped import HANDSHAKE, MARK, STATELESS, hosted, make_project, processes, result, until
 
 SKILL = """
@@ -84,7 +86,7 @@ def test_row_43_requests_and_the_end_of_input_at_once(tmp_path: Path, count: int
     messages = [*handshake(), *(call(number, text=str(number)) for number in range(1, count + 1))]
     text = "".join(json.dumps(message) + "\n" for message in messages).rstrip("\n")  # the last one without a newline
     command = [sys.executable, "-m", "prowess_host", "--project", str(make(tmp_path))]
-    done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=20, check=True)
+    done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=PATIENCE, check=True)
     answers = [json.loads(line) for line in done.stdout.splitlines()]
     assert list(range(count + 1)) == sorted(answer["id"] for answer in answers)
     assert all("result" in answer for answer in answers)
@@ -96,7 +98,7 @@ def test_input_may_be_a_file(tmp_path: Path):
     session.write_text("".join(json.dumps(message) + "\n" for message in [*handshake(), call(1)]))
     command = [sys.executable, "-m", "prowess_host", "--project", str(make(tmp_path))]
     with session.open() as given, (tmp_path / "out").open("w") as output:
-        subprocess.run(command, stdin=given, stdout=output, timeout=20, check=True)
+        subprocess.run(command, stdin=given, stdout=output, timeout=PATIENCE, check=True)
     assert [0, 1] == sorted(json.loads(line)["id"] for line in (tmp_path / "out").read_text().splitlines())
 
 
@@ -134,7 +136,7 @@ class Deaf:
     """A client that holds the pipes itself, so that it can stop reading."""
 
     def __init__(self, project: Path, *options: str, over: str = "pipe") -> None:
-        self.mark = f"deaf-{project.name}-{over}"
+        self.mark = uuid.uuid4().hex
         if over == "socket":
             ours, theirs = socket.socketpair()
             self.output, writing = ours.detach(), theirs.detach()
@@ -201,7 +203,7 @@ async def test_a_slow_client_gets_everything(tmp_path: Path, over: str):
         with os.fdopen(client.output, "rb") as output:
             return output.read()
 
-    with fail_after(20):
+    with fail_after(PATIENCE):
         said = await asyncio.to_thread(read)
     assert 0 == await client.ended()
     assert list(range(60)) == sorted(json.loads(line)["id"] for line in said.splitlines())
@@ -230,7 +232,13 @@ async def test_a_client_that_does_not_read_complaints_stops_nobody(tmp_path: Pat
     command = [sys.executable, "-m", "prowess_host", "--project", str(project)]
     text = "".join(json.dumps(message) + "\n" for message in [*handshake(), call(1)])
     done = await asyncio.to_thread(
-        subprocess.run, command, input=text.encode(), stdout=subprocess.PIPE, stderr=writing, timeout=20, check=True
+        subprocess.run,
+        command,
+        input=text.encode(),
+        stdout=subprocess.PIPE,
+        stderr=writing,
+        timeout=PATIENCE,
+        check=True,
     )
     os.close(reading)
     os.close(writing)
@@ -301,6 +309,6 @@ async def test_a_host_with_wrong_settings_says_so_and_leaves(tmp_path: Path):
     """With 2, and nothing on the wire."""
     project = make_project(tmp_path, "timeuot = 5\n")
     command = [sys.executable, "-m", "prowess_host", "--project", str(project)]
-    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=20, input="")
+    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=PATIENCE, input="")
     assert (2, "") == (done.returncode, done.stdout)
     assert "timeout" in done.stderr

@@ -12,14 +12,21 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE
 from piped import HANDSHAKE, STATELESS, Client, hosted, make_project, processes, until, write_skill
 
-from prowess_host.manifest import read_manifest
+from prowess_host.catalog.manifest import read_manifest
 
 CHANGED = "notifications/tools/list_changed"
 HEAVY = {
     *("pydantic", "pydantic_core", "pluggy", "dependency_injector", "tenacity", "cachetools", "jsonschema"),
-    *("prowess.worker", "prowess.runtime", "prowess.library", "prowess.command", "prowess.compile"),
+    *(
+        "prowess.worker.serving",
+        "prowess.runtime",
+        "prowess.skills.library",
+        "prowess.command",
+        "prowess.skills.compile",
+    ),
 }
 
 
@@ -91,7 +98,7 @@ async def test_host_holds_no_skill_and_nothing_heavy(project: Path):
         modules = {
             line.rpartition("|")[2].strip() for line in host.stderr.splitlines() if line.startswith("import time:")
         }
-        assert {"prowess_host.host", "prowess_host.manifest", "asyncio"} <= modules
+        assert {"prowess_host.serving", "prowess_host.catalog.manifest", "asyncio"} <= modules
         assert set() == modules & HEAVY
         assert not [name for name in modules if name.startswith(("prowess_skills", "skills"))]
 
@@ -108,7 +115,9 @@ async def test_requests_that_are_piped_in_leave_a_manifest(project: Path):
     ]
     text = "".join(json.dumps({"jsonrpc": "2.0", **request}) + "\n" for request in requests)
     command = [sys.executable, "-m", "prowess_host", "--project", str(project)]
-    await asyncio.to_thread(subprocess.run, command, input=text.encode(), capture_output=True, check=True, timeout=20)
+    await asyncio.to_thread(
+        subprocess.run, command, input=text.encode(), capture_output=True, check=True, timeout=PATIENCE
+    )
     (path,) = manifests(project)
     manifest = read_manifest(path)
     assert manifest is not None
@@ -244,7 +253,8 @@ async def test_full_disk_costs_time_and_nothing_else(project: Path):
     process = await asyncio.create_subprocess_exec(
         "/bin/sh", "-c", script, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
-    host = Client(process, "none", HANDSHAKE)
+    host = Client(process, HANDSHAKE)
+    host.mark = "none"
     await host.open()
     assert "a_say" in await host.tools() or "prowess_diagnostics" in await host.tools()
     assert 0 == await host.leave()
@@ -257,7 +267,29 @@ async def test_hosts_that_start_at_once_all_know_the_same(project: Path):
     imports(project)
     assert [ALL] * 4 == await asyncio.gather(*(listed(project) for _ in range(4)))
     assert [] == imports(project)
-    assert 1 == len(list((project / "cache/manifests").iterdir()))
+    assert 1 == len(manifests(project))
+
+
+def contents(project: Path) -> dict[Path, bytes]:
+    """Every file of a project but those that the skills of these tests write."""
+    return {path: path.read_bytes() for path in project.rglob("*.*") if path.is_file()}
+
+
+async def test_cache_in_the_project_itself_costs_nobody_a_file(project: Path):
+    """Also where a folder of the project has the name that the cache would use, and its files are old."""
+    (project / "prowess.toml").write_text('cache_dir = "."\n')
+    for name in ("manifests/web.yaml", "manifests/old.json", "prowess-manifests.yaml"):
+        file = project / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("kind: Deployment\n")
+        os.utime(file, (1, 1))
+    before = contents(project)
+    assert ALL == await listed(project)
+    imports(project)
+    assert ALL == await listed(project)
+    assert [] == imports(project), "the second start did not find what the first one had learned"
+    assert before.items() <= contents(project).items()
+    assert ["old.json", "web.yaml"] == sorted(path.name for path in (project / "manifests").iterdir())
 
 
 async def test_hosts_with_other_settings_do_not_take_each_others_place(project: Path):
@@ -382,8 +414,8 @@ async def test_reload_keeps_warm_what_was_used(project: Path):
         assert [] == imports(project)
 
 
-async def test_broken_edit_of_a_skill_that_was_never_imported_leaves_nothing_to_call(project: Path):
-    """There is no last good version of it, and whoever calls it is told; all else goes on."""
+async def test_broken_edit_of_a_skill_that_was_never_imported_costs_nothing(project: Path):
+    """The host knows its last good source from the files as they were at the start."""
     await listed(project)
     async with hosted(project) as host:
         assert "a" == await host.text("a_say")
@@ -392,7 +424,7 @@ async def test_broken_edit_of_a_skill_that_was_never_imported_leaves_nothing_to_
         await host.noted(CHANGED)
         assert [*ALL, "prowess_diagnostics"] == sorted(await host.tools())
         assert "a" == await host.text("a_say")
-        assert "b no longer loads" in await host.text("b_say")
+        assert "b" == await host.text("b_say")
         for name in ("a", "b"):
             write_skill(project, f"{name}.py", noting(project, name))
         await until(lambda: len([note for note in host.notes if note["method"] == CHANGED]) > 1)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from types import ModuleType
@@ -13,11 +11,12 @@ from typing import Any
 import pytest
 
 from prowess import Outcome, Runtime, mcp_schema
+from prowess_testkit import Project
 
 SKILLS = Path(__file__).resolve().parents[2] / "skills"
 
 
-class Project:
+class Opened:
     """A runtime for a folder of its own. Every payload it sees must meet the published schema."""
 
     def __init__(self, runtime: Runtime) -> None:
@@ -41,7 +40,7 @@ class Project:
         return outcome.text
 
 
-Open = Callable[..., AbstractAsyncContextManager[Project]]
+Open = Callable[..., AbstractAsyncContextManager[Opened]]
 
 
 @pytest.fixture
@@ -57,38 +56,39 @@ def project(root: Path) -> Open:
     """Open a project with the shipped skills and some settings, by their dotted keys."""
 
     @asynccontextmanager
-    async def opened(folder: Path = root, **settings: Any) -> AsyncGenerator[Project]:
+    async def opened(folder: Path = root, **settings: Any) -> AsyncGenerator[Opened]:
         flags = {key.replace("__", "."): value for key, value in settings.items()}
-        async with Runtime.open(folder, flags={"skills": [str(SKILLS)], "retry.initial": 0.0, **flags}) as runtime:
-            yield Project(runtime)
+        shipped = Project(folder, flags={"skills": [str(SKILLS)], "retry.initial": 0.0, **flags})
+        try:
+            yield Opened(shipped.runtime)
+        finally:
+            await shipped.aclose()
 
     return opened
 
 
-def imported(name: str) -> ModuleType:
-    """A module of a skill, to test its functions one by one."""
-    sys.path.append(str(SKILLS.parent))
-    try:
-        return importlib.import_module(f"skills.{name}")
-    finally:
-        sys.path.remove(str(SKILLS.parent))
+@pytest.fixture(scope="session")
+def modules(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], ModuleType]]:
+    """The modules of the shipped skills, to test their functions one by one."""
+    with Project(tmp_path_factory.mktemp("modules"), flags={"skills": [str(SKILLS)]}) as project:
+        yield project.runtime.module
 
 
 @pytest.fixture(scope="session")
-def fetch_module() -> ModuleType:
-    return imported("fetch")
+def fetch_module(modules: Callable[[str], ModuleType]) -> ModuleType:
+    return modules("fetch")
 
 
 @pytest.fixture(scope="session")
-def git_module() -> ModuleType:
-    return imported("git")
+def git_module(modules: Callable[[str], ModuleType]) -> ModuleType:
+    return modules("git")
 
 
 @pytest.fixture(scope="session")
-def text_module() -> ModuleType:
-    return imported("text.commands")
+def text_module(modules: Callable[[str], ModuleType]) -> ModuleType:
+    return modules("text.commands")
 
 
 @pytest.fixture(scope="session")
-def scan_module() -> ModuleType:
-    return imported("text.scan")
+def scan_module(modules: Callable[[str], ModuleType]) -> ModuleType:
+    return modules("text.scan")

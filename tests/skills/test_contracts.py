@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from prowess.profiles import BUILT_IN
+from prowess.profiles.profile import BUILT_IN
+from prowess_testkit import WIRES, connect
 
 COMMANDS = [
     "fetch.get",
@@ -15,6 +16,13 @@ COMMANDS = [
     *(f"text.{name}" for name in ("find", "read", "search")),
 ]
 PORTABLE = BUILT_IN["portable"]
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_client_lists_what_the_catalog_has(project: Any, wire: str):
+    """Under flat names, in both eras."""
+    async with project() as opened, connect(opened.runtime, version=wire) as client:
+        assert [command.replace(".", "_") for command in COMMANDS] == [tool["name"] for tool in await client.tools()]
 
 
 async def test_all_shipped_skills_load(project: Any):

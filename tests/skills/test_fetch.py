@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import shutil
 import socket
 import ssl
 import subprocess
+import sys
 import threading
 import zlib
 from collections.abc import Callable, Iterator
@@ -23,6 +25,7 @@ import anyio.to_thread
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from patience import PATIENCE
 
 from prowess import SkillError
 
@@ -176,34 +179,142 @@ async def test_tag_soup_does_no_harm(fetch_module: ModuleType):
     )
     reader.close()
 
-    assert "one[twothree](http://x/y)four" == reader.text()
+    assert "one[two](http://x/y)threefour" == reader.text()
 
 
-@given(
-    st.lists(
-        st.sampled_from([*"<>/!-[]'\"= a", "<a href=", "http://[x", "<![", "pre>", "<svg>", "&#", "title>"]),
-        max_size=30,
-    )
-)
-def test_no_page_breaks_the_reader(fetch_module: ModuleType, pieces: list[str]):
-    """Whatever it is, there is a text, or the one complaint that the parser is known for."""
+TAGS = "<a href=|http://[x|<![|<!--|-->|<pre>|</pre>|<svg>|</svg>|&#|&amp;|<title>|</title>|<table><td>|<script>|</script>|<p>|<b>|</i>|<br/>"
+SOUP = st.lists(st.sampled_from([*"<>/!-[]'\"= a&;\n\0é", *TAGS.split("|")]), max_size=40)
+
+
+def converted(fetch_module: ModuleType, *parts: str) -> Any:
     reader = fetch_module.HtmlReader("http://x/", links=True)
-    try:
-        reader.feed("".join(pieces))
-        reader.close()
-    except AssertionError:
-        assert "<!" in "".join(pieces)
+    for part in parts:
+        reader.feed(part)
+    reader.close()
+    return reader
 
+
+@given(SOUP)
+def test_no_page_breaks_the_reader(fetch_module: ModuleType, pieces: list[str]):
+    """Any input is converted, with balanced counters, and in no more reports than it has characters."""
+    reader = converted(fetch_module, "".join(pieces))
+
+    assert "" == reader.note
     assert isinstance(reader.text(), str)
+    assert 0 == reader._page._depth == reader._page._skipped == reader._page._code
+    assert reader._page._reports <= 3 * len("".join(pieces)) + 10
 
 
-async def test_broken_declaration_says_what_to_do(online: Any, web: Web):
-    """Where the parser of this Python gives up, the page can still be read as it is; a newer one goes on."""
-    web.replies["/"] = Reply("<p>one<![nonsense[", "text/html")
+def many(piece: str, size: int) -> str:
+    return piece * (size // len(piece))
+
+
+PATHOLOGICAL: dict[str, Callable[[int], str]] = {
+    "spaces in pre": lambda size: "<pre>" + " " * size,
+    "many pre with spaces": lambda size: many("<pre>" + " " * 95, size),
+    "unfinished tags": lambda size: many("<a", size),
+    "less than": lambda size: "<" * size,
+    "ampersands": lambda size: "&" * size,
+    "unfinished references": lambda size: many("&#", size),
+    "one long reference": lambda size: "&am" + "p" * size,
+    "unfinished comments": lambda size: many("<!--", size),
+    "unfinished end tags": lambda size: many("</", size),
+    "unfinished values": lambda size: many('<a href="', size),
+    "unfinished declarations": lambda size: many("<![CDATA[", size),
+    "scripts in a script": lambda size: "<script><!--" + many("<script>", size),
+    "attributes": lambda size: "<p " + " ".join(f"a{number}=1" for number in range(size // 9)) + ">",
+    "nested divisions": lambda size: many("<div>", size),
+    "nested tables": lambda size: many("<table>x", size),
+    "ends that never began": lambda size: many("<b>", size // 2) + many("</i>", size // 2),
+    "shallow ends that never began": lambda size: "<b>" * 900 + many("</i>", size),
+    "formatting to repeat": lambda size: (
+        "<p>" + "".join(f"<b id={number}>" for number in range(size // 30)) + "</p>" + many("<p>x", size // 2)
+    ),
+    "nested links": lambda size: many("<a href=x><b>", size // 2) + "text" + many("</b></a>", size // 2),
+    "links of spaces": lambda size: many("<a href=x> ", size),
+    "headings": lambda size: many("<h1>", size),
+    "line breaks": lambda size: "<pre>" + "\n" * size + "<br>" * 9,
+    "zero bytes": lambda size: "\0" * size,
+}
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("page", PATHOLOGICAL)
+def test_pathological_page_is_converted(fetch_module: ModuleType, page: str):
+    """A page of 1 MB, made to be slow, takes no longer than its size; quadratic work would take hours."""
+    text = PATHOLOGICAL[page](1_000_000)
+    reader = converted(fetch_module, *[text[at : at + 16384] for at in range(0, len(text), 16384)])
+
+    assert len(reader.text()) <= 2 * fetch_module.MOST_TEXT
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    "page", ["many pre with spaces", "unfinished tags", "nested divisions", "formatting to repeat"]
+)
+def test_work_grows_with_the_size_and_no_faster(fetch_module: ModuleType, page: str):
+    """Ten times the page makes at most ten times the reports, with some slack, and never more than the bound."""
+    small, large = (converted(fetch_module, PATHOLOGICAL[page](size))._page._reports for size in (10_000, 100_000))
+
+    assert large <= 12 * small + 100
+    assert large <= fetch_module.MOST_REPORTS
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("page", ["spaces in pre", "unfinished tags", "ends that never began", "formatting to repeat"])
+async def test_pathological_page_is_answered(online: Any, web: Web, page: str):
+    """The call that once lost its worker succeeds."""
+    web.replies["/"] = Reply("<title>slow</title>" + PATHOLOGICAL[page](300_000), "text/html")
+    async with online(fetch__seconds=600) as opened:
+        assert "slow" == (await opened.ok("fetch.get", url=web.base))["title"]
+
+
+@pytest.mark.parametrize(
+    "page, limit, note",
+    [
+        ("<p>begin" + "<div>" * 2_000 + "end", {}, "nested more than 1,000 deep"),
+        ("<p>begin" + "<br>" * 100 + "end", {"MOST_REPORTS": 100}, "more than 100 elements and texts"),
+        ("<p>begin" + "<a href=1>x</a>" * 100 + "end", {"MOST_TEXT": 1000}, "more than 1,000 characters of text"),
+    ],
+)
+def test_page_that_is_too_much_is_cut_and_says_so(
+    fetch_module: ModuleType, monkeypatch: pytest.MonkeyPatch, page: str, limit: dict[str, int], note: str
+):
+    """What was converted before the limit is there; the note says why the rest is not."""
+    for name, value in limit.items():
+        monkeypatch.setattr(fetch_module, name, value)
+    reader = converted(fetch_module, page, "more")
+
+    assert reader.text().startswith("begin")
+    assert "end" not in reader.text()
+    assert note in reader.note
+
+
+async def test_note_says_what_was_not_converted(online: Any, web: Web):
+    """A model learns that the text is only the beginning."""
+    web.replies["/"] = Reply("<p>begin" + "<div>" * 2_000 + "end", "text/html")
     async with online() as opened:
-        outcome = await opened.call("fetch.get", url=web.base)
+        result = await opened.ok("fetch.get", url=web.base)
 
-    assert outcome.text == f"{web.base} is broken HTML; read it with format raw" or outcome.value["text"] == "one"
+    assert "begin" == result["text"]
+    assert "nested more than 1,000 deep" in result["note"]
+
+
+async def test_missing_html_library_is_a_clear_failure(online: Any, web: Web, monkeypatch: pytest.MonkeyPatch):
+    """It says what to install. Everything that is not HTML works without it."""
+    monkeypatch.setitem(sys.modules, "lxml.etree", None)
+    web.replies["/"] = Reply("<p>x", "text/html")
+    async with online() as opened:
+        assert 'pip install "lxml>=6"' in await opened.failed("fetch.get", url=web.base)
+        assert "<p>x" == (await opened.ok("fetch.get", url=web.base, format="raw"))["text"]
+
+
+@pytest.mark.parametrize("page", ["", " ", "\n", "<!-- -->", "<", "<!doctype html>"])
+async def test_page_without_content_is_an_empty_text(online: Any, web: Web, page: str):
+    """An empty page is a page."""
+    web.replies["/"] = Reply(page, "text/html")
+    async with online() as opened:
+        assert (await opened.ok("fetch.get", url=web.base))["text"] in ("", "<")
 
 
 @pytest.mark.parametrize(
@@ -277,12 +388,98 @@ async def test_page_is_read_up_to_a_limit(online: Any, web: Web, packed: bool):
     assert ("x" * 1000, "only the first 1,000 bytes of the page were read") == (result["text"], result["note"])
 
 
+def packed(data: bytes) -> bytes:
+    """The same bytes whenever it is made: they are part of a test's name."""
+    return gzip.compress(data, mtime=0)
+
+
 @pytest.mark.parametrize("coding, pack", [("gzip", gzip.compress), ("deflate", zlib.compress), ("identity", bytes)])
 async def test_packed_page_is_unpacked(online: Any, web: Web, coding: str, pack: Callable[[bytes], bytes]):
     """Also in the coding that nobody asked for, but some servers love."""
     web.replies["/"] = Reply(pack(b"page" * 50_000), headers={"Content-Encoding": coding})
     async with online() as opened:
         assert "page" * 50_000 == (await opened.ok("fetch.get", url=web.base, max_chars=200_000))["text"]
+
+
+def raw_deflate(data: bytes) -> bytes:
+    packer = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+    return packer.compress(data) + packer.flush()
+
+
+@pytest.mark.parametrize(
+    "coding, body",
+    [
+        ("gzip", packed(b"one") + packed(b"") * 3 + packed(b"two")),
+        ("gzip", packed(b"onetwo") + b"\0" * 512),
+        ("GZIP", packed(b"onetwo")),
+        ("x-gzip", packed(b"onetwo")),
+        ("deflate", raw_deflate(b"onetwo")),
+        ("deflate", zlib.compress(b"onetwo") + b"more"),
+    ],
+)
+async def test_odd_packings_are_unpacked(online: Any, web: Web, coding: str, body: bytes):
+    """Several gzip files in a row, padding behind them, and "deflate" without its header, as browsers read them."""
+    web.replies["/"] = Reply(body, headers={"Content-Encoding": coding})
+    async with online() as opened:
+        assert "onetwo" == (await opened.ok("fetch.get", url=web.base))["text"]
+
+
+@pytest.mark.parametrize("coding", ["gzip", "deflate"])
+async def test_packed_page_that_breaks_off_is_tried_again(online: Any, web: Web, coding: str):
+    """Half of a packed page is not a page, also where the length is right."""
+    whole = (gzip.compress if coding == "gzip" else zlib.compress)(bytes(range(32, 127)) * 9)
+    headers = {"Content-Encoding": coding}
+    web.replies["/"] = [Reply(whole[:-9], headers=headers), Reply(whole, headers=headers)]
+    async with online() as opened:
+        assert 2 == (await opened.call("fetch.get", url=web.base)).attempts
+
+
+BOMB = gzip.compress(b"x" * 50_000_000)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    "coding, body",
+    [
+        ("gzip", BOMB),
+        ("deflate", zlib.compress(b"x" * 50_000_000)),
+        ("deflate", raw_deflate(b"x" * 50_000_000)),
+        ("gzip", packed(b"xxxx") * 300_000),
+    ],
+)
+async def test_bomb_is_unpacked_only_as_far_as_allowed(online: Any, web: Web, coding: str, body: bytes):
+    """The note says that the page goes on."""
+    web.replies["/"] = Reply(body, headers={"Content-Encoding": coding})
+    async with online(fetch__max_bytes=100_000, fetch__seconds=600) as opened:
+        result = await opened.ok("fetch.get", url=web.base, max_chars=200_000)
+
+    assert ("x" * 100_000, "only the first 100,000 bytes of the page were read") == (result["text"], result["note"])
+
+
+def test_bomb_is_never_unpacked_into_one_piece(fetch_module: ModuleType):
+    """However much a piece unpacks to, it comes in parts of the size asked for."""
+    packed = fetch_module.Packed("http://x/", "gzip")
+    parts = packed.unpack(BOMB[:16384], 1000)
+
+    assert [1000] * 50 == [len(next(parts)) for _ in range(50)]
+
+
+async def test_bomb_in_a_bomb_stays_packed(online: Any, web: Web):
+    """What is packed twice is not unpacked twice: the inner one is data, or a coding nobody asked for."""
+    web.replies["/one"] = Reply(gzip.compress(BOMB), "application/gzip", headers={"Content-Encoding": "gzip"})
+    web.replies["/two"] = Reply(gzip.compress(BOMB), headers={"Content-Encoding": "gzip, gzip"})
+    async with online() as opened:
+        assert "is no text: application/gzip" in await opened.failed("fetch.get", url=f"{web.base}/one")
+        assert "which nobody asked for" in await opened.failed("fetch.get", url=f"{web.base}/two")
+
+
+async def test_page_is_read_up_to_the_default_limit(online: Any, web: Web, fetch_module: ModuleType):
+    """Two megabytes, without any setting."""
+    web.replies["/"] = Reply("x" * 3_000_000)
+    async with online() as opened:
+        result = await opened.ok("fetch.get", url=web.base, start=1_999_990, max_chars=100)
+
+    assert ("x" * 10, "only the first 2,000,000 bytes of the page were read") == (result["text"], result["note"])
 
 
 @pytest.mark.parametrize(
@@ -303,7 +500,8 @@ async def test_page_that_cannot_be_unpacked_is_refused(online: Any, web: Web, co
     "address",
     "127.0.0.1 10.1.2.3 192.168.0.1 172.16.0.1 169.254.169.254 0.0.0.0 100.64.0.1 224.0.0.1 255.255.255.255 240.0.0.1 "
     "::1 :: fe80::1 fe80::1%eth0 fc00::1 ff02::1 ::ffff:127.0.0.1 ::ffff:10.0.0.1 ::127.0.0.1 2002:7f00:1:: "
-    "2001:0:4136:e378:8000:63bf:80ff:fffe 64:ff9b::7f00:1 64:ff9b::a9fe:a9fe".split(),
+    "2001:0:4136:e378:8000:63bf:80ff:fffe 64:ff9b::7f00:1 64:ff9b::a9fe:a9fe ::ffff:0:7f00:1 64:ff9b:1::7f00:1 fec0::1 "
+    "100::1 5f00::1".split(),
 )
 def test_private_address_is_not_public(fetch_module: ModuleType, address: str):
     """Nor is one that wraps a private one."""
@@ -316,7 +514,11 @@ def test_public_address_is(fetch_module: ModuleType, address: str):
     assert fetch_module.is_public(address)
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "2130706433", "0x7f.1", "[::ffff:127.0.0.1]", "127.1"])
+@pytest.mark.parametrize(
+    "host",
+    "127.0.0.1 localhost 2130706433 0x7f.1 0x7f000001 0177.0.0.1 017700000001 127.1 [::1] [::ffff:127.0.0.1] "
+    "[::ffff:7f00:1] [64:ff9b::7f00:1] [::127.0.0.1] 0 127.0.0.1. １２７.0.0.1 127。0。0。1".split(),
+)
 async def test_private_network_is_off_limits(project: Any, web: Web, host: str):
     """However it is written; the message tells the user what to do."""
     async with project() as opened:
@@ -350,7 +552,19 @@ async def test_redirect_is_followed(online: Any, web: Web):
     "location, says",
     [
         ("http://localhost:{port}/", "localhost is in a private network"),
+        ("//localhost:{port}/", "localhost is in a private network"),
         ("http://[::1]/", "::1 is in a private network"),
+        ("http://[::ffff:127.0.0.1]:{port}/", "is in a private network"),
+        ("http://[64:ff9b::7f00:1]:{port}/", "is in a private network"),
+        ("http://0x7f.1:{port}/", "is in a private network"),
+        ("http://0177.0.0.1:{port}/", "is in a private network"),
+        ("http://2130706433:{port}/", "is in a private network"),
+        ("http://127.1:{port}/", "is in a private network"),
+        ("http://127.0.0.1:25/", "port 25 is not fetched from"),
+        ("http://127.0.0.1:0/", "port 0 is not fetched from"),
+        ("gopher://127.0.0.1:{port}/", "is not a usable address"),
+        ("data:text/plain,x", "is not a usable address"),
+        ("/" + "x" * 9000, "an address of 9,001 characters is not fetched"),
         ("http://169.254.169.254/latest/meta-data/", "is in a private network"),
         ("file:///etc/passwd", "is not a usable address"),
         ("ftp://127.0.0.1/", "is not a usable address"),
@@ -376,6 +590,9 @@ async def test_redirect_leads_nowhere_that_is_refused(online: Any, web: Web, loc
         ("example.com", "give one that begins with http:// or https://"),
         ("http://", "give one that begins with http:// or https://"),
         ("http://a:99999/", "is not a usable address: Port"),
+        ("http://example.com:6000/", "port 6000 is not fetched from"),
+        ("https://example.com:22/", "port 22 is not fetched from"),
+        ("http://127.0.0.1\\@example.com/", "leave that out"),
         ("http://[::1", "is not a usable address"),
         (f"http://{'a' * 70}.com/", "is not a usable address"),
         ("http://me:secret@example.com/", "leave that out"),
@@ -402,6 +619,38 @@ def test_address_that_was_checked_is_the_one_connected_to(fetch_module: ModuleTy
 
     assert b"ok" == exchange.get(f"http://rebind.test:{web.port}/").body
     assert f"rebind.test:{web.port}" == web.asked[0][1]["host"]
+
+
+def test_every_redirect_is_looked_up_and_checked_anew(fetch_module: ModuleType, web: Web):
+    """A host that may be asked does not vouch for the one it names, though both have the same address."""
+    web.replies["/"] = Reply(status=302, headers={"Location": f"http://second.test:{web.port}/"})
+    looked_up: list[str] = []
+
+    def resolve(host: str, *_: Any, **__: Any) -> list[Any]:
+        looked_up.append(host)
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", web.port))]
+
+    exchange = fetch_module.Exchange(fetch_module.Rules(("first.test",)), resolve)
+
+    with pytest.raises(SkillError, match=r"second\.test is in a private network"):
+        exchange.get(f"http://first.test:{web.port}/")
+    assert (["first.test", "second.test"], 1) == (looked_up, len(web.asked))
+
+
+async def test_proxies_of_the_environment_are_not_used(online: Any, web: Web, monkeypatch: pytest.MonkeyPatch):
+    """A proxy would look names up itself, where nothing checks the addresses."""
+    proxy = Web()
+    server = serve(proxy)
+    web.replies["/"] = Reply("direct")
+    try:
+        for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "all_proxy", "ALL_PROXY"):
+            monkeypatch.setenv(name, proxy.base)
+        async with online() as opened:
+            assert "direct" == (await opened.ok("fetch.get", url=web.base))["text"]
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert [] == proxy.asked
 
 
 def test_host_with_one_private_address_is_refused(fetch_module: ModuleType, web: Web):
@@ -580,6 +829,140 @@ async def test_server_that_speaks_something_else(online: Any, said: bytes, kind:
     assert "did not answer" in outcome.text
 
 
+Script = Callable[[socket.socket, threading.Event], None]
+
+
+@contextlib.contextmanager
+def speaking(script: Script) -> Iterator[tuple[str, list[int]]]:
+    """A server that says whatever it likes, for as long as it likes; and how often it was asked."""
+    over, asked, speakers = threading.Event(), [0], []
+
+    def speak(wire: socket.socket) -> None:
+        with wire, contextlib.suppress(OSError):  # a client that hangs up is what most of these tests are about
+            wire.recv(65536)
+            script(wire, over)
+
+    def accept() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                wire, _ = listening.accept()
+                asked[0] += 1
+                speakers.append(threading.Thread(target=speak, args=[wire]))
+                speakers[-1].start()
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        accepting = threading.Thread(target=accept)
+        accepting.start()
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}/", asked
+        over.set()
+        listening.shutdown(socket.SHUT_RDWR)
+        accepting.join()
+    for speaker in speakers:
+        speaker.join()
+
+
+def drops(beginning: bytes, drop: bytes) -> Script:
+    """Say something, then a little more again and again: every wait is short, and together they never end."""
+
+    def say(wire: socket.socket, over: threading.Event) -> None:
+        wire.sendall(beginning)
+        while not over.wait(0.01):
+            wire.sendall(drop)
+
+    return say
+
+
+def flood(beginning: bytes, piece: bytes) -> Script:
+    """Say something, then the same piece without a pause."""
+
+    def say(wire: socket.socket, over: threading.Event) -> None:
+        wire.sendall(beginning)
+        while not over.is_set():
+            wire.sendall(piece * 100)
+
+    return say
+
+
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Type: text/plain\r\n\r\n"
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    "script",
+    [
+        pytest.param(drops(b"HTTP/1.1 200", b"x"), id="status line"),
+        pytest.param(drops(b"HTTP/1.1 200 OK\r\nA: ", b"x"), id="header"),
+        pytest.param(drops(b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 100 Continue\r\n\r\n"), id="continue"),
+        pytest.param(drops(b"HTTP/1.1 200 OK\r\nContent-Length: 99999\r\n\r\n", b"x"), id="body"),
+        pytest.param(drops(b"HTTP/1.0 200 OK\r\n\r\n", b"x"), id="body without a length"),
+        pytest.param(drops(CHUNKED, b"1\r\nx\r\n"), id="chunks"),
+        pytest.param(drops(CHUNKED + b"1;", b"x"), id="extension of a chunk"),
+        pytest.param(drops(CHUNKED + b"0\r\n", b"A: b\r\n"), id="trailers"),
+        pytest.param(
+            drops(CHUNKED.replace(b"\r\n\r\n", b"\r\nContent-Encoding: gzip\r\n\r\n"), b"1\r\n\x1f\r\n"), id="gzip"
+        ),
+        pytest.param(lambda _wire, over: over.wait(), id="silence"),
+    ],
+)
+async def test_slow_server_is_given_up(online: Any, script: Script):
+    """There is one deadline for all of an answer, and no further attempt after it; the caller may try again later."""
+    with speaking(script) as (url, asked):
+        async with online(fetch__seconds=0.5) as opened:
+            outcome = await opened.call("fetch.get", url=url)
+
+    assert ("retryable", 1) == (outcome.kind, outcome.attempts)
+    assert asked[0] <= 1
+    assert "127.0.0.1 is too slow: reading the page took more than 0.5 s" in outcome.text
+
+
+@pytest.mark.timeout(600)
+async def test_slow_redirects_share_one_deadline(online: Any):
+    """Each step is fast enough; all of them together are not."""
+
+    def redirect(wire: socket.socket, over: threading.Event) -> None:
+        over.wait(0.3)
+        wire.sendall(b"HTTP/1.1 302 Found\r\nLocation: /again\r\nContent-Length: 0\r\n\r\n")
+
+    with speaking(redirect) as (url, asked):
+        async with online(fetch__seconds=1) as opened:
+            outcome = await opened.call("fetch.get", url=url)
+
+    assert "is too slow" in outcome.text
+    assert asked[0] <= 4
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    "script, says",
+    [
+        pytest.param(flood(b"HTTP/1.1 200 OK\r\n", b"A: b\r\n"), "as a web server does", id="headers"),
+        pytest.param(flood(b"HTTP/1.1 200 OK\r\nA: ", b"x" * 99), "as a web server does", id="one header"),
+        pytest.param(flood(b"", b"x" * 99), "as a web server does", id="status line"),
+        pytest.param(flood(b"", b"HTTP/1.1 100 Continue\r\n\r\n"), "far more than a page", id="continue"),
+        pytest.param(flood(CHUNKED, b"1;" + b"x" * 9000 + b"\r\nx\r\n"), "far more than a page", id="extensions"),
+    ],
+)
+async def test_flood_is_given_up(online: Any, script: Script, says: str):
+    """What is not a page is bounded too, and not asked for again."""
+    with speaking(script) as (url, asked):
+        async with online(fetch__seconds=600) as opened:
+            outcome = await opened.call("fetch.get", url=url)
+
+    assert ("failed", 1) == (outcome.kind, asked[0]), outcome.text
+    assert says in outcome.text
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("beginning, piece", [(CHUNKED, b"1\r\nx\r\n"), (b"HTTP/1.0 200 OK\r\n\r\n", b"x" * 99)])
+async def test_endless_page_is_cut(online: Any, beginning: bytes, piece: bytes):
+    """At the size of a page."""
+    with speaking(flood(beginning, piece)) as (url, _):
+        async with online(fetch__seconds=600, fetch__max_bytes=20_000) as opened:
+            result = await opened.ok("fetch.get", url=url)
+
+    assert ("x" * 20_000, "only the first 20,000 bytes of the page were read") == (result["text"], result["note"])
+
+
 async def test_page_is_kept_for_a_while(online: Any, web: Web):
     """The same call does not ask again; a failure is not kept."""
     web.replies["/"] = [Reply(status=404), Reply("page")]
@@ -603,7 +986,7 @@ async def test_cancelled_call_hangs_up(online: Any, web: Web):
         return Reply()
 
     web.replies["/"] = never
-    with anyio.fail_after(10):
+    with anyio.fail_after(PATIENCE):
         async with online() as opened, anyio.create_task_group() as tasks:
             tasks.start_soon(lambda: opened.runtime.call("fetch.get", {"url": web.base}))
             await anyio.to_thread.run_sync(arrived.wait)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
+import resource
+import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -11,6 +15,7 @@ from typing import Any
 
 import anyio
 import pytest
+from patience import PATIENCE
 
 from prowess import ConfigPaths, Settings, SkillError
 
@@ -540,7 +545,7 @@ async def test_cancelled_call_kills_git(project: Any, tmp_path: Path, monkeypatc
     (tmp_path / "git").write_text(f"#!/bin/sh\nexec 3> '{tmp_path}/pipe'\necho started >&3\nexec sleep 600\n")
     (tmp_path / "git").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    with anyio.fail_after(10):
+    with anyio.fail_after(PATIENCE):
         async with project() as opened, anyio.create_task_group() as tasks:
             tasks.start_soon(opened.call, "git.status")
             with anyio.CancelScope(shield=True):
@@ -557,3 +562,339 @@ async def test_what_git_says_reaches_the_model(git_module: ModuleType, root: Pat
     with pytest.raises(SkillError, match=r"^git frobnicate: 'frobnicate' is not a git command"):
         await repository.run("frobnicate")
     assert "failed without a word" == git_module._complaint(bytearray())
+
+
+# --- what must not bring it down ------------------------------------------------------------------
+
+READING = ("status", "log", "diff", "show")
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("named", ["missing", "/dev/zero", "/etc/passwd", ".git/pipe", ".", ""])
+@pytest.mark.parametrize(
+    "key",
+    ["diff.orderFile", "core.attributesFile", "core.excludesFile", "mailmap.file", "mailmap.blob", "commit.template"],
+)
+async def test_file_that_the_configuration_names_is_not_read(
+    project: Any, root: Path, commit: Any, key: str, named: str
+):
+    """A missing file breaks nothing, a device fills no memory, a pipe makes nobody wait."""
+    commit("one", a="1\n")
+    (root / "a").write_text("2\n")
+    os.mkfifo(root / ".git/pipe")
+    run_git(root, "config", key, named)
+    async with project() as opened:
+        for command in READING:
+            await opened.ok(f"git.{command}")
+        await opened.ok("git.blame", file="a")
+        await opened.ok("git.read", file="a", revision="HEAD")
+
+
+@pytest.mark.parametrize(
+    "named", ["missing", "/dev/zero", "/etc/passwd", ".git/pipe", ".", "link", "text", "huge", "~/x"]
+)
+async def test_unusable_list_of_ignored_commits_is_named(project: Any, root: Path, git: Git, commit: Any, named: str):
+    """Blame says which key is wrong, and never what is in the file; the other commands do not care."""
+    commit("one", a="1\n", text="these are not hashes\n", huge="# \n" * 500_000)
+    os.mkfifo(root / ".git/pipe")
+    (root / "link").symlink_to("/etc/passwd")
+    git("config", "blame.ignoreRevsFile", named)
+    async with project() as opened:
+        told = await opened.failed("git.blame", file="a")
+        for command in READING:
+            await opened.ok(f"git.{command}")
+
+    assert "blame.ignoreRevsFile names" in told
+    assert "no list of commits" in told
+    assert "git config --unset-all blame.ignoreRevsFile" in told
+    assert "not hashes" not in told
+    assert "root:" not in told
+
+
+async def test_ignored_commits_are_looked_through(project: Any, root: Path, git: Git, commit: Any):
+    """A list in the repository works as in git, also from a folder below."""
+    first = commit("first", **{"sub/a": "x = 1\n"})
+    second = commit("format", **{"sub/a": "x  =  1\n"})
+    (root / ".ignored").write_text(f"# formatting\n{second}\n")
+    git("config", "blame.ignoreRevsFile", ".ignored")
+    async with project() as opened:
+        assert [first] == [part["commit"] for part in (await opened.ok("git.blame", file="sub/a"))["parts"]]
+        async with project(root / "sub") as below:
+            assert [first] == [part["commit"] for part in (await below.ok("git.blame", file="a"))["parts"]]
+        git("config", "--unset", "blame.ignoreRevsFile")
+        assert [second] == [part["commit"] for part in (await opened.ok("git.blame", file="sub/a"))["parts"]]
+
+
+@pytest.fixture
+def short_of_time(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Change how long git may take, in every copy of the skill that is loaded."""
+
+    def change(seconds: float) -> None:
+        for module in [module for name, module in sys.modules.items() if name.rpartition(".")[2] == "git"]:
+            if hasattr(module, "MOST_SECONDS"):
+                monkeypatch.setattr(module, "MOST_SECONDS", seconds)
+
+    return change
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    "name", [".git/info/attributes", ".git/info/exclude", ".git/info/sparse-checkout", ".git/index"]
+)
+async def test_endless_file_of_the_repository_is_bounded(project: Any, root: Path, commit: Any, name: str):
+    """Git reads it into memory up to the limit, or up to the time; the failure names the file."""
+    commit("one", a="1\n")
+    (root / "a").write_text("2\n")
+    (root / "new").touch()
+    (root / name).unlink(missing_ok=True)
+    (root / name).symlink_to("/dev/zero")
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    async with project() as opened:
+        outcomes = [await opened.call(f"git.{command}") for command in ("status", "diff")]
+
+    assert {"ok", "failed"} >= {outcome.kind for outcome in outcomes}
+    assert all(name.rpartition("/")[2] in outcome.text for outcome in outcomes if outcome.kind == "failed")
+    assert ["ok", "failed"][name == ".git/info/attributes"] == outcomes[1].kind or name == ".git/index"
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss <= max(before, 700_000)  # kilobytes
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", [".git/info/exclude", ".git/info/attributes", ".git/config", ".gitignore"])
+async def test_pipe_in_the_place_of_a_file_is_bounded(
+    project: Any, root: Path, commit: Any, short_of_time: Callable[[float], None], name: str
+):
+    """Git would wait for ever for somebody to write; it is stopped, and the failure names the file."""
+    commit("one", a="1\n")
+    (root / "a").write_text("2\n")
+    (root / "new").touch()
+    async with project() as opened:
+        await opened.ok("git.status")
+        short_of_time(3)
+        (root / name).unlink(missing_ok=True)
+        os.mkfifo(root / name)
+        outcomes = [await opened.call(f"git.{command}") for command in ("status", "diff")]
+
+    failed = [outcome for outcome in outcomes if outcome.kind != "ok"]
+    assert failed
+    for outcome in failed:
+        assert "failed" == outcome.kind
+        assert "took more than 3 s and was stopped" in outcome.text
+        assert f"{name} should be an ordinary file" in outcome.text
+
+
+@pytest.mark.parametrize(
+    "key, value",
+    [
+        ("diff.renameLimit", "many"),
+        ("core.compression", "x"),
+        ("core.bare", "maybe"),
+        ("diff.renames", "x"),
+        ("core.sharedRepository", "x"),
+    ],
+)
+async def test_broken_configuration_is_named(project: Any, root: Path, commit: Any, key: str, value: str):
+    """What git does not understand it names, and that reaches the model."""
+    commit("one", a="1\n")
+    with (root / ".git/config").open("a") as file:
+        section, _, name = key.partition(".")
+        file.write(f"[{section}]\n\t{name} = {value}\n")
+    async with project() as opened:
+        outcomes = [await opened.call(f"git.{command}") for command in READING]
+
+    assert {"ok", "failed"} >= {outcome.kind for outcome in outcomes}
+    assert all(key.lower() in outcome.text.lower() for outcome in outcomes if outcome.kind == "failed")
+
+
+@pytest.mark.parametrize("included", ["/dev/zero", "/etc/passwd", "/dev/full", "."])
+async def test_included_configuration_that_is_none_fails_readably(
+    project: Any, root: Path, git: Git, commit: Any, included: str
+):
+    """Git refuses it, and shows nothing of it."""
+    commit("one", a="1\n")
+    git("config", "include.path", included)
+    async with project() as opened:
+        outcomes = [await opened.call(f"git.{command}") for command in READING]
+
+    assert {"ok", "failed"} >= {outcome.kind for outcome in outcomes}
+    assert not any("root:" in outcome.text for outcome in outcomes)
+
+
+NAMES = [
+    "-p",
+    "--output=x",
+    "new\nline",
+    "tab\there",
+    "a..b",
+    ":(top)x",
+    "*",
+    "ü",
+    'quo"te',
+    "back\\slash",
+    " ",
+    "HEAD",
+    "@{u}",
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_any_name_of_a_file_is_only_a_name(project: Any, root: Path, commit: Any, name: str):
+    """Never an option, a pattern, a revision or two lines."""
+    first = commit("one", **{name: "1\n"})
+    (root / name).write_text("2\n")
+    async with project() as opened:
+        assert [{"path": name, "unstaged": "modified"}] == (await opened.ok("git.status", path=name))["files"]
+        assert [{"path": name, "added": 1, "deleted": 1}] == (await opened.ok("git.diff", path=name))["files"]
+        assert [first] == [one["commit"] for one in (await opened.ok("git.log", path=name))["commits"]]
+        assert [{"path": name, "added": 1, "deleted": 0}] == (await opened.ok("git.show", path=name))["files"]
+        assert [["2"]] == [part["lines"] for part in (await opened.ok("git.blame", file=name))["parts"]]
+        assert "1" == (await opened.ok("git.read", file=name, revision="HEAD"))["text"]
+
+
+async def test_names_and_texts_that_are_not_utf8_are_shown_all_the_same(
+    project: Any, root: Path, git: Git, commit: Any
+):
+    """With a replacement character, in valid JSON."""
+    commit("one", **{"a": b"\xff\n", os.fsdecode(b"\xff\xfe"): b"\xff\n"})
+    (root / "a").write_bytes(b"\xfe\n")
+    async with project() as opened:
+        shown = await opened.ok("git.show")
+        await opened.ok("git.diff")
+        await opened.ok("git.status")
+        await opened.ok("git.blame", file="a")
+        await opened.ok("git.read", file="a", revision="HEAD")
+
+    assert ["a", "\ufffd\ufffd"] == sorted(file["path"] for file in shown["files"])
+
+
+@pytest.mark.parametrize("path", ["a\0b", "x" * 5000, "/".join(["d"] * 3000), "pipe", "device"])
+async def test_odd_paths_do_not_crash(project: Any, root: Path, commit: Any, path: str):
+    """They are refused, or there is nothing about them."""
+    commit("one", a="1\n")
+    os.mkfifo(root / "pipe")
+    (root / "device").symlink_to("/dev/zero")
+    async with project() as opened:
+        for command in READING:
+            assert (await opened.call(f"git.{command}", path=path)).kind in ("ok", "failed")
+        for command in ("blame", "read"):
+            assert "failed" == (await opened.call(f"git.{command}", file=path, revision="HEAD")).kind
+        assert "failed" == (await opened.call("git.blame", file=path)).kind
+
+
+@pytest.mark.timeout(600)
+async def test_huge_things_are_cut(
+    project: Any, root: Path, git: Git, commit: Any, short_of_time: Callable[[float], None]
+):
+    """A message, subjects, references, a sparse file of 1 TB."""
+    (root.parent / "message").write_text("s" * 5_000_000)
+    commit("one", a="1\n" * 90_000, b="x" * 5_000_000)
+    for _ in range(2):
+        git("commit", "-q", "--allow-empty", "-F", str(root.parent / "message"))
+    for number in range(60):
+        git("tag", f"t{number}")
+    os.truncate(root / "a", 10**12)
+    async with project() as opened:
+        log = await opened.ok("git.log")
+        shown = await opened.ok("git.show")
+        part = await opened.ok("git.read", file="a", revision="HEAD", limit=2000)
+        assert "is too large at HEAD" in await opened.failed("git.read", file="b", revision="HEAD", start=2)
+        await opened.ok("git.status")
+        assert "out of memory" in (await opened.failed("git.blame", file="a")).lower()
+        short_of_time(1)
+        assert "took more than 1 s" in await opened.failed("git.diff")
+
+    assert (1, 1000, 50) == tuple(
+        len(x) for x in (log["commits"], log["commits"][0]["subject"], log["commits"][0]["refs"])
+    )
+    assert "older commits follow: go on with skip=1" == log["note"]
+    assert (20_000, "the message was cut at 20,000 characters") == (len(shown["message"]), shown["note"])
+    assert (2000, "lines follow: go on with start=2001") == (part["end"], part["note"])
+
+
+async def test_times_that_do_not_exist_are_left_out(project: Any, root: Path, git: Git, commit: Any):
+    """Old tools have written commits whose time zone is none."""
+    commit("one", a="1\n")
+    odd = root.parent / "odd"
+    odd.write_text(git("cat-file", "commit", "HEAD").replace("+0200", "+9900") + "\n")
+    made = git("hash-object", "-t", "commit", "-w", "--literally", str(odd))
+    git("update-ref", "HEAD", made)
+    async with project() as opened:
+        (part,) = (await opened.ok("git.blame", file="a"))["parts"]
+        await opened.ok("git.log")
+
+    assert ("one", None) == (part["subject"], part.get("date"))
+
+
+async def test_repository_that_changes_underneath_fails_readably(project: Any, root: Path, git: Git, commit: Any):
+    """Objects that are gone, a HEAD that is garbage, an index that is torn."""
+    first = commit("one", a="1\n")
+    async with project() as opened:
+        for name in (".git/index", ".git/HEAD", f".git/objects/{first[:2]}/{first[2:]}"):
+            kept = (root / name).read_bytes()
+            (root / name).chmod(0o644)
+            (root / name).write_bytes(b"garbage")
+            for command in READING:
+                assert (await opened.call(f"git.{command}")).kind in ("ok", "failed")
+            (root / name).write_bytes(kept)
+        shutil.rmtree(root / ".git")
+        assert "is in no git repository" in await opened.failed("git.status")
+
+
+async def test_relative_folder_on_the_path_is_not_searched(
+    project: Any, root: Path, commit: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    """`PATH=.:…` would run a program that the project brings along."""
+    commit("one", a="1\n")
+    (root / "git").write_text(f"#!/bin/sh\ntouch '{tmp_path}/ran'\n")
+    (root / "git").chmod(0o755)
+    monkeypatch.chdir(root)
+    monkeypatch.setenv("PATH", f".:{os.environ['PATH']}:")
+    async with project() as opened:
+        await opened.ok("git.status")
+    assert not (tmp_path / "ran").exists()
+
+
+async def test_project_in_a_folder_with_an_odd_name(project: Any, root: Path, git: Git, commit: Any):
+    """A line break in the way to the project is part of its name."""
+    inside = root / "a\nb" / "-c"
+    commit("one", **{"a\nb/-c/file": "1\n"})
+    (inside / "file").write_text("2\n")
+    async with project(inside) as opened:
+        assert ["file"] == [file["path"] for file in (await opened.ok("git.status"))["files"]]
+        assert ["file"] == [file["path"] for file in (await opened.ok("git.diff"))["files"]]
+        assert "1" == (await opened.ok("git.read", file="file", revision="HEAD"))["text"]
+
+
+async def test_folder_that_looks_like_a_bare_repository_is_a_folder(project: Any, root: Path, git: Git, commit: Any):
+    """A stranger could bring one along, with a configuration of its own."""
+    commit("one", a="1\n")
+    run_git(root, "init", "-q", "--bare", "inner")
+    async with project(root / "inner") as opened:
+        assert "failed" == (await opened.call("git.status")).kind
+
+
+async def test_each_git_process_is_bounded(
+    git_module: ModuleType, root: Path, git: Git, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    """In memory, whichever command it is."""
+    (tmp_path / "git").write_text("#!/bin/sh\nulimit -d\n")
+    (tmp_path / "git").chmod(0o755)
+    repository = await git_module._repository(ConfigPaths.of(Settings.load(root, environ={}), {}))
+    bounded = dataclasses.replace(repository, environment={**repository.environment, "PATH": str(tmp_path)})
+
+    assert str(git_module.MOST_MEGABYTES * 1024) == (await bounded.run("anything")).text.strip()
+
+
+@pytest.mark.timeout(600)
+async def test_child_of_git_that_holds_the_pipe_delays_nothing(
+    git_module: ModuleType, root: Path, git: Git, tmp_path: Path
+):
+    """When git is stopped for writing too much, what it has started may live on."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "git").write_text(f"#!/bin/sh\nread x < '{tmp_path}/pipe' >/dev/null &\nexec yes\n")
+    (tmp_path / "git").chmod(0o755)
+    repository = await git_module._repository(ConfigPaths.of(Settings.load(root, environ={}), {}))
+    path = f"{tmp_path}:{repository.environment['PATH']}"
+    output = await dataclasses.replace(repository, environment={**repository.environment, "PATH": path}).run("x")
+    (tmp_path / "pipe").write_text("over\n")
+
+    assert output.cut

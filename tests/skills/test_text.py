@@ -13,6 +13,7 @@ import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from patience import PATIENCE
 
 from prowess import ConfigPaths, Settings, SkillError
 
@@ -232,7 +233,7 @@ async def test_cancelled_search_ends_at_once(project: Any, root: Path):
     """The process that searches is killed, in the middle of a match."""
     write(root, **{"a.txt": SLOW_LINE})
     async with project(text__seconds=1000) as opened:
-        with anyio.fail_after(10), anyio.move_on_after(0.5) as scope:
+        with anyio.fail_after(PATIENCE), anyio.move_on_after(0.5) as scope:
             await opened.call("text.search", pattern=SLOW, regex=True)
 
     assert scope.cancelled_caught

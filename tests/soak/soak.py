@@ -1,10 +1,11 @@
-"""Soaks the stdio host: clients of both eras hammer it while files are saved and commands crash, hang and flood.
+"""Soaks the stdio host in chaos: skills, saves, clients and the machine all do what they should not.
 
     .venv/bin/python tests/soak/soak.py --minutes 30 --seed 7
 
-Several hosts serve one project with one cache. Every request has one answer, which belongs to it; only calls beside a
-crash are lost; clients hear of changes; and when all is over, memory is where it was and no process is left. What went
-wrong is printed with the seed, and the logs stay.
+Several hosts serve one project with one cache. Every request has one answer, which belongs to it, or is cancelled; only
+calls beside a crash are lost; clients hear of changes, and no version answers that is older than what they were told;
+and when all is over, memory is where it was, no process is left, and no file of anybody else was touched. What went wrong
+is printed with the seed, and the logs stay. A seed gives the same mix again, though never the same timing.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import asyncio
 import contextlib
 import os
 import random
+import re
+import resource
 import shutil
 import signal
 import sys
@@ -24,10 +27,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from beholding import Health, health, of_mark, workers
-from mixing import Expect, Mix, text_of, value
-from saving import Project
-from talking import BATCHES, PATIENCE, STATELESS, Client, Gone
+from clients import BATCHES, PATIENCE, STATELESS, Client, Gone, Habits
+from expectations import Expect, text_of, value
+from files import differences, footprint
+from health import Health, health, of_mark, workers
+from machine import Machine
+from saves import Project
+from workload import HARM, Mix
 
 __all__ = ["LONG", "SHORT", "Faulty", "Plan", "Report", "soak"]
 
@@ -47,14 +53,19 @@ class Plan:
     pause: float = 0.02
     slack: int = 3 * 1024
     """KiB that do not count. A host has 15 to 18 MB of its own at rest, with what waits for the garbage collector."""
+    settling: float = 3.0
+    """Seconds of quiet after which a host has given back what large messages have taken."""
 
 
-SHORT = Plan(("2025-11-25", BATCHES, STATELESS))
+SHORT = Plan((BATCHES, STATELESS), saves=40, settling=0.0, slack=20 * 1024)
 LONG = Plan(("2024-11-05", BATCHES, "2025-06-18", "2025-11-25+", STATELESS, STATELESS), rounds=10)
-
-
-_SETTLING = 3.0
-"""Seconds of quiet after which a host has given back what large messages have taken."""
+HABITS = (Habits(), Habits(reads_stderr=False), Habits(reads="slowly"), Habits(reads="never", reads_stderr=False))
+OURS = re.compile(r"cache/manifests/|cache/request-state\.key$|(.*/)?__pycache__/")
+"""The files that a host, or Python itself, may make in a project."""
+THREADS = 3
+"""How many threads of its pool a host may begin late."""
+MOST = 64 * 1024
+"""KiB that no host of ours has of its own at rest, whatever went through it."""
 
 T = TypeVar("T")
 
@@ -73,6 +84,7 @@ class Report:
     killed: int = 0
     saves: dict[str, int] = field(default_factory=dict[str, int])
     hosts: int = 0
+    disturbances: dict[str, int] = field(default_factory=dict[str, int])
     partings: Counter[str] = field(default_factory=Counter[str])
     health: dict[str, list[Health]] = field(default_factory=dict[str, list[Health]])
     faults: list[str] = field(default_factory=list[str])
@@ -83,6 +95,7 @@ class Report:
         told.append(f"  {'workers killed from outside':<44} {self.killed}")
         spread = ", ".join(f"{calls} calls: {deaths} times" for calls, deaths in sorted(Counter(self.lost).items()))
         told.append(f"  {'lost with one worker':<44} {spread}")
+        told.append(f"  {'the machine':<44} {self.disturbances}")
         told.append(f"  {'how short sessions ended':<44} {dict(self.partings)}")
         for name, series in self.health.items():
             told += [f"  {name} at rest {number}: {each}" for number, each in enumerate(series, 1)]
@@ -98,6 +111,13 @@ class Soak:
         self._rng = random.Random(seed)
         self.report = Report(seed)
         self._project = Project(_made(folder / "a project"), self._derived())
+        self._machine = Machine(folder, self._derived())
+        self._elsewhere = {name: _made(folder / name) for name in ("HOME", "XDG_CACHE_HOME", "TMPDIR", "cwd")}
+        """Folders where nothing of ours belongs, since the project has a cache of its own."""
+        for place in self._elsewhere.values():
+            (place / "theirs.txt").write_text("theirs", "utf-8")
+        self._before = footprint(*self._elsewhere.values())
+        self._harm: list[str] = []
         self._clients: list[Client] = []
         self._mixes: list[Mix] = []
         self._began = asyncio.get_running_loop().time()
@@ -118,26 +138,33 @@ class Soak:
             for client in self._clients:
                 await self._see_changes(client)
             await self._part()
+            self._see_files()
         except (Gone, TimeoutError) as error:
-            self.report.faults.append(f"the run ended early: {error!r}")
+            faults = [
+                f"{client.name} ({client.version}): {fault}" for client in self._clients for fault in client.faults
+            ]
+            self.report.faults = [*dict.fromkeys([*self.report.faults, *faults, f"the run ended early: {error!r}"])]
         finally:
             self._close()
 
     async def _meet(self) -> None:
         for number, version in enumerate(self._plan.versions):
-            client = await self._join(f"c{number}", version)
+            client = await self._join(f"c{number}", version, HABITS[(number + 1) % 3])
             await client.open()
             if client.version == STATELESS:
                 listen = {"notifications": {"toolsListChanged": True}}
                 client.request("subscriptions/listen", listen, f"listen-{number}")
                 await until(lambda client=client: client.listening, "the subscription is acknowledged")
-            mix = Mix(client, self._project, self._derived(), width=self._plan.width, pause=self._plan.pause)
+            width, pause = self._plan.width, self._plan.pause
+            mix = Mix(client, self._project, self._derived(), width=width, pause=pause, harm=self._harm)
             self._mixes.append(mix)
             await self._in_step(client)
+        self._project.plant()
 
-    async def _join(self, name: str, version: str) -> Client:
-        client = Client(name, version.removesuffix("+"), self._folder, mixed=version.endswith("+"))
-        await client.start(self._project.root)
+    async def _join(self, name: str, version: str, habits: Habits) -> Client:
+        client = Client(name, version.removesuffix("+"), self._folder, mixed=version.endswith("+"), habits=habits)
+        places = {name: str(place) for name, place in self._elsewhere.items() if name.isupper()}
+        await client.start(self._project.root, {**places, **self._machine.environment}, self._elsewhere["cwd"])
         self._clients.append(client)
         self.report.hosts += 1
         return client
@@ -151,6 +178,7 @@ class Soak:
         await self._save(number)
         over.set()
         await restless
+        self._machine.rest()
         for mix in self._mixes:
             await mix.calm()
         self._judge()
@@ -172,13 +200,31 @@ class Soak:
         loop = asyncio.get_running_loop()
         until_when = self._began + self._plan.minutes * 60 * share
         pace = max(0.4, self._plan.minutes * 60 / (self._plan.saves / 5))
-        while (self._project.saves < self._plan.saves * share or loop.time() < until_when) and not self._faulty:
-            for _ in range(rng.choice([1, 1, 2, 4, 8, 14])):
+        while not self._faulty and (
+            self._project.saves < self._plan.saves * share
+            or loop.time() < until_when
+            or not (number + 1 < self._plan.rounds or self._is_complete)
+        ):
+            await self._disturb(rng)
+            enough = self._project.saves >= self._plan.saves * share and loop.time() >= until_when
+            for _ in range(1 if enough else rng.choice([1, 1, 2, 4, 8, 14])):
                 done = self._project.step()
                 for client in self._clients:
                     client.note(f"saved: {done}")
                 await asyncio.sleep(rng.choice([0, 0, 0.005, 0.03]))
             await asyncio.sleep(rng.random() * 2 * min(pace, 1.0))
+
+    async def _disturb(self, rng: random.Random) -> None:
+        if (luck := rng.random()) < 0.1:
+            await self._machine.send_to_sleep(of_mark(rng.choice(self._staying).mark))
+        elif luck < 0.4:
+            self._machine.disturb()
+
+    @property
+    def _is_complete(self) -> bool:
+        """Whether everything has happened that costs a worker its life."""
+        done = sum((client.counts for client in self._clients), self.report.clients)
+        return all(done[f"trouble: {how}"] for how in HARM)
 
     # At rest
 
@@ -190,7 +236,7 @@ class Soak:
         self._project.settings_were_broken = False
         for client in self._staying:
             await until(lambda client=client: _is_at_rest(client), f"{client.name} is at rest")
-        await asyncio.sleep(_SETTLING)
+        await asyncio.sleep(self._plan.settling)
         for client in self._staying:
             series = self.report.health.setdefault(client.name, [])
             series.append(health(client.process.pid))
@@ -205,10 +251,11 @@ class Soak:
         wanted = self._project.names()
 
         async def right() -> bool:
-            names = await _names(client)
-            return wanted == {name for name in names if not name.startswith("steady")}
+            names = {name for name in await _names(client) if not name.startswith("steady")}
+            client.note(f"lists {sorted(names ^ wanted)} other than it should")
+            return names == wanted
 
-        await until_true(right, f"{client.name} lists what there is")
+        await until_true(right, f"{client.name} lists what there is", client)
         for name, version in self._project.versions().items():  # the right names may have been there before as well
             expect = value(version=version)
 
@@ -216,7 +263,7 @@ class Soak:
                 answer = await _answers(client, f"{name}_value")
                 return answer is not None and not expect(answer)
 
-            await until_true(current, f"{client.name} serves {name} in version {version}")
+            await until_true(current, f"{client.name} serves {name} in version {version}", client)
 
     async def _see_changes(self, client: Client) -> None:
         """A change is told, and can be seen from then on; what is broken is told as well, and only as long as it is."""
@@ -233,14 +280,14 @@ class Soak:
         async def healed() -> bool:
             return not await told()
 
-        await until_true(told, f"{client.name} is told of what is broken")
+        await until_true(told, f"{client.name} is told of what is broken", client)
         answer = await client.ask("tools/call", name="prowess_diagnostics", arguments={})
         if "m0" not in text_of(answer):
             client.fault(f"the diagnosis does not name what is broken: {answer}")
         if wrong := value(version=self._project.versions()["m0"])(await _call(client, "m0_value")):
             client.fault(f"a broken edit has cost the last good version: {wrong}")
         self._project.mend()
-        await until_true(healed, f"{client.name} is told that all is well")
+        await until_true(healed, f"{client.name} is told that all is well", client)
         await self._in_step(client)
         self._judge()
 
@@ -256,9 +303,11 @@ class Soak:
             await self._short_session(f"s{turn}x{number}", version, rng)
 
     async def _short_session(self, name: str, version: str, rng: random.Random) -> None:
-        client = await self._join(name, version)
-        mix = Mix(client, self._project, self._derived(), width=4, fresh=True)
+        client = await self._join(name, version, rng.choice(HABITS))
+        mix = Mix(client, self._project, self._derived(), width=4, fresh=True, harm=self._harm)
         how = rng.choice(["end of input", "in flight", "SIGTERM", "SIGINT", "SIGKILL", "at once"])
+        if client.habits.reads == "never" and how in {"end of input", "at once"}:
+            how = "unread"
         try:
             with contextlib.suppress(Gone):
                 await self._live(client, mix, how, rng)
@@ -278,7 +327,11 @@ class Soak:
             client.close_input()
             return await opened
         await opened
-        await asyncio.sleep(rng.random() * 2)
+        if client.habits.reads == "never":
+            mix.start()
+            await asyncio.sleep(rng.random() * 2)
+            return None
+        await asyncio.sleep(rng.random())
         if "steady_echo" in await _names(client):  # a fresh host may find files that it cannot load
             mix.start()
             await asyncio.sleep(rng.random() * 2)
@@ -288,6 +341,8 @@ class Soak:
 
     async def _leave(self, client: Client, how: str, expected: int) -> None:
         client.leaving = True
+        if how == "SIGKILL" or client.habits.reads != "at once":  # a host leaves in bounded time
+            client.may_miss_some = True
         if how.startswith("SIG"):
             client.process.send_signal(signal.Signals[how])
         elif how != "at once":
@@ -298,7 +353,7 @@ class Soak:
         self.report.partings[how] += 1
         if code != expected:
             client.fault(f"left with {code} after {how}, not with {expected}")
-        if expected == 0 and client.owed():
+        if expected == 0 and client.owed() and not client.may_miss_some:
             client.fault(f"left without an answer to {client.owed()}")
         await self._alone(client)
 
@@ -322,6 +377,8 @@ class Soak:
         if client.owed():
             client.fault(f"left without an answer to {client.owed()}")
         await self._alone(client)
+        if not client.habits.reads_stderr:
+            return
         log = client.log.read_text("utf-8", "replace")
         for words in ("could not be served", "could not be passed on", "never retrieved", "Exception in callback"):
             if words in log:
@@ -329,6 +386,18 @@ class Soak:
 
     async def _alone(self, client: Client) -> None:
         await until(lambda: not of_mark(client.mark), f"no process of {client.name} is left", client)
+
+    def _see_files(self) -> None:
+        """Nobody has touched what is not theirs."""
+        if changed := differences(self._before, footprint(*self._elsewhere.values())):
+            self.report.faults.append(f"files elsewhere have changed: {changed}")
+        root = self._project.root
+        there = {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+        for path, content in self._project.written.items():
+            if there.pop(path, None) != content:
+                self.report.faults.append(f"{path} is not as it was saved")
+        if strange := [path for path in there if not OURS.match(path)]:
+            self.report.faults.append(f"files have come that nobody saved: {strange}")
 
     def _compare(self, series: list[Health]) -> None:
         """What leaks is higher in all of the second half than ever in the first; what is held on to shows at once."""
@@ -340,9 +409,11 @@ class Soak:
         most = max(series, key=_own)
         if most.own > warm.own + 2 * self._plan.slack:
             self.report.faults.append(f"memory was held, first {warm} and then {most}")
+        if most.own > MOST:
+            self.report.faults.append(f"too much memory is held: {most}")
         if last.descriptors > warm.descriptors:
             self.report.faults.append(f"descriptors have leaked, from {warm} to {last}")
-        if last.threads > warm.threads + 1:
+        if last.threads > warm.threads + THREADS:
             self.report.faults.append(f"threads have leaked, from {warm} to {last}")
 
     def _collect(self, mix: Mix) -> None:
@@ -351,6 +422,12 @@ class Soak:
         self.report.killed += mix.killed
 
     def _close(self) -> None:
+        self._machine.rest()
+        self.report.disturbances = {
+            "clock set": self._machine.jumps,
+            "kept busy": self._machine.busy,
+            "asleep": self._machine.naps,
+        }
         for mix in self._mixes:
             self._collect(mix)
         for client in self._clients:
@@ -403,7 +480,7 @@ async def until(condition: Callable[[], object], what: str, client: Client | Non
         raise TimeoutError(f"it never came that {what} {left}") from None
 
 
-async def until_true(ask: Callable[[], Awaitable[T]], what: str) -> T:
+async def until_true(ask: Callable[[], Awaitable[T]], what: str, client: Client) -> T:
     """What is answered, as soon as it is true."""
     try:
         async with asyncio.timeout(PATIENCE):
@@ -411,12 +488,16 @@ async def until_true(ask: Callable[[], Awaitable[T]], what: str) -> T:
                 await asyncio.sleep(0.05)
             return found
     except TimeoutError:
-        raise TimeoutError(f"it never came that {what}") from None
+        client.fault(f"it never came that {what}")
+        client.autopsy()
+        await asyncio.sleep(1)  # until the log has it
+        raise Gone from None
 
 
 def soak(plan: Plan, seed: int) -> Report:
     """Run; a `Faulty` says what was wrong and where the logs are."""
     folder = Path(tempfile.mkdtemp(prefix="prowess-soak-"))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))  # many crash on purpose
 
     async def run() -> Report:
         one = Soak(plan, seed, folder)

@@ -1,4 +1,4 @@
-"""What a package imports it declares, and what `prowess` declares it uses. Versions move in lockstep."""
+"""What a package imports it declares, and what `prowess-core` declares it uses. Versions move in lockstep."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ PACKAGES = sorted(path.parent for path in ROOT.glob("packages/*/pyproject.toml")
 NAMES = [package.name for package in PACKAGES]
 # What comes with a declared dependency by its own promise: pydantic pins its core, and jsonschema's API takes registries.
 PART_OF = {"pydantic_core": "pydantic", "referencing": "jsonschema"}
-OURS = {name.replace("-", "_") for name in NAMES}
+# The import packages in each distribution. `prowess` has none: it is the command, and what it needs.
+IMPORTS = {name: {"prowess": "", "prowess-core": "prowess"}.get(name, name.replace("-", "_")) for name in NAMES}
+OURS = {name for name in IMPORTS.values() if name}
 
 
 def project(package: Path) -> dict[str, Any]:
@@ -25,11 +27,12 @@ def project(package: Path) -> dict[str, Any]:
 
 
 def declared(package: Path) -> set[str]:
-    """Import names of what a package asks for; here, they are the names of the distributions with underscores."""
+    """Import names of what a package asks for; for strangers, they are the names of the distributions with underscores."""
     requirements = [*project(package).get("dependencies", [])]
     for extra in project(package).get("optional-dependencies", {}).values():
         requirements += extra
-    return {re.split(r"[\s\[<>=!~;]", line)[0].replace("-", "_").lower() for line in requirements}
+    names = [re.split(r"[\s\[<>=!~;]", line)[0].lower() for line in requirements]
+    return {IMPORTS.get(name, name.replace("-", "_")) for name in names}
 
 
 def imported_modules(package: Path) -> Iterator[tuple[str, str, str]]:
@@ -46,7 +49,7 @@ def imported_modules(package: Path) -> Iterator[tuple[str, str, str]]:
 def foreign(package: Path) -> dict[str, str]:
     """Top-level module and one place of each import that is neither the standard library's nor the package's own."""
     tops = {module.partition(".")[0]: place for place, module, _ in imported_modules(package)}
-    own = {package.name.replace("-", "_"), *sys.stdlib_module_names}
+    own = {IMPORTS[package.name], *sys.stdlib_module_names}
     return {top: place for top, place in tops.items() if top not in own}
 
 
@@ -58,9 +61,20 @@ def test_package_declares_what_it_imports(package: Path) -> None:
     assert {} == {top: place for top, place in foreign(package).items() if not {top, PART_OF.get(top)} & known}
 
 
-def test_prowess_uses_what_it_declares() -> None:
-    """Each dependency is there for what it is for."""
+def test_prowess_is_the_command_and_what_it_needs() -> None:
+    """`pip install prowess` and `uvx prowess` give a person the command; nothing else carries it, and it carries nothing else."""
     package = ROOT / "packages/prowess"
+    carrying = [each.name for each in PACKAGES if "scripts" in project(each)]
+    needed = {line.split("==")[0] for line in project(package)["dependencies"]}
+
+    assert ["prowess"] == carrying
+    assert {"prowess-core", "prowess-host"} == needed
+    assert [] == list(package.rglob("*.py"))
+
+
+def test_prowess_core_uses_what_it_declares() -> None:
+    """Each dependency is there for what it is for."""
+    package = ROOT / "packages/prowess-core"
 
     assert set() == declared(package) - set(foreign(package))
 
@@ -68,7 +82,7 @@ def test_prowess_uses_what_it_declares() -> None:
 @pytest.mark.parametrize("package", PACKAGES, ids=NAMES)
 def test_package_uses_only_public_names_of_its_siblings(package: Path) -> None:
     """Between distributions, what starts with an underscore is not there."""
-    siblings = OURS - {package.name.replace("-", "_")}
+    siblings = OURS - {IMPORTS[package.name]}
     private = [
         f"{place}: {module} {name}"
         for place, module, name in imported_modules(package)
@@ -81,8 +95,8 @@ def test_package_uses_only_public_names_of_its_siblings(package: Path) -> None:
 @pytest.mark.parametrize("package", PACKAGES, ids=NAMES)
 def test_packages_share_one_version(package: Path) -> None:
     """Lockstep: one version for all, and each package asks for exactly that of its siblings."""
-    version = project(ROOT / "packages/prowess")["version"]
-    asked = [line for line in project(package)["dependencies"] if line.split("==")[0].replace("-", "_") in OURS]
+    version = project(ROOT / "packages/prowess-core")["version"]
+    asked = [line for line in project(package)["dependencies"] if line.split("==")[0] in NAMES]
 
     assert version == project(package)["version"]
     assert [] == [line for line in asked if not line.endswith(f"=={version}")]

@@ -13,9 +13,9 @@ HEAVY = ("pydantic", "pydantic_core", "pluggy", "anyio", "tenacity", "cachetools
 LIGHT = (
     "errors",
     "jsontypes",
-    "docstrings",
-    "contract",
-    "profiles",
+    "contracts.docstrings",
+    "contracts.contract",
+    "profiles.profile",
     "schemas.walk",
     "schemas.steps",
     "schemas.explicit",

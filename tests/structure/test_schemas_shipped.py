@@ -9,7 +9,7 @@ from pathlib import Path
 from jsonschema.protocols import Validator
 from jsonschema.validators import validator_for
 
-from prowess.published import get_validator
+from prowess.results.published import get_validator
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from prowess.settings import OwnKey, own_keys
+from prowess.settings.settings import OwnKey, own_keys
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "settings.md").read_text("utf-8")
 

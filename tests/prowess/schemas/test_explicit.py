@@ -227,7 +227,7 @@ def test_nothing_is_ever_fetched() -> None:
         server.setblocking(False)
         host, port = server.getsockname()
 
-        with pytest.raises(SchemaError, match="leads nowhere"):
+        with pytest.raises(SchemaError, match="has no target"):
             validate({"items": {"$ref": f"http://{host}:{port}/schema.json"}}, [1])
 
         with pytest.raises(BlockingIOError):  # nobody has called
@@ -236,5 +236,5 @@ def test_nothing_is_ever_fetched() -> None:
 
 def test_a_dangling_reference_is_the_authors_mistake() -> None:
     """Also when nobody checked the schema before it was used."""
-    with pytest.raises(SchemaError, match="leads nowhere"):
+    with pytest.raises(SchemaError, match="has no target"):
         validate({"items": {"$ref": "#/$defs/Nope"}}, [1])

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from prowess.schemas.matching import has_type, leaf_problems, pattern_matches, same
+from prowess.schemas.matching import has_type, identity, leaf_problems, pattern_matches, same
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-3, 3) | st.floats(-3, 3) | st.text("ab", max_size=3),
@@ -75,3 +75,15 @@ def test_a_pattern_python_cannot_read_is_given_the_benefit_of_the_doubt() -> Non
     assert pattern_matches(r"\p{L}+", "anything")
     assert pattern_matches("^a", "ab")
     assert not pattern_matches("^b", "ab")
+
+
+def test_what_is_no_json_has_no_identity() -> None:
+    with pytest.raises(TypeError, match="not JSON data"):
+        identity([object()])
+
+
+def test_float_without_a_fraction_is_an_integer() -> None:
+    """As JSON Schema has it; `True` is no number."""
+    assert has_type(1.0, "integer")
+    assert not has_type(1.5, "integer")
+    assert not has_type(True, "integer")

@@ -1,0 +1,80 @@
+"""Python functions as tools for coding agents. What a skill imports, loaded when it is first used."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from prowess import mcp_schema as mcp_schema
+    from prowess.calls.context import Context as Context
+    from prowess.calls.outcome import Outcome as Outcome
+    from prowess.command import get_script_config as get_script_config
+    from prowess.command import get_tool_annotations as get_tool_annotations
+    from prowess.command import is_skill_command as is_skill_command
+    from prowess.command import skill_command as skill_command
+    from prowess.contracts.catalog import Catalog as Catalog
+    from prowess.errors import SkillError as SkillError
+    from prowess.hookspecs import hookimpl as hookimpl
+    from prowess.injection.injectables import Inject as Inject
+    from prowess.results.content import Audio as Audio
+    from prowess.results.content import File as File
+    from prowess.results.content import Image as Image
+    from prowess.runtime import Runtime as Runtime
+    from prowess.settings.paths import ConfigPaths as ConfigPaths
+    from prowess.settings.settings import Settings as Settings
+
+__all__ = [
+    "Audio",
+    "Catalog",
+    "ConfigPaths",
+    "Context",
+    "File",
+    "Image",
+    "Inject",
+    "Outcome",
+    "Runtime",
+    "Settings",
+    "SkillError",
+    "get_script_config",
+    "get_tool_annotations",
+    "hookimpl",
+    "is_skill_command",
+    "mcp_schema",
+    "skill_command",
+]
+
+_HOME = {
+    "Audio": "results.content",
+    "Catalog": "contracts.catalog",
+    "ConfigPaths": "settings.paths",
+    "Context": "calls.context",
+    "File": "results.content",
+    "Image": "results.content",
+    "Inject": "injection.injectables",
+    "Outcome": "calls.outcome",
+    "Runtime": "runtime",
+    "Settings": "settings.settings",
+    "SkillError": "errors",
+    "get_script_config": "command",
+    "get_tool_annotations": "command",
+    "hookimpl": "hookspecs",
+    "is_skill_command": "command",
+    "skill_command": "command",
+}
+
+
+def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
+    if name == "mcp_schema":
+        return import_module("prowess.mcp_schema")
+    if name not in _HOME:
+        msg = f"module 'prowess' has no attribute {name!r}"
+        raise AttributeError(msg)
+    value = getattr(import_module(f"prowess.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,1 @@
+"""One call: its arguments, its policies, its context and its outcome."""

@@ -1,0 +1,230 @@
+"""Arguments of a call: read by the declared types, every problem found at once."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, cast
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import from_json, to_json, to_jsonable_python
+
+from prowess.calls.jsontext import decode_object, decode_texts
+from prowess.errors import InputError
+from prowess.jsontypes import Json, Schema
+from prowess.profiles.profile import decode_arguments
+from prowess.schemas.adapters import Adapter
+from prowess.schemas.explicit import validate as validate_explicit
+from prowess.schemas.problems import problem_lines
+
+__all__ = ["ArgumentReader", "JsonText", "changeable", "copies", "positional"]
+
+_Read: TypeAlias = "Callable[[dict[str, Any]], dict[str, Any]]"
+
+
+class JsonText(bytes):
+    """Arguments as JSON text, which has been checked: it is JSON as the standard has it, without NaN and infinities."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ArgumentReader:
+    """Turns what a caller sent into what the function takes."""
+
+    command: str
+    adapter: Adapter
+    allowed: tuple[str, ...]
+    injected: tuple[str, ...]
+    schema: Schema
+    """The canonical input schema."""
+    renamed: tuple[str, ...] = ()
+    """Names of parameters that are sent under an alias."""
+    explicit: bool = False
+    open: bool = False
+    """Whether unknown names are passed on, to `**kwargs`."""
+    fills_nulls: bool = False
+    """Whether a missing key may stand for `None` somewhere."""
+    gaps: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Defaults of parameters that are passed by position, where none can be left out before another."""
+
+    def from_json(self, arguments: object, decoded: list[str] | None = None) -> dict[str, Any]:
+        """Arguments as a client sends them: JSON data. `decoded` receives the paths where JSON text stood for data.
+
+        Texts are decoded only when the arguments do not fit as they are, so a text that fits is never touched.
+        """
+        paths = [] if decoded is None else decoded
+        if isinstance(arguments, JsonText):
+            values = self._from_bytes(arguments)
+            if values is not None:
+                return values
+            arguments = self._parsed(arguments)
+        opened = decode_object(arguments) if isinstance(arguments, str) else None
+        if opened is not None:
+            paths.append("arguments")
+            arguments = opened
+        if not isinstance(arguments, Mapping):
+            raise InputError(self.command, [f"arguments: expected an object, got {type(arguments).__name__}"])
+        sent = dict(cast("Mapping[str, Any]", arguments))
+        try:
+            return self._from_json(sent)
+        except InputError as misfit:
+            opened, found = decode_texts(self.schema, sent)
+            if not found:
+                raise
+            return self._from_decoded(opened, misfit, paths, found)
+
+    def _from_bytes(self, text: JsonText) -> dict[str, Any] | None:
+        """The values, if the text can be read as it is and fits; `None` where the long way has to be taken."""
+        if self.explicit or self.adapter.repeats_matter or (self.open and (self.injected or self.renamed)):
+            return None
+        try:
+            return self._with_gaps(self.adapter.read_json(text))
+        except ValidationError:
+            return None
+
+    def _parsed(self, text: bytes) -> Any:
+        try:
+            return from_json(text)
+        except ValueError as error:  # deeper than anybody nests arguments
+            raise InputError(self.command, [f"arguments: {error}"]) from error
+
+    def _from_decoded(
+        self, opened: dict[str, Any], misfit: InputError, paths: list[str], found: list[str]
+    ) -> dict[str, Any]:
+        try:
+            values = self._from_json(opened)
+        except InputError:
+            raise
+        except Exception:  # noqa: BLE001 - a validator of the author's that takes only texts: what it said of the text counts
+            raise misfit from None
+        paths.extend(found)
+        return values
+
+    def _from_json(self, sent: dict[str, Any]) -> dict[str, Any]:
+        return self._read(sent, self._from_text, self._refusals(sent) if self.open else [])
+
+    def from_python(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Arguments as Python code passes them: instances are welcome."""
+        return self._read(arguments, self.adapter.read, [])
+
+    def _read(self, sent: dict[str, Any], read: _Read, errors: list[Any]) -> dict[str, Any]:
+        """The values, or every problem there is; `errors` are those that are known already."""
+        self._check_explicit(sent)
+        values: dict[str, Any] = {}
+        try:
+            values = self._with_nulls(sent, read)
+        except ValidationError as error:
+            refused = {item["loc"] for item in errors}
+            found = [item for item in error.errors(include_url=False) if item["loc"][:1] not in refused]
+            errors = [*found, *errors]
+        if errors:
+            problems = problem_lines(errors, sent, allowed=self.allowed, injected=self.injected)
+            raise InputError(self.command, problems)
+        return self._with_gaps(values)
+
+    def _with_gaps(self, values: dict[str, Any]) -> dict[str, Any]:
+        if not self.gaps:
+            return values
+        return {**copies({name: value for name, value in self.gaps.items() if name not in values}), **values}
+
+    def _with_nulls(self, sent: dict[str, Any], read: _Read) -> dict[str, Any]:
+        """The values, where need be with the nulls that a client may leave out."""
+        try:
+            return read(sent)
+        except ValidationError:
+            if not self.fills_nulls:
+                raise
+        return read(decode_arguments(self.schema, sent))
+
+    def _from_text(self, sent: dict[str, Any]) -> dict[str, Any]:
+        text = self._converted(to_json, sent, bytes_mode="base64")
+        values = self.adapter.read_json(text)
+        if b"NaN" in text or b"Infinity" in text:  # pydantic refuses them as numbers, but not where anything goes
+            self._converted(from_json, text, allow_inf_nan=False)
+        return values
+
+    def _refusals(self, sent: dict[str, Any]) -> list[Any]:
+        """Names that no client may use: a closed schema refuses them as unknown, an open one would let them through."""
+        return [
+            {"type": "extra_forbidden", "loc": (name,), "msg": "", "input": sent[name]}
+            for name in (*self.injected, *self.renamed)
+            if name in sent and name not in self.allowed
+        ]
+
+    def _check_explicit(self, sent: dict[str, Any]) -> None:
+        if self.explicit:
+            data = self._converted(to_jsonable_python, sent, bytes_mode="base64")
+            problems = self._converted(lambda: validate_explicit(self.schema, data))
+            if problems:
+                raise InputError(self.command, problems)
+
+    def _converted(self, convert: Callable[..., Any], *data: Any, **options: Any) -> Any:
+        try:
+            return convert(*data, **options)
+        except Exception as error:  # whatever somebody's object does when it is to be written
+            text = str(error).encode("utf-8", "backslashreplace").decode()
+            raise InputError(self.command, [f"arguments: cannot be read as JSON ({text})"]) from error
+
+    def canonical(self, values: dict[str, Any], defaults: Mapping[str, Any]) -> Json:
+        """Validated arguments as JSON data, defaults filled in: equal for equal arguments, and for no others."""
+        return _faithful({**defaults, **values})
+
+
+def positional(names: Sequence[str], values: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """Split values for a function whose first `names` can only be passed by position."""
+    if not names:
+        return [], values
+    return [values[name] for name in names if name in values], {
+        name: value for name, value in values.items() if name not in names
+    }
+
+
+def changeable(value: Any) -> bool:
+    """Whether a function may change a value that it is given, as far as plain data, models and dataclasses go."""
+    if isinstance(value, tuple):
+        return any(changeable(item) for item in cast("tuple[Any, ...]", value))
+    if isinstance(value, BaseModel):
+        return True
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return True
+    return isinstance(value, (bytearray, deque, dict, list, set))
+
+
+def copies(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values for one attempt: what a function does to them is seen by no other attempt and no other call."""
+    return {name: _copy(value) if changeable(value) else value for name, value in values.items()}
+
+
+def _copy(value: Any) -> Any:
+    try:
+        return copy.deepcopy(value)
+    except Exception:  # noqa: BLE001 - what cannot be copied, like a lock, is shared as Python does
+        return value
+
+
+def _faithful(value: Any) -> Json:
+    """A value as JSON data that tells apart whatever differs: unlike a serializer, which may leave out or mask."""
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    kind = f"{type(value).__module__}.{type(value).__qualname__}"
+    if isinstance(value, BaseModel):
+        return [kind, _faithful({**vars(value), **(value.model_extra or {})})]
+    if dataclasses.is_dataclass(value):
+        return [kind, [_faithful(getattr(value, item.name, None)) for item in dataclasses.fields(value)]]
+    if isinstance(value, Mapping):
+        pairs = cast("Mapping[Any, Any]", value).items()
+        return [kind, _sorted([_faithful(key), _faithful(held)] for key, held in pairs)]
+    if isinstance(value, (set, frozenset)):
+        return [kind, _sorted(map(_faithful, cast("Iterable[Any]", value)))]
+    if isinstance(value, (list, tuple, deque)):
+        return [kind, [_faithful(item) for item in cast("Iterable[Any]", value)]]
+    secret = getattr(value, "get_secret_value", None)
+    return [kind, _faithful(secret()) if secret else repr(value)]
+
+
+def _sorted(items: Iterable[Json]) -> list[Json]:
+    return sorted(items, key=repr)

@@ -1,0 +1,263 @@
+"""One call on its way: what the policies, the injection and the context share. Knows no skill and no wire."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import os
+import threading
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias, cast
+
+import anyio
+
+from prowess.jsontypes import Json, JsonObject, new_list, new_object, new_set
+
+__all__ = ["Arguments", "Call", "Channel", "Questions"]
+
+Questions: TypeAlias = "Mapping[str, JsonObject]"
+"""Each key with its `message` and `schema`."""
+
+_SHORTEST_SECRET: Final = 4
+_MOST_SAID: Final = 1000
+"""Reports of threads that wait for a busy event loop. Beyond it a new one takes the place of the one before."""
+_PROCESS: Final = os.urandom(4).hex()
+_numbers: Final = itertools.count(1)
+
+
+def _ignore(*_: Any) -> None:
+    """Nobody listens."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Channel:
+    """The way back from a running call to whoever called. By default nobody is there."""
+
+    call_id: str = ""
+    """What the caller knows the call by; without it the call makes up an id."""
+    client_name: str = ""
+    capabilities: JsonObject = field(default_factory=new_object)
+    trace_id: str = ""
+    metadata: JsonObject = field(default_factory=new_object)
+    """What the caller sent along for the command to see."""
+    context: JsonObject = field(default_factory=new_object)
+    """What the caller says of the task that the call is part of."""
+    progress: Callable[[float, float | None, str | None], None] = _ignore
+    log: Callable[[str, Any], None] = _ignore
+    ask: Callable[[Questions], Awaitable[Mapping[str, JsonObject]]] | None = None
+    """Puts questions to a person and waits. `None` where the client cannot."""
+    answers: Mapping[str, JsonObject] | None = None
+    """What was answered in earlier runs of this call, where a question ends the run; `None` where it does not."""
+
+
+@dataclass(slots=True)
+class Arguments:
+    """Validated arguments as the function takes them."""
+
+    named: dict[str, Any]
+    extra_args: tuple[Any, ...] = ()
+    injected: dict[str, Any] = field(default_factory=new_object)
+    """Injected parameters that the Python caller passed: nothing is provided for those."""
+    decoded: tuple[str, ...] = ()
+    """Paths of what arrived as JSON text, and was decoded."""
+
+
+@dataclass(slots=True)
+class Call:
+    """The state of one call. Lives on one event loop; a command in a thread reaches back to it."""
+
+    command: str
+    arguments: Arguments
+    channel: Channel = field(default_factory=Channel)
+    id: str = ""
+    may_ask: bool = True
+    attempts: int = 0
+    cached: bool = False
+    over: bool = False
+    """The call has come to an outcome, or was cancelled: whoever still reports is not heard."""
+    asked: set[str] = field(default_factory=new_set)
+    provided: dict[str, Any] = field(default_factory=new_object)
+    secrets: list[str] = field(default_factory=new_list)
+    scope: anyio.CancelScope | None = None
+    place: Any = None
+    """Where the sync code of the call runs, if not in any thread: where what it was provided with was made."""
+    task: asyncio.Task[Any] = field(default_factory=lambda: cast("asyncio.Task[Any]", asyncio.current_task()))
+    loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
+    thread: int = field(default_factory=threading.get_ident)
+    _done: float | None = None
+    """The progress last reported: it never goes back, also not from one attempt to the next."""
+    _people: int = 0
+    """How many questions wait for a person."""
+    _left: float = 0.0
+    """How much time there was when the first of them was put."""
+    _said: list[tuple[Callable[..., None], tuple[Any, ...]]] = field(default_factory=new_list)
+    """What threads have said, and the loop has not passed on yet."""
+    _skipped: int = 0
+    """Steps of progress that were dropped among it. The next step counts for them as well."""
+    _lost_logs: int = 0
+    """Log messages that were dropped among it."""
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    """Held while that is looked at."""
+    _waits: set[Any] = field(default_factory=new_set)
+    """The tasks that threads of the call wait for."""
+
+    def __post_init__(self) -> None:
+        self.id = self.id or self.channel.call_id or f"{_PROCESS}{next(_numbers):x}"
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether nobody waits any more. May be asked in any thread, also while a cancellation is still on its way."""
+        return self.over or self.task.cancelling() > 0 or (self.scope is not None and self.scope.cancel_called)
+
+    @property
+    def on_its_loop(self) -> bool:
+        """Whether the code that asks runs in the thread of the event loop."""
+        return threading.get_ident() == self.thread
+
+    @property
+    def deadline(self) -> float | None:
+        """When time runs out, on the clock of `time.monotonic`; `None` where it does not."""
+        if self.scope is None or self.scope.deadline == float("inf"):
+            return None
+        return time.monotonic() + self.scope.deadline - self.loop.time()
+
+    # Speaking to the caller
+
+    def report(self, done: float | None, total: float | None, message: str | None) -> None:
+        """Pass progress on; `None` for `done` is one step further.
+
+        A number that does not grow is not sent, as the protocol demands.
+        """
+        self._tell(self._advance, done, total, message)
+
+    def log(self, level: str, message: Any) -> None:
+        """Pass a log message on."""
+        self._tell(self.channel.log, level, message)
+
+    def _advance(self, done: float | None, total: float | None, message: str | None) -> None:
+        before = self._done
+        if done is None:
+            with self._lock:
+                steps, self._skipped = 1 + self._skipped, 0
+            done = steps if before is None else int(before) + steps
+        if before is None or done > before:
+            self._done = done
+            self.channel.progress(done, total, message)
+
+    def _tell(self, function: Callable[..., None], *args: Any) -> None:
+        if self.on_its_loop:
+            self._unless_over(function, *args)
+            return
+        with self._lock:
+            is_first = not self._said
+            if len(self._said) == _MOST_SAID:  # the loop cannot keep up: the newest counts
+                self._drop(*self._said.pop())
+            self._said.append((function, args))
+        if is_first:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is there
+                self.loop.call_soon_threadsafe(self._pass_on)
+
+    def _drop(self, function: Callable[..., None], args: tuple[Any, ...]) -> None:
+        if function != self._advance:
+            self._lost_logs += 1
+        elif args[0] is None:
+            self._skipped += 1
+
+    def _pass_on(self) -> None:
+        """In the loop: pass on what threads have said, in order."""
+        with self._lock:
+            said, self._said = self._said, []
+            lost, self._lost_logs = self._lost_logs, 0
+        for function, args in said:
+            self._unless_over(function, *args)
+        if lost:
+            note = f"{lost} log messages were dropped: they came faster than the event loop could pass them on"
+            self._unless_over(self.channel.log, "warning", note)
+
+    def _unless_over(self, function: Callable[..., None], *args: Any) -> None:
+        if not self.over:
+            function(*args)
+
+    async def off_the_clock(self, wait: Callable[[], Awaitable[Any]]) -> Any:
+        """Wait for a person: the deadline stands still meanwhile."""
+        scope = self.scope
+        if scope is None:
+            return await wait()
+        if not self._people:
+            self._left = scope.deadline - anyio.current_time()
+            scope.deadline = float("inf")
+        self._people += 1
+        try:
+            return await wait()
+        finally:
+            self._people -= 1
+            if not self._people:
+                scope.deadline = anyio.current_time() + self._left
+
+    def wait_for(self, asking: Coroutine[Any, Any, Any]) -> Any:
+        """In a thread: run a coroutine on the loop of the call, and wait for it as long as somebody waits for the call."""
+        waiting = self._wait_for(asking)
+        try:
+            future = asyncio.run_coroutine_threadsafe(waiting, self.loop)
+        except RuntimeError:  # the loop is closed
+            waiting.close()
+            asking.close()
+            raise
+        return future.result()
+
+    async def _wait_for(self, asking: Coroutine[Any, Any, Any]) -> Any:
+        if self.cancelled:
+            asking.close()
+            raise asyncio.CancelledError
+        task = asyncio.current_task()
+        self._waits.add(task)
+        try:
+            return await asking
+        finally:
+            self._waits.discard(task)
+
+    def hang_up(self) -> None:
+        """End whatever threads wait for: the call has left them behind."""
+        for task in self._waits:
+            task.cancel()
+
+    # Keeping secrets
+
+    def keep_secret(self, value: object) -> None:
+        """Remember an injected value that must not be shown, and whatever texts it holds."""
+        self.secrets.extend(text for text in _texts(value) if len(text) >= _SHORTEST_SECRET)
+        self.secrets.sort(key=len, reverse=True)  # a secret may hold another one
+
+    def shown(self, text: str) -> str:
+        """A text for people, models or logs: without the injected secrets, and such that it can be encoded."""
+        for secret in self.secrets:
+            text = text.replace(secret, "***")
+        return text.encode("utf-8", "backslashreplace").decode()
+
+    def shown_data(self, data: Json) -> Any:
+        """The same for JSON data."""
+        if isinstance(data, str):
+            return self.shown(data)
+        if isinstance(data, list):
+            return [self.shown_data(item) for item in data]
+        if isinstance(data, dict):
+            return {self.shown(key): self.shown_data(item) for key, item in data.items()}
+        return data
+
+
+def _texts(value: object) -> Iterator[str]:
+    """The texts in plain data, as they are and as `repr` would show them."""
+    if isinstance(value, str):
+        yield value
+        yield repr(value)[1:-1]
+    elif isinstance(value, Mapping):
+        for item in cast("Mapping[object, object]", value).values():
+            yield from _texts(item)
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        for item in cast("list[object]", value):
+            yield from _texts(item)
+    elif callable(reveal := getattr(value, "get_secret_value", None)) and isinstance(text := reveal(), str):
+        yield from _texts(text)

@@ -1,0 +1,171 @@
+"""Running a function once: on the loop or in a thread, to its value. Tells exceptions of the body from being cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any, TypeAlias, cast
+
+from prowess.calls.channel import Call
+from prowess.calls.threads import Raised, Threads, stuck
+from prowess.contracts.signature import Style
+from prowess.errors import InputRequired
+
+__all__ = ["Run", "apart", "is_cancellation", "runner"]
+
+Run: TypeAlias = Callable[[Call, "list[Any]", "dict[str, Any]"], Awaitable[Any]]
+"""Runs a function once with positional and named arguments, and gives its value."""
+
+
+def runner(style: Style, function: Callable[..., Any], threads: Threads, *, thread: bool) -> Run:
+    """How a function is run: on the loop what is async, in a thread what is sync, unless it is to stay on the loop."""
+    if style in ("async", "async generator"):
+        return functools.partial(_on_loop, function, threads)
+    return functools.partial(_in_thread if thread else _inline, function, threads)
+
+
+async def _on_loop(
+    function: Callable[..., Any], threads: Threads, call: Call, args: list[Any], kwargs: dict[str, Any]
+) -> Any:
+    try:
+        value = function(*args, **kwargs)
+        if inspect.iscoroutine(value):
+            value = await value
+        return await _finished(value, call, threads) if _is_unfinished(value) else value
+    except BaseException as error:
+        if is_cancellation(error):
+            raise
+        raise apart(error) from error
+
+
+async def _in_thread(
+    function: Callable[..., Any], threads: Threads, call: Call, args: list[Any], kwargs: dict[str, Any]
+) -> Any:
+    """In a worker thread, which is left behind when the call is cancelled."""
+
+    def body() -> Any:
+        return _collected(function(*args, **kwargs), call)
+
+    try:
+        value = await (call.place or threads).run(body, late=_discard, label=call.id)
+    except Raised as error:
+        raise apart(error) from error
+    except asyncio.CancelledError:
+        call.hang_up()
+        raise
+    return await _on_loop(lambda: value, threads, call, [], {}) if _is_unfinished(value) else value
+
+
+async def _inline(
+    function: Callable[..., Any], threads: Threads, call: Call, args: list[Any], kwargs: dict[str, Any]
+) -> Any:
+    try:
+        with stuck():
+            value = _collected(function(*args, **kwargs), call)
+    except BaseException as error:  # all of it is the body's: nothing was awaited here
+        raise apart(error) from error
+    return await _on_loop(lambda: value, threads, call, [], {}) if _is_unfinished(value) else value
+
+
+# What is not a value yet: generators and awaitables, also where a plain function returns one
+
+
+def _is_unfinished(value: object) -> bool:
+    return _has(value, "__await__") or _has(value, "__anext__") or _has(value, "__next__")
+
+
+def _has(value: object, method: str) -> bool:
+    return hasattr(type(value), method)
+
+
+async def _finished(value: Any, call: Call, threads: Threads) -> Any:
+    """Await what can be awaited, collect what is yielded: async on the loop, sync in a thread."""
+    while True:
+        if _has(value, "__await__"):
+            value = await value
+        elif _has(value, "__anext__"):
+            value = await _collected_async(value, call)
+        elif _has(value, "__next__"):
+            collect = functools.partial(_collected, value, call)
+            value = await (call.place or threads).run(collect, late=_discard, label=call.id)
+        else:
+            return value
+
+
+def _collected(value: Any, call: Call) -> Any:
+    """All that an iterator yields, or what a generator returns where it returns something; other values as they are."""
+    if not _has(value, "__next__"):
+        return value
+    iterator = cast("Iterator[Any]", value)
+    items: list[Any] = []
+    try:
+        while True:
+            if call.cancelled:
+                raise InterruptedError("nobody waits for this call any more")
+            items.append(next(iterator))
+            _report(call, items[-1])
+    except StopIteration as stop:
+        return items if stop.value is None else stop.value
+    finally:
+        _discard(iterator)
+
+
+async def _collected_async(iterator: AsyncIterator[Any], call: Call) -> list[Any]:
+    items: list[Any] = []
+    try:
+        async for item in iterator:
+            items.append(item)
+            _report(call, item)
+    finally:
+        if inspect.isasyncgen(iterator):
+            await iterator.aclose()
+    return items
+
+
+def _report(call: Call, item: Any) -> None:
+    """Each yield is one step further; a text that is yielded is also what the client may show."""
+    call.report(None, None, item if isinstance(item, str) else None)
+
+
+def _discard(value: object) -> None:
+    """Close a generator or coroutine that nobody will finish."""
+    if inspect.isgenerator(value) or inspect.iscoroutine(value):
+        value.close()
+
+
+# Whose exception it is
+
+
+def is_cancellation(error: BaseException) -> bool:
+    """Whether an exception in a coroutine is really a cancellation, or the end of the coroutine: not of the body's making."""
+    if isinstance(error, asyncio.CancelledError):
+        task = asyncio.current_task()
+        return task is not None and task.cancelling() > 0
+    # Closing a coroutine from outside raises this where it waits, and has unwound what is below by then.
+    return isinstance(error, GeneratorExit) and error.__traceback__ is not None and error.__traceback__.tb_next is None
+
+
+def apart(error: BaseException) -> BaseException:
+    """What to raise in the place of an exception of the body: control flow as it is, everything else carried."""
+    if isinstance(error, Raised):
+        error = error.error
+    questions = {key: question for control in _controls(error) for key, question in control.questions.items()}
+    if questions:
+        return InputRequired(questions)
+    while len(parts := _parts(error)) == 1:  # what a task group makes of an ordinary error
+        error = parts[0]
+    return Raised(error)
+
+
+def _controls(error: BaseException) -> list[InputRequired]:
+    if isinstance(error, InputRequired):
+        return [error]
+    return [found for part in _parts(error) for found in _controls(part)]
+
+
+def _parts(error: BaseException) -> tuple[BaseException, ...]:
+    """The exceptions of a group; none for any other exception."""
+    group = cast("BaseExceptionGroup[BaseException]", error) if isinstance(error, BaseExceptionGroup) else None
+    return group.exceptions if group is not None else ()

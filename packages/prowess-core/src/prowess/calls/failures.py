@@ -1,0 +1,60 @@
+"""An exception becomes an entry of the catalog: the reason in one line, and the author's own file and line."""
+
+from __future__ import annotations
+
+import re
+import threading
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from prowess.contracts.catalog import Failure
+from prowess.errors import DeclarationError, LoadError, ProwessError, message_of
+
+__all__ = ["failure_of", "is_interrupt"]
+
+_SYNTHETIC: Final = re.compile(r"\bprowess_skills_\d+\.f\d+")
+"""What our names for modules begin with: it says nothing to an author, for whom such a module is a relative one."""
+
+
+def failure_of(error: BaseException, *, source: str, package: str, file: str | None = None) -> Failure:
+    """An exception as an entry of the catalog.
+
+    The place is the one the error names, else the innermost line in a module of `package`, else just `file`.
+    """
+    named = _named_place(error)
+    place = named or next(_lines_in(package, error), (file, None))
+    return Failure(source, _reason(error, named), *place)
+
+
+def is_interrupt(error: BaseException) -> bool:
+    """Whether somebody pressed Ctrl-C, which reaches only the main thread; all else that is raised is a failure."""
+    return isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
+
+
+def _named_place(error: BaseException) -> tuple[str | None, int | None] | None:
+    if isinstance(error, (LoadError, DeclarationError)) and error.file is not None:
+        return error.file, error.line
+    if isinstance(error, SyntaxError) and error.filename and Path(error.filename).is_file():
+        return error.filename, error.lineno
+    return None
+
+
+def _lines_in(package: str, error: BaseException) -> Iterator[tuple[str, int]]:
+    """The lines of a package that an exception came through, the innermost first."""
+    for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
+        name: str = frame.f_globals.get("__name__", "")
+        if name == package or name.startswith(f"{package}."):
+            yield frame.f_code.co_filename, line
+
+
+def _reason(error: BaseException, place: tuple[str | None, int | None] | None) -> str:
+    text = error.reason if isinstance(error, LoadError) else message_of(error)
+    if isinstance(error, DeclarationError):
+        text = text.removeprefix(f"{error.file}:{error.line}: ")
+    elif isinstance(error, SyntaxError) and place is not None:
+        text = error.msg
+    if not isinstance(error, ProwessError):
+        text = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return _SYNTHETIC.sub("", text).encode(errors="backslashreplace").decode()

@@ -1,0 +1,157 @@
+"""Arguments that arrive as JSON text where the schema wants an array or an object, as some clients send them.
+
+A text is decoded only where no text may stand: the schema says what may, and one that says nothing admits everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, cast
+
+from pydantic_core import from_json
+
+from prowess.jsontypes import JsonObject, Schema
+from prowess.schemas.matching import leaf_problems, pattern_matches
+from prowess.schemas.refs import resolve
+from prowess.schemas.walk import is_list, is_schema
+
+__all__ = ["decode_object", "decode_texts"]
+
+_MOST_TEXTS: Final = 8
+"""Texts within texts that are opened: clients encode once, or twice by mistake."""
+_MOST_NESTED: Final = 64
+"""Levels of arrays and objects that are looked into."""
+_UNIONS: Final = ("anyOf", "oneOf", "allOf")
+
+
+def decode_object(text: str) -> JsonObject | None:
+    """The object that a text is as JSON, or `None`."""
+    found = _parsed(text)
+    return cast("JsonObject", found) if isinstance(found, dict) else None
+
+
+def decode_texts(schema: Schema, arguments: JsonObject) -> tuple[JsonObject, list[str]]:
+    """Arguments with such texts decoded, and the paths where they stood."""
+    decoder = _Decoder(schema)
+    return cast("dict[str, Any]", decoder.decode([schema], arguments, "", 0, 0)), decoder.paths
+
+
+class _Decoder:
+    def __init__(self, document: Schema) -> None:
+        self._document = document
+        self.paths: list[str] = []
+
+    def decode(self, schemas: list[Any], value: Any, path: str, depth: int, texts: int) -> Any:
+        """A value that any of the schemas may apply to."""
+        nodes = [node for schema in schemas for node in self._choices(schema, frozenset())]
+        if isinstance(value, str):
+            opened = self._opened(nodes, value) if texts < _MOST_TEXTS else value
+            if opened is value:
+                return value
+            self.paths.append(path)
+            value, texts = opened, texts + 1
+        if depth == _MOST_NESTED:
+            return value
+        if is_schema(value):
+            nodes = [node for node in nodes if _fits(node, value)]
+            return {
+                name: self.decode(_of_property(nodes, name), held, _below(path, name), depth + 1, texts)
+                for name, held in value.items()
+            }
+        if is_list(value):
+            return [
+                self.decode(_of_item(nodes, index), item, f"{path}[{index}]", depth + 1, texts)
+                for index, item in enumerate(value)
+            ]
+        return value
+
+    def _opened(self, nodes: list[Any], text: str) -> Any:
+        """What a text says, where one of the schemas wants that and none of them a text."""
+        if not nodes or any(_admits(node, "string") for node in nodes):
+            return text
+        found = _parsed(text)
+        kind = "object" if isinstance(found, dict) else "array" if isinstance(found, list) else "null"
+        wanted = found is not _NOTHING and any(_admits(node, kind) for node in nodes)
+        return cast("Any", found) if wanted else text
+
+    def _choices(self, schema: Any, seen: frozenset[str]) -> Iterator[Any]:
+        """The schema itself, or what it is a choice or a sum of, with references resolved."""
+        if not is_schema(schema):
+            yield schema
+            return
+        ref = schema.get("$ref")
+        if isinstance(ref, str):
+            if ref not in seen:
+                yield from self._choices(resolve(self._document, ref), seen | {ref})
+            return
+        branches = [branch for union in _UNIONS for branch in schema.get(union, ())]
+        for branch in branches:
+            yield from self._choices(branch, seen)
+        if not branches:
+            yield schema
+
+
+_NOTHING: Final = object()
+
+
+def _parsed(text: str) -> Any:
+    """An array, an object or null; `_NOTHING` for whatever else a text is. Numbers and flags are read from texts anyway."""
+    if text.lstrip()[:1] not in ("{", "[") and text != "null":
+        return _NOTHING
+    try:
+        return from_json(text, allow_inf_nan=False)
+    except ValueError:  # no JSON, or nested deeper than anybody nests arguments
+        return _NOTHING
+
+
+def _admits(node: Any, kind: str) -> bool:
+    """Whether a value of a kind may stand here; a schema without a type says nothing, and so admits everything."""
+    if not is_schema(node):
+        return node is not False
+    if "const" in node or "enum" in node:
+        values: list[Any] = node.get("enum", [node.get("const")])
+        return any(_kind(value) == kind for value in values)
+    types = node.get("type")
+    return types is None or kind == types or (isinstance(types, list) and kind in types)
+
+
+def _kind(value: Any) -> str:
+    kinds = {str: "string", list: "array", dict: "object", type(None): "null"}
+    return kinds.get(cast("type[Any]", type(value)), "")
+
+
+def _fits(node: Any, value: JsonObject) -> bool:
+    """Whether an object may be meant by a schema: fixed values, such as the tag of a union, tell."""
+    if not _admits(node, "object"):
+        return False
+    properties: dict[str, Any] = node.get("properties", {}) if is_schema(node) else {}
+    tags = {name: held for name, held in properties.items() if is_schema(held) and {"const", "enum"} & held.keys()}
+    return all(name not in value or not leaf_problems(held, value[name]) for name, held in tags.items())
+
+
+def _of_property(nodes: list[Any], name: str) -> list[Any]:
+    return [held for node in nodes for held in _property(node, name) if held is not False]
+
+
+def _property(node: Any, name: str) -> list[Any]:
+    if not is_schema(node):
+        return [node]
+    if name in node.get("properties", {}):
+        return [node["properties"][name]]
+    matching = [held for pattern, held in node.get("patternProperties", {}).items() if pattern_matches(pattern, name)]
+    return matching or [node.get("additionalProperties", True)]
+
+
+def _of_item(nodes: list[Any], index: int) -> list[Any]:
+    return [_item(node, index) for node in nodes if _admits(node, "array")]
+
+
+def _item(node: Any, index: int) -> Any:
+    if not is_schema(node):
+        return node
+    first: list[Any] = node.get("prefixItems", [])
+    return first[index] if index < len(first) else node.get("items", True)
+
+
+def _below(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name

@@ -1,0 +1,212 @@
+"""What one call came to, and how it is shown to a client."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Final, Literal, TypeAlias
+
+from prowess.contracts.contract import Contract, OutputShape
+from prowess.jsontypes import Json, JsonObject, new_object
+from prowess.profiles.profile import BUILT_IN, Profile
+from prowess.results.content import text_block, to_text_only
+from prowess.results.normalize import Result
+from prowess.schemas.adapters import to_text
+
+__all__ = [
+    "META_ATTEMPTS",
+    "META_CACHED",
+    "META_DATA",
+    "META_DECODED",
+    "META_KIND",
+    "META_RETRY_AFTER",
+    "Kind",
+    "Outcome",
+    "read_outcome",
+    "render",
+    "write_outcome",
+]
+
+Kind: TypeAlias = Literal[
+    "ok", "input", "failed", "crashed", "retryable", "timeout", "worker_lost", "output", "unknown", "input_required"
+]
+
+META_ATTEMPTS: Final = "prowess/attempts"
+META_CACHED: Final = "prowess/cached"
+META_DATA: Final = "prowess/data"
+META_DECODED: Final = "prowess/decoded"
+META_KIND: Final = "prowess/kind"
+META_RETRY_AFTER: Final = "prowess/retry_after"
+_META_CALL_ID: Final = "prowess/call_id"
+_META_DURATION: Final = "prowess/duration"
+_META_PROBLEMS: Final = "prowess/problems"
+"""Facts that only `write_outcome` writes: no client is sent them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A value, or a failure with a kind, plus what it took."""
+
+    command: str
+    kind: Kind
+    result: Result
+    contract: Contract | None = None
+    attempts: int = 1
+    cached: bool = False
+    duration: float = 0.0
+    """Seconds from the call to this outcome."""
+    call_id: str = ""
+    problems: tuple[str, ...] = ()
+    """Every problem with the arguments, for the kind `input`."""
+    decoded: tuple[str, ...] = ()
+    """Paths of arguments that arrived as JSON text where the schema wants data, and were decoded."""
+    data: Json = None
+    """What a `SkillError` carried beside its message."""
+    retry_after: float | None = None
+    missing_capability: str | None = None
+    """What the client cannot do although the command needs it, with dots where it is nested; the kind is `failed`."""
+    questions: Mapping[str, Mapping[str, Any]] = field(default_factory=new_object)
+    """What a person has to answer first, for the kind `input_required`."""
+    profiles: Mapping[str, Profile] = field(default_factory=lambda: BUILT_IN)
+
+    @property
+    def ok(self) -> bool:
+        """Whether the command did what it was asked."""
+        return self.kind == "ok"
+
+    @property
+    def value(self) -> Json:
+        """The result as JSON data, unboxed; `None` for a failure."""
+        return self.result.value if self.ok else None
+
+    @property
+    def text(self) -> str:
+        """The result, or the failure, as text."""
+        return self.result.text
+
+    def payload(self, profile: str | None = None, *, boxed: bool = True) -> JsonObject:
+        """`content`, `isError` and, where there is one, `structuredContent`, as a profile shows them.
+
+        `boxed=False` is for wires that take any JSON value as structured content.
+        """
+        pinned = self.contract.profile if self.contract else None
+        chosen = self.profiles[pinned or profile or "portable"]
+        shape = self.contract or _NO_CONTRACT
+        return render(self.result, chosen, shape, meta=self._meta(), boxed=boxed)
+
+    def shows_schema(self, profile: str | None = None, *, boxed: bool = True) -> bool:
+        """Whether the profile promises clients structured content of this command, by an output schema."""
+        if self.contract is None:
+            return False
+        chosen = self.profiles[self.contract.profile or profile or "portable"]
+        return chosen.output_schema(self.contract, boxed=boxed) is not None
+
+    def _meta(self) -> JsonObject:
+        meta: JsonObject = {}
+        if self.cached:
+            meta[META_CACHED] = True
+        if self.attempts > 1 or self.kind == "retryable":
+            meta[META_ATTEMPTS] = self.attempts
+        if not self.ok:
+            meta[META_KIND] = self.kind
+        if self.retry_after is not None:
+            meta[META_RETRY_AFTER] = self.retry_after
+        if self.decoded:
+            meta[META_DECODED] = list(self.decoded)
+        if self.data is not None:
+            meta[META_DATA] = self.data
+        return meta
+
+
+_NO_CONTRACT: Final = Contract("", "", "", "", "", {}, OutputShape())
+
+
+def render(
+    result: Result,
+    profile: Profile = BUILT_IN["portable"],
+    contract: Contract = _NO_CONTRACT,
+    *,
+    meta: JsonObject | None = None,
+    boxed: bool = True,
+) -> JsonObject:
+    """A canonical result as the payload that a profile shows."""
+    has_data = result.structured and profile.shows_data(contract)
+    structured: Json = profile.value(contract, result.value, boxed=boxed) if has_data else None
+    if result.blocks is not None:
+        content = list(result.blocks) if has_data else _with_data(result, keeps_structure=profile.structured)
+    elif profile.text_is_boxed and has_data:
+        content = [text_block(to_text(structured))]
+    else:
+        content = [text_block(result.text)]
+    payload: JsonObject = {"content": content, "isError": result.is_error}
+    if not profile.structured:
+        return to_text_only(payload)
+    if has_data:
+        payload["structuredContent"] = structured
+    meta = {**result.meta, **(meta or {})}
+    if meta:
+        payload["_meta"] = meta
+    return payload
+
+
+def _with_data(result: Result, *, keeps_structure: bool) -> list[JsonObject]:
+    """The blocks of a result whose data is not sent as such, and the text of that data unless the blocks say it.
+
+    So `-> tuple[Image, str]` is an image and a text. A tool result that a command made itself says in its text what it
+    wants to be read where there is only text.
+    """
+    blocks = list(result.blocks or ())
+    if not result.pair and not (result.structured and keeps_structure):
+        return blocks
+    text = result.value if isinstance(result.value, str) else "" if result.value is None else to_text(result.value)
+    return blocks if any(text in block.get("text", "") for block in blocks) or not text else [*blocks, text_block(text)]
+
+
+# From one process to another
+
+
+def write_outcome(outcome: Outcome) -> tuple[JsonObject, JsonObject]:
+    """The facts and the result of an outcome as two JSON objects, from which `read_outcome` makes it again.
+
+    The result is what the command gave, before any profile. It has `content` and `isError` like every payload, because
+    a host that answers in the place of a worker has nothing else to say.
+    """
+    result = outcome.result
+    facts: JsonObject = {
+        META_KIND: outcome.kind,
+        META_ATTEMPTS: outcome.attempts,
+        META_CACHED: outcome.cached,
+        _META_DURATION: outcome.duration,
+        _META_CALL_ID: outcome.call_id,
+        META_RETRY_AFTER: outcome.retry_after,
+        META_DATA: outcome.data,
+        META_DECODED: list(outcome.decoded),
+        _META_PROBLEMS: list(outcome.problems),
+    }
+    body: JsonObject = {
+        "content": [text_block(result.text)],
+        "isError": result.is_error,
+        "result": {each.name: getattr(result, each.name) for each in fields(result)},
+    }
+    return facts, body
+
+
+def read_outcome(command: str, facts: JsonObject, body: JsonObject, contract: Contract | None = None) -> Outcome:
+    """The outcome that a worker wrote, or a failure that the host has answered with: `content` and a kind."""
+    told: JsonObject = dict(body.get("result") or {"text": body["content"][0]["text"], "is_error": True})
+    if told.get("blocks") is not None:
+        told["blocks"] = tuple(told["blocks"])
+    return Outcome(
+        command,
+        facts[META_KIND],
+        Result(**told),
+        contract,
+        attempts=facts.get(META_ATTEMPTS, 1),
+        cached=facts.get(META_CACHED, False),
+        duration=facts.get(_META_DURATION, 0.0),
+        call_id=facts.get(_META_CALL_ID, ""),
+        problems=tuple(facts.get(_META_PROBLEMS, ())),
+        decoded=tuple(facts.get(META_DECODED, ())),
+        data=facts.get(META_DATA),
+        retry_after=facts.get(META_RETRY_AFTER),
+    )

@@ -1,0 +1,297 @@
+"""Deadline, cache, concurrency and retry: each wraps a step of the call, and they are composed once, at load."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Hashable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+import anyio
+
+from prowess.calls.channel import Arguments, Call
+from prowess.calls.threads import Raised
+from prowess.jsontypes import Json
+from prowess.results.normalize import Result
+
+if TYPE_CHECKING:
+    import tenacity
+    from cachetools import TTLCache
+
+__all__ = [
+    "Backoff",
+    "Cache",
+    "Expired",
+    "Step",
+    "cache_key",
+    "with_cache",
+    "with_concurrency",
+    "with_deadline",
+    "with_retry",
+]
+
+T = TypeVar("T")
+Step: TypeAlias = Callable[[Call], Awaitable[Result]]
+"""One layer around the function: takes the call, gives the canonical result or raises."""
+
+_OVERHEAD = 512
+"""Bytes that a result takes beside its texts, roughly."""
+
+
+class Expired(Exception):
+    """The deadline of the call passed."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"timed out after {seconds:g} s")
+
+
+def with_deadline(step: Step, seconds: float) -> Step:
+    """One deadline over everything after validation. What the body raises by the name of `TimeoutError` is not it."""
+
+    async def run(call: Call) -> Result:
+        with anyio.CancelScope(deadline=call.loop.time() + seconds) as call.scope:
+            return await step(call)
+        raise Expired(seconds)
+
+    return run
+
+
+def with_concurrency(step: Step, most: int) -> Step:
+    """At most so many at once, on all event loops together; the rest wait in order."""
+    slots = _Slots(most)
+
+    async def run(call: Call) -> Result:
+        await slots.take()
+        try:
+            return await step(call)
+        finally:
+            slots.give_back()
+
+    return run
+
+
+class _Slots:
+    """A semaphore for several event loops: a slot goes to whoever has waited longest."""
+
+    def __init__(self, most: int) -> None:
+        self._free = most
+        self._waiting: deque[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = deque()
+        self._lock = threading.Lock()
+
+    async def take(self) -> None:
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            if self._free:
+                self._free -= 1
+                return
+            mine = loop, loop.create_future()
+            self._waiting.append(mine)
+        try:
+            await mine[1]
+        except asyncio.CancelledError:
+            self._leave(mine)
+            raise
+
+    def give_back(self) -> None:
+        with self._lock:
+            while self._waiting:
+                loop, future = self._waiting.popleft()
+                try:
+                    loop.call_soon_threadsafe(_wake, future)
+                except RuntimeError:  # that loop is closed, and nobody waits there any more
+                    continue
+                return
+            self._free += 1
+
+    def _leave(self, mine: tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]) -> None:
+        with self._lock:
+            if mine in self._waiting:
+                self._waiting.remove(mine)
+                return
+        self.give_back()  # it was handed over in the last moment
+
+
+def _wake(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """How long to wait between attempts: exponential from `initial` to `maximum` seconds, and a jitter of up to `initial`."""
+
+    initial: float
+    maximum: float
+
+    def wait(self) -> tenacity.wait.wait_base:
+        """As tenacity takes it. The jitter keeps those who failed together from coming back together."""
+        import tenacity  # 20 ms, paid only by commands that retry
+
+        growing = tenacity.wait_exponential(multiplier=self.initial, max=self.maximum)
+        return growing + tenacity.wait_random(0, min(self.initial, self.maximum))
+
+
+def with_retry(
+    step: Callable[[Call], Awaitable[T]], retry_on: tuple[type[Exception], ...], max_attempts: int, backoff: Backoff
+) -> Callable[[Call], Awaitable[T]]:
+    """Run again what failed with one of the named exceptions, and with no other."""
+    import tenacity
+
+    def is_worth_it(error: BaseException) -> bool:
+        task = asyncio.current_task()
+        wanted = task is None or not task.cancelling()  # whoever was told to stop must not begin again
+        return wanted and isinstance(error, Raised) and isinstance(error.error, retry_on)
+
+    retrying = tenacity.AsyncRetrying(
+        sleep=anyio.sleep,
+        stop=tenacity.stop_after_attempt(max_attempts),
+        wait=backoff.wait(),
+        retry=tenacity.retry_if_exception(is_worth_it),
+        reraise=True,
+    )
+
+    async def run(call: Call) -> T:
+        return await retrying.copy()(step, call)  # a copy: one keeps the state of one call
+
+    return run
+
+
+class Cache:
+    """Successful results of one command, bounded in bytes and in time. Safe to use from several threads."""
+
+    def __init__(self, seconds: float, most_bytes: int, timer: Callable[[], float]) -> None:
+        from cachetools import TTLCache
+
+        self._kept: TTLCache[Hashable, Result] = TTLCache(most_bytes, seconds, timer, _weight)
+        self._lock = threading.Lock()
+
+    def get(self, key: Hashable) -> Result | None:
+        """A copy, so that nobody can change what the next one gets."""
+        with self._lock:
+            kept: Result | None = self._kept.get(key)
+        return None if kept is None else _copied(kept)
+
+    def put(self, key: Hashable, result: Result) -> None:
+        """Keep a copy, unless it alone is larger than the whole cache."""
+        copy = _copied(result)
+        with self._lock:
+            try:
+                self._kept[key] = copy
+            except ValueError:  # too large
+                self._kept.pop(key, None)
+
+
+def _weight(result: Result) -> int:
+    parts = () if result.blocks is None else (result.value, *result.blocks)
+    return _OVERHEAD + len(result.text.encode()) + sum(len(json.dumps(part)) for part in (*parts, result.meta))
+
+
+def _copied(result: Result) -> Result:
+    blocks = None if result.blocks is None else tuple(_copied_json(block) for block in result.blocks)
+    return replace(result, value=_copied_json(result.value), blocks=blocks, meta=_copied_json(result.meta))
+
+
+def _copied_json(data: Json) -> Any:
+    """A deep copy of plain data, many times faster than one of anything."""
+    if isinstance(data, dict):
+        return {key: _copied_json(item) for key, item in data.items()}
+    if isinstance(data, list):
+        return [_copied_json(item) for item in data]
+    return data
+
+
+class _Flight:
+    """One execution that several identical calls wait for: a call and a task of its own.
+
+    Each call waits as long as its own deadline says. The execution goes on while one of them does: the call that began
+    it may be cancelled or time out, and the others still wait.
+    """
+
+    def __init__(self, first: Call, fly: Callable[[Call], Coroutine[Any, Any, Result]]) -> None:
+        self.aboard: list[Call] = []
+        channel = replace(first.channel, call_id=first.id, progress=self._progress, log=self._log)
+        arguments = Arguments(first.arguments.named, first.arguments.extra_args)
+        self.call = Call(first.command, arguments, channel, may_ask=False)
+        self.task = self.call.task = asyncio.ensure_future(fly(self.call))
+        self.task.add_done_callback(_looked_at)
+
+    def _progress(self, done: float, total: float | None, message: str | None) -> None:
+        for call in self.aboard:
+            call.report(done, total, message)
+
+    def _log(self, level: str, message: Any) -> None:
+        for call in self.aboard:
+            call.log(level, message)
+
+    async def board(self, call: Call, close: Callable[[], object]) -> Result:
+        """Wait for it together with the others; when nobody does any more it is cancelled."""
+        shared = bool(self.aboard)
+        self.aboard.append(call)
+        self.call.scope = call.scope  # whoever came last has the latest deadline, which is the one of the execution
+        try:
+            result = await asyncio.shield(self.task)
+        finally:
+            self.aboard = [other for other in self.aboard if other is not call]
+            call.attempts, call.secrets = self.call.attempts, self.call.secrets
+            if self.aboard:
+                self.call.scope = self.aboard[-1].scope
+            elif not self.task.done():
+                close()  # nobody may board what is about to be cancelled
+                self.task.cancel()
+        call.cached = shared
+        return _copied(result) if shared else result
+
+
+def with_cache(step: Step, cache: Cache, key_of: Callable[[Call], Hashable], seconds: float) -> Step:
+    """Answer from the cache, else share one execution among identical calls in flight.
+
+    `step` has no deadline. Every call has one of its own, from its own start.
+    """
+    flights: dict[Hashable, _Flight] = {}
+
+    async def run(call: Call) -> Result:
+        if (
+            call.arguments.injected
+        ):  # a substitute that Python code passed: neither it nor its result are anybody else's
+            return await with_deadline(step, seconds)(call)
+        key = key_of(call)
+        kept = cache.get(key)
+        if kept is not None:
+            call.cached = True
+            return kept
+        return await with_deadline(lambda call: share(call, key), seconds)(call)
+
+    async def share(call: Call, key: Hashable) -> Result:
+        place = call.loop, key
+        flight = flights.get(place)
+        if flight is None:
+            flight = flights[place] = _Flight(call, lambda call: fly(call, key))
+        return await flight.board(call, lambda: flights.pop(place))
+
+    async def fly(call: Call, key: Hashable) -> Result:
+        place = call.loop, key
+        try:
+            result = await step(call)
+            if not result.is_error:
+                cache.put(key, result)
+            return result
+        finally:
+            call.over = True
+            if place in flights and flights[place].call is call:
+                del flights[place]
+
+    return run
+
+
+def _looked_at(task: asyncio.Task[Any]) -> None:
+    """An exception that nobody waits for any more is no news."""
+    if not task.cancelled():
+        task.exception()
+
+
+def cache_key(values: Any) -> Hashable:
+    """One text for equal arguments, in whatever order their keys came."""
+    return json.dumps(values, sort_keys=True)

@@ -1,0 +1,413 @@
+"""Worker threads for code that may block. Knows nothing of calls.
+
+They are daemons, and are left behind when nobody waits for them any more: Python cannot stop a thread, and one that never
+ends must hold up neither an answer nor the end of the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import logging
+import queue
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Generator
+from typing import Any, Final, Protocol, cast
+
+__all__ = ["Inline", "Lane", "Place", "Raised", "Threads", "is_stuck", "stuck"]
+
+_IDLE: Final = 10.0
+"""Seconds after which a thread with nothing to do ends."""
+_log = logging.getLogger("prowess")
+_stuck: Final[set[int]] = set()
+
+
+@contextlib.contextmanager
+def stuck() -> Generator[None]:
+    """For the thread of an event loop that enters sync code: until that returns, the loop can do nothing for anybody."""
+    thread = threading.get_ident()
+    if thread in _stuck:
+        yield
+        return
+    _stuck.add(thread)
+    try:
+        yield
+    finally:
+        _stuck.discard(thread)
+
+
+def is_stuck(thread: int) -> bool:
+    """Whether the loop of a thread waits for sync code."""
+    return thread in _stuck
+
+
+class Raised(Exception):
+    """Carries what foreign code raised, of whatever kind, so that it cannot be taken for a cancellation or an exit of ours."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+class Place(Protocol):
+    """Where sync code runs: some thread, always the same thread, or the thread of the event loop."""
+
+    async def run(self, function: Callable[[], Any], *, late: Callable[[Any], object] = ..., label: str = "") -> Any:
+        """Run a function there; raises `Raised` with whatever it raised. `late` takes a result that nobody awaits."""
+        ...
+
+
+class _Job:
+    """One function to be run, and who waits for it."""
+
+    __slots__ = ("abandoned", "begun", "context", "function", "future", "label", "late", "loop", "result")
+
+    def __init__(self, function: Callable[[], Any], late: Callable[[Any], object], label: str) -> None:
+        self.function = function
+        self.late = late
+        self.label = label
+        self.context = _context()
+        self.loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[None] = self.loop.create_future()
+        self.result: tuple[Any, BaseException | None] | None = None
+        self.begun = self.abandoned = False
+
+    def perform(self) -> tuple[Any, BaseException | None]:
+        """The value, or whatever was raised, exits included."""
+        try:
+            return self.context.run(self.function), None
+        except BaseException as error:  # noqa: BLE001 - a thread must hand everything over
+            return None, error
+
+    async def wait(self, abandon: Callable[[_Job], None]) -> Any:
+        """The value, once it is there; `abandon` hears that the caller was cancelled."""
+        try:
+            await self.future
+        except asyncio.CancelledError:
+            abandon(self)
+            raise
+        value, error = cast("tuple[Any, BaseException | None]", self.result)
+        if error is not None:
+            raise Raised(error)
+        return value
+
+    def wake(self) -> None:
+        """Let the one who waits go on."""
+        try:
+            self.loop.call_soon_threadsafe(self._arrive)
+        except RuntimeError:  # the loop is closed
+            self.dispose()
+
+    def _arrive(self) -> None:
+        if not self.future.done():
+            self.future.set_result(None)
+
+    def dispose(self) -> None:
+        """Take care of a value that nobody waits for any more."""
+        value, error = cast("tuple[Any, BaseException | None]", self.result)
+        if error is None:
+            _quietly(lambda: self.late(value), self.label)
+
+
+class _Worker:
+    """One thread, and the way to give it its next job."""
+
+    __slots__ = ("jobs",)
+
+    def __init__(self) -> None:
+        self.jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
+
+
+def _ignore(_: object) -> None:
+    """A late result that needs no care."""
+
+
+class Threads:
+    """At most so many threads, from whatever event loops; jobs that find none free wait in order.
+
+    One that was left behind no longer counts, so that a few that never end cannot bring everything to a stop.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._running = 0
+        self._idle: list[_Worker] = []
+        self._waiting: deque[_Job] = deque()
+        self._left_behind: dict[int, str] = {}
+        self._lock = threading.Lock()
+        self._inline = False
+
+    async def run(
+        self, function: Callable[[], Any], *, late: Callable[[Any], object] = _ignore, label: str = ""
+    ) -> Any:
+        """Run a function in a thread; raises `Raised` with whatever it raised.
+
+        When the caller is cancelled the function runs on by itself. What it then returns is given to `late`.
+        """
+        job = _Job(function, late, label)
+        self._begin(job)
+        return await job.wait(self._abandon)
+
+    def lane(self, label: str = "") -> Lane:
+        """One thread for everything that a call runs in threads. It is taken at the first run."""
+        return Lane(self, label)
+
+    @property
+    def left_behind(self) -> tuple[str, ...]:
+        """The labels of the jobs that run on although nobody waits for them."""
+        with self._lock:
+            return tuple(self._left_behind.values())
+
+    @property
+    def count_left_behind(self) -> int:
+        """How many those are: asked after every call, and so without a lock."""
+        return len(self._left_behind)
+
+    # For lanes
+
+    @property
+    def is_inline(self) -> bool:
+        """Whether no thread is started any more."""
+        return self._inline
+
+    def reserve(self, steps: queue.SimpleQueue[Callable[[], None] | None], label: str) -> _Job:
+        """Keep a thread for what comes in a queue, until `None` comes."""
+        host = _Job(lambda: _serve(steps), _ignore, label)
+        self._begin(host)
+        return host
+
+    def perform(self, job: _Job) -> None:
+        """In the thread of a lane: run a job, unless its caller was cancelled before."""
+        with self._lock:
+            job.begun = not job.abandoned
+        if not job.begun:
+            return
+        result = job.perform()
+        with self._lock:
+            job.result = result
+        if job.abandoned:
+            job.dispose()
+        else:
+            job.wake()
+
+    def leave(self, job: _Job, host: _Job | None) -> bool:
+        """Leave a job of a lane behind, together with its thread; `False` where the job has ended already."""
+        with self._lock:
+            if job.result is not None:
+                return False
+            job.abandoned = True
+            if job.begun and host is not None and not host.abandoned:
+                self._give_up(host)
+            return True
+
+    def withdraw(self, host: _Job) -> None:
+        """Stop waiting for the thread of a lane that needs it no more."""
+        with self._lock:
+            if host in self._waiting:
+                self._waiting.remove(host)
+
+    def stay_inline(self) -> None:
+        """Run everything where it is asked for from now on: near its end the interpreter starts no thread any more."""
+        self._inline = True
+
+    def _begin(self, job: _Job) -> None:
+        with self._lock:
+            if self._idle:
+                self._idle.pop().jobs.put(
+                    job
+                )  # the one that worked last: the others may end when they have idled enough
+                return
+            if not self._inline:
+                if self._running < self._most:
+                    self._start(job)
+                else:
+                    self._waiting.append(job)
+                return
+        job.result = job.perform()
+        job.wake()
+
+    def _start(self, job: _Job) -> None:
+        worker = _Worker()
+        worker.jobs.put(job)  # what is an argument of a thread is held until the thread ends
+        threading.Thread(target=self._work, args=(worker,), name="prowess", daemon=True).start()
+        self._running += 1
+
+    def _abandon(self, job: _Job) -> None:
+        """Nobody waits for a job any more: it is not begun, or its thread is left behind, or its value comes too late."""
+        with self._lock:
+            if job.result is None:
+                self._give_up(job)
+                return
+        self._begin(_Job(job.dispose, _ignore, job.label))
+
+    def _give_up(self, job: _Job) -> None:
+        job.abandoned = True
+        if job in self._waiting:
+            self._waiting.remove(job)
+        elif job.begun:
+            self._left_behind[id(job)] = job.label
+            self._running -= 1
+            if self._waiting:
+                self._start(self._waiting.popleft())
+
+    def _work(self, worker: _Worker) -> None:
+        job: _Job | None = worker.jobs.get()
+        while job is not None:
+            following, stays = self._see_to(job, worker)
+            job = None  # while a thread idles it holds nothing of what it did
+            if not stays:
+                return
+            job = following or self._next(worker)
+
+    def _see_to(self, job: _Job, worker: _Worker) -> tuple[_Job | None, bool]:
+        """Run a job; gives the one that waits for this thread, and whether the thread goes on."""
+        with self._lock:
+            job.begun = not job.abandoned
+        result = job.perform() if job.begun else None
+        with self._lock:
+            job.result = result
+            is_left = job.begun and job.abandoned
+            following = None if is_left else self._free(worker)
+        if is_left:
+            self._leave(job)
+        elif job.begun:
+            job.wake()
+        return following, not is_left
+
+    def _free(self, worker: _Worker) -> _Job | None:
+        """The job that waits for a thread. Without one the thread idles, before anybody hears of its result."""
+        if self._waiting:
+            return self._waiting.popleft()
+        self._idle.append(worker)
+        return None
+
+    def _leave(self, job: _Job) -> None:
+        """The end of a thread that was left behind."""
+        job.dispose()
+        with self._lock:
+            del self._left_behind[id(job)]
+
+    def _next(self, worker: _Worker) -> _Job | None:
+        """What an idle thread is given to do; `None` ends it."""
+        try:
+            return worker.jobs.get(timeout=_IDLE)
+        except queue.Empty:
+            return self._last_chance(worker)
+
+    def _last_chance(self, worker: _Worker) -> _Job | None:
+        with self._lock:
+            if worker in self._idle:
+                self._idle.remove(worker)
+                self._running -= 1
+                return None
+        return worker.jobs.get()  # it was given one in the last moment
+
+
+class Lane:
+    """One thread for a series of functions: a thing that is bound to its thread is made, used and closed there.
+
+    The pool gives the thread at the first run and gets it back with `release`. When a caller is cancelled, its function
+    runs on, and the thread counts as left behind; what is run afterwards waits in the same thread until that has ended.
+    """
+
+    __slots__ = ("_host", "_label", "_left", "_steps", "_threads")
+
+    def __init__(self, threads: Threads, label: str) -> None:
+        self._threads = threads
+        self._label = label
+        self._host: _Job | None = None
+        """The job of the pool that keeps the thread."""
+        self._left: _Job | None = None
+        """The job that was left behind last."""
+        self._steps: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+
+    @property
+    def is_left_behind(self) -> bool:
+        """Whether the thread runs, or ran, a function whose caller was cancelled."""
+        return self._host is not None and self._host.abandoned
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a function that was left behind still runs."""
+        return self._left is not None and self._left.result is None
+
+    async def run(
+        self, function: Callable[[], Any], *, late: Callable[[Any], object] = _ignore, label: str = ""
+    ) -> Any:
+        """Run a function after all those before it; raises `Raised` with whatever it raised."""
+        job = _Job(function, late, label or self._label)
+        self._submit(lambda: self._threads.perform(job))
+        return await job.wait(self._abandon)
+
+    def post(self, function: Callable[[], Any]) -> None:
+        """Run a function after all those before it, for nobody who waits. What it raises is logged."""
+        self._submit(lambda: _quietly(function, self._label))
+
+    def replace(self) -> None:
+        """Give up a thread that hangs: another one runs what comes next."""
+        self.release()
+        self._host, self._steps = None, queue.SimpleQueue()
+
+    def release(self) -> None:
+        """Give the thread back once it has run everything that it was given."""
+        if self._host is not None:
+            self._steps.put(None)
+            self._threads.withdraw(self._host)
+
+    def _submit(self, step: Callable[[], None]) -> None:
+        if self._host is None:
+            if self._threads.is_inline:
+                step()
+                return
+            self._host = self._threads.reserve(self._steps, self._label)
+        self._steps.put(step)
+
+    def _abandon(self, job: _Job) -> None:
+        if self._threads.leave(job, self._host):
+            self._left = job
+        else:
+            self.post(job.dispose)
+
+
+def _serve(steps: queue.SimpleQueue[Callable[[], None] | None]) -> None:
+    """In the thread of a lane: run what comes, until the lane is released."""
+    while (step := steps.get()) is not None:
+        step()
+        step = None
+
+
+def _quietly(function: Callable[[], Any], label: str) -> None:
+    try:
+        function()
+    except BaseException:  # noqa: BLE001 - nobody is there to be told
+        _log.exception("cleaning up after %s failed", label)
+
+
+class Inline:
+    """The thread of the event loop: for commands that run there although they are sync, and all that is theirs."""
+
+    async def run(
+        self,
+        function: Callable[[], Any],
+        *,
+        late: Callable[[Any], object] = _ignore,  # noqa: ARG002 - nothing comes too late: nobody could be cancelled
+        label: str = "",  # noqa: ARG002 - nothing is left behind
+    ) -> Any:
+        """Run a function here and now; raises `Raised` with whatever it raised."""
+        try:
+            with stuck():
+                return function()
+        except BaseException as error:
+            raise Raised(error) from error
+
+
+def _context() -> contextvars.Context:
+    """The context of the caller, for a thread: there is no event loop in it, also where sniffio is asked."""
+    context = contextvars.copy_context()
+    sniffio = sys.modules.get("sniffio")
+    if sniffio is not None:
+        context.run(sniffio.current_async_library_cvar.set, None)
+    return context

@@ -1,0 +1,128 @@
+"""What is promised of a command, as plain data.
+
+A contract is computed once from a signature and can be written to a file and read back, so that a process
+which never imports the skill (nor pydantic) can still show it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from prowess.jsontypes import JsonObject, Schema
+
+__all__ = ["Contract", "Hints", "OutputShape", "Policies"]
+
+
+@dataclass(frozen=True, slots=True)
+class Hints:
+    """The MCP hints an author declared. `None` means undeclared, and an undeclared hint is never sent."""
+
+    read_only: bool | None = None
+    destructive: bool | None = None
+    idempotent: bool | None = None
+    open_world: bool | None = None
+
+    def to_mcp(self) -> JsonObject:
+        """The declared hints under their names on the wire."""
+        named = {
+            "readOnlyHint": self.read_only,
+            "destructiveHint": self.destructive,
+            "idempotentHint": self.idempotent,
+            "openWorldHint": self.open_world,
+        }
+        return {name: value for name, value in named.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class Policies:
+    """How a command is run. A `timeout` of `None` means the default of the settings."""
+
+    retry_on: tuple[str, ...] = ()
+    max_attempts: int = 1
+    cache_ttl: float = 0.0
+    timeout: float | None = None
+    concurrency: int | None = None
+    thread: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OutputShape:
+    """What profiles need to know of a result besides its schema."""
+
+    schema: Schema | None = None
+    """The canonical output schema; `None` where nothing was declared."""
+    explicit: bool = False
+    """Given by the author, so it is used as it stands."""
+    field: str | None = None
+    """The author's name for the boxed field."""
+    type_name: str | None = None
+    """Name of the declared class when the result is a structure (a model, a dataclass, a TypedDict)."""
+    text: bool = False
+    """The result is text for a reader: `-> str`, or `-> str | None`."""
+    content: bool = False
+    """The command returns content blocks of its own beside the data."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contract:
+    """Everything a client, a reviewer or a worker needs to know of one command."""
+
+    id: str
+    wire_name: str
+    skill: str
+    name: str
+    description: str
+    input_schema: Schema
+    output: OutputShape = field(default_factory=OutputShape)
+    summary: str = ""
+    returns: str = ""
+    """What comes back, in one line, where the description does not say it."""
+    category: str = "general"
+    title: str | None = None
+    hints: Hints = field(default_factory=Hints)
+    policies: Policies = field(default_factory=Policies)
+    aliases: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    icons: tuple[JsonObject, ...] = ()
+    meta: JsonObject = field(default_factory=dict[str, Any])
+    profile: str | None = None
+    input_explicit: bool = False
+    injected: tuple[str, ...] = ()
+    """Names a client can neither see nor send."""
+    source: str = ""
+    """`file:line` of the function, the file relative to the project where it can be."""
+
+    def to_json(self) -> JsonObject:
+        """Plain data that `from_json` reads back to an equal contract."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: JsonObject) -> Contract:
+        """Read what `to_json` wrote. An unknown or missing key is a `TypeError` or `KeyError`: the data is foreign."""
+        known: dict[str, Any] = dict(data)
+        known["output"] = OutputShape(**known["output"])
+        known["hints"] = Hints(**known["hints"])
+        policies: dict[str, Any] = dict(known["policies"], retry_on=tuple(known["policies"]["retry_on"]))
+        known["policies"] = Policies(**policies)
+        for name in _TUPLES:
+            known[name] = tuple(known[name])
+        return cls(**known)
+
+    @property
+    def shown_description(self) -> str:
+        """The description as clients are shown it."""
+        return "\n\n".join(filter(None, (self.description or self.summary or self.id, self.returns)))
+
+    @property
+    def digest(self) -> str:
+        """A fingerprint of all that a caller or a reviewer can rely on (the place in the source is not part of it)."""
+        data = self.to_json()
+        del data["source"]
+        text = json.dumps(data, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+_TUPLES = tuple(f.name for f in fields(Contract) if str(f.type).startswith("tuple"))

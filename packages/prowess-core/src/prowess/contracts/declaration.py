@@ -1,0 +1,346 @@
+"""What an author wrote on a decorator, checked for itself and noted down. Knows no schema and resolves no annotation."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import json
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import FrameType, MethodType, ModuleType
+from typing import Any, Final, Literal, NoReturn, TypeAlias, cast
+
+from prowess.contracts.contract import Hints
+from prowess.errors import DeclarationError
+from prowess.jsontypes import JsonObject, Schema
+
+__all__ = [
+    "ALIAS",
+    "NAME",
+    "NOTE",
+    "Declaration",
+    "Place",
+    "Refusal",
+    "attempts",
+    "check",
+    "check_function",
+    "check_options",
+    "declaration_of",
+    "exception_types",
+    "is_async",
+    "made_in",
+    "note_of",
+    "parameter_of",
+    "place_of",
+    "take_note",
+]
+
+NOTE: Final = "__prowess__"
+_MADE: Final = "__prowess_made__"
+"""The global name under which a module keeps the declarations that its code made while it was imported."""
+NAME: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
+ALIAS: Final = re.compile(r"[A-Za-z0-9_-]+([./][A-Za-z0-9_-]+)*")
+_DEFAULT_ATTEMPTS: Final = 3
+
+_AS_A_FUNCTION = "Decorate a plain function, and call the method from there"
+_WRAP_IT = "Write a function that calls it, and decorate that"
+
+_Kinds: TypeAlias = "tuple[str, tuple[type, ...]]"
+_TEXT: Final[_Kinds] = ("a text", (str,))
+_FLAG: Final[_Kinds] = ("True or False", (bool,))
+_WHOLE: Final[_Kinds] = ("a whole number", (int,))
+_SECONDS: Final[_Kinds] = ("a number of seconds", (int, float))
+_LIST: Final[_Kinds] = ("a list", (list, tuple))
+_KINDS: Final[Mapping[str, _Kinds]] = {
+    **dict.fromkeys(("name", "description", "category", "title", "output_field", "profile"), _TEXT),
+    **dict.fromkeys(("read_only", "destructive", "idempotent", "open_world", "thread"), _FLAG),
+    **dict.fromkeys(("inject_root", "autowire", "force"), _FLAG),
+    **dict.fromkeys(("max_attempts", "concurrency"), _WHOLE),
+    **dict.fromkeys(("cache_ttl", "timeout"), _SECONDS),
+    **dict.fromkeys(("inject_settings", "aliases", "tags", "icons"), _LIST),
+    "meta": ("a dict", (dict,)),
+}
+"""What an option may be besides `None`, in words and in types."""
+_TEXTS: Final = ("inject_settings", "aliases", "tags")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a function stands."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+def place_of(function: Callable[..., Any]) -> Place:
+    """The file and the first line of a function, its decorators included."""
+    code = inspect.unwrap(function).__code__
+    return Place(code.co_filename, code.co_firstlineno)
+
+
+@dataclass(slots=True)
+class Declaration:
+    """A function and everything its decorator said, unresolved."""
+
+    function: Callable[..., Any]
+    name: str
+    description: str | None = None
+    category: str = "general"
+    title: str | None = None
+    hints: Hints = field(default_factory=Hints)
+    inject_root: bool = False
+    inject_settings: tuple[str, ...] = ()
+    autowire: bool = True
+    retry_on: tuple[type[Exception], ...] = ()
+    max_attempts: int = 1
+    cache_ttl: float = 0.0
+    timeout: float | None = None
+    concurrency: int | None = None
+    thread: bool | None = None
+    output: Any = None
+    output_field: str | None = None
+    input_schema: Schema | Literal["any"] | None = None
+    output_schema: Schema | Literal["any"] | None = None
+    aliases: tuple[str, ...] = ()
+    force: bool = False
+    tags: tuple[str, ...] = ()
+    icons: tuple[JsonObject, ...] = ()
+    meta: JsonObject = field(default_factory=dict[str, Any])
+    profile: str | None = None
+    frame: FrameType | None = None
+    """The function that was running when a nested function was decorated: its local names may be annotations."""
+    home: str = ""
+    """The module whose code decorated the function."""
+    command: Callable[..., Any] | None = field(default=None, compare=False, repr=False)
+    """What the decorator returned. A wrapper around it may carry a copy of the note, and is another object."""
+
+    @property
+    def place(self) -> Place:
+        """Where its function stands."""
+        return place_of(self.function)
+
+    def local_names(self) -> Mapping[str, Any]:
+        """Names of the enclosing functions that annotations may mean."""
+        function = inspect.unwrap(self.function)
+        names: dict[str, Any] = dict(self.frame.f_locals) if self.frame is not None else {}
+        names.update({item.__name__: item for item in getattr(function, "__type_params__", ())})
+        for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+            with contextlib.suppress(ValueError):  # a name that the enclosing function has not bound yet
+                names[name] = cell.cell_contents
+        return names
+
+
+def take_note(declared: Declaration, command: Callable[..., Any], module: dict[str, Any]) -> None:
+    """Write a declaration on its command. `module` is the globals of the code that decorates.
+
+    While a module is being imported it also keeps a list of what it declared, which loading reads to find the commands
+    that the module no longer names. Later ones are not listed: code may make commands for as long as it runs.
+    """
+    declared.command, declared.home = command, module.get("__name__", "")
+    setattr(command, NOTE, declared)
+    if getattr(module.get("__spec__"), "_initializing", False):
+        module.setdefault(_MADE, []).append(declared)
+
+
+def made_in(module: ModuleType) -> list[Declaration]:
+    """The declarations that the code of a module made while it was imported, in order."""
+    return list(vars(module).get(_MADE, ()))
+
+
+def note_of(value: object) -> Declaration | None:
+    """The note on a command, or on a wrapper that has copied it, as everything made with `functools.wraps` does."""
+    note = inspect.getattr_static(value, NOTE, None)
+    return note if isinstance(note, Declaration) else None
+
+
+def declaration_of(value: object) -> Declaration | None:
+    """The note that the decorator left on a command, or `None`. A wrapper around a command is no command."""
+    note = note_of(value)
+    return note if note is not None and note.command is value else None
+
+
+class Refusal:
+    """Raises `DeclarationError` for one command; every check of the decorator speaks through it."""
+
+    def __init__(self, name: str, place: Place) -> None:
+        self._name = name
+        self._place = place
+
+    def __call__(self, problem: str, remedy: str) -> NoReturn:
+        """Say what is wrong, and what to do instead."""
+        raise DeclarationError(self._name, problem, remedy, file=self._place.file, line=self._place.line)
+
+
+def check_function(function: object, place: Place) -> Callable[..., Any]:
+    """Refuse everything that is not a plain function, and say what to do. `place` is where the decorator stands."""
+    if note_of(function) is not None:
+        refuse = Refusal(getattr(function, "__name__", repr(function)), place)
+        refuse(
+            "it is a command already", "Decorate it once; for a second command, decorate its .raw under another name"
+        )
+    if isinstance(function, (staticmethod, classmethod, MethodType)):
+        method = cast("Any", function).__func__
+        Refusal(method.__name__, place)("methods cannot be commands", _AS_A_FUNCTION)
+    if not inspect.isfunction(function):
+        what = "a class" if isinstance(function, type) else f"an instance of {type(function).__name__}"
+        Refusal(getattr(function, "__name__", repr(function)), place)(f"{what} cannot be a command", _WRAP_IT)
+    owner = function.__qualname__.rpartition(".")[0]
+    if owner and not owner.endswith("<locals>"):
+        Refusal(function.__name__, place_of(function))(f"it is a method of {owner}", _AS_A_FUNCTION)
+    return function
+
+
+def check_options(given: Mapping[str, Any], refuse: Refusal) -> None:
+    """Refuse options of a wrong type: a text in the place of a list would be taken for a list of letters."""
+    for option, (wanted, kinds) in _KINDS.items():
+        value = given[option]
+        if value is not None and (not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds)):
+            refuse(f"{option}={value!r} is not {wanted}", "See help(skill_command)")
+    for option in _TEXTS:
+        if any(not isinstance(item, str) for item in given[option] or ()):
+            refuse(f"{option}={given[option]!r} must be a list of strings", 'Write it like ["a", "b"]')
+
+
+def check(declared: Declaration) -> None:
+    """Refuse what cannot work, is dangerous, or would silently do nothing."""
+    refuse = Refusal(declared.name, declared.place)
+    _check_names(declared, refuse)
+    _check_numbers(declared, refuse)
+    _check_dangers(declared, refuse)
+    _check_data(declared, refuse)
+
+
+def _check_names(declared: Declaration, refuse: Refusal) -> None:
+    if declared.name == "<lambda>":
+        refuse("a lambda has no name", 'Give it one: skill_command(name="...")')
+    if not NAME.fullmatch(declared.name):
+        refuse(
+            f"the name {declared.name!r} does not match {NAME.pattern}",
+            "Use letters, digits, underscores and hyphens",
+        )
+    for alias in declared.aliases:
+        if not ALIAS.fullmatch(alias):
+            refuse(f"the alias {alias!r} does not match {ALIAS.pattern}", 'Write it like "search/web" or "search.web"')
+    aliases = [alias.replace("/", ".") for alias in declared.aliases]
+    for alias in aliases:
+        if aliases.count(alias) > 1:
+            refuse(f"the alias {alias!r} is given twice", "Give it once: a slash and a dot mean the same")
+    _check_settings(declared, refuse)
+
+
+def _check_settings(declared: Declaration, refuse: Refusal) -> None:
+    """Every setting fills a parameter of its own."""
+    filled = {"project_root": "inject_root"} if declared.inject_root else {}
+    for key in declared.inject_settings:
+        setting, _, parameter = key.partition(":")
+        if not setting:
+            refuse(
+                f"inject_settings holds {key!r}, which lacks the name of a setting",
+                'Write "api.key", or "api.key:parameter"',
+            )
+        parameter = parameter or parameter_of(setting)
+        if parameter in filled:
+            refuse(
+                f"the parameter {parameter!r} is filled twice, by {filled[parameter]} and by the setting {setting!r}",
+                f'Drop one of them, or give each a parameter of its own: "{setting}:another_name"',
+            )
+        filled[parameter] = f"the setting {setting!r}"
+
+
+def parameter_of(setting: str) -> str:
+    """The parameter that a setting fills where the author names none."""
+    return setting.replace(".", "_").replace("-", "_")
+
+
+def _check_numbers(declared: Declaration, refuse: Refusal) -> None:
+    if not 0 <= declared.cache_ttl < math.inf:
+        refuse(f"cache_ttl={declared.cache_ttl} must be a number of seconds, 0 or more", "Use 0 for no cache")
+    if declared.max_attempts < 1:
+        refuse(f"max_attempts={declared.max_attempts} is below 1", "It counts all calls: 1 means no retry")
+    if declared.max_attempts > 1 and not declared.retry_on:
+        refuse(
+            f"max_attempts={declared.max_attempts} has no effect without retry_on",
+            "Name the exceptions to retry: retry_on=(ConnectionError,)",
+        )
+    if declared.timeout is not None and not declared.timeout > 0:
+        refuse(f"timeout={declared.timeout} must be greater than 0", "Give seconds, or leave it out for the default")
+    if declared.concurrency is not None and declared.concurrency < 1:
+        refuse(f"concurrency={declared.concurrency} must be at least 1", "Leave it out for no limit")
+    if declared.thread is not None and is_async(declared.function):
+        refuse("thread= is for sync functions, and this one is async", "Leave it out")
+
+
+def _check_dangers(declared: Declaration, refuse: Refusal) -> None:
+    hints = declared.hints
+    if hints.read_only and hints.destructive:
+        refuse("read_only and destructive contradict each other", "Keep the one that is true")
+    is_safe = not hints.destructive or bool(hints.idempotent)
+    if declared.force and (is_safe or not (declared.cache_ttl or declared.retry_on)):
+        refuse(
+            "force=True has no effect here",
+            "Drop it: only cache_ttl or retry_on on a destructive command that is not idempotent needs it",
+        )
+    if is_safe or declared.force:
+        return
+    for option, value in (("cache_ttl", declared.cache_ttl), ("retry_on", declared.retry_on)):
+        if value:
+            refuse(
+                f"{option} on a destructive command that is not idempotent could lose or repeat its effect",
+                "Declare idempotent=True if running it twice is harmless, or force=True to take the risk",
+            )
+
+
+def _check_data(declared: Declaration, refuse: Refusal) -> None:
+    for option, value in (("input_schema", declared.input_schema), ("output_schema", declared.output_schema)):
+        if value is not None and value != "any" and not isinstance(value, dict):
+            refuse(f"{option}={value!r} must be a JSON Schema", 'Give a dict, "any", or leave it out to infer it')
+    if declared.output_field == "":
+        refuse("output_field='' must be a name", 'Write it like "rows", or leave it out')
+    for icon in declared.icons:
+        if not isinstance(icon, dict) or not isinstance(icon.get("src"), str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            refuse(f"the icon {icon!r} has no src", 'Write it like {"src": "data:image/png;base64,..."}')
+    for option, data in (("icons", list(declared.icons)), ("meta", declared.meta)):
+        try:
+            plain = json.loads(json.dumps(data, allow_nan=False)) == data
+        except (TypeError, ValueError, RecursionError):
+            plain = False
+        if not plain:
+            refuse(
+                f"{option}={data!r} must be JSON data",
+                "Use dicts with text keys, lists, texts, numbers, booleans and None",
+            )
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """Whether a call has to be awaited or iterated asynchronously."""
+    return inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
+
+
+def exception_types(given: object, refuse: Refusal) -> tuple[type[Exception], ...]:
+    """`retry_on` as a tuple, refusing what is no ordinary exception."""
+    if given is None:
+        return ()
+    types = cast("Sequence[object]", given) if isinstance(given, tuple) else (given,)
+    checked: list[type[Exception]] = []
+    for item in types:
+        if not (isinstance(item, type) and issubclass(item, Exception)):
+            refuse(f"retry_on holds {item!r}, which must be an Exception class", "Name exception classes, like OSError")
+        if issubclass(item, BaseExceptionGroup):
+            refuse(
+                f"retry_on holds {item.__name__}, but Prowess looks at the exceptions inside a group",
+                "Name the exceptions inside the group",
+            )
+        checked.append(item)
+    return tuple(checked)
+
+
+def attempts(given: int | None, retry_on: tuple[type[Exception], ...]) -> int:
+    """`max_attempts`, or the default that makes `retry_on` mean something."""
+    if given is not None:
+        return given
+    return _DEFAULT_ATTEMPTS if retry_on else 1

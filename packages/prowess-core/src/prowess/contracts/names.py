@@ -1,0 +1,64 @@
+"""Who answers to which name: ids, wire names and aliases. Knows contracts, and nothing of how they came to be. Light."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from prowess.contracts.catalog import Failure
+from prowess.contracts.contract import Contract
+
+__all__ = ["Names", "assign"]
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """The contracts by every name they answer to, and those that may not because of a clash."""
+
+    contracts: Mapping[str, Contract] = field(default_factory=dict[str, Contract])
+    clashes: tuple[Failure, ...] = ()
+
+
+def assign(contracts: Iterable[Contract], hide: Iterable[str], root: Path) -> Names:
+    """Give every command its names.
+
+    A command with a name that another one claims as well gets none at all, unless the name is its own id: then only the
+    others lose.
+    """
+    patterns = tuple(hide)
+    shown = [contract for contract in contracts if not _is_hidden(contract.id, patterns)]
+    claims: dict[str, list[Contract]] = {}
+    for contract in shown:
+        for name in {contract.id, contract.wire_name, *contract.aliases}:
+            claims.setdefault(name, []).append(contract)
+    refused: dict[int, Failure] = {}
+    for name in sorted(name for name, claimants in claims.items() if len(claimants) > 1):
+        for contract in _losers(name, claims[name]):
+            others = [other for other in claims[name] if other is not contract]
+            refused.setdefault(id(contract), _clash(name, contract, others, root))
+    named = {name: each for name, claimants in claims.items() for each in claimants if id(each) not in refused}
+    return Names(named, tuple(refused.values()))
+
+
+def _is_hidden(command: str, patterns: Iterable[str]) -> bool:
+    """Whether patterns take a command away; the last one that fits decides."""
+    hidden = False
+    for pattern in patterns:
+        if fnmatch.fnmatchcase(command, pattern.removeprefix("!")):
+            hidden = not pattern.startswith("!")
+    return hidden
+
+
+def _losers(name: str, claimants: list[Contract]) -> list[Contract]:
+    owners = [contract for contract in claimants if contract.id == name]
+    return [contract for contract in claimants if len(owners) != 1 or contract is not owners[0]]
+
+
+def _clash(name: str, contract: Contract, others: list[Contract], root: Path) -> Failure:
+    claims = ", ".join(f"{other.id} ({other.source})" for other in others)
+    file, _, line = contract.source.rpartition(":")
+    return Failure(
+        contract.id, f"the name {name!r} is also claimed by {claims}; rename one", str(root / file), int(line)
+    )

@@ -1,0 +1,224 @@
+"""The one place that reflects on functions: a signature becomes data, with every annotation resolved."""
+
+from __future__ import annotations
+
+import collections.abc
+import inspect
+import types
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin
+
+import typing_extensions
+
+from prowess.contracts.declaration import Declaration, Place
+from prowess.errors import SchemaError
+
+__all__ = [
+    "ABSENT",
+    "MISSING",
+    "Parameter",
+    "Passed",
+    "Signature",
+    "Style",
+    "is_union",
+    "metadata",
+    "read",
+    "style_of",
+    "without_none",
+]
+
+MISSING: Any = inspect.Parameter.empty
+ABSENT: Any = object()
+"""The default of a key that an unpacked TypedDict lets one leave out: nothing is passed."""
+Style: TypeAlias = Literal["sync", "async", "generator", "async generator"]
+Passed: TypeAlias = Literal["by position", "by name", "either way"]
+
+_ITERATORS = (
+    collections.abc.Iterator,
+    collections.abc.Iterable,
+    collections.abc.AsyncIterator,
+    collections.abc.AsyncIterable,
+    collections.abc.AsyncGenerator,
+)
+_PASSED: dict[Any, Passed] = {
+    inspect.Parameter.POSITIONAL_ONLY: "by position",
+    inspect.Parameter.POSITIONAL_OR_KEYWORD: "either way",
+    inspect.Parameter.KEYWORD_ONLY: "by name",
+}
+_QUALIFIERS: dict[Any, bool | None] = {
+    typing_extensions.Required: True,
+    typing_extensions.NotRequired: False,
+    typing_extensions.ReadOnly: None,
+}
+"""What may stand around the type of a key in a TypedDict, and what it says of the key's being required."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One named parameter. `annotation` is `Any` where nothing was written, `default` is `MISSING` where required."""
+
+    name: str
+    annotation: Any
+    default: Any = MISSING
+    passed: Passed = "by name"
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """A function as data. Variadic parameters are not among `parameters`."""
+
+    parameters: tuple[Parameter, ...]
+    returns: Any
+    style: Style
+    takes_args: bool = False
+    extra: Any = MISSING
+    """The annotation of `**kwargs`, or `MISSING` where there is none."""
+    annotated: Any = Any
+    """The return type as it is annotated, which `output=` may have replaced in `returns`."""
+    names: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Local names that annotations may mean."""
+
+    @property
+    def positional(self) -> tuple[str, ...]:
+        """Parameters that may be passed by position."""
+        return tuple(item.name for item in self.parameters if item.passed != "by name")
+
+    @property
+    def positional_only(self) -> tuple[str, ...]:
+        """Parameters that must be passed by position: with `*args`, all that stand before it."""
+        only = tuple(item.name for item in self.parameters if item.passed == "by position")
+        return self.positional if self.takes_args else only
+
+
+def read(declared: Declaration) -> Signature:
+    """The signature of a declared function; an annotation that cannot be resolved is an error that names it."""
+    names = _Names(inspect.unwrap(declared.function).__globals__, declared.local_names(), declared.place)
+    written = inspect.signature(declared.function)
+    parameters: list[Parameter] = []
+    takes_args, extra = False, MISSING
+    for parameter in written.parameters.values():
+        annotation = names.resolve(parameter.annotation, f"parameter {parameter.name!r}")
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            takes_args = True
+        elif parameter.kind is parameter.VAR_KEYWORD:
+            options = _unpacked(annotation)
+            extra = annotation if options is None else MISSING
+            parameters.extend(names.keys_of(options) if options else ())
+        else:
+            parameters.append(Parameter(parameter.name, annotation, parameter.default, _PASSED[parameter.kind]))
+    returns = written.return_annotation if declared.output is None else declared.output
+    if returns is not MISSING:
+        returns = names.resolve(returns, "the return type")
+    returns = annotated = _result_type(returns)
+    if declared.output is not None:
+        annotated = _annotated(written.return_annotation, names)
+    style = style_of(declared.function)
+    return Signature(tuple(parameters), returns, style, takes_args, extra, annotated, names.local_names)
+
+
+def _annotated(annotation: Any, names: _Names) -> Any:
+    """The annotated return type beside `output=`, which is the way out where the annotation cannot be resolved."""
+    try:
+        return _result_type(names.resolve(annotation, "the return type"))
+    except SchemaError:
+        return Any
+
+
+def style_of(function: Callable[..., Any]) -> Style:
+    """How a function has to be called."""
+    if inspect.isasyncgenfunction(function):
+        return "async generator"
+    if inspect.iscoroutinefunction(function):
+        return "async"
+    return "generator" if inspect.isgeneratorfunction(function) else "sync"
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """The names an annotation of one function may use."""
+
+    global_names: dict[str, Any]
+    local_names: Mapping[str, Any]
+    place: Place
+
+    def resolve(self, annotation: Any, what: str) -> Any:
+        """An annotation as a type, its forward references looked up; `Any` where nothing was written."""
+        if annotation is MISSING:
+            return Any
+        holder = types.SimpleNamespace(__annotations__={"it": annotation})
+        try:
+            hints = typing.get_type_hints(holder, self.global_names, dict(self.local_names), include_extras=True)
+        except Exception as error:
+            raise self.unresolved(f"{what}: the annotation {_shown(annotation)}", error) from error
+        return hints["it"]
+
+    def keys_of(self, options: Any) -> Iterator[Parameter]:
+        """The parameters that a TypedDict stands for in `**options: Unpack[Options]`."""
+        try:
+            hints = typing.get_type_hints(options, localns=dict(self.local_names), include_extras=True)
+        except Exception as error:
+            raise self.unresolved(f"a key of {options.__name__}", error) from error
+        for name, hint in hints.items():
+            required, annotation = _unqualified(hint, required=name in options.__required_keys__)
+            yield Parameter(name, annotation, MISSING if required else ABSENT)
+
+    def unresolved(self, what: str, error: Exception) -> SchemaError:
+        remedy = "import or define the name in this module, outside of `if TYPE_CHECKING:`"
+        if not isinstance(error, NameError):
+            remedy = "write a type there"
+        return SchemaError(f"{what} cannot be resolved ({error}); {remedy}", file=self.place.file, line=self.place.line)
+
+
+def _shown(annotation: Any) -> str:
+    return repr(annotation) if isinstance(annotation, str) else str(annotation)
+
+
+def _unpacked(annotation: Any) -> Any:
+    """`Options` in `**options: Unpack[Options]`, or `None`."""
+    unpacks = get_origin(annotation) in (typing.Unpack, typing_extensions.Unpack)
+    return get_args(annotation)[0] if unpacks else None
+
+
+def _unqualified(hint: Any, *, required: bool) -> tuple[bool, Any]:
+    """Whether a key of a TypedDict is required, where it says so itself, and its type."""
+    while get_origin(hint) in _QUALIFIERS:
+        says = _QUALIFIERS[get_origin(hint)]
+        required = required if says is None else says
+        (hint,) = get_args(hint)
+    return required, hint
+
+
+def _result_type(returns: Any) -> Any:
+    """The type of the collected result: a list for what is yielded, or what a generator returns at its end."""
+    kind = get_origin(returns) or returns
+    item, _, final = (*(get_args(returns) or (Any,)), None, None)[:3]
+    if kind is collections.abc.Generator:
+        return list[item] if final in (None, type(None)) else final
+    return list[item] if kind in _ITERATORS else returns
+
+
+def is_union(annotation: Any) -> bool:
+    """Whether an annotation is a union, in either notation."""
+    return get_origin(annotation) in (Union, types.UnionType)
+
+
+def without_none(annotation: Any) -> Any:
+    """`T` for `T | None` and `Optional[T]`; anything else as it is. `Annotated` around it is looked through."""
+    if get_origin(annotation) is Annotated:
+        annotation = get_args(annotation)[0]
+    if is_union(annotation):
+        rest = [item for item in get_args(annotation) if item is not type(None)]
+        if len(rest) == 1:
+            return without_none(rest[0])
+    return annotation
+
+
+def metadata(annotation: Any) -> tuple[Any, ...]:
+    """What stands beside the type in `Annotated`, also inside `Annotated[T, ...] | None`."""
+    if get_origin(annotation) is Annotated:
+        return get_args(annotation)[1:]
+    if is_union(annotation):
+        return tuple(item for part in get_args(annotation) for item in metadata(part))
+    return ()

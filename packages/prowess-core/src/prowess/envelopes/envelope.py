@@ -1,0 +1,535 @@
+"""Versioned envelopes around calls: a request is read, checked and run, and a valid response comes back, whatever came in.
+
+Reading is lenient within the major version, writing is exactly 1.0.0. Part of the public door.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import math
+import re
+import time
+import uuid
+import weakref
+from collections import Counter, OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, Final, NoReturn, Protocol, cast
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic_core import ErrorDetails
+
+from prowess.calls.channel import Channel
+from prowess.calls.outcome import Outcome
+from prowess.contracts.catalog import Catalog
+from prowess.contracts.contract import Contract
+from prowess.jsontypes import Json, JsonObject
+from prowess.settings.credentials import Caller, Credentials, Refused
+from prowess.settings.settings import Settings
+
+__all__ = [
+    "ENVELOPE_VERSION",
+    "Engine",
+    "EnvelopeError",
+    "Request",
+    "diagnostics",
+    "finish",
+    "invoke",
+    "is_rfc3339",
+    "read_request",
+]
+
+ENVELOPE_VERSION: Final = "1.0.0"
+
+_log = logging.getLogger("prowess.envelope")
+_NUMBER: Final = r"(0|[1-9][0-9]*)"  # as semantic versioning has it: no leading zeros
+_VERSION: Final = re.compile(rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}")
+_TIME: Final = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)[Tt](\d\d):(\d\d):(\d\d)(\.\d+)?([Zz]|[+-](?:[01]\d|2[0-3]):[0-5]\d)", re.ASCII
+)
+_AUTH_TYPES: Final = ("bearer", "api_key", "basic", "none")
+_STATUS: Final[Mapping[str, tuple[str, int]]] = {
+    "ok": ("success", 200),
+    "input": ("error", 422),
+    "failed": ("error", 500),
+    "crashed": ("error", 500),
+    "input_required": ("error", 500),
+    "retryable": ("retry", 503),
+    "timeout": ("error", 504),
+    "output": ("error", 502),
+    "unknown": ("error", 404),
+}
+_MOST_HANDLES: Final = 1000
+"""Results that are kept for callers who did not wait; the oldest is dropped first."""
+_MOST_LENGTH: Final = 200
+"""Characters of a status message; the errors have the whole text."""
+
+
+class EnvelopeError(Exception):
+    """A request that cannot be served as it is: every problem, the status it calls for, and the id if it was readable."""
+
+    def __init__(
+        self, code: str, http: int, problems: list[JsonObject], request_id: str = "", trace_id: str = ""
+    ) -> None:
+        super().__init__("; ".join(str(problem["message"]) for problem in problems))
+        self.code = code
+        self.http = http
+        self.problems = problems
+        self.request_id = request_id
+        self.trace_id = trace_id
+
+
+# Reading
+
+
+def is_rfc3339(text: str) -> bool:
+    """Whether a text is a time of RFC 3339, with a day and an hour that exist. Leap seconds do."""
+    match = _TIME.fullmatch(text)
+    if match is None:
+        return False
+    year, month, day, hour, minute, second = (int(part) for part in match.groups()[:6])
+    leap = second == 60
+    try:
+        moment = datetime(year, month, day, hour, minute, 59 if leap else second, tzinfo=UTC)
+    except ValueError:
+        return False
+    if not leap:
+        return True
+    offset = match[8].upper()
+    if offset != "Z":
+        shift = timedelta(hours=int(offset[1:3]), minutes=int(offset[4:6]))
+        try:
+            moment += -shift if offset[0] == "+" else shift
+        except OverflowError:  # in the first or the last hours of the calendar
+            return False
+    return (moment.hour, moment.minute) == (23, 59)
+
+
+def _is_time(text: str) -> str:
+    if not is_rfc3339(text):
+        raise ValueError
+    return text
+
+
+class _Auth(BaseModel):
+    model_config = ConfigDict(strict=True, frozen=True)
+
+    type: str
+    token: str = ""
+    scopes: list[str] = Field(default_factory=list[str])
+
+
+class Request(BaseModel):
+    """A request that has been read."""
+
+    model_config = ConfigDict(strict=True, frozen=True)
+
+    id: str
+    version: Annotated[str, StringConstraints(pattern=f"^{_VERSION.pattern}$")]
+    timestamp: Annotated[str, AfterValidator(_is_time)]
+    tool: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_./\-]+$")]
+    payload: JsonObject
+    trace_id: Annotated[str, StringConstraints(min_length=1)] = ""
+    context: JsonObject = Field(default_factory=dict[str, Any])
+    metadata: JsonObject = Field(default_factory=dict[str, Any])
+    auth: _Auth = Field(default=_Auth(type="none"), repr=False)
+    set_aside: tuple[str, ...] = ()
+    """Paths of what a higher minor version has added; it is ignored."""
+
+    @property
+    def scopes(self) -> frozenset[str] | None:
+        """The scopes that the caller limits itself to. `None` means no limit; an empty set gives up all of them."""
+        return frozenset(self.auth.scopes) if "scopes" in self.auth.model_fields_set else None
+
+    def refusal(self, code: str, http: int, text: str, path: str) -> EnvelopeError:
+        """The error for a request that was read and cannot be served."""
+        return EnvelopeError(code, http, [_problem(code, text, path)], self.id, self.trace_id)
+
+
+_WANTED: Final[Mapping[str, str]] = {
+    "version": f"like {ENVELOPE_VERSION}",
+    "timestamp": "RFC 3339 like 2026-01-31T12:00:00Z",
+    "tool": "letters, digits, dots, slashes, hyphens and underscores",
+    "trace_id": "at least one character (leave it out if there is none)",
+    "auth.type": f"one of {', '.join(_AUTH_TYPES)}",
+}
+_TYPES: Final[Mapping[str, str]] = {
+    "string_type": "a string",
+    "dict_type": "an object",
+    "model_type": "an object",
+    "list_type": "an array of strings",
+}
+
+
+def read_request(request: bytes | str | Mapping[str, Any]) -> Request:
+    """Read a request; raises `EnvelopeError` with all problems at once."""
+    message = _parsed(request)
+    _check_major(message)
+    return _read(message)
+
+
+def _parsed(request: bytes | str | Mapping[str, Any]) -> JsonObject:
+    """The message as a JSON object, from text or from a mapping."""
+    try:
+        text = request if isinstance(request, (bytes, str)) else json.dumps(dict(request), ensure_ascii=False)
+        text = text.decode() if isinstance(text, bytes) else text
+        message: Any = json.loads(text, parse_constant=_no_constant, parse_int=_whole)
+        json.dumps(message, ensure_ascii=False).encode()  # escapes can smuggle in halves of characters
+    except (TypeError, ValueError, RecursionError) as error:
+        problem = _problem("not_json", f"the request is not JSON: {_brief(error)}", "")
+        raise _refusal(_salvaged(request), "not_json", 422, problem) from error
+    if not isinstance(message, dict):
+        text = f"a request must be an object, not {type(message).__name__}"
+        raise EnvelopeError("malformed", 422, [_problem("malformed", text, "")])
+    return cast("JsonObject", message)
+
+
+def _no_constant(name: str) -> NoReturn:
+    msg = f"{name} is not JSON"
+    raise ValueError(msg)
+
+
+def _whole(digits: str) -> int:
+    try:
+        return int(digits)
+    except ValueError:  # Python reads no integer of more than 4300 digits
+        msg = f"an integer of {len(digits)} digits is too long; send it as a string"
+        raise ValueError(msg) from None
+
+
+def _salvaged(request: bytes | str | Mapping[str, Any]) -> JsonObject:
+    """The id and the trace of a request of which something else cannot be read: its caller waits for that id."""
+    try:
+        message: Any = dict(request) if isinstance(request, Mapping) else json.loads(request, parse_int=str)
+    except (TypeError, ValueError, RecursionError):
+        return {}
+    found = cast("JsonObject", message) if isinstance(message, dict) else {}
+    return {name: value for name in ("id", "trace_id") if isinstance(value := found.get(name), str) and _is_utf8(value)}
+
+
+def _is_utf8(text: str) -> bool:
+    return text == text.encode(errors="ignore").decode()
+
+
+def _check_major(message: JsonObject) -> None:
+    """Refuse another major version before anything else is read: its members may mean something else."""
+    version = message.get("version")
+    numbers = _VERSION.fullmatch(version) if isinstance(version, str) else None
+    if numbers is not None and numbers[1] != "1":
+        text = f"version: {_shown(version)} is not supported; this side speaks {ENVELOPE_VERSION}"
+        raise _refusal(message, "unsupported_version", 422, _problem("unsupported_version", text, "version"))
+
+
+def _read(message: JsonObject) -> Request:
+    """The request. What a higher minor version has added is set aside; in ours it is a mistake."""
+    additions = _additions(message)
+    version = message.get("version")
+    numbers = _VERSION.fullmatch(version) if isinstance(version, str) else None
+    problems = [_unknown(path) for path in additions] if numbers is None or numbers[2] == "0" else []
+    try:
+        request = Request.model_validate({**message, "set_aside": additions})
+    except ValidationError as error:
+        problems = [*map(_mismatch, error.errors(include_url=False)), *problems]
+    else:
+        if not problems:
+            return request
+    raise _refusal(message, "malformed", 422, *problems)
+
+
+def _additions(message: JsonObject) -> tuple[str, ...]:
+    """The paths of what version 1.0 does not know, where it allows nothing further."""
+    unknown = sorted(message.keys() - (Request.model_fields.keys() - {"set_aside"}))
+    auth = message.get("auth")
+    kind = cast("JsonObject", auth).get("type") if isinstance(auth, dict) else None
+    return (*unknown, *(["auth.type"] if isinstance(kind, str) and kind not in _AUTH_TYPES else ()))
+
+
+def _unknown(path: str) -> JsonObject:
+    if path == "auth.type":
+        return _problem("wrong_value", f"{path}: expected {_WANTED[path]}", path)
+    return _problem("unknown_member", f"{_shown(path)[1:-1]}: version {ENVELOPE_VERSION} has no such member", path)
+
+
+def _mismatch(error: ErrorDetails) -> JsonObject:
+    """What is wrong in one place. Values of `auth` are never shown: one of them is a secret."""
+    path = ".".join(str(part) for part in error["loc"])
+    if error["type"] == "missing":
+        return _problem("missing", f"{path}: required", path)
+    wanted = _TYPES.get(error["type"]) or _WANTED[path]
+    got = "" if path.startswith("auth.") else f", got {_shown(error['input'])}"
+    code = "wrong_type" if error["type"] in _TYPES else "wrong_value"
+    return _problem(code, f"{path}: expected {wanted}{got}", path)
+
+
+def _refusal(message: JsonObject, code: str, http: int, *problems: JsonObject) -> EnvelopeError:
+    """The error for a message, with its id and trace where they can be read."""
+    request_id, trace_id = (value if isinstance(value := message.get(name), str) else "" for name in ("id", "trace_id"))
+    return EnvelopeError(code, http, list(problems), request_id, trace_id)
+
+
+# Invoking
+
+
+class Engine(Protocol):
+    """What runs commands: a `Runtime` in this process, or a project of the host with its workers."""
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of the project, with the credentials."""
+        ...
+
+    async def contract_of(self, command: str) -> Contract | None:
+        """The contract of the command that answers to a name."""
+        ...
+
+    def catalog(self) -> Catalog:
+        """All contracts and all failures."""
+        ...
+
+    async def call(self, command: str, arguments: Any = None, *, channel: Channel | None = None) -> Outcome:
+        """Call a command. Always gives an outcome."""
+        ...
+
+
+async def invoke(engine: Engine, request: bytes | str | Mapping[str, Any]) -> JsonObject:
+    """Serve one request: always a valid response envelope, never an exception of the request's making."""
+    return await _desk(engine).serve(request)
+
+
+def diagnostics(engine: Engine) -> dict[str, int]:
+    """How often requests of this engine were refused or failed, by the code of the error."""
+    return dict(_desk(engine).counts)
+
+
+async def finish(engine: Engine) -> None:
+    """Wait for all work that was accepted and goes on."""
+    await asyncio.gather(*_desk(engine).running, return_exceptions=True)
+
+
+_desks: weakref.WeakKeyDictionary[Engine, _Desk] = weakref.WeakKeyDictionary()
+
+
+def _desk(engine: Engine) -> _Desk:
+    if engine not in _desks:
+        _desks[engine] = _Desk(engine)
+    return _desks[engine]
+
+
+@dataclass(frozen=True, slots=True)
+class _Accepted:
+    """Work that nobody waits for, and who may ask for its result."""
+
+    task: asyncio.Task[JsonObject]
+    command: str
+    caller: Caller
+
+
+class _Desk:
+    """The envelopes of one engine: credentials, counts, and work that nobody waits for."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine: Engine = weakref.proxy(engine)
+        self._credentials = Credentials.of(engine.settings)
+        self._handles: OrderedDict[str, _Accepted] = OrderedDict()
+        self.counts: Counter[str] = Counter()
+
+    @property
+    def running(self) -> list[asyncio.Task[JsonObject]]:
+        return [work.task for work in self._handles.values() if not work.task.done()]
+
+    async def serve(self, raw: bytes | str | Mapping[str, Any]) -> JsonObject:
+        started = time.perf_counter()
+        try:
+            # The order of these checks is a promise: a stranger learns of no tool, and not even of a mistake.
+            message = _parsed(raw)
+            _check_major(message)
+            caller = self._authenticate(message)
+            return await self._serve(_read(message), caller, started)
+        except EnvelopeError as error:
+            self._note(error.code, error.trace_id, str(error))
+            return _response(error.request_id, "error", error.http, str(error), started, errors=error.problems)
+
+    async def _serve(self, request: Request, caller: Caller, started: float) -> JsonObject:
+        if request.metadata.get("handle") is not None:
+            return await self._ask_again(request, caller, started)
+        command = await self._find(request)
+        self._authorize(request, caller, command)
+        work = self._run(request, command, started)
+        if request.metadata.get("wait") is False:
+            return self._accept(request, _Accepted(asyncio.ensure_future(work), command, caller), started)
+        return await work
+
+    async def _find(self, request: Request) -> str:
+        """The id of the command that the request means; case is ignored where nothing fits exactly."""
+        contract = await self._engine.contract_of(request.tool)
+        if contract is not None:
+            return contract.id
+        wanted = request.tool.replace("/", ".").casefold()
+        catalog = self._engine.catalog()
+        near = [item.id for item in catalog if wanted in {name.casefold() for name in (item.id, *item.aliases)}]
+        if len(near) != 1:
+            skill = wanted.partition(".")[0]
+            broken = [it.reason for it in catalog.failures if it.source.partition(".")[0].casefold() == skill]
+            text = "; ".join([f"unknown tool: {request.tool}", *(f"{skill} does not load: {why}" for why in broken)])
+            raise request.refusal("unknown_tool", 404, text, "tool")
+        return near[0]
+
+    def _authenticate(self, message: JsonObject) -> Caller:
+        try:
+            return self._credentials.authenticate(message.get("auth"))
+        except Refused as refused:
+            problem = _problem(refused.code, str(refused), "auth")
+            raise _refusal(message, refused.code, refused.http, problem) from refused
+
+    def _authorize(self, request: Request, caller: Caller, command: str) -> None:
+        try:
+            self._credentials.authorize(caller, command, request.scopes)
+        except Refused as refused:
+            raise request.refusal(refused.code, refused.http, str(refused), "auth") from refused
+
+    async def _run(self, request: Request, command: str, started: float) -> JsonObject:
+        channel = Channel(trace_id=request.trace_id, metadata=request.metadata, context=request.context)
+        outcome = await self._engine.call(command, request.payload, channel=channel)
+        if not outcome.ok:
+            self._note(outcome.kind, request.trace_id, f"{command}: {outcome.text}")
+        return _of_outcome(request, outcome, started)
+
+    # Not waiting
+
+    def _accept(self, request: Request, work: _Accepted, started: float) -> JsonObject:
+        """The work goes on; its response can be fetched with the handle."""
+        handle = uuid.uuid4().hex
+        self._handles[handle] = work
+        self._forget_oldest()
+        return self._still(request, handle, started)
+
+    def _still(self, request: Request, handle: str, started: float) -> JsonObject:
+        text = "the work goes on; ask again with the handle in metadata"
+        return _response(
+            request.id, "accepted", 202, text, started, output={"handle": handle}, metadata=_about(request)
+        )
+
+    async def _ask_again(self, request: Request, caller: Caller, started: float) -> JsonObject:
+        handle = request.metadata["handle"]
+        work = self._handles.get(handle) if isinstance(handle, str) else None
+        if work is None or work.caller != caller:  # to everybody else, a handle of a caller does not exist
+            raise request.refusal("unknown_handle", 404, f"unknown handle: {_shown(handle)}", "metadata.handle")
+        self._authorize(request, caller, work.command)
+        if not work.task.done():
+            return self._still(request, cast("str", handle), started)
+        return {**await work.task, "id": request.id, "timestamp": _now()}
+
+    def _forget_oldest(self) -> None:
+        for handle in [handle for handle, work in self._handles.items() if work.task.done()]:
+            if len(self._handles) <= _MOST_HANDLES:
+                break
+            del self._handles[handle]
+
+    def _note(self, code: str, trace_id: str, text: str) -> None:
+        self.counts[code] += 1
+        _log.warning("%s (trace %s): %s", code, trace_id or "-", text)
+
+
+# Writing
+
+
+def _of_outcome(request: Request, outcome: Outcome, started: float) -> JsonObject:
+    code, http = _status(outcome)
+    metadata = {
+        **_about(request),
+        "tool": outcome.command,
+        "cached": outcome.cached,
+        "attempts": outcome.attempts,
+        "call_id": outcome.call_id,
+    }
+    if outcome.ok:
+        return _response(
+            request.id, code, http, "", started, output=_output(outcome), has_output=True, metadata=metadata
+        )
+    headers: dict[str, str] = {}
+    if code == "retry" and outcome.retry_after is not None:
+        headers["Retry-After"] = str(math.ceil(outcome.retry_after))
+    errors = [_problem("invalid_input", text, _path(text)) for text in outcome.problems]
+    if not errors:
+        errors = [_problem(outcome.kind, outcome.text, "payload" if outcome.kind == "input" else "")]
+        if outcome.data is not None:
+            errors[0]["detail"] = outcome.data if isinstance(outcome.data, dict) else {"data": outcome.data}
+    return _response(request.id, code, http, outcome.text, started, errors=errors, headers=headers, metadata=metadata)
+
+
+def _status(outcome: Outcome) -> tuple[str, int]:
+    return _STATUS.get(outcome.kind, ("error", 500))
+
+
+def _output(outcome: Outcome) -> Json:
+    """The unboxed value; a result that is content and no data is given as its blocks."""
+    result = outcome.result
+    if result.blocks is not None and not result.structured:
+        return {"content": list(result.blocks)}
+    return outcome.value
+
+
+def _about(request: Request) -> JsonObject:
+    about: JsonObject = {}
+    if request.trace_id:
+        about["trace_id"] = request.trace_id
+    if request.set_aside:
+        about["set_aside"] = list(request.set_aside)
+    return about
+
+
+def _response(
+    request_id: str,
+    code: str,
+    http: int,
+    message: str,
+    started: float,
+    *,
+    output: Json = None,
+    has_output: bool = False,
+    errors: list[JsonObject] | None = None,
+    headers: dict[str, str] | None = None,
+    metadata: JsonObject | None = None,
+) -> JsonObject:
+    status: JsonObject = {"code": code, "http": http}
+    if message:
+        status["message"] = message if len(message) <= _MOST_LENGTH else f"{message[: _MOST_LENGTH - 1]}…"
+    response: JsonObject = {
+        "id": request_id,
+        "version": ENVELOPE_VERSION,
+        "status": status,
+        "timestamp": _now(),
+        "duration_ms": round((time.perf_counter() - started) * 1000, 3),
+    }
+    if has_output or output is not None:
+        response["output"] = output
+    for name, value in (("metadata", metadata), ("headers", headers), ("errors", errors)):
+        if value:
+            response[name] = value
+    return response
+
+
+def _problem(code: str, message: str, path: str) -> JsonObject:
+    return {"code": code, "message": message, "path": path}
+
+
+def _path(problem: str) -> str:
+    """Where a problem line says it is, from the root of the envelope."""
+    name = problem.partition(": ")[0]
+    return "payload" if name == "arguments" else f"payload.{name}"
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _shown(value: object) -> str:
+    text = repr(value) if not isinstance(value, str) else json.dumps(value)
+    return text if len(text) <= 60 else f"{text[:59]}…"
+
+
+def _brief(error: Exception) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -1,0 +1,1 @@
+"""What is injected into commands, and how long it lives."""

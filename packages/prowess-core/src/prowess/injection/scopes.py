@@ -1,0 +1,253 @@
+"""Things that are opened for an owner and closed in reverse order. Knows neither types nor who needs what.
+
+A sync factory runs in the owner's place, which for a call is one thread; an async factory runs on the event loop. What was
+opened is closed where it was opened. Closing goes on whatever happens, and what fails there is only logged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dis
+import inspect
+import logging
+import traceback
+from collections.abc import AsyncGenerator, Callable, Generator
+from pathlib import PurePath
+from typing import Any, Final, TypeAlias
+
+import anyio
+
+from prowess.calls.execution import apart, is_cancellation
+from prowess.calls.threads import Lane, Place, Raised, stuck
+
+__all__ = ["Resources"]
+
+_CLOSING: Final = 5.0
+"""Seconds that one thing gets to close."""
+_HANDLER: Final = dis.opmap["PUSH_EXC_INFO"]
+"""The instruction that every `except`, `finally` and `with` handler begins with."""
+_log = logging.getLogger("prowess")
+_Error: TypeAlias = BaseException | None
+_Closer: TypeAlias = Callable[[_Error], Any]
+
+
+class Resources:
+    """What one owner, a call or a runtime, has opened."""
+
+    def __init__(self, owner: str, place: Place, shown: Callable[[str], str] = str) -> None:
+        self._owner = owner
+        self._place = place
+        self._shown = shown
+        self._closers: list[tuple[_Closer, bool]] = []
+        """How each thing is closed, and whether that happens in the place (else on the loop)."""
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to close."""
+        return bool(self._closers)
+
+    async def open(self, make: Callable[[], Any], *, on_loop: bool = False) -> tuple[Any, bool]:
+        """Make a thing, open it where it is to be opened, and say whether it belongs to this event loop.
+
+        A generator yields the thing and then cleans up; a context manager is entered; what can be awaited is awaited.
+        `on_loop` is for async factories: `make` returns at once something to be awaited.
+        """
+        try:
+            made = make() if on_loop else await self._open_in_place(make)
+            if inspect.isawaitable(made):
+                made = await made
+            elif not on_loop and not (inspect.isasyncgen(made) or _is_entered(made, "__aenter__")):
+                return made, False
+            return await self._enter_on_loop(made), True
+        except BaseException as error:
+            if is_cancellation(error):
+                raise
+            raise apart(error) from error
+
+    async def _open_in_place(self, make: Callable[[], Any]) -> Any:
+        made, manager = await self._place.run(lambda: _entered(make), late=_leave)
+        if manager is not None:
+            self._closers.append((lambda error: _exit(manager, error), True))
+        return made
+
+    async def _enter_on_loop(self, made: Any) -> Any:
+        manager = _managed(made)
+        if _is_entered(manager, "__aenter__"):
+            value = await manager.__aenter__()
+            self._closers.append((lambda error: _exit_async(manager, error), False))
+            return value
+        if _is_entered(manager, "__enter__"):  # an async factory that gives a sync context manager
+            with stuck():
+                value = manager.__enter__()
+            self._closers.append((lambda error: _exit_on_loop(manager, error), False))
+            return value
+        return made
+
+    def add(self, end: Callable[[], Any], *, on_loop: bool) -> None:
+        """Something to do when the rest is closed, in the place, or on the loop, where its result is awaited."""
+
+        async def close(_: _Error) -> None:
+            ended = end()
+            if inspect.isawaitable(ended):
+                await ended
+
+        self._closers.append((close, False) if on_loop else (lambda _: end(), True))
+
+    async def close(self, error: _Error = None) -> None:
+        """Close everything. What was opened sees the error that its owner came to, to roll back."""
+        error = error.error if isinstance(error, Raised) else error
+        cancelled: BaseException | None = None
+        while self._closers:
+            closer, in_place = self._closers.pop()
+            try:
+                await self._close_one(closer, in_place, error)
+            except (
+                asyncio.CancelledError
+            ) as now:  # a native one, which no shield keeps off: the rest still has to close
+                cancelled = now
+        if cancelled is not None:
+            raise cancelled
+
+    async def close_after(self, lane: Lane, error: _Error) -> None:
+        """Close everything in the thread of a lane once the function that was left behind there has ended."""
+        try:
+            await lane.run(_nothing)
+        except asyncio.CancelledError:  # the event loop ends first: the thread closes what is its own when it can
+            closers, self._closers = self._closers, [item for item in self._closers if not item[1]]
+            for closer, in_place in reversed(closers):
+                if in_place:
+                    lane.post(lambda closer=closer: closer(error))
+            await self.close(error)
+            raise
+        else:
+            await self.close(error)
+        finally:
+            lane.release()
+
+    async def _close_one(self, closer: _Closer, in_place: bool, error: _Error) -> None:
+        place = self._place
+        try:
+            with anyio.CancelScope(shield=True, deadline=anyio.current_time() + _CLOSING) as scope:
+                await (place.run(lambda: closer(error)) if in_place else closer(error))
+            if scope.cancelled_caught:
+                _log.warning("closing what was provided for %s took more than %g s", self._owner, _CLOSING)
+                if in_place and isinstance(place, Lane):
+                    place.replace()  # its thread hangs, and the rest has to close all the same
+        except BaseException as failed:
+            if is_cancellation(failed):
+                raise
+            cause = failed.error if isinstance(failed, Raised) else failed
+            if cause is not error:  # what the owner came to passes through, and is not ours to report
+                trace = self._shown("".join(traceback.format_exception(cause)))
+                _log.warning("closing what was provided for %s failed\n%s", self._owner, trace)
+
+
+def _nothing() -> None:
+    """What is run in a thread to learn that it has done everything before."""
+
+
+def _entered(make: Callable[[], Any]) -> tuple[Any, Any]:
+    """A thing, and its context manager where it is one that sync code can enter."""
+    made = make()
+    manager = _managed(made)
+    if _is_entered(manager, "__enter__") and not _is_entered(manager, "__aenter__"):
+        return manager.__enter__(), manager
+    return made, None
+
+
+def _leave(entered: tuple[Any, Any]) -> None:
+    """Close what was opened too late, when nobody waited for it any more."""
+    made, manager = entered
+    if manager is not None:
+        _exit(manager, None)
+    elif inspect.iscoroutine(made):
+        made.close()
+
+
+def _managed(made: Any) -> Any:
+    """The context manager that a generator stands for; anything else is one itself, or is none."""
+    if inspect.isgenerator(made):
+        return _of_generator(made)
+    return _of_async_generator(made) if inspect.isasyncgen(made) else made
+
+
+def _of_generator(generator: Generator[Any, Any, Any]) -> Any:
+    return contextlib.contextmanager(lambda: generator)()
+
+
+def _of_async_generator(generator: AsyncGenerator[Any, Any]) -> Any:
+    return contextlib.asynccontextmanager(lambda: generator)()
+
+
+def _is_entered(made: object, way: str) -> bool:
+    """Whether a thing is to be entered. A lock is not: it would be held for good. Nor is a path, where that does nothing."""
+    kind = type(made)
+    return hasattr(kind, way) and not hasattr(kind, "acquire") and not isinstance(made, PurePath)
+
+
+# Closing. An exception is thrown into a generator only where a `try` or a `with` around its `yield` awaits one. Thrown at
+# a bare `yield` it would do nothing but skip the clean-up below, so there the generator goes on, and the error is the value
+# of the `yield`: a factory that wants to know writes `error = yield thing`.
+
+
+def _exit(manager: Any, error: _Error) -> None:
+    generator = _bare_generator(manager, error)
+    if generator is None:
+        manager.__exit__(*_triple(error))
+        return
+    try:
+        generator.send(error)
+    except StopIteration:
+        return
+    generator.close()
+    raise RuntimeError(_TWICE)
+
+
+async def _exit_async(manager: Any, error: _Error) -> None:
+    generator = _bare_generator(manager, error)
+    if generator is None:
+        await manager.__aexit__(*_triple(error))
+        return
+    try:
+        await generator.asend(error)
+    except StopAsyncIteration:
+        return
+    await generator.aclose()
+    raise RuntimeError(_TWICE)
+
+
+async def _exit_on_loop(manager: Any, error: _Error) -> None:
+    with stuck():
+        _exit(manager, error)
+
+
+_TWICE: Final = "a factory must yield once, and this one yields again where it should clean up"
+
+
+def _bare_generator(manager: object, error: _Error) -> Any:
+    """The generator behind a context manager of contextlib, where it is to be resumed after an error; else `None`."""
+    if error is None or type(manager).__module__ != "contextlib":
+        return None
+    generator = getattr(manager, "gen", None)
+    if not (inspect.isgenerator(generator) or inspect.isasyncgen(generator)) or _is_guarded(generator):
+        return None
+    return generator
+
+
+def _is_guarded(generator: Any) -> bool:
+    """Whether the `yield` where a generator waits stands inside a `try` or a `with`, there or in what it delegates to."""
+    is_async = inspect.isasyncgen(generator)
+    frame, code = (generator.ag_frame, generator.ag_code) if is_async else (generator.gi_frame, generator.gi_code)
+    if frame is None:  # it has ended
+        return False
+    # The table of the compiled code says which handler sees an exception that is raised at an instruction.
+    compiled: Any = dis.Bytecode(code)
+    for entry in compiled.exception_entries:
+        if entry.start <= frame.f_lasti < entry.end and code.co_code[entry.target] == _HANDLER:
+            return True
+    inner = None if is_async else generator.gi_yieldfrom
+    return inner is not None and (not inspect.isgenerator(inner) or _is_guarded(inner))
+
+
+def _triple(error: _Error) -> tuple[Any, Any, Any]:
+    return (None, None, None) if error is None else (type(error), error, error.__traceback__)

@@ -1,0 +1,147 @@
+"""Things that live as long as the runtime, each made once, at its first use. Knows not how they are made.
+
+What belongs to an event loop is made once for each loop. A task of its own opens and closes it, since some things have to be
+left where they were entered; and so it ends with its loop at the latest. Everything else is shared by all loops.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Hashable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+from prowess.calls.execution import is_cancellation
+from prowess.injection.scopes import Resources
+
+__all__ = ["Make", "Singletons"]
+
+Make: TypeAlias = Callable[[Resources], Awaitable["tuple[Any, bool]"]]
+"""Makes a thing with the resources it is to be closed with, and says whether it belongs to the event loop."""
+
+_CLOSING: Final = 6.0
+"""Seconds to wait for the task of one thing: a little more than its resources get."""
+
+
+@dataclass(slots=True, eq=False)
+class _Thing:
+    loop: asyncio.AbstractEventLoop
+    """Where it was made."""
+    resources: Resources
+    ready: Future[None] = field(default_factory=Future[None])
+    task: asyncio.Task[None] = field(init=False)
+    value: Any = None
+    error: BaseException | None = None
+    bound: bool = False
+    gone: bool = False
+    """It is closed, or about to be, or was never made."""
+
+    def serves(self, loop: asyncio.AbstractEventLoop) -> bool:
+        return not self.gone and (self.loop is loop or not self.bound)
+
+
+class Singletons:
+    """Safe to use from several event loops and threads."""
+
+    def __init__(self, resources: Callable[[], Resources]) -> None:
+        self._resources = resources
+        self._things: dict[Hashable, _Thing] = {}
+        """By key what is shared or still being made, by loop and key what is bound; in the order they were made."""
+        self._lock = threading.Lock()
+
+    async def get(self, key: Hashable, make: Make) -> tuple[Any, bool]:
+        """The one thing of a key, and whether it belongs to this event loop.
+
+        A caller that is cancelled stops waiting for it, and never its making.
+        """
+        loop = asyncio.get_running_loop()
+        while True:
+            thing = self._found(loop, key) or self._begin(loop, key, make)
+            if not thing.ready.done():
+                await asyncio.wrap_future(thing.ready)
+            if thing.error is not None:
+                raise thing.error
+            if thing.serves(loop):
+                return thing.value, thing.bound
+
+    def _found(self, loop: asyncio.AbstractEventLoop, key: Hashable) -> _Thing | None:
+        for place in ((loop, key), key):
+            thing = self._things.get(place)
+            if thing is not None and not thing.gone:
+                return thing
+        return None
+
+    def _begin(self, loop: asyncio.AbstractEventLoop, key: Hashable, make: Make) -> _Thing:
+        with self._lock:
+            thing = self._found(loop, key)  # another thread may have been faster
+            if thing is None:
+                thing = self._things[key] = _Thing(loop, self._resources())
+                thing.ready.set_running_or_notify_cancel()  # so that none of those who wait can cancel it
+                thing.task = loop.create_task(self._live(thing, key, make))
+        return thing
+
+    async def _live(self, thing: _Thing, key: Hashable, make: Make) -> None:
+        try:
+            thing.value, thing.bound = await make(thing.resources)
+        except BaseException as error:  # noqa: BLE001 - told to all who wait
+            await self._fail(thing, key, error)
+            return
+        place = (thing.loop, key) if thing.bound else key
+        with self._lock:
+            del self._things[key]
+            self._things.pop(place, None)  # so that it comes last
+            self._things[place] = thing
+        thing.ready.set_result(None)
+        if thing.bound:
+            await self._stay(thing, place)
+
+    async def _fail(self, thing: _Thing, key: Hashable, error: BaseException) -> None:
+        cancelled = is_cancellation(error)
+        thing.gone, thing.error = True, None if cancelled else error
+        with self._lock:
+            del self._things[key]
+        await thing.resources.close(error)
+        thing.ready.set_result(None)
+        if cancelled:
+            raise error
+
+    async def _stay(self, thing: _Thing, place: Hashable) -> None:
+        """Keep a thing until the runtime or the loop ends; what was made later, and may need it, goes first."""
+        try:
+            await thing.loop.create_future()
+        finally:
+            thing.gone = True
+            await self._those_after(thing)
+            await thing.resources.close()
+            with self._lock:
+                if self._things.get(place) is thing:  # and not one that was made meanwhile
+                    del self._things[place]
+
+    async def _those_after(self, thing: _Thing) -> None:
+        with self._lock:
+            things = list(self._things.values())
+        later = [other.task for other in things[things.index(thing) + 1 :] if other.bound and other.loop is thing.loop]
+        if later:
+            await asyncio.wait(later, timeout=_CLOSING)
+
+    async def aclose(self) -> None:
+        """Close everything in reverse order: first what belongs to event loops, then what is shared."""
+        with self._lock:
+            things = list(self._things.values())
+        for thing in reversed(things):
+            if thing.bound or not thing.ready.done():
+                await self._end(thing)
+        for thing in reversed(things):
+            if not thing.gone:
+                thing.gone = True
+                await thing.resources.close()
+
+    async def _end(self, thing: _Thing) -> None:
+        """End the task of a thing, on its own loop. A loop that has ended took its things along."""
+        if thing.loop is asyncio.get_running_loop():
+            thing.task.cancel()
+            await asyncio.wait([thing.task], timeout=_CLOSING)
+        elif thing.loop.is_running():
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._end(thing), thing.loop))

@@ -1,0 +1,95 @@
+"""The shared schema of tool results, and everything that builds, checks or projects them. Part of the public door."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, cast
+
+from prowess.calls.outcome import render
+from prowess.errors import OutputError
+from prowess.jsontypes import JsonObject
+from prowess.results import content
+from prowess.results.content import as_payload, text_block
+from prowess.results.normalize import normalize
+from prowess.results.published import (
+    MCP_TOOL_RESULT_SCHEMA_V1,
+    MCP_TOOL_RESULT_TEXT_SCHEMA_V1,
+    get_schema_path,
+    get_validator,
+    validate,
+)
+
+__all__ = [
+    "MCP_TOOL_RESULT_SCHEMA_V1",
+    "MCP_TOOL_RESULT_TEXT_SCHEMA_V1",
+    "build_result",
+    "extract_text_content",
+    "get_schema_path",
+    "get_validator",
+    "is_canonical",
+    "normalize_mcp_tool_result",
+    "parse_result_payload",
+    "to_text_only",
+    "validate",
+]
+
+
+def build_result(text: str, is_error: bool = False) -> JsonObject:
+    """A canonical payload with one text block."""
+    return {"content": [text_block(text)], "isError": is_error}
+
+
+def is_canonical(value: object) -> bool:
+    """Whether a value already is a tool result: non-empty content of MCP blocks, and a boolean `isError`."""
+    payload = as_payload(value)
+    return payload is not None and isinstance(payload["isError"], bool)
+
+
+def normalize_mcp_tool_result(value: Any) -> JsonObject:
+    """Any value as a canonical payload. Raises `ValueError` for what cannot be one."""
+    try:
+        return render(normalize(value))
+    except OutputError as error:
+        raise ValueError(str(error)) from error
+
+
+def to_text_only(payload: JsonObject) -> JsonObject:
+    """The strict text-only projection of a canonical payload. Raises `ValueError` for what is none."""
+    validate(payload)
+    projected = content.to_text_only(payload)
+    validate(projected, MCP_TOOL_RESULT_TEXT_SCHEMA_V1)
+    return projected
+
+
+def extract_text_content(result: object) -> str | None:
+    """The text of a payload, or of a JSON-RPC response or error that carries one; `None` where there is none."""
+    if not isinstance(result, dict):
+        return None
+    message = cast("JsonObject", result)
+    error = message.get("error")
+    if isinstance(error, dict) and isinstance(cast("JsonObject", error).get("message"), str):
+        return cast("str", error["message"])
+    inner = message.get("result", message)
+    items = cast("JsonObject", inner).get("content") if isinstance(inner, dict) else None
+    if not isinstance(items, list):
+        return None
+    blocks = [cast("JsonObject", block) for block in cast("list[Any]", items) if isinstance(block, dict)]
+    texts = [str(block["text"]) for block in blocks if block.get("type") == "text" and "text" in block]
+    return "\n".join(texts) if texts else None
+
+
+def parse_result_payload(value: object) -> JsonObject:
+    """The mapping inside a result: itself, JSON text of one, or a canonical payload whose text is JSON of one."""
+    if isinstance(value, str):
+        value = json.loads(value)
+    if not isinstance(value, dict):
+        msg = f"a result payload must be a mapping or JSON text of one, not {type(value).__name__}"
+        raise TypeError(msg)
+    payload = cast("JsonObject", value)
+    if is_canonical(payload):
+        try:
+            inner = json.loads(extract_text_content(payload) or "")
+        except ValueError:
+            return payload
+        return cast("JsonObject", inner) if isinstance(inner, dict) else payload
+    return payload

@@ -1,0 +1,1 @@
+"""How contracts and results are shown to a kind of client."""

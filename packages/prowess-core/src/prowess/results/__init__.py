@@ -1,0 +1,1 @@
+"""From a returned value to a payload with `content` and `isError`."""

@@ -1,0 +1,572 @@
+"""What a command returned becomes one canonical result: JSON data by the declared type, or content blocks."""
+
+from __future__ import annotations
+
+import json
+import math
+import operator
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, MappingView, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar, cast
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+from prowess.errors import OutputError, message_of
+from prowess.jsontypes import Json, JsonObject, Schema, new_object
+from prowess.results.content import as_block, as_payload, is_content, placeholder, text_block
+from prowess.results.published import validate
+from prowess.schemas.adapters import Adapter, Misfit, to_text
+from prowess.schemas.explicit import validate as validate_explicit
+from prowess.schemas.problems import problem_lines
+
+__all__ = ["Output", "Render", "Result", "Writer", "normalize", "says_the_same", "text_result"]
+
+Render = Callable[[Any], Any]
+"""Asked about a value of a type nobody declared: gives something simpler to return instead, or the value itself."""
+
+_MOST_PROBLEMS: Final = 5
+_ABSENT: Final[Any] = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The canonical result of a command, before any profile."""
+
+    value: Json = None
+    """The value as JSON data; for content without data, `None`."""
+    text: str = ""
+    """The value as text: itself where it is text, else JSON."""
+    blocks: tuple[JsonObject, ...] | None = None
+    """Content blocks in the place of the text, where the command returned content."""
+    structured: bool = False
+    """Whether the value is also sent as data."""
+    is_error: bool = False
+    meta: JsonObject = field(default_factory=new_object)
+    whole: bool = False
+    """The command made the tool result itself: text and data are both its own."""
+    pair: bool = False
+    """The command returned content and data side by side: the blocks do not repeat the data."""
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What a command promised to return, compiled."""
+
+    adapter: Adapter | None = None
+    schema: Schema | None = None
+    """An explicit schema, by which results are validated."""
+    pair: bool = False
+    """Declared as a pair of content and data."""
+
+    @property
+    def declared(self) -> bool:
+        """Whether results have to keep a promise."""
+        return self.adapter is not None or self.schema is not None
+
+    def check(self, value: Any, writer: Writer) -> Json:
+        """The value as JSON data that keeps the promise, or an `OutputError` that says where it does not."""
+        data = writer.typed(self.adapter, value) if self.adapter else writer.untyped(value)
+        problems = validate_explicit(self.schema, data, root="result") if self.schema is not None else []
+        if problems:
+            raise OutputError(_broken(problems))
+        return data
+
+
+_UNDECLARED: Final = Output()
+_SCALARS: Final = frozenset({str, int, float, bool, type(None)})
+_PLAIN: Final = _SCALARS | {dict}
+"""Types that no plugin knows better."""
+
+
+def normalize(value: Any, output: Output = _UNDECLARED, render: Render | None = None) -> Result:
+    """The one way from a returned value to a result. Raises `OutputError` for what cannot be sent."""
+    try:
+        return _normalized(value, output, render)
+    except OutputError:
+        raise
+    except (Exception, SystemExit) as error:  # an author's serializer, property or iterator may raise anything
+        raise OutputError(_unwritten(value, error)) from error
+
+
+def _normalized(value: Any, output: Output, render: Render | None) -> Result:
+    payload = None if type(value) in _SCALARS else as_payload(value)
+    if payload is not None:
+        return _from_payload(payload, output)
+    writer = Writer(render)
+    if output.pair:
+        return _from_pair(value, output, writer)
+    if output.adapter is None and render is not None and type(value) not in _PLAIN:
+        value = _rendered(value, render)
+        payload = as_payload(value)
+        if payload is not None:
+            return _from_payload(payload, output)
+    if output.declared:
+        return _from_data(output.check(value, writer), writer, structured=True)
+    blocks = _as_blocks(value, render)
+    if blocks is not None:
+        return Result(blocks=_checked(blocks))
+    data = writer.untyped(value)
+    # Without a schema nobody waits for structured content, and some clients would show a model nothing else.
+    structured = not isinstance(data, (str, type(None))) and not writer.content
+    return _from_data(data, writer, structured=structured)
+
+
+def _from_data(data: Json, writer: Writer, *, structured: bool) -> Result:
+    text = "" if data is None else _sendable(data)
+    blocks = _checked(_arranged(data, writer.content)) if writer.content else None
+    return Result(data, text, blocks, structured=structured)
+
+
+def _arranged(data: Json, content: Mapping[str, JsonObject]) -> list[JsonObject]:
+    """Data that names content, with that content: a list that holds content itself is shown item by item, in order."""
+    if isinstance(data, list) and any(isinstance(item, str) and item in content for item in data):
+        return [block for item in data for block in _with_content(item, content)]
+    return _with_content(data, content)
+
+
+def _with_content(data: Json, content: Mapping[str, JsonObject]) -> list[JsonObject]:
+    if isinstance(data, str) and data in content:
+        return [content[data]]
+    named = [content[text] for text in _texts(data) if text in content] if content else []
+    return [text_block("" if data is None else _sendable(data)), *named]
+
+
+def _texts(data: Json) -> Iterator[str]:
+    if isinstance(data, str):
+        yield data
+    elif isinstance(data, (list, dict)):
+        for item in data.values() if isinstance(data, dict) else data:
+            yield from _texts(item)
+
+
+def _from_payload(payload: JsonObject, output: Output) -> Result:
+    payload = _valid(payload)
+    data: Json = payload.get("structuredContent")
+    structured = "structuredContent" in payload
+    is_error: bool = payload["isError"]
+    if output.declared and not is_error:
+        # Where the data is not set apart, the mapping itself is what was declared: `-> dict`.
+        data, structured = output.check(data if structured else payload, Writer()), True
+    blocks: list[JsonObject] = payload["content"]
+    text = "\n".join(block["text"] for block in blocks if block["type"] == "text")
+    return Result(data, text, tuple(blocks), structured, is_error, payload.get("_meta", {}), whole=True)
+
+
+def _from_pair(value: Any, output: Output, writer: Writer) -> Result:
+    if not isinstance(value, tuple) or len(cast("tuple[Any, ...]", value)) != 2:
+        raise OutputError(f"declared as a pair of content and data, but returned a {_kind(cast('object', value))}")
+    content, checked = cast("tuple[Any, Any]", value)
+    data = _from_data(output.check(checked, writer), writer, structured=True)
+    blocks = [text_block(content)] if isinstance(content, str) else _as_blocks(content, writer.render)
+    if blocks is None:
+        raise OutputError(f"declared as a pair of content and data, but the content is a {_kind(content)}")
+    return Result(data.value, data.text, _checked([*blocks, *writer.content.values()]), structured=True, pair=True)
+
+
+def _as_blocks(value: Any, render: Render | None) -> list[JsonObject] | None:
+    """The blocks of one content value, or of a list with content in it; `None` for data.
+
+    Beside what can be nothing but content, other items of a list are shown as text.
+    """
+    if type(value) in _SCALARS:
+        return None
+    block = as_block(value)
+    if block is not None:
+        return [block]
+    if not isinstance(value, (list, tuple)):
+        return None
+    items = cast("Sequence[Any]", value)
+    odd = [item for item in items if type(item) not in _SCALARS and not isinstance(item, str)]
+    if any(is_content(item) for item in odd):
+        writer = Writer(render)
+        return [block for item in items for block in _item_blocks(item, writer)]
+    blocks = [as_block(item) for item in odd]
+    if not odd or None in blocks or len(odd) + sum(isinstance(item, str) for item in items) < len(items):
+        return None
+    return [text_block(item) if isinstance(item, str) else cast("JsonObject", as_block(item)) for item in items]
+
+
+def _item_blocks(item: Any, writer: Writer) -> list[JsonObject]:
+    block = as_block(item)
+    if block is not None:
+        return [block]
+    return _with_content(writer.untyped(item), writer.content)
+
+
+def _checked(blocks: list[JsonObject]) -> tuple[JsonObject, ...]:
+    return tuple(_valid({"content": blocks, "isError": False})["content"])
+
+
+def _valid(payload: JsonObject) -> JsonObject:
+    """A payload as JSON data that conforms to the shared schema."""
+    writer = Writer()
+    valid = cast("JsonObject", writer.untyped(payload))
+    try:
+        validate(valid)
+    except ValueError as error:
+        raise OutputError(str(error)) from error
+    _sendable(valid)
+    return {**valid, "content": [*valid["content"], *writer.content.values()]} if writer.content else valid
+
+
+def says_the_same(result: Result) -> bool:
+    """Whether the text of a tool result that a command made itself says what its structured content says.
+
+    Some clients show a model only the one, some only the other.
+    """
+    texts = [block["text"] for block in result.blocks or () if block["type"] == "text"]
+    if not result.whole or not result.structured or result.is_error:
+        return True
+    return any(_says(text, result.value) for text in ["\n".join(texts), *texts])
+
+
+def _says(text: str, data: Json) -> bool:
+    if text in (data, *(data.values() if isinstance(data, dict) and len(data) == 1 else ())):
+        return True
+    try:
+        return json.loads(text) == data
+    except (ValueError, RecursionError):
+        return False
+
+
+# Writing values as JSON
+
+
+class Writer:
+    """Writes one returned value as JSON data. Asks plugins about foreign values, and sets content apart.
+
+    Data cannot hold an image: where one stands in it, the data says which one it is, and its block is in `content`.
+    """
+
+    def __init__(self, render: Render | None = None) -> None:
+        self.render = render
+        self.content: dict[str, JsonObject] = {}
+        """Content that was found in the data, by what stands in its place."""
+        self._refused: Any = _ABSENT
+
+    def typed(self, adapter: Adapter, value: Any) -> Json:
+        """A value of a declared type, by that type."""
+        refusal: ValidationError | None = None
+        for form in self._forms(adapter, value):
+            try:
+                read = adapter.accept(form)
+                return self._written(form, lambda read=read: self._dumped(adapter, read))
+            except Misfit as error:
+                raise OutputError(_broken(error.problems)) from error
+            except ValidationError as error:
+                refusal = refusal or error
+        raise OutputError(_broken(_problems(cast("ValidationError", refusal), value))) from refusal
+
+    def untyped(self, value: Any) -> Json:
+        """A value that nobody declared, by what it is."""
+        value = self._outlined(value) if _looked_through(value).blocks else value
+        return self._written(value, lambda: self._jsonable(value))
+
+    def _forms(self, adapter: Adapter, value: Any) -> Iterator[Any]:
+        """The value, and what it may have been meant as where it does not fit its type as it is."""
+        if adapter.open and _looked_through(value).blocks:
+            yield self._outlined(value)
+            self.content.clear()
+        yield value
+        self.content.clear()
+        if not _looked_through(value).iterators:  # reading the value has used those up
+            plainer = self._plainer(value)
+            if plainer is not value:
+                yield plainer  # pragma: no cover - a second form after a refusal; which types need it depends on pydantic
+
+    def _dumped(self, adapter: Adapter, value: Any) -> Json:
+        try:
+            return adapter.dump(value, self._simpler)
+        except (UnicodeDecodeError, PydanticSerializationError) as error:
+            if not adapter.open or "utf-8" not in str(error):
+                raise
+        return adapter.dump(self._by_type(value), self._simpler)
+
+    def _jsonable(self, value: Any) -> Json:
+        def write(outer: Any) -> Json:
+            return to_jsonable_python(
+                outer, by_alias=True, bytes_mode="base64", inf_nan_mode="constants", fallback=self._simpler
+            )
+
+        try:
+            return write(value)
+        except UnicodeDecodeError:  # a model takes its bytes for UTF-8, unless its own type writes it as we want it
+            return write(self._by_type(value))
+
+    def _written(self, value: Any, write: Callable[[], Json]) -> Json:
+        try:
+            return write()
+        except (OutputError, PydanticSerializationError) as error:
+            if self._refused is not _ABSENT:
+                raise OutputError(_unwritable(value, self._refused)) from error
+            if isinstance(error, OutputError):  # pragma: no cover - raised by a render hook
+                raise
+            raise OutputError(f"the result cannot be written as JSON: {_in_our_words(error)}") from error
+
+    def _simpler(self, value: Any) -> Any:
+        """What pydantic asks for where it does not know a value: something simpler."""
+        apart = self._apart(value)
+        if apart is not value:
+            return apart
+        rendered = value if self.render is None else self.render(value)
+        simple = _simple(value) if rendered is value else self._apart(rendered)
+        if simple is value:
+            self._refused = value
+            raise OutputError(f"a {_kind(value)} cannot be written as JSON")
+        return self._outlined(simple)
+
+    def _apart(self, value: Any) -> Any:
+        """What stands in data in the place of content; other values as they are. Bytes inside data are data."""
+        if not _stands_apart(value):
+            return value
+        block = cast("JsonObject", as_block(value))
+        if block["type"] == "text":
+            return block["text"]
+        mark = placeholder(block, len(self.content) + 1)
+        self.content[mark] = block
+        return mark
+
+    def _outlined(self, value: Any) -> Any:
+        """The value with the content in its built-in containers set apart, in the order in which it stands there."""
+        if isinstance(value, dict):
+            return {key: self._outlined(item) for key, item in cast("dict[Any, Any]", value).items()}
+        if isinstance(value, (list, tuple, deque)):
+            items = [self._outlined(item) for item in cast("Sequence[Any]", value)]
+            return tuple(items) if isinstance(value, tuple) else items
+        return value if type(value) in _SCALARS else self._apart(value)
+
+    def _by_type(self, value: Any) -> Any:
+        """The value with every model in it written by its type."""
+        if isinstance(value, BaseModel):
+            return Adapter(type(value)).dump(value, self._simpler)
+        if isinstance(value, Mapping):
+            return {key: self._by_type(item) for key, item in cast("Mapping[Any, Any]", value).items()}
+        if isinstance(value, (list, tuple, set, frozenset)):
+            items = [self._by_type(item) for item in cast("Iterable[Any]", value)]
+            return tuple(items) if isinstance(value, tuple) else items
+        return value
+
+    def _plainer(self, value: Any) -> Any:
+        """The value with what plugins make of foreign values in it, and with built-in containers for others."""
+        if type(value) in _SCALARS or isinstance(value, (str, bytes, bytearray)):
+            return value
+        if type(value) is dict:
+            entries = cast("dict[Any, Any]", value)
+            changed = {key: self._plainer(item) for key, item in entries.items()}
+            return changed if any(changed[key] is not item for key, item in entries.items()) else entries
+        if type(value) in (list, tuple):
+            old = cast("Sequence[Any]", value)
+            new = [self._plainer(item) for item in old]
+            same = all(map(operator.is_, new, old))
+            return old if same else tuple(new) if isinstance(value, tuple) else new
+        rendered = value if self.render is None else self.render(value)
+        return _simple(value) if rendered is value else rendered
+
+
+def _stands_apart(value: object) -> bool:
+    return is_content(value) and not isinstance(value, (bytes, bytearray, memoryview))
+
+
+class _Found(NamedTuple):
+    blocks: bool
+    iterators: bool
+
+
+def _looked_through(value: Any) -> _Found:
+    """What stands in the built-in containers of a value."""
+    blocks = iterators = False
+    seen: set[int] = set()
+    waiting = [value]
+    while waiting:
+        held = waiting.pop()
+        if isinstance(cast("object", held), (dict, list, tuple, deque)):
+            if id(held) not in seen:
+                seen.add(id(held))
+                inside = cast("Iterable[Any]", held.values() if isinstance(held, dict) else held)
+                waiting.extend(item for item in inside if type(item) not in _SCALARS)
+        elif isinstance(held, Iterator):
+            iterators = True
+        elif _stands_apart(held):
+            blocks = True
+    return _Found(blocks, iterators)
+
+
+def _rendered(value: Any, render: Render) -> Any:
+    """What plugins make of a value, or of the items of a list."""
+    if type(value) in (list, tuple):
+        return [item if type(item) in _PLAIN else render(item) for item in cast("Sequence[Any]", value)]
+    return render(value)
+
+
+def _simple(value: Any) -> Any:
+    """Foreign mappings and collections as the built-in ones, bytes as bytes, a path of another system as text."""
+    if isinstance(value, memoryview):
+        return value.tobytes()
+    if isinstance(value, Mapping):
+        return dict(cast("Mapping[Any, Any]", value))
+    if isinstance(value, (Iterator, Sequence, AbstractSet, MappingView)):
+        return list(cast("Iterable[Any]", value))
+    return str(value) if isinstance(value, PurePath) else value
+
+
+def _sendable(data: Json) -> str:
+    """A text, or the JSON text of other data; an `OutputError` for what JSON or UTF-8 cannot hold."""
+    try:
+        if not isinstance(data, str):
+            return to_text(data)
+        data.encode()
+    except ValueError as error:
+        raise OutputError(_unsendable(data) or str(error)) from error
+    return data
+
+
+# What is said of values that cannot be sent
+
+_Place: TypeAlias = "tuple[str | int, ...]"
+_Answer = TypeVar("_Answer")
+_DEPTH: Final = "ValueError: Maximum serialization depth exceeded"
+_TOO_DEEP: Final = re.compile(f"Circular reference detected|{_DEPTH}")
+_LONE: Final = re.compile("[\ud800-\udfff]")
+
+
+def _kind(value: object) -> str:
+    return type(value).__qualname__
+
+
+def _unwritten(value: Any, error: BaseException) -> str:
+    """What is said of an exception that came while a result was written."""
+    said = f"the result cannot be written as JSON: {type(error).__name__}: {message_of(error)}"
+    try:
+        if isinstance(error, UnicodeEncodeError):
+            return _unsendable(value) or said
+        if isinstance(error, RecursionError) or _TOO_DEEP.search(said):
+            circle = _circle(value)
+            return _circular(*circle) if circle else said.replace(_DEPTH, "it is nested too deeply")
+    except Exception:  # noqa: BLE001 - an author's mapping may raise anything when it is looked through
+        return said
+    return said
+
+
+def _circular(place: _Place, around: _Place) -> str:
+    return (
+        f"{_path(place)}: holds {_path(around)}, which it is a part of, and JSON has no circular data. "
+        "Return data without that reference"
+    )
+
+
+def _unsendable(value: Any) -> str | None:
+    """Where a value holds what JSON or UTF-8 cannot, and what that is."""
+    found = _first(value, _obstacle)
+    return f"{_path(found[0])}: {found[1]}" if found else None
+
+
+def _obstacle(value: Any) -> str | None:
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"JSON has no {json.dumps(value)}. Return a finite number, None or a text"
+    if isinstance(value, int):
+        try:
+            int.__repr__(value)
+        except ValueError as error:
+            return f"the integer is too long to be sent ({str(error).partition(';')[0]}). Return it as a text"
+    for text in cast("Iterable[Any]", value) if isinstance(value, dict) else (value,):
+        if isinstance(text, str) and (lone := _LONE.search(text)):
+            what = "a key" if isinstance(value, dict) else "the text"
+            return f"{what} has the lone surrogate {lone[0]!a}, which UTF-8 cannot hold. Replace it"
+    return None
+
+
+def _unwritable(value: Any, culprit: Any) -> str:
+    found = _first(value, lambda held: held is culprit or None)
+    where = f"{_path(found[0])}: " if found and found[0] else ""
+    remedy = "return plain data or annotate the result; a plugin can teach the type with `prowess_render`"
+    return f"{where}a {_kind(culprit)} cannot be written as JSON; {remedy}"
+
+
+def _first(value: Any, asked: Callable[[Any], _Answer | None]) -> tuple[_Place, _Answer] | None:
+    """The first inner value that has an answer, as far as containers and the fields of objects lead there."""
+    seen: set[int] = set()
+    waiting: list[tuple[_Place, Any]] = [((), value)]
+    while waiting:
+        place, held = waiting.pop()
+        answer = asked(held)
+        if answer is not None:
+            return place, answer
+        if type(held) not in _SCALARS and id(held) not in seen:
+            seen.add(id(held))
+            waiting.extend((((*place, step), inner) for step, inner in reversed(_inside(held))))
+    return None
+
+
+def _circle(value: Any) -> tuple[_Place, _Place] | None:
+    """The place of the first value that one further out is part of again, and the place of that one."""
+    place: list[str | int] = []
+    around = {id(value): 0}
+    done: set[int] = set()
+    waiting = [iter(_inside(value))]
+    while waiting:
+        step, held = next(waiting[-1], (0, _ABSENT))
+        if held is _ABSENT:
+            waiting.pop()
+            done.add(around.popitem()[0])
+            del place[-1:]
+        elif id(held) in around:
+            return (*place, step), tuple(place[: around[id(held)]])
+        elif type(held) not in _SCALARS and id(held) not in done:
+            place.append(step)
+            around[id(held)] = len(place)
+            waiting.append(iter(_inside(held)))
+    return None
+
+
+def _inside(value: Any) -> list[tuple[str | int, Any]]:
+    if isinstance(value, Mapping):
+        return [(str(key), item) for key, item in cast("Mapping[Any, Any]", value).items()]
+    if isinstance(value, (list, tuple, set, frozenset, deque)):
+        return list(enumerate(cast("Iterable[Any]", value)))
+    return list(getattr(value, "__dict__", {}).items())
+
+
+def _path(place: _Place) -> str:
+    steps = (f"[{step}]" if isinstance(step, int) else _key(step) for step in place)
+    text = "result" + "".join(steps)
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _key(name: str) -> str:
+    return f".{name}" if name.isidentifier() else f"[{json.dumps(name, ensure_ascii=False)}]"
+
+
+def _problems(error: ValidationError, value: Any) -> list[str]:
+    """The same words as for arguments, for the result as a whole."""
+    errors = error.errors(include_url=False)
+    for item in errors:
+        item["loc"] = ("result", *item["loc"])
+    return problem_lines(errors, {"result": value}, allowed=("result",), injected=())
+
+
+_CALLED: Final = re.compile(r"Error calling function `(?P<name>[^`]+)`: (?P<said>.*)", re.DOTALL)
+
+
+def _in_our_words(error: PydanticSerializationError) -> str:
+    """What a serializer met, without the class names and hints that mean something to pydantic alone."""
+    text = message_of(error)
+    if found := _CALLED.search(text):
+        return f"the serializer {found['name']} raised {found['said']}"
+    return text  # pragma: no cover - other words of pydantic
+
+
+def _broken(problems: list[str]) -> str:
+    shown = problems[:_MOST_PROBLEMS]
+    more = len(problems) - len(shown)
+    lines = "\n".join(f"- {problem}" for problem in [*shown, *([f"... and {more} more"] if more else [])])
+    return f"the result breaks the declared output schema:\n{lines}\nReturn what the command declares, or declare what it returns."
+
+
+def text_result(text: str, *, is_error: bool = False) -> Result:
+    """A result that is nothing but text. What UTF-8 cannot hold is escaped: such a text often quotes a stranger's value."""
+    return Result(text=text.encode(errors="backslashreplace").decode(), is_error=is_error)

@@ -1,0 +1,82 @@
+"""Results that are too large for a client: what it is sent at once, and the whole text for whoever keeps the rest."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any, Final, NamedTuple
+
+from prowess.jsontypes import Json, JsonObject
+from prowess.results.content import text_block
+from prowess.results.paging import META_CUT, cursor_of, notice
+from prowess.schemas.adapters import to_text
+
+__all__ = ["TOO_LARGE", "Cut", "cut"]
+
+TOO_LARGE: Final = "too_large"
+"""The kind of failure that a promised structured result becomes when it is too large: it cannot be sent in parts."""
+
+
+class Cut(NamedTuple):
+    """A payload that fits, and what was cut off from it."""
+
+    payload: JsonObject
+    meta: JsonObject
+    token: str
+    text: bytes
+    """The whole text, from its beginning; empty where nobody can keep it."""
+
+
+def cut(payload: JsonObject, most: int, most_kept: int, *, promised: bool) -> Cut | None:
+    """The first `most` characters of a payload whose text is longer; `None` for one that fits.
+
+    Texts and data count, images and other binary content do not: clients do not show those as text, and half of one is
+    worth nothing. Data cannot be cut, so it is left out, and the text says what it said. Where a schema `promised` data
+    the result is an error then: a success without data would break the promise.
+    """
+    blocks: list[JsonObject] = payload["content"]
+    text = "\n".join(_text_of(block) for block in blocks if _is_text(block))
+    has_data = "structuredContent" in payload
+    data: Json = payload.get("structuredContent")
+    if has_data and text not in _ways_to_say(data):
+        text = f"{text}\n{to_text(data)}" if text else to_text(data)
+    if len(text) <= most:
+        return None
+    whole = text.encode()
+    shown = text[:most]
+    token = secrets.token_hex(8)
+    kept = len(whole) <= most_kept
+    cursor = cursor_of(token, len(shown.encode())) if kept else None
+    fails = promised and has_data and not payload["isError"]
+    told = [
+        "The call itself succeeded, so do not repeat it: only its result is too large to be sent as data." * fails,
+        f"Above are the first {most} of {len(text)} characters of this result.",
+        "Its structured data is left out for its size; the text says the same." * (has_data and not fails),
+        notice(cursor) if cursor else f"The rest ({len(whole)} bytes) is too large to be kept: ask for less.",
+    ]
+    others = [block for block in blocks if not _is_text(block)]
+    content = [text_block(shown), *others, text_block(" ".join(filter(None, told)))]
+    facts: JsonObject = {"characters": len(text), "shown": most, "cursor": cursor}
+    meta: JsonObject = {META_CUT: facts, **({"prowess/kind": TOO_LARGE} if fails else {})}
+    return Cut({"content": content, "isError": payload["isError"] or fails}, meta, token, whole if kept else b"")
+
+
+def _is_text(block: JsonObject) -> bool:
+    return block["type"] == "text" or (block["type"] == "resource" and "text" in block["resource"])
+
+
+def _text_of(block: JsonObject) -> str:
+    holder: Any = block if block["type"] == "text" else block["resource"]
+    return holder["text"]
+
+
+def _ways_to_say(data: Json) -> list[str]:
+    """The texts that say the same as data: its JSON, or the text that it is; also of what stands in one field."""
+    ways = _as_text(data)
+    if isinstance(data, dict) and len(data) == 1:
+        (held,) = data.values()
+        ways += _as_text(held)
+    return ways
+
+
+def _as_text(data: Json) -> list[str]:
+    return [to_text(data), data] if isinstance(data, str) else [to_text(data)]

@@ -1,0 +1,89 @@
+"""The published JSON Schemas, which ship inside the package, and validation by them. Handles JSON data only."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any, Final, cast
+
+from prowess.jsontypes import Json, Schema
+from prowess.schemas.quick import quick_check
+
+__all__ = [
+    "MCP_TOOL_RESULT_SCHEMA_V1",
+    "MCP_TOOL_RESULT_TEXT_SCHEMA_V1",
+    "get_registry",
+    "get_schema_path",
+    "get_validator",
+    "read_schema",
+    "validate",
+]
+
+MCP_TOOL_RESULT_SCHEMA_V1: Final = "prowess.mcp.tool_result.v1.schema.json"
+MCP_TOOL_RESULT_TEXT_SCHEMA_V1: Final = "prowess.mcp.tool_result.text.v1.schema.json"
+_FOLDER: Final = resources.files("prowess") / "_schemas"
+_MOST_SHOWN: Final = 300
+"""Characters of a message, which may quote the whole result."""
+
+
+def get_schema_path(name: str = MCP_TOOL_RESULT_SCHEMA_V1) -> Path:
+    """Where a published schema lies on disk, inside the installed package."""
+    return Path(str(_FOLDER / name))
+
+
+def read_schema(name: str) -> Schema:
+    """A published schema, by its file name, which is also its `$id`."""
+    return json.loads((_FOLDER / name).read_text("utf-8"))
+
+
+@cache
+def get_registry() -> Any:
+    """A `referencing.Registry` of all published schemas: with it, references to them resolve without a network."""
+    from referencing import Registry, Resource  # as slow to import as jsonschema, see get_validator
+
+    names = sorted(file.name for file in _FOLDER.iterdir() if file.name.endswith(".schema.json"))
+    return Registry[Any]().with_resources((name, Resource.from_contents(read_schema(name))) for name in names)
+
+
+@cache
+def get_validator(name: str = MCP_TOOL_RESULT_SCHEMA_V1) -> Any:
+    """A compiled validator of a published schema, in the dialect that its `$schema` names."""
+    from jsonschema.validators import validator_for  # 50 ms that most processes never need
+
+    schema = read_schema(name)
+    return validator_for(schema)(schema, registry=get_registry())
+
+
+@cache
+def _quick_check(name: str) -> Callable[[Json], bool]:
+    """The same schema compiled: surely right where it says yes, and about a hundred times faster."""
+    schema = read_schema(name)
+    return quick_check({keyword: held for keyword, held in schema.items() if keyword != "$id"})
+
+
+def validate(payload: object, name: str = MCP_TOOL_RESULT_SCHEMA_V1) -> None:
+    """Raise `ValueError` naming the place where a payload breaks a published schema worst."""
+    if _quick_check(name)(cast("Json", payload)):
+        return
+    errors = list(get_validator(name).iter_errors(payload))
+    if errors:  # pragma: no branch - the compiled check may be stricter, and never more lenient
+        error = _worst(errors)
+        place = ".".join(str(part) for part in error.absolute_path) or "the payload"
+        message = error.message if len(error.message) <= _MOST_SHOWN else f"{error.message[:_MOST_SHOWN]}..."
+        raise ValueError(f"MCP tool result schema violation at {place}: {message}")
+
+
+def _worst(errors: list[Any]) -> Any:
+    from jsonschema import exceptions  # see get_validator
+
+    error: Any = cast("Any", exceptions).best_match(errors)
+    while error.context:  # several ways to be right, and none of them met: any of them says more
+        error = min(error.context, key=_depth_and_message)
+    return error
+
+
+def _depth_and_message(error: Any) -> tuple[int, str]:
+    return -len(error.absolute_path), error.message

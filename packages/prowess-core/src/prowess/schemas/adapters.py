@@ -1,0 +1,374 @@
+"""One annotation, compiled: reads values of it, writes them as JSON, describes them. The one place that builds on pydantic.
+
+Pydantic settles some things per model (bytes as UTF-8, NaN allowed). A wire wants one answer for all of them, so the
+compiled schema is rebuilt with ours: bytes are base64, NaN is refused, and nothing is read later than it came.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import re
+import sys
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from typing import Any, Final, Literal, cast, get_args
+
+import typing_extensions
+from pydantic import TypeAdapter, ValidationError
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import (
+    PydanticSerializationError,
+    SchemaSerializer,
+    SchemaValidator,
+    to_jsonable_python,
+)
+
+from prowess.jsontypes import Json, Schema
+from prowess.schemas.choices import described_choice, is_choice
+from prowess.schemas.core_schemas import (
+    WIRE,
+    Rebuilder,
+    believing,
+    holds_anything,
+    holds_instances,
+    may_add_keys,
+    repeats_matter,
+    runs_validators,
+    without_functions,
+    writes_what_it_likes,
+)
+from prowess.schemas.explicit import validate
+from prowess.schemas.quick import quick_check
+from prowess.schemas.steps import declare_open, prune_titles
+
+__all__ = ["Adapter", "Misfit", "Unusable", "as_default", "record", "to_text"]
+
+_CHANGING: Final = ("_past", "_future", "path_exists", "path_not_directory", "path_not_file")
+"""Errors that come and go with the time of day and the disk."""
+_DECLARING: Final = frozenset(
+    {"dataclass", "dataclass-args", "default", "definitions", "model", "model-fields", "typed-dict"}
+)
+"""Core schemas of types whose values have the fields that are declared, and no others unless they say so."""
+_encode: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+_typed_dict: Final[Any] = typing_extensions.TypedDict
+
+
+class Unusable(Exception):
+    """An annotation has no JSON Schema. The message says why, in one line."""
+
+
+class Misfit(ValueError):
+    """What was written breaks the schema. `problems` says where, one line each."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = problems
+
+
+class Adapter:
+    """Reads, writes and describes values of one annotation. `names` are those that its own texts may mean."""
+
+    def __init__(self, annotation: Any, names: Mapping[str, Any] | None = None) -> None:
+        known = dict(names or {})
+        try:
+            _adopt_typed_dicts(annotation, known)
+            core = _core_schema(annotation, known)
+            self._core = Rebuilder(lambda cls, name: _field_core(cls, name, known)).rebuild(core)
+            self._validator = _validator(self._core)
+            self._serializer = SchemaSerializer(self._core, cast("Any", WIRE), _use_prebuilt=False)
+        except Exception as error:  # an author's own schema method may raise anything
+            raise Unusable(_reason(error)) from error
+
+    def read_json(self, text: bytes | str) -> Any:
+        """A value from JSON text. Raises pydantic's `ValidationError`."""
+        return self._validator.validate_json(text)
+
+    def read(self, value: Any) -> Any:
+        """A value from Python objects; instances pass as they are. Raises pydantic's `ValidationError`."""
+        return self._reader.validate_python(value, by_alias=True, by_name=True)
+
+    def accept(self, value: Any) -> Any:
+        """A result as a value of the declared type. Raises pydantic's `ValidationError`.
+
+        Plain data is read. An instance of a declared class is believed: no validator runs on it.
+        """
+        if self._runs_validators:
+            value = _copied(value)  # a validator may change what it is given, and this is still the author's
+        return self._accepter.validate_python(value, by_alias=True, by_name=True)
+
+    def dump(self, value: Any, fallback: Callable[[Any], Any] | None = None) -> Json:
+        """A value of the declared type as JSON data that keeps the schema; a `Misfit` or what a serializer raises.
+
+        `fallback` is asked for something simpler where anything is allowed and pydantic does not know what came.
+        """
+        try:
+            data = self._serializer.to_python(value, mode="json", by_alias=True, warnings="error", fallback=fallback)
+        except PydanticSerializationError as error:
+            raise self._misfit(value, error, fallback) from error
+        if self._checks_what_is_written:
+            self._check(data)
+        return data
+
+    def unfit(self, values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        """The names of values that the types of a record refuse, and why. Runs no validator of the author."""
+        validator = _validator(without_functions(self._core))
+        try:
+            validator.validate_python(dict(values), by_alias=True, by_name=True)
+        except ValidationError as error:
+            for item in error.errors(include_url=False, include_context=False, include_input=False):
+                name = item["loc"][0] if item["loc"] else None
+                if name in values and not item["type"].endswith(_CHANGING):
+                    yield str(name), item["msg"]
+
+    def _check(self, data: Json) -> None:
+        if not self._surely_fits(data):
+            problems = [*_not_finite(data), *validate(self.schema("serialization"), data, root="result")]
+            if problems:
+                raise Misfit(problems)
+
+    def _misfit(
+        self, value: Any, error: PydanticSerializationError, fallback: Callable[[Any], Any] | None
+    ) -> Exception:
+        """The readable form of what pydantic says of a value that is not of its type."""
+        if _UNEXPECTED not in str(error):
+            return error
+        try:
+            self._check(
+                self._serializer.to_python(value, mode="json", by_alias=True, warnings="none", fallback=fallback)
+            )
+        except Misfit as misfit:
+            return misfit
+        return Misfit([_reworded(line.strip()) for line in str(error).splitlines() if _UNEXPECTED in line])
+
+    @cached_property
+    def open(self) -> bool:
+        """Whether a value may hold something that its type says nothing about."""
+        return holds_anything(self._core)
+
+    @cached_property
+    def _reader(self) -> SchemaValidator:
+        return _validator(believing(self._core, everywhere=False))
+
+    @cached_property
+    def _accepter(self) -> SchemaValidator:
+        return _validator(believing(self._core, everywhere=True))
+
+    @cached_property
+    def _runs_validators(self) -> bool:
+        return runs_validators(self._core)
+
+    @cached_property
+    def repeats_matter(self) -> bool:
+        """Whether JSON text in which an object has one name twice may be read differently from its last values."""
+        return repeats_matter(self._core)
+
+    @cached_property
+    def _checks_what_is_written(self) -> bool:
+        return holds_instances(self._core) or writes_what_it_likes(self._core)
+
+    @cached_property
+    def _surely_fits(self) -> Callable[[Json], bool]:
+        return quick_check(self.schema("serialization"))
+
+    def schema(self, mode: Literal["validation", "serialization"]) -> Schema:
+        """The canonical JSON Schema: 2020-12, with `$defs`, without titles."""
+        try:
+            schema = _SchemaWriter().generate(self._core, mode=mode)
+        except Exception as error:  # an author's own schema method may raise anything
+            raise Unusable(_reason(error)) from error
+        if mode == "serialization" and may_add_keys(self._core):
+            schema = declare_open(schema)
+        return prune_titles(schema)
+
+
+def record(fields: dict[str, Any], *, extra: Any = None) -> Any:
+    """A TypedDict type for named values. `extra` types all further keys; without it they are refused."""
+    open_or_closed: dict[str, Any] = {"closed": True} if extra is None else {"extra_items": extra}
+    return _typed_dict("Arguments", fields, **open_or_closed)
+
+
+def as_default(value: Any) -> Json:
+    """A default as a schema shows it, the same in every process; raises `PydanticSerializationError` if it is no JSON."""
+    try:
+        data: Any = to_jsonable_python(value, by_alias=True, bytes_mode="base64")
+        json.dumps(data, allow_nan=False)
+    except Exception as error:  # an author's serializer may raise anything
+        raise PydanticSerializationError(str(error)) from error
+    return sorted(data, key=json.dumps) if isinstance(value, (set, frozenset)) else data
+
+
+def to_text(value: Json) -> str:
+    """JSON text for people and models; raises `ValueError` for what JSON or UTF-8 cannot hold."""
+    text = _encode(value)
+    text.encode()  # a lone surrogate must fail here, where one call is at stake, and not in the writer
+    return text
+
+
+class _SchemaWriter(GenerateJsonSchema):
+    """Describes bytes as what they are on the wire, and says nothing of what no JSON can be."""
+
+    def __init__(self) -> None:
+        super().__init__(by_alias=True)
+        self.ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}
+
+    def bytes_schema(self, schema: Any) -> JsonSchemaValue:  # noqa: ARG002 - a limit counts bytes, not letters of base64
+        return {"type": "string", "contentEncoding": "base64url"}
+
+    def generate_inner(self, schema: Any) -> JsonSchemaValue:
+        shown = super().generate_inner(schema)
+        if self.mode == "serialization" and "properties" in shown and schema["type"] not in _DECLARING:
+            return {"additionalProperties": True, **shown}  # the author's words about a type that does not keep to them
+        return shown
+
+    def function_plain_schema(self, schema: Any) -> JsonSchemaValue:
+        return described_choice(schema) if is_choice(schema) else super().function_plain_schema(schema)
+
+    def field_is_present(self, field: Any) -> bool:
+        """A client sends what `__init__` takes, and receives what is kept."""
+        absent = field.get("init_only") if self.mode == "serialization" else field.get("init") is False
+        return not absent and super().field_is_present(field)
+
+    def is_subclass_schema(self, schema: Any) -> JsonSchemaValue:
+        return self.handle_invalid_for_json_schema(schema, "a class")
+
+    def encode_default(self, dft: Any) -> Any:
+        return as_default(dft)
+
+
+def _core_schema(annotation: Any, names: dict[str, Any]) -> Any:
+    adapter = TypeAdapter[Any](annotation)
+    if not adapter.pydantic_complete:
+        adapter.rebuild(force=True, raise_errors=True, _types_namespace=names)
+    return adapter.core_schema
+
+
+def _field_core(cls: type[Any], name: str, names: dict[str, Any]) -> Any:
+    """The core schema of one field of a dataclass; `None` where its type is no data, like a lock."""
+    try:
+        core = _core_schema(_hints(cls, names)[name], names)
+        _SchemaWriter().generate(core, mode="serialization")
+    except Exception:  # noqa: BLE001 - an author's own schema method may raise anything
+        return None
+    return core
+
+
+def _validator(core: Any) -> SchemaValidator:
+    return SchemaValidator(core, cast("Any", WIRE), _use_prebuilt=False)
+
+
+def _copied(value: Any) -> Any:
+    """Plain containers copied, all else as it is; what holds itself is left alone."""
+    try:
+        return _copy(value)
+    except RecursionError:
+        return value
+
+
+def _copy(value: Any) -> Any:
+    if type(value) is dict:
+        return {key: _copy(held) for key, held in cast("dict[Any, Any]", value).items()}
+    if type(value) in (list, tuple):
+        return type(value)(_copy(held) for held in value)
+    return value
+
+
+_UNEXPECTED: Final = "PydanticSerializationUnexpectedValue"
+_UNLIKE: Final = re.compile(
+    rf"{_UNEXPECTED}\(Expected `(?P<type>[^`]*)` - serialized value may not be as expected "
+    r"\[(?:field_name='(?P<field>[^']*)', )?input_value=(?P<value>.*), input_type=(?P<kind>[^\]]*)\]\)"
+)
+_NO_CHOICE: Final = re.compile(rf"{_UNEXPECTED}\(Input should be (?P<wanted>.*)\)")
+
+
+def _reworded(line: str) -> str:
+    """What pydantic says of one value, in the words of other problems."""
+    line = _NO_CHOICE.sub(r"result: expected \g<wanted>", line)
+    return _UNLIKE.sub(_unlike, line)
+
+
+def _unlike(match: re.Match[str]) -> str:
+    return f"{match['field'] or 'result'}: expected {match['type']}, got {match['value']} (a {match['kind']})"
+
+
+def _not_finite(data: Any, place: str = "result") -> Iterator[str]:
+    """JSON has no NaN and no infinity, which a JSON Schema cannot say."""
+    if isinstance(data, float) and not math.isfinite(data):
+        yield f"{place}: expected a finite number, got {data}"
+    elif isinstance(data, dict):
+        for name, held in cast("dict[str, Any]", data).items():
+            yield from _not_finite(held, f"{place}.{name}")
+    elif isinstance(data, list):
+        for index, held in enumerate(cast("list[Any]", data)):
+            yield from _not_finite(held, f"{place}[{index}]")
+
+
+def _reason(error: Exception) -> str:
+    """The first line of an error, without advice that is not for authors of skills."""
+    line = (str(error) or type(error).__name__).splitlines()[0]
+    return line.partition(". Set `arbitrary_types_allowed")[0].replace("core_schema.", "").rstrip(".")
+
+
+def _adopt_typed_dicts(annotation: Any, names: dict[str, Any]) -> None:
+    """Let pydantic accept `typing.TypedDict` on Python 3.11, which it refuses in favour of `typing_extensions`.
+
+    It cannot be helped inside a pydantic model, which pydantic compiles when it is defined.
+    """
+    if sys.version_info < (3, 12):  # pragma: no branch - this whole function is for one Python version
+        _adopt(annotation, names, set())
+
+
+def _adopt(annotation: Any, names: dict[str, Any], seen: set[int]) -> None:
+    for item in get_args(annotation):
+        _adopt(item, names, seen)
+    if id(annotation) in seen or not _has_typed_fields(annotation):
+        return
+    seen.add(id(annotation))
+    hints = _hints(annotation, names)
+    for hint in hints.values():
+        _adopt(hint, names, seen)
+    if hints and typing.is_typeddict(annotation):
+        _teach(annotation, hints)
+
+
+def _has_typed_fields(annotation: Any) -> bool:
+    if typing_extensions.is_typeddict(annotation) or dataclasses.is_dataclass(annotation):
+        return True
+    return isinstance(annotation, type) and hasattr(annotation, "_fields")
+
+
+def _hints(holder: Any, names: dict[str, Any]) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(holder, localns=names, include_extras=True)
+    except Exception:  # noqa: BLE001 - pydantic finds the same and says it better
+        return {}
+
+
+def _teach(typed_dict: Any, hints: dict[str, Any]) -> None:
+    """Hand pydantic the twin that `typing_extensions` makes of a `typing.TypedDict`.
+
+    One twin for ever: a recursive TypedDict must meet the same class again, or it would be unrolled without end.
+    """
+    if "__get_pydantic_core_schema__" in vars(typed_dict):
+        return
+    optional = hints.keys() - typed_dict.__required_keys__
+    fields = {name: _optional(hint) if name in optional else hint for name, hint in hints.items()}
+    twin = _typed_dict(typed_dict.__name__, fields)
+    for name in ("__module__", "__qualname__", "__doc__", "__pydantic_config__"):
+        if hasattr(typed_dict, name):
+            setattr(twin, name, getattr(typed_dict, name))
+
+    def schema(source: Any, handler: Any) -> Any:
+        if source is not typed_dict:
+            raise TypeError("a generic TypedDict has to come from typing_extensions before Python 3.12")
+        return handler.generate_schema(twin)
+
+    typed_dict.__get_pydantic_core_schema__ = schema
+
+
+def _optional(hint: Any) -> Any:
+    """A hint of a key that may be missing, unless it says for itself whether it may."""
+    qualified = typing.get_origin(hint) in (typing_extensions.Required, typing_extensions.NotRequired)
+    return hint if qualified else typing_extensions.NotRequired[hint]

@@ -1,0 +1,131 @@
+"""Putting what is no object into one: `{"result": ...}`, and taking it out again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from prowess.errors import SchemaError
+from prowess.jsontypes import Json, Schema
+from prowess.schemas.refs import DEFINITIONS, hoist_defs, inline_root, pointer, resolve, without
+from prowess.schemas.walk import is_schema, rewrite_children
+
+__all__ = [
+    "MARKERS",
+    "box",
+    "box_field",
+    "ensure_object",
+    "is_object",
+    "is_text",
+    "is_union_of_objects",
+    "unbox",
+    "wrap",
+]
+
+MARKERS = ("x-prowess-box", "x-dedalus-box", "x-fastmcp-wrap-result")
+"""Keywords that mark a box: `{"field": name}`, or `true` where the box has a single property."""
+
+
+def is_object(schema: Schema) -> bool:
+    """Whether the root says that it is an object and nothing else."""
+    return schema.get("type") == "object" or inline_root(schema).get("type") == "object"
+
+
+def is_union_of_objects(schema: Schema) -> bool:
+    """Whether the root is a choice between objects."""
+    root = inline_root(schema)
+    branches: list[Any] = root.get("anyOf") or root.get("oneOf") or []
+    definitions = {keyword: root[keyword] for keyword in DEFINITIONS if keyword in root}
+    return bool(branches) and all(is_schema(b) and is_object({**b, **definitions}) for b in branches)
+
+
+_NOT_FREE = frozenset({"const", "contentEncoding", "contentMediaType", "enum", "format"})
+"""Keywords of strings that are data in the form of text: a date, an identifier, one of a few words."""
+
+
+def is_text(schema: Schema) -> bool:
+    """Whether every value is text for a reader: a free string, perhaps with null or fixed words as further choices."""
+    kinds = set(_kinds(schema, schema, frozenset()))
+    return "text" in kinds and kinds <= {"text", "word", "null"}
+
+
+def _kinds(document: Schema, node: Schema, seen: frozenset[str]) -> Iterator[str]:
+    ref = node.get("$ref")
+    branches: list[Any] = node.get("anyOf") or node.get("oneOf") or []
+    if isinstance(ref, str) and ref not in seen:
+        yield from _kinds(document, resolve(document, ref) or {}, seen | {ref})
+    elif branches:
+        for branch in branches:
+            yield from _kinds(document, branch, seen)
+    elif node.get("type") == "string":
+        yield "word" if not _NOT_FREE.isdisjoint(node) else "text"
+    else:
+        yield "null" if node.get("type") == "null" else "other"
+
+
+def box(schema: Schema, field: str = "result", *, marker: str | None = None, required: bool = True) -> Schema:
+    """An object with the schema as its one field; definitions move to the new root, where references look for them."""
+    boxed: Schema = {"type": "object", "properties": {field: _moved(schema, field)}}
+    if required:
+        boxed["required"] = [field]
+    if marker:
+        boxed[marker] = {"field": field}
+    if "$schema" in schema:
+        boxed = {"$schema": schema["$schema"], **boxed}
+    return hoist_defs(boxed)
+
+
+def _moved(schema: Schema, field: str) -> Schema:
+    """The schema as it must read below `field`: references to its root or to places in it lead there."""
+    place = pointer("properties", field)
+
+    def move(node: Schema) -> Schema:
+        if "$id" in node:
+            return node
+        node = rewrite_children(node, move)
+        ref = node.get("$ref")
+        return {**node, "$ref": place + ref[1:]} if isinstance(ref, str) and _is_inner(ref) else node
+
+    return schema if "$id" in schema else move(without(schema, "$schema"))
+
+
+def _is_inner(ref: str) -> bool:
+    return ref == "#" or (ref.startswith("#/") and ref.split("/")[1] not in DEFINITIONS)
+
+
+def ensure_object(schema: Schema, *, field: str | None = "result", marker: str | None = None) -> Schema:
+    """The schema itself where it is an object, else its box; without a field to box it in, a `SchemaError`."""
+    if is_object(schema):
+        return schema
+    if field is None:
+        raise SchemaError(f"the root of the schema must be of type object, not {schema.get('type', 'open')!r}")
+    return box(schema, field, marker=marker)
+
+
+def box_field(schema: Schema) -> str | None:
+    """The field a boxed schema keeps its content in; `None` where it is no box."""
+    for marker in MARKERS:
+        mark = schema.get(marker)
+        if is_schema(mark):
+            return mark.get("field")
+        if mark is True and len(properties := schema.get("properties", {})) == 1:
+            return next(iter(properties))
+    return None
+
+
+def wrap(schema: Schema, value: Json) -> Json:
+    """The value as the schema wants it: in its field where the schema is a box, else itself."""
+    field = box_field(schema)
+    return value if field is None else {field: value}
+
+
+def unbox(schema: Schema, value: Json) -> Json:
+    """The content of a boxed value, or the value itself where the schema is no box."""
+    field = box_field(schema)
+    if field is None:
+        return value
+    if isinstance(value, dict) and field in value:
+        return value[field]
+    if isinstance(value, dict) and field not in schema.get("required", ()):
+        return None
+    raise SchemaError(f"the value lacks the field {field!r} that holds the content")

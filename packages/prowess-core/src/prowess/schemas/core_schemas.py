@@ -1,0 +1,384 @@
+"""Pydantic's core schema of an annotation, rebuilt for the wire. The one place that knows how core schemas are built.
+
+Three things change. Every class gets the configuration of the wire: bytes are base64, NaN is refused. What pydantic
+reads or writes differently from what its JSON Schema lists is replaced (enums, flags, literals, keys of objects).
+And an instance of a class is believed: the validators of a class are for raw input, and would do their work twice.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, cast
+
+from pydantic.types import Base64Encoder, Base64UrlEncoder, EncodedBytes
+from pydantic_core import CoreSchema, core_schema
+
+from prowess.schemas.choices import choice_of, is_choice, is_plain, tags
+
+__all__ = [
+    "WIRE",
+    "Rebuilder",
+    "believing",
+    "holds_anything",
+    "holds_instances",
+    "may_add_keys",
+    "repeats_matter",
+    "runs_validators",
+    "without_functions",
+    "writes_what_it_likes",
+]
+
+WIRE: Final[dict[str, Any]] = {
+    "ser_json_bytes": "base64",
+    "val_json_bytes": "base64",
+    "ser_json_inf_nan": "constants",
+    "allow_inf_nan": False,
+}
+_CLASSES: Final = frozenset({"dataclass", "model", "typed-dict"})
+_INSTANCES: Final = frozenset({"dataclass", "model", "named-tuple"})
+_FUNCTIONS: Final = frozenset({"function-after", "function-before", "function-plain", "function-wrap"})
+_DATA: Final = frozenset({"default", "metadata"})
+"""Keys of a core schema that hold the author's values: what looks like a schema there is none."""
+_NOT_TEXT: Final = frozenset(
+    {"tuple", "list", "set", "frozenset", "dict", "model", "dataclass", "typed-dict", "named-tuple", "none", "call"}
+    | {"deque", "counter", "defaultdict", "ordered-dict", "frozendict", "generator"}
+)
+"""Kinds of values that JSON cannot use as the name of a property."""
+_FORKS: Final = frozenset({"lax-or-strict", "tagged-union", "union"})
+"""Kinds that try something else when a part does not fit."""
+_PLAIN_KEYS: Final = ({"type": "any"}, {"type": "str"})
+_ANY: Final = {"type": "any"}
+_ANYTHING: Final = frozenset({"any", "is-instance"})
+"""Kinds of schemas that say nothing about what a value holds."""
+_WITH_KEYS: Final = frozenset({*_ANYTHING, *_CLASSES, "definition-ref", "dict"})
+"""Kinds of schemas whose values may be written as objects."""
+_OWN_TYPES: Final = ("builtins", "pydantic", "pydantic_core")
+"""Where functions live that say nothing about an author's classes."""
+
+
+class Rebuilder:
+    """Rebuilds core schemas. `field_core` makes the core schema of one field of a dataclass, or `None`."""
+
+    def __init__(self, field_core: Callable[[type[Any], str], Any]) -> None:
+        self._field_core = field_core
+        self._definitions: dict[str, Any] = {}
+        """By reference, as pydantic made them."""
+        self._rebuilt: dict[str, Any] = {}
+
+    def rebuild(self, core: Any) -> CoreSchema:
+        """A copy of a core schema as the wire wants it. Raises `TypeError` for what JSON has no form for."""
+        root = self._opened(core)
+        return core_schema.definitions_schema(root, list(self._rebuilt.values())) if self._rebuilt else root
+
+    def _opened(self, core: Any) -> Any:
+        """The rebuilt schema. Its definitions are put beside those that are there already."""
+        if core["type"] != "definitions":
+            return self._part(core)
+        new = {item["ref"]: item for item in core["definitions"] if item["ref"] not in self._definitions}
+        self._definitions.update(new)
+        for ref, item in new.items():
+            rebuilt = self._part(item)
+            if rebuilt.get("schema_ref") != ref:  # else it has put itself there
+                self._rebuilt[ref] = rebuilt
+        return self._part(core["schema"])
+
+    def _part(self, part: Any) -> Any:
+        if isinstance(part, Mapping):  # where a model puts off its schema, it is a mapping that makes it now
+            node = {**cast("Mapping[str, Any]", part)}
+            return self._schema(node) if _is_schema(node) else {name: self._part(held) for name, held in node.items()}
+        if type(part) in (list, tuple):
+            return type(part)(self._part(item) for item in part)
+        return part
+
+    def _schema(self, schema: dict[str, Any]) -> Any:
+        kind = schema["type"]
+        if kind == "enum":  # an alias is its member once more, and some clients refuse a value that is listed twice
+            schema = {**schema, "members": list({id(member): member for member in schema["members"]}.values())}
+        if kind in ("enum", "literal"):
+            return schema if is_plain(schema) else choice_of(schema)
+        if kind == "function-after" and _is_base64(schema):
+            return self._part(schema["schema"])
+        if kind == "dataclass" and (late := _late_fields(schema)):
+            return self._with_late_fields(schema, late)
+        return self._copied(schema)
+
+    def _copied(self, schema: dict[str, Any]) -> Any:
+        kind = schema["type"]
+        inner = {key: value for key, value in schema.items() if key not in _DATA and key != "keys_schema"}
+        rebuilt = {**schema, **{key: self._part(value) for key, value in inner.items()}}
+        if kind == "generator":  # pydantic would read its items one by one, in the midst of the command
+            rebuilt["type"] = "list"
+        elif kind == "tagged-union":
+            sent = {form: rebuilt["choices"][tag] for form, tag in tags(rebuilt["choices"]).items()}
+            rebuilt["choices"] = {**sent, **rebuilt["choices"]}
+        elif kind in _CLASSES:
+            rebuilt["config"] = {**rebuilt.get("config", {}), **WIRE}
+        if "keys_schema" in schema:
+            rebuilt["keys_schema"] = self._key(schema["keys_schema"])
+        return rebuilt
+
+    # Keys of objects, which are text in JSON
+
+    def _key(self, schema: dict[str, Any]) -> Any:
+        """A key schema that reads each key as it is written. Raises `TypeError` where a key has no form as text."""
+        kind = schema["type"]
+        if kind == "definition-ref":  # pragma: no cover - a key that is a recursive type
+            return self._key(self._definitions[schema["schema_ref"]])
+        if kind in _NOT_TEXT and "serialization" not in schema:
+            name = getattr(schema.get("cls"), "__name__", kind)
+            raise TypeError(
+                f"the keys of a JSON object are text, and a {name} cannot be written as one. "
+                "Use a list of pairs, or keys of type str"
+            )
+        if kind in ("enum", "literal"):
+            return schema if is_plain(schema, as_key=True) else choice_of(schema, as_key=True)
+        rebuilt = self._part(schema)
+        if kind in ("function-after", "nullable", "default"):
+            rebuilt = {**rebuilt, "schema": self._key(schema["schema"])}
+        elif kind == "union":
+            rebuilt = {**rebuilt, "choices": [self._key(choice) for choice in schema["choices"]]}
+        return rebuilt
+
+    # Fields of dataclasses that are set after `__init__`
+
+    def _with_late_fields(self, schema: dict[str, Any], late: list[str]) -> Any:
+        """The dataclass with the fields that pydantic leaves out. A client cannot send them, but receives them."""
+        cls: type[Any] = schema["cls"]
+        ref: str = schema.get("ref") or f"{cls.__module__}.{cls.__qualname__}:{abs(hash(repr(schema)))}"
+        if ref not in self._rebuilt:  # pragma: no branch - pydantic refers to a class that it has met before
+            self._rebuilt[ref] = {}  # the dataclass may hold itself
+            fields = [(name, self._field_core(cls, name)) for name in late]
+            added = [_late_field(name, self._opened(core)) for name, core in fields if core is not None]
+            rebuilt = self._copied(schema)
+            self._rebuilt[ref] = {**rebuilt, "ref": ref, "schema": _with_fields(rebuilt["schema"], added, cls)}
+        return core_schema.definition_reference_schema(ref)
+
+
+def _late_fields(schema: dict[str, Any]) -> list[str]:
+    """Fields without a default that `__init__` does not take; one whose name is private stays private."""
+    arguments: Any = schema["schema"]
+    while arguments["type"] != "dataclass-args":
+        arguments = arguments["schema"]
+    known = {field["name"] for field in arguments["fields"]}
+    fields = dataclasses.fields(schema["cls"])
+    return [field.name for field in fields if not field.init and field.name not in known and field.name[0] != "_"]
+
+
+def _late_field(name: str, core: Any) -> Any:
+    return {"type": "dataclass-field", "name": name, "schema": core, "init": False, "kw_only": False}
+
+
+def _with_fields(inner: Any, added: list[Any], cls: Any) -> Any:
+    if inner["type"] != "dataclass-args":
+        return {**inner, "schema": _with_fields(inner["schema"], added, cls)}
+    order = list(cls.__dataclass_fields__)
+    return {**inner, "fields": sorted([*inner["fields"], *added], key=lambda field: order.index(field["name"]))}
+
+
+# Instances
+
+
+def believing(core: Any, *, everywhere: bool) -> Any:
+    """A copy of a rebuilt core schema that takes an instance of a declared class as it is.
+
+    Pydantic runs an `after` validator of a class again on each instance it meets. Here no validator of a class runs on
+    an instance. With `everywhere`, as for results, neither does a validator that stands beside the class.
+    """
+    definitions = {item["ref"]: item for item in core["definitions"]} if core["type"] == "definitions" else {}
+
+    def copied(part: Any) -> Any:
+        if isinstance(part, dict):
+            node = cast("dict[str, Any]", part)
+            copy = {key: held if _is_data(node, key) else copied(held) for key, held in _validating(node)}
+            return believed(node, copy) if _is_schema(node) else copy
+        return type(part)(copied(item) for item in part) if type(part) in (list, tuple) else part
+
+    def believed(node: dict[str, Any], copy: dict[str, Any]) -> Any:
+        kind, classes = node["type"], _classes(node, definitions)
+        if everywhere and kind in _INSTANCES and "config" in copy:
+            copy["config"] = {**copy["config"], "revalidate_instances": "never"}
+        if _runs_function(node):
+            if everywhere:
+                classes = (*classes, *_owner(node))
+            elif not _belongs(node, classes):
+                return copy
+        elif not everywhere or kind not in ("named-tuple", "tagged-union", "union"):
+            return copy
+        return _skipping(copy, classes) if classes else copy
+
+    return copied(core)
+
+
+def without_functions(core: Any) -> Any:
+    """A copy of a rebuilt core schema that runs no function of the author: what such a function makes may be anything."""
+    definitions = {item["ref"]: item for item in core["definitions"]} if core["type"] == "definitions" else {}
+
+    def copied(part: Any) -> Any:
+        if isinstance(part, dict):
+            node = cast("dict[str, Any]", part)
+            if _is_schema(node) and _runs_function(node) and not is_choice(node):
+                ref = {"ref": node["ref"]} if "ref" in node else {}
+                keeps = node["type"] == "function-before" or _classes(node, definitions)
+                return {**(copied(node["schema"]) if keeps else _ANY), **ref}
+            if _is_schema(node) and node["type"] == "default":
+                return {"type": "default", "schema": copied(node["schema"]), "default": None}
+            return {key: held if _is_data(node, key) else copied(held) for key, held in _validating(node)}
+        return type(part)(copied(item) for item in part) if type(part) in (list, tuple) else part
+
+    return copied(core)
+
+
+def _validating(node: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The entries of a node that a validator reads: the schema of a serializer looks like one of a validator."""
+    return ((key, held) for key, held in node.items() if key != "serialization" or not _is_schema(node))
+
+
+def _skipping(schema: dict[str, Any], classes: tuple[type[Any], ...]) -> Any:
+    def believe(value: Any, handler: Callable[[Any], Any]) -> Any:
+        return value if isinstance(value, classes) else handler(value)
+
+    inner = {key: value for key, value in schema.items() if key != "ref"}
+    ref = {"ref": schema["ref"]} if "ref" in schema else {}
+    return {**core_schema.no_info_wrap_validator_function(believe, cast("Any", inner)), **ref}
+
+
+def _classes(
+    schema: dict[str, Any], definitions: dict[str, Any], seen: frozenset[str] = frozenset()
+) -> tuple[Any, ...]:
+    """The classes that a value of a schema may be an instance of, not looking into containers."""
+    kind = schema["type"]
+    if kind in _INSTANCES:
+        return (schema["cls"],)
+    if kind == "definition-ref":
+        ref: str = schema["schema_ref"]
+        return () if ref in seen else _classes(definitions[ref], definitions, seen | {ref})
+    inner: list[Any] = []
+    if kind in ("function-after", "function-before", "function-wrap", "default", "nullable"):
+        inner = [schema["schema"]]
+    elif kind == "union":
+        inner = [choice[0] if isinstance(choice, tuple) else choice for choice in schema["choices"]]
+    elif kind == "tagged-union":
+        inner = list(schema["choices"].values())
+    return tuple(dict.fromkeys(cls for part in inner for cls in _classes(part, definitions, seen)))
+
+
+def _belongs(schema: dict[str, Any], classes: tuple[Any, ...]) -> bool:
+    """Whether the function of a schema is a validator of the one class it stands around."""
+    function: Any = schema["function"]["function"]
+    function = getattr(function, "__func__", function)
+    found = [getattr(cls, getattr(function, "__name__", ""), None) for cls in classes]
+    return any(getattr(method, "__func__", method) is function for method in found)
+
+
+def _owner(schema: dict[str, Any]) -> tuple[Any, ...]:
+    """The class whose own `__get_pydantic_core_schema__` most likely made a schema: its function makes instances."""
+    function: Any = schema["function"]["function"]
+    owner = function if isinstance(function, type) else getattr(function, "__self__", None)
+    known = isinstance(owner, type) and owner.__module__.partition(".")[0] not in _OWN_TYPES
+    return (owner,) if known else ()
+
+
+# What is in a core schema
+
+
+def holds_instances(core: Any) -> bool:
+    """Whether a value may hold an instance of a class, whose fields nobody has checked."""
+    return any(part["type"] in _INSTANCES or (_runs_function(part) and _owner(part)) for part in _parts(core))
+
+
+def holds_anything(core: Any) -> bool:
+    """Whether a value may hold something that its type says nothing about."""
+    return any(part["type"] in _ANYTHING for part in _parts(core))
+
+
+def runs_validators(core: Any) -> bool:
+    """Whether reading runs functions of the author, which may change what they are given."""
+    return any(_runs_function(part) and not is_choice(part) for part in _parts(core))
+
+
+def _runs_function(schema: dict[str, Any]) -> bool:
+    """Whether a schema is a function that validates: one that serializes has the same name, and no dict around it."""
+    return schema["type"] in _FUNCTIONS and isinstance(schema["function"], dict)
+
+
+def writes_what_it_likes(core: Any) -> bool:
+    """Whether a serializer of the author does not say what it returns, so that the schema may be wrong about it."""
+    return any(_is_unsure(part) for part in _parts(core))
+
+
+def repeats_matter(core: Any) -> bool:
+    """Whether an object in JSON text that has one name twice may be read differently from one with the last value only.
+
+    Pydantic takes the last value, too, but in an open map it also reads those before it. That shows where something is
+    tried in the place of what does not fit, where functions of the author look on, and where different names are one key.
+    """
+    parts = list(_parts(core))
+    maps = [part for part in parts if _is_map(part)]
+    if not maps:
+        return False
+    return (
+        runs_validators(core)
+        or any(not _has_plain_keys(part) for part in maps)
+        or any(name.startswith("str_") for part in parts for name in part.get("config", ()))
+        or any(
+            _may_hold_a_map(part)
+            for part in parts
+            if part["type"] in _FORKS or part.get("on_error", "raise") != "raise"
+        )
+    )
+
+
+def _is_map(schema: dict[str, Any]) -> bool:
+    return schema["type"] == "dict" or "extras_schema" in schema
+
+
+def _has_plain_keys(schema: dict[str, Any]) -> bool:
+    return "extras_keys_schema" not in schema and schema.get("keys_schema", _ANY) in _PLAIN_KEYS
+
+
+def _may_hold_a_map(schema: dict[str, Any]) -> bool:
+    return any(_is_map(part) or part["type"] == "definition-ref" for part in _parts(schema))
+
+
+def may_add_keys(core: Any) -> bool:
+    """Whether an object may be written with keys that its type does not declare."""
+    return any(_is_unsure(part) and any(held["type"] in _WITH_KEYS for held in _parts(part)) for part in _parts(core))
+
+
+def _is_unsure(schema: dict[str, Any]) -> bool:
+    how = schema.get("serialization", {})
+    if how.get("type") == "any":  # `SerializeAsAny`: the value is written by its own type, whatever that is
+        return True
+    if how.get("type") not in ("function-plain", "function-wrap") or how.get("return_schema", _ANY) != _ANY:
+        return False
+    return not is_choice(schema) and not str(getattr(how["function"], "__module__", "")).startswith("pydantic")
+
+
+def _parts(part: Any) -> Iterator[dict[str, Any]]:
+    """Every schema inside a core schema, and itself."""
+    if isinstance(part, dict):
+        node = cast("dict[str, Any]", part)
+        if _is_schema(node):
+            yield node
+        for key, value in node.items():
+            if not _is_data(node, key):
+                yield from _parts(value)
+    elif isinstance(part, (list, tuple)):
+        for item in cast("list[Any]", part):
+            yield from _parts(item)
+
+
+def _is_data(node: Mapping[str, Any], key: str) -> bool:
+    return key in _DATA and _is_schema(node)
+
+
+def _is_schema(part: Mapping[str, Any]) -> bool:
+    """Whether a mapping is a schema itself, and not one of names to schemas, where a field may be called `type`."""
+    return isinstance(part.get("type"), str)
+
+
+def _is_base64(schema: dict[str, Any]) -> bool:
+    """Whether a function decodes bytes from base64, as ours are already."""
+    owner: Any = getattr(schema["function"]["function"], "__self__", None)
+    return isinstance(owner, EncodedBytes) and owner.encoder in (Base64Encoder, Base64UrlEncoder)

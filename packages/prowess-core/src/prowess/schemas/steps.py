@@ -1,0 +1,157 @@
+"""Every step a profile can take: pure functions from one schema document to another.
+
+A step of several arguments is fixed with `functools.partial`; several changes to single nodes share one pass
+with `walk.each_node`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from prowess.jsontypes import Schema
+from prowess.schemas import boxes, nodes, nulls, refs, strict
+from prowess.schemas.refs import resolve, without
+from prowess.schemas.walk import each_node, is_list, is_schema, rewrite, rewrite_children
+
+__all__ = [
+    "box",
+    "close_objects",
+    "const_as_enum",
+    "declare_open",
+    "describe_parameters",
+    "drop_additional",
+    "drop_enum_default",
+    "drop_none_default",
+    "drop_properties",
+    "drop_property_names",
+    "drop_schema_keyword",
+    "fill_items",
+    "hoist_defs",
+    "inline_refs",
+    "inline_root",
+    "list_required",
+    "object_root",
+    "oneof_as_anyof",
+    "open_nested_objects",
+    "open_objects",
+    "prune_defs",
+    "prune_titles",
+    "repeat_constraints",
+    "string_names",
+    "strip_null",
+    "to_strict",
+    "tuple_as_array",
+]
+
+# Those with a module of their own
+
+box = boxes.box
+hoist_defs = refs.hoist_defs
+inline_refs = refs.inline_refs
+inline_root = refs.inline_root
+prune_defs = refs.prune_defs
+strip_null = nulls.strip_null
+to_strict = strict.to_strict
+
+# Those that look at one node at a time
+
+prune_titles = each_node(nodes.prune_title)
+const_as_enum = each_node(nodes.const_as_enum)
+oneof_as_anyof = each_node(nodes.oneof_as_anyof)
+tuple_as_array = each_node(nodes.tuple_as_array)
+fill_items = each_node(nodes.fill_items)
+drop_schema_keyword = each_node(nodes.drop_schema_keyword)
+drop_none_default = each_node(nodes.drop_none_default)
+drop_property_names = each_node(nodes.drop_property_names)
+open_objects = each_node(nodes.open_object)
+repeat_constraints = each_node(nodes.repeat_constraints)
+
+
+def open_nested_objects(schema: Schema) -> Schema:
+    """Only the root still says whether it takes undeclared properties."""
+    return rewrite_children(schema, open_objects)
+
+
+_COMPOSING = ("$ref", "allOf", "dependentSchemas", "else", "if", "not", "then")
+_DECIDED = ("additionalProperties", "unevaluatedProperties")
+
+
+def close_objects(schema: Schema) -> Schema:
+    """Every object that declares properties takes no others, unless it says so or is composed of parts."""
+    properties = schema.get("properties")
+    composing = (*_COMPOSING, "anyOf", "oneOf") if properties is not None else _COMPOSING
+    parts = {keyword: schema[keyword] for keyword in composing if keyword in schema}
+    closed = rewrite_children(without(schema, *parts), close_objects)
+    if properties is None or parts or any(keyword in schema for keyword in _DECIDED):
+        return {**closed, **parts}
+    return {**closed, "additionalProperties": False}
+
+
+def declare_open(schema: Schema) -> Schema:
+    """Every object that declares properties says that it may have others, unless it speaks of them itself."""
+
+    def change(node: Schema) -> Schema:
+        decided = "properties" not in node or any(keyword in node for keyword in _DECIDED)
+        return node if decided else {**node, "additionalProperties": True}
+
+    return rewrite(schema, change)
+
+
+def drop_additional(schema: Schema) -> Schema:
+    """No object says anything of undeclared properties."""
+    return rewrite(schema, lambda node: without(node, "additionalProperties"))
+
+
+def drop_enum_default(schema: Schema) -> Schema:
+    """An enumeration has no default."""
+    return rewrite(schema, lambda node: without(node, "default") if "enum" in node else node)
+
+
+def object_root(schema: Schema) -> Schema:
+    """The root is an object that lists its properties, be there none."""
+    return {"type": "object", "properties": {}, **schema}
+
+
+def list_required(schema: Schema) -> Schema:
+    """The root lists the required properties, be there none."""
+    return {"required": [], **schema}
+
+
+def describe_parameters(schema: Schema) -> Schema:
+    """Every property of the root has a description, if only its own name."""
+    if "properties" not in schema:
+        return schema
+    described = {name: _described(name, held) for name, held in schema["properties"].items()}
+    return {**schema, "properties": described}
+
+
+def _described(name: str, held: Any) -> Any:
+    return {**held, "description": held.get("description") or f"Parameter {name}"} if is_schema(held) else held
+
+
+def drop_properties(schema: Schema, names: Collection[str]) -> Schema:
+    """The root without some of its properties."""
+    kept = {name: held for name, held in schema.get("properties", {}).items() if name not in names}
+    required = [name for name in schema.get("required", ()) if name not in names]
+    pruned = {**without(schema, "required"), "properties": kept}
+    return prune_defs({**pruned, "required": required} if required else pruned)
+
+
+def string_names(schema: Schema) -> Schema:
+    """No rule for the names of properties that a string could never meet: pydantic writes one for integer enums."""
+
+    def change(node: Schema) -> Schema:
+        names = node.get("propertyNames")
+        return node if not is_schema(names) or _admits_strings(schema, names) else without(node, "propertyNames")
+
+    return rewrite(schema, change)
+
+
+def _admits_strings(document: Schema, names: Schema) -> bool:
+    ref = names.get("$ref")
+    names = (resolve(document, ref) or {}) if isinstance(ref, str) else names
+    types = names.get("type", "string")
+    if types != "string" and not (is_list(types) and "string" in types):
+        return False
+    return any(isinstance(value, str) for value in names["enum"]) if "enum" in names else True

@@ -1,0 +1,130 @@
+"""Who may call what: credentials and scopes from the settings, compared in constant time. The one place that sees secrets."""
+
+from __future__ import annotations
+
+import base64
+import fnmatch
+import hmac
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, cast
+
+from prowess.errors import SettingsError
+from prowess.settings.settings import Settings
+
+__all__ = ["Caller", "Credentials", "Refused"]
+
+_TYPES: Final = ("bearer", "api_key", "basic")
+
+
+class Refused(Exception):
+    """A caller is not let in. The message never holds what the caller sent."""
+
+    def __init__(self, code: str, http: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.http = http
+
+
+@dataclass(frozen=True, slots=True)
+class _Credential:
+    type: str
+    secret: bytes = field(repr=False)
+    scopes: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who is calling: the number of a credential, and the scopes that it grants. Without credentials, anybody has all."""
+
+    number: int = 0
+    scopes: frozenset[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """Everybody who is known, and the scopes that commands ask for. With nobody known, everybody may call everything."""
+
+    known: tuple[_Credential, ...] = ()
+    needed: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
+
+    @classmethod
+    def of(cls, settings: Settings) -> Credentials:
+        """Read the settings: `[[auth.credentials]]` with type, token (or user and password) and scopes, and
+        `[auth.scopes]`, which maps command ids or patterns to the scopes they need.
+        """
+        listed = settings.get("auth.credentials", [])
+        if not isinstance(listed, list):
+            raise SettingsError("auth.credentials must be a list of tables: write [[auth.credentials]]")
+        known = tuple(_credential(item, number) for number, item in enumerate(cast("list[Any]", listed), 1))
+        scopes = settings.get("auth.scopes", {})
+        if not isinstance(scopes, Mapping):
+            raise SettingsError('auth.scopes must be a table, like "notes.*" = ["notes:read"]')
+        named = cast("Mapping[str, Any]", scopes)
+        return cls(known, {pattern: _scopes(value, f"auth.scopes.{pattern}") for pattern, value in named.items()})
+
+    def authenticate(self, auth: object) -> Caller:
+        """Tell who is calling, by the `auth` of a request whatever it holds, or raise `Refused`."""
+        if not self.known:
+            return Caller()
+        caller = self._match(cast("Mapping[str, Any]", auth if isinstance(auth, Mapping) else {}))
+        if caller is None:
+            raise Refused("unauthenticated", 401, "auth: no configured credential matches")
+        return caller
+
+    def authorize(self, caller: Caller, command: str, asked: frozenset[str] | None) -> None:
+        """Raise `Refused` for a command that needs more scopes than the caller has, or than the caller asks for.
+
+        A request may narrow the scopes of its credential, down to none, and never widen them.
+        """
+        needed = self._needed_by(command)
+        missing = {scope for scope in needed if not all(of is None or scope in of for of in (caller.scopes, asked))}
+        if missing:
+            raise Refused("forbidden", 403, f"auth: {command} needs the scope {', '.join(sorted(missing))}")
+
+    def _match(self, auth: Mapping[str, Any]) -> Caller | None:
+        """The credential that fits. All of them are compared, so that time does not tell which one came near."""
+        sent = _sent(auth)
+        found: Caller | None = None
+        for number, credential in enumerate(self.known, 1):
+            same = hmac.compare_digest(credential.secret, sent)
+            if same and credential.type == auth.get("type"):
+                found = Caller(number, credential.scopes)
+        return found
+
+    def _needed_by(self, command: str) -> frozenset[str]:
+        fitting = (scopes for pattern, scopes in self.needed.items() if fnmatch.fnmatchcase(command, pattern))
+        return frozenset[str]().union(*fitting)
+
+
+def _sent(auth: Mapping[str, Any]) -> bytes:
+    """The secret of a request; for basic authentication, `user:password` with or without its base64."""
+    token = str(auth.get("token", "")).encode("utf-8", "surrogatepass")
+    if auth.get("type") != "basic" or b":" in token:
+        return token
+    try:
+        return base64.b64decode(token, validate=True)
+    except ValueError:
+        return token
+
+
+def _credential(item: object, number: int) -> _Credential:
+    place = f"auth.credentials, entry {number}"
+    if not isinstance(item, Mapping):
+        raise SettingsError(f"{place}: must be a table")
+    table = cast("Mapping[str, Any]", item)
+    kind = table.get("type")
+    if kind not in _TYPES:
+        raise SettingsError(f"{place}: type must be one of {', '.join(_TYPES)}")
+    names = ("user", "password") if kind == "basic" else ("token",)
+    parts = [table.get(name) for name in names]
+    if not all(isinstance(part, str) and part for part in parts):
+        raise SettingsError(f"{place}: {kind} needs {' and '.join(names)}, as text")
+    secret = ":".join(cast("list[str]", parts)).encode()
+    return _Credential(cast("str", kind), secret, _scopes(table.get("scopes", []), f"{place}, scopes"))
+
+
+def _scopes(value: object, place: str) -> frozenset[str]:
+    if not isinstance(value, (list, tuple)) or not all(isinstance(item, str) for item in cast("list[Any]", value)):
+        raise SettingsError(f'{place}: must be a list of texts, like ["notes:read"]')
+    return frozenset(cast("list[str]", value))

@@ -1,0 +1,98 @@
+"""Where things are: the project, its skills, its data and the cache. Knows the file system and nothing of commands."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from prowess.errors import SkillError
+from prowess.settings.settings import Settings, is_configured
+
+__all__ = ["ConfigPaths", "find_project_root"]
+
+
+def find_project_root(start: Path) -> Path:
+    """The nearest folder, from `start` upwards, with settings for Prowess or a `skills` folder; else `start` itself."""
+    start = start.resolve()
+    folder = start.parent if start.is_file() else start
+    return next((above for above in (folder, *folder.parents) if _is_project(above)), folder)
+
+
+def _is_project(folder: Path) -> bool:
+    return is_configured(folder) or os.path.isdir(folder / "skills")  # noqa: PTH112 - Path.is_dir raises where it may not look
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigPaths:
+    """The folders of one project. The `get_*` methods create theirs, the attributes only say where it would be."""
+
+    project_root: Path
+    config_file: Path | None
+    skills_dirs: tuple[Path, ...]
+    cache_dir: Path
+    data_dir: Path
+    allow_outside_root: bool = False
+
+    @classmethod
+    def of(cls, settings: Settings, environ: Mapping[str, str], *, platform: str = sys.platform) -> ConfigPaths:
+        """The folders that the settings and the machine ask for."""
+        root = settings.root.resolve()
+        own = settings.own
+        data = root / ".prowess"
+        cache = root / Path(own.cache_dir).expanduser() if own.cache_dir else _platform_cache(environ, platform)
+        return cls(
+            project_root=root,
+            config_file=settings.config_file,
+            skills_dirs=tuple(root / folder for folder in own.skills),
+            cache_dir=cache or data / "cache",
+            data_dir=data,
+            allow_outside_root=own.allow_outside_root,
+        )
+
+    def get_cache_dir(self) -> Path:
+        """A folder for what can be made again, shared by all projects of the user."""
+        return _made(self.cache_dir)
+
+    def get_data_dir(self) -> Path:
+        """A folder for what this project must keep."""
+        return _made(self.data_dir)
+
+    def get_log_dir(self) -> Path:
+        """A folder for the logs of this project."""
+        return _made(self.data_dir / "logs")
+
+    def inside(self, path: str | os.PathLike[str]) -> Path:
+        """A path that a caller gave, absolute, links followed, and sure to be inside the project.
+
+        A relative path counts from the project root. Raises `SkillError` for a path that leads out of it, unless the
+        setting `allow_outside_root` lets it.
+        """
+        try:
+            found = (self.project_root / path).resolve()
+        except (OSError, RuntimeError, ValueError):  # in this order: unreadable, a loop of links, not a path at all
+            raise SkillError(f"{os.fspath(path)!r} is not a usable path") from None
+        if self.allow_outside_root or found.is_relative_to(self.project_root.resolve()):
+            return found
+        raise SkillError(
+            f"{os.fspath(path)!r} leads out of the project; give a path inside {self.project_root} "
+            "(or let the user set allow_outside_root = true)"
+        )
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _platform_cache(environ: Mapping[str, str], platform: str) -> Path | None:
+    """The folder this platform has for caches, or `None` for a user without a home."""
+    given = environ.get("LOCALAPPDATA" if platform == "win32" else "XDG_CACHE_HOME", "")
+    if Path(given).is_absolute():  # the XDG specification wants a relative one to be ignored
+        return Path(given) / "prowess"
+    home = environ.get("HOME")
+    if not home:
+        return None
+    return Path(home) / ("Library/Caches" if platform == "darwin" else ".cache") / "prowess"

@@ -1,0 +1,703 @@
+"""Settings of a project: `prowess.toml` (or `[tool.prowess]` in `pyproject.toml`), then `PROWESS_*`, then flags.
+
+`OwnSettings` is the one table of what Prowess itself reads: its keys are typed, and unknown ones are refused. Every
+other table is free and belongs to skills. Its values may be secrets: they appear in no message and in no `repr`.
+Knows nothing of skills, of the host or of the machine.
+"""
+
+from __future__ import annotations
+
+import copy
+import difflib
+import json
+import math
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import Field, asdict, dataclass, field, fields, is_dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, TypeGuard, TypeVar, cast
+
+from prowess.errors import SettingsError, did_you_mean
+
+__all__ = [
+    "CONFIG_FILE",
+    "CONFIG_FILES",
+    "PREFIX",
+    "HostSettings",
+    "InjectSettings",
+    "OwnKey",
+    "OwnSettings",
+    "RetrySettings",
+    "Settings",
+    "Written",
+    "is_configured",
+    "own_keys",
+]
+
+T = TypeVar("T")
+_Table = dict[str, Any]
+
+PREFIX = "PROWESS_"
+CONFIG_FILE = "prowess.toml"
+_PYPROJECT = "pyproject.toml"
+CONFIG_FILES = (CONFIG_FILE, _PYPROJECT)
+_PYPROJECT_TABLE = ("tool", "prowess")
+
+
+# --- the table of own keys ------------------------------------------------------------------------
+
+
+def _key(
+    default: T, help: str, *, least: float | None = None, above: float | None = None, choices: tuple[str, ...] = ()
+) -> T:
+    """A field of the table below: its default, what it is for, and its bounds."""
+    return field(default=default, metadata={"help": help, "least": least, "above": above, "choices": choices})
+
+
+@dataclass(frozen=True, slots=True)
+class RetrySettings:
+    """`[retry]`: the back-off between attempts."""
+
+    initial: float = _key(0.5, "seconds before the second attempt", least=0)
+    maximum: float = _key(30.0, "longest wait between two attempts, in seconds", least=0)
+
+
+@dataclass(frozen=True, slots=True)
+class HostSettings:
+    """`[host]`: the process that owns the wire, and its workers."""
+
+    workers: int = _key(1, "worker processes of one generation", least=1)
+    grace: float = _key(5.0, "seconds that other calls get to finish before their worker is killed", least=0)
+    cancel_grace: float = _key(0.5, "seconds that a cancelled sync call gets before its worker drains", least=0)
+    stall_limit: float = _key(1.0, "seconds without a sign of life after which a worker counts as stalled", above=0)
+    import_limit: float = _key(120.0, "seconds that the import of one file of a skill may take", above=0)
+    max_line: int = _key(64 * 1024 * 1024, "longest line read from the client, in bytes", least=1024)
+    drain: float = _key(2.0, "seconds that a call gets at end of input, from when it begins", least=0)
+    restart_limit: int = _key(5, "worker deaths within restart_window before the host stops restarting", least=0)
+    restart_window: float = _key(60.0, "seconds over which worker deaths are counted", above=0)
+
+
+@dataclass(frozen=True, slots=True)
+class InjectSettings:
+    """`[inject]`: what is provided to commands."""
+
+    container: str | None = _key(
+        None, "container of dependency-injector whose providers are injected: package.module:Name"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class OwnSettings:
+    """Everything Prowess itself reads from the settings."""
+
+    timeout: float = _key(
+        300.0, "seconds a call may take, unless the command says otherwise; inf for no limit", above=0
+    )
+    skills: tuple[str, ...] = _key(("skills",), "folders with skills, relative to the project root")
+    hide: tuple[str, ...] = _key((), 'commands not shown: patterns over ids, "!pattern" shows again')
+    profile: str = _key("portable", "how contracts and results are shown to clients")
+    describe_results: bool = _key(
+        True, "end a description with a line on what comes back, where the docstring does not say it"
+    )
+    names: str = _key("flat", "tool names on the wire: skill_command or skill.command", choices=("flat", "dotted"))
+    python: str | None = _key(None, "interpreter of the workers; the host's own when not set")
+    threads: int = _key(256, "sync calls that run at once in one worker", least=1)
+    cache_bytes: int = _key(16 * 1024 * 1024, "size of the result cache of one command, in bytes", least=0)
+    cache_dir: str | None = _key(None, "folder for caches, relative to the project root; the platform's when not set")
+    allow_outside_root: bool = _key(False, "let skills use paths outside the project root")
+    max_result: int | None = _key(
+        None,
+        "characters of a result that a client is sent at once; 0 for no limit; by default what is known of the client",
+        least=0,
+    )
+    kept_results: int = _key(
+        256 * 1024 * 1024, "size of what is kept of larger results for a client to read on, in bytes", least=0
+    )
+    token_budget: int = _key(0, "tokens that the catalog may cost a model, for prowess check; 0 for no limit", least=0)
+    retry: RetrySettings = RetrySettings()
+    inject: InjectSettings = InjectSettings()
+    host: HostSettings = HostSettings()
+    wire_names: Mapping[str, str] = field(
+        default_factory=dict[str, str], metadata={"help": "names on the wire, by command id"}
+    )
+
+
+class OwnKey(NamedTuple):
+    """One row of the table, as documentation shows it."""
+
+    name: str
+    type: str
+    default: Any
+    help: str
+
+
+def own_keys() -> list[OwnKey]:
+    """The whole table: dotted name, type, default and purpose of every key that Prowess reads."""
+    return [OwnKey(".".join(path), spec.expected, spec.default, spec.help) for path, spec in _SPECS.items()]
+
+
+# --- checking values against the table ------------------------------------------------------------
+
+
+class _Spec(NamedTuple):
+    """What a value must be; `read` returns it in its Python form, or `None` where it does not fit."""
+
+    expected: str
+    read: Callable[[Any], Any]
+    default: Any
+    help: str
+    text: bool
+
+
+def _is_integer(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _read_integer(value: object) -> int | None:
+    return value if _is_integer(value) else None
+
+
+def _read_number(value: object) -> float | None:
+    if not _is_integer(value) and not isinstance(value, float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return None if math.isnan(number) else number
+
+
+def _read_bool(value: object) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
+def _read_text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _read_texts(value: Any) -> tuple[str, ...] | None:
+    if not isinstance(value, (list, tuple)):
+        return None
+    texts = tuple(map(_read_text, cast("Iterable[object]", value)))
+    return None if None in texts else cast("tuple[str, ...]", texts)
+
+
+def _read_names(value: object) -> dict[str, str] | None:
+    """A map of texts. A dotted id that was written without quotes arrived as nested tables."""
+    if not _is_table(value):
+        return None
+    names = {".".join(path): text for path, text in _leaves(value)}
+    return names if all(isinstance(text, str) for text in names.values()) else None
+
+
+_KINDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "int": ("an integer", _read_integer),
+    "int | None": ("an integer", _read_integer),
+    "float": ("a number", _read_number),
+    "bool": ("true or false", _read_bool),
+    "str": ("a string", _read_text),
+    "str | None": ("a string", _read_text),
+    "tuple[str, ...]": ("a list of strings", _read_texts),
+    "Mapping[str, str]": ("a table of strings", _read_names),
+}
+
+
+def _spec(of: Field[Any]) -> _Spec:
+    """The spec of one field: its kind, narrowed by its bounds and choices."""
+    kind, read = _KINDS[str(of.type)]
+    least, above, choices = (of.metadata.get(name) for name in ("least", "above", "choices"))
+
+    def checked(value: Any) -> Any:
+        found = read(value)
+        outside = found is not None and (
+            (least is not None and found < least)
+            or (above is not None and found <= above)
+            or (choices and found not in choices)
+        )
+        return None if outside else found
+
+    expected = f"{kind} >= {least}" if least is not None else f"{kind} > {above}" if above is not None else kind
+    if choices:
+        expected = " or ".join(f'"{choice}"' for choice in choices)
+    default = of.default_factory() if callable(of.default_factory) else of.default
+    return _Spec(expected, checked, default, of.metadata["help"], kind == "a string")
+
+
+def _specs(of: type[Any], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], _Spec]]:
+    for item in fields(of):
+        if is_dataclass(item.default):
+            yield from _specs(type(item.default), (item.name,))
+        else:
+            yield (*path, item.name), _spec(item)
+
+
+_SPECS = dict(_specs(OwnSettings))
+_OWN_NAMES = frozenset(item.name for item in fields(OwnSettings))
+_OWN_TABLES: dict[str, type[Any]] = {"retry": RetrySettings, "inject": InjectSettings, "host": HostSettings}
+_NAMES_TABLE = "wire_names"
+_FOLDERS = "skills"
+"""A list of folders; but written as a table it holds free tables, one for each skill."""
+
+
+# --- the settings ---------------------------------------------------------------------------------
+
+
+class Written(NamedTuple):
+    """A configuration file as it was when it was read."""
+
+    file: str
+    text: str
+
+
+class Settings:
+    """What was configured, read by dotted keys. `own` holds Prowess's own keys, typed."""
+
+    __slots__ = ("_keys", "_values", "config_file", "own", "root", "written")
+
+    def __init__(self, root: Path, source: _Source | None, layers: _Layers) -> None:
+        self.root = root
+        self.config_file = source.file if source else None
+        """The file that was read, if there is one."""
+        self.written = Written(str(source.file), source.text) if source else None
+        """The same with what it said, for `read_again`."""
+        self.own = layers.own()
+        self._keys = layers.keys()
+        self._values = {**asdict(self.own), **layers.free}
+
+    @classmethod
+    def load(cls, root: Path, *, environ: Mapping[str, str], flags: Mapping[str, Any] | None = None) -> Settings:
+        """Read all layers. Flags are dotted keys; a flag of `None` was not given.
+
+        Raises `SettingsError` for whatever is malformed, unknown or of the wrong type, naming where it was written.
+        """
+        return cls._merged(root, _find(root), environ, flags or {})
+
+    @classmethod
+    def read_again(
+        cls, root: Path, written: Written | None, *, environ: Mapping[str, str], flags: Mapping[str, Any]
+    ) -> Settings:
+        """What `load` gave in another process, whatever the file says by now."""
+        return cls._merged(root, _read_before(written) if written else None, environ, flags)
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any], root: str | Path = ".") -> Settings:
+        """Settings from a mapping, for tests: tables as mappings, or dotted keys. Reads no file and no environment."""
+        layers = _Layers()
+        layers.add_values(values)
+        return cls(Path(root), None, layers)
+
+    @classmethod
+    def _merged(
+        cls, root: Path, source: _Source | None, environ: Mapping[str, str], flags: Mapping[str, Any]
+    ) -> Settings:
+        layers = _Layers()
+        if source is not None:
+            layers.add_file(source)
+        layers.add_environ(environ)
+        layers.add_flags(flags)
+        return cls(root, source, layers)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The value of a dotted key; a table is a dict. Upper case and dashes may be written as in the environment."""
+        value: Any = self._values
+        for part in key.split("."):
+            name = _match(value, part) if _is_table(value) else None
+            if name is None:
+                return default
+            value = value[name]
+        return default if value is None else copy.deepcopy(value)
+
+    def require(self, key: str) -> Any:
+        """The value of a dotted key that must have been set."""
+        value = self.get(key)
+        if value is None:
+            near = did_you_mean(key, self._keys).rstrip("?")
+            raise SettingsError(f"setting {key!r} is not set{near}. {self._way_to_set(key)}")
+        return value
+
+    def keys(self) -> list[str]:
+        """The dotted names of all that was set, without the defaults."""
+        return list(self._keys)
+
+    def as_dict(self) -> dict[str, Any]:
+        """All settings as nested tables, the defaults included."""
+        return copy.deepcopy(self._values)
+
+    def _way_to_set(self, key: str) -> str:
+        *table, name = key.split(".")
+        if not table and _normal(name) not in _OWN_NAMES:
+            return f'Settings of a skill stand in a table of their own: use a key like "mine.{name}".'
+        in_pyproject = self.config_file is not None and self.config_file.name == _PYPROJECT
+        path = [*_PYPROJECT_TABLE, *table] if in_pyproject else table
+        place = f"under [{'.'.join(path)}]" if path else "at the top"
+        file = _PYPROJECT if in_pyproject else CONFIG_FILE
+        return f"Set {name} {place} in {file}, or the environment variable {_variable(tuple(key.split('.')))}."
+
+    def __repr__(self) -> str:
+        return f"<Settings of {str(self.root)!r}: {', '.join(self._keys) or 'nothing set'}>"
+
+
+def is_configured(folder: Path) -> bool:
+    """Whether a folder holds settings for Prowess. A broken file that mentions them counts: loading it tells why."""
+    if _is_file(folder / CONFIG_FILE):
+        return True
+    try:
+        return _find_in_pyproject(folder / _PYPROJECT) is not None
+    except SettingsError:
+        return True
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+class _Source(NamedTuple):
+    """A configuration file: Prowess's part of it, and its text to find lines in."""
+
+    file: Path
+    data: Any
+    text: str
+    table: tuple[str, ...] = ()
+
+    def place(self, path: tuple[str, ...]) -> str:
+        """The file, with the line of a setting (or of its table) where that can be found without a parser."""
+        for end in range(len(path), 0, -1):
+            line = _line_of(self.text, (*self.table, *path[:end]))
+            if line:
+                return f"{self.file}:{line}"
+        return str(self.file)
+
+
+def _find(root: Path) -> _Source | None:
+    own = root / CONFIG_FILE
+    if not _is_file(own):
+        return _find_in_pyproject(root / _PYPROJECT)
+    try:
+        other = _find_in_pyproject(root / _PYPROJECT)
+    except SettingsError:
+        other = None  # a broken pyproject.toml is no reason to refuse a sound prowess.toml
+    if other is not None:
+        raise SettingsError(f"{own} and [tool.prowess] in {other.file} both hold settings: remove one of them")
+    text = _read(own)
+    return _Source(own, _parse(own, text), text)
+
+
+def _is_file(path: Path) -> bool:
+    return os.path.isfile(path)  # noqa: PTH113 - Path.is_file raises where a folder may not be searched
+
+
+def _find_in_pyproject(file: Path) -> _Source | None:
+    """`[tool.prowess]`, if there is one. A file that never mentions Prowess is not even parsed."""
+    if not _is_file(file):
+        return None
+    text = _read(file)
+    return _in_pyproject(file, text) if "prowess" in text else None
+
+
+def _in_pyproject(file: Path, text: str) -> _Source | None:
+    data: Any = _parse(file, text)
+    for name in _PYPROJECT_TABLE:
+        data = data.get(name) if _is_table(data) else None
+    return None if data is None else _Source(file, data, text, _PYPROJECT_TABLE)
+
+
+def _read_before(written: Written) -> _Source | None:
+    file = Path(written.file)
+    if file.name == _PYPROJECT:
+        return _in_pyproject(file, written.text)
+    return _Source(file, _parse(file, written.text), written.text)
+
+
+def _read(file: Path) -> str:
+    try:
+        raw = file.read_bytes()
+    except OSError as error:
+        raise SettingsError(f"{file}: cannot be read: {error.strerror}") from error
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise SettingsError(f"{file}:{line}: not UTF-8, as TOML must be") from None
+
+
+def _parse(file: Path, text: str) -> _Table:
+    import tomllib
+
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # ValueError: tomllib lets overlong numbers through as they are
+        found = re.search(r"\(at line (\d+)", str(error))
+        line = int(found[1]) if found else text.rstrip("\n").count("\n") + 1
+        raise SettingsError(f"{file}:{line}: not valid TOML: {error}") from None
+
+
+_TABLE_LINE = re.compile(r"\s*\[\[?\s*([^\]=]+?)\s*\]")
+_KEY_LINE = re.compile(r"\s*([\w.\"' -]+?)\s*=")
+
+
+def _line_of(text: str, wanted: tuple[str, ...]) -> int | None:
+    """The first line with a table header or a key that lies at or below a path."""
+    table: tuple[str, ...] = ()
+    for number, line in enumerate(text.split("\n"), 1):
+        if header := _TABLE_LINE.match(line):
+            here = table = _written_path(header[1])
+        elif key := _KEY_LINE.match(line):
+            here = (*table, *_written_path(key[1]))
+        else:
+            continue
+        if here[: len(wanted)] == wanted:
+            return number
+    return None
+
+
+def _written_path(text: str) -> tuple[str, ...]:
+    return tuple(part.strip(" \t\"'") for part in text.split("."))
+
+
+# --- layers ---------------------------------------------------------------------------------------
+
+
+class _Place(NamedTuple):
+    """Where settings were written: what to call it for one of them, and how another would be called there."""
+
+    of: Callable[[tuple[str, ...]], str]
+    neighbour: Callable[[tuple[str, ...]], str] = ".".join
+
+
+def _place(text: str, neighbour: Callable[[tuple[str, ...]], str] = ".".join) -> _Place:
+    """A place that is the same for all that is written there."""
+
+    def of(_: tuple[str, ...]) -> str:
+        return text
+
+    return _Place(of, neighbour)
+
+
+class _Layers:
+    """Merges the layers one by one. Each value is checked while the place where it was written is still known."""
+
+    def __init__(self) -> None:
+        self.free: _Table = {}
+        self._own: dict[tuple[str, ...], Any] = {}
+
+    def own(self) -> OwnSettings:
+        """The typed keys, with defaults for what no layer has set."""
+        tables = {name: of(**self._own_table((name,))) for name, of in _OWN_TABLES.items()}
+        return OwnSettings(**{**self._own_table(()), **tables})
+
+    def keys(self) -> list[str]:
+        """The dotted names of all that some layer has set."""
+        return [".".join(path) for path in (*self._own, *(path for path, _ in _leaves(self.free)))]
+
+    def add_file(self, source: _Source) -> None:
+        if not _is_table(source.data):
+            raise SettingsError(f"{source.file}: {'.'.join(_PYPROJECT_TABLE)} must be a table")
+        for name, value in source.data.items():
+            self._add(name, value, _Place(source.place))
+
+    def add_environ(self, environ: Mapping[str, str]) -> None:
+        for variable in sorted(environ):
+            path, text = _path_of(variable), environ[variable]
+            unset = not text and path in _SPECS  # how some clients hand on a variable that is not there
+            if path and not unset:
+                self._add_deep(path, _typed(path, text), _place(f"environment variable {variable}", _variable))
+
+    def add_flags(self, flags: Mapping[str, Any]) -> None:
+        for key, value in flags.items():
+            path = tuple(key.split("."))
+            if value is not None:
+                typed = _typed(path, value) if isinstance(value, str) else value
+                self._add_deep(path, typed, _place(f"flag {key}"))
+
+    def add_values(self, values: Mapping[str, Any]) -> None:
+        for key, value in values.items():
+            if value is not None:
+                self._add_deep(tuple(key.split(".")), _plain(value), _place(f"setting {key}"))
+
+    def _own_table(self, table: tuple[str, ...]) -> _Table:
+        return {path[-1]: value for path, value in self._own.items() if path[:-1] == table}
+
+    def _add_deep(self, path: tuple[str, ...], value: Any, place: _Place) -> None:
+        """A value with a path, as the tables that a file would have written."""
+        top, *below = self._spelled(path)
+        for name in reversed(below):
+            value = {name: value}
+        self._add(top, value, place)
+
+    def _spelled(self, path: tuple[str, ...]) -> list[str]:
+        """A path from the environment, with the names of free tables as a layer below wrote them."""
+        table: Any = self.free
+        names: list[str] = []
+        for part in path:
+            name = _match(table, part) if _is_table(table) else None
+            table = table[name] if name is not None else None
+            names.append(name or part)
+        return names
+
+    def _add(self, name: str, value: Any, place: _Place) -> None:
+        """One setting or table of the top level."""
+        own = _normal(name)
+        if own in _OWN_TABLES:
+            self._add_own_table(name, value, place)
+        elif own == _FOLDERS and _is_table(value):
+            _refuse_loose_settings(name, value, place)
+            _put(self.free, _FOLDERS, value)
+        elif own in _OWN_NAMES:
+            self._add_own((name,), value, place)
+        elif _is_free(value):
+            _refuse_near_miss(name, place)
+            _put(self.free, name, value)
+        else:
+            raise _unknown((name,), place)
+
+    def _add_own_table(self, name: str, value: Any, place: _Place) -> None:
+        if not _is_table(value):
+            raise SettingsError(f"{place.of((name,))}: {_normal(name)} must be a table, not {_shown(value)}")
+        for key, item in value.items():
+            self._add_own((name, key), item, place)
+
+    def _add_own(self, path: tuple[str, ...], value: Any, place: _Place) -> None:
+        """A key of the table: typed, and replacing that of the layers below. Maps are merged."""
+        own = _normal_path(path)
+        spec = _SPECS.get(own)
+        if spec is None:
+            raise _unknown(path, place)
+        found = spec.read(value)
+        if found is None:
+            raise SettingsError(f"{place.of(path)}: {'.'.join(own)} must be {spec.expected}, not {_shown(value)}")
+        self._own[own] = {**self._own.get(own, {}), **found} if _is_table(found) else found
+
+
+def _unknown(path: tuple[str, ...], place: _Place) -> SettingsError:
+    """The error for a key that Prowess does not have, with the nearest one as it would be written in that place."""
+    table = _normal_path(path[:-1])
+    known = [name for *above, name in _SPECS if tuple(above) == table] if table else _OWN_NAMES
+    near = difflib.get_close_matches(_normal(path[-1]), sorted(known), n=1)
+    meant = f'; did you mean "{place.neighbour((*table, near[0]))}"?' if near else ""
+    free = "" if table or near else ". Settings of a skill stand in a table of their own"
+    return SettingsError(f"{place.of(path)}: unknown setting {'.'.join(path)!r}{meant}{free}")
+
+
+def _refuse_loose_settings(name: str, tables: _Table, place: _Place) -> None:
+    """`[skills]` is no table of Prowess: folders written in it would be overlooked."""
+    for key, value in tables.items():
+        if not _is_table(value):
+            raise SettingsError(
+                f"{place.of((name, key))}: as a table, {_FOLDERS} holds one table for each skill, but {key!r} is a plain value; "
+                f'write folders as a list: {_FOLDERS} = ["{_FOLDERS}"]'
+            )
+
+
+def _refuse_near_miss(name: str, place: _Place) -> None:
+    """A free table whose name is a slip of the pen away from one of Prowess's own."""
+    for own in (*_OWN_TABLES, _NAMES_TABLE):
+        alike = difflib.SequenceMatcher(None, _normal(name), own).ratio() >= _TOO_ALIKE
+        if alike and _normal(name)[:1] == own[:1]:
+            raise SettingsError(
+                f"{place.of((name,))}: unknown table {name!r}; did you mean {own!r}? "
+                "If this is your own table, rename it"
+            )
+
+
+_TOO_ALIKE = 0.75
+"""Lets `hots` be found for `host`, and leaves `hooks` and `history` alone."""
+
+
+def _path_of(variable: str) -> tuple[str, ...]:
+    """`PROWESS_API__KEY` as a path. Foreign variables have none, and `PROWESS__*` is kept free for Prowess itself."""
+    if not variable.upper().startswith(PREFIX) or variable.startswith("_", len(PREFIX)):
+        return ()
+    path = _normal_path(tuple(variable[len(PREFIX) :].split("__")))
+    if not all(path):
+        raise SettingsError(f"environment variable {variable}: part of the name is empty; write {PREFIX}TABLE__KEY")
+    return path
+
+
+def _variable(path: tuple[str, ...]) -> str:
+    return PREFIX + "__".join(_normal_path(path)).upper()
+
+
+def _typed(path: tuple[str, ...], text: str) -> Any:
+    """What arrived as text is read as TOML where it is for a key of Prowess; for a skill it stays a string."""
+    own = _normal_path(path)
+    spec = _SPECS.get(own)
+    if spec is None and own[0] not in _OWN_TABLES:
+        return text
+    value = _toml_value(text)
+    return text if spec is not None and spec.text and not isinstance(value, str) else value
+
+
+def _toml_value(text: str) -> Any:
+    """The text as one TOML value; text that is none stays text, and is then refused by its type."""
+    import tomllib
+
+    try:
+        read = tomllib.loads(f"value = {text}")
+    except (ValueError, RecursionError):
+        return text
+    return read["value"] if len(read) == 1 else text
+
+
+def _shown(value: Any) -> str:
+    """A refused value, as a message shows it. A table may be a skill's, written in the wrong place: it stays unseen."""
+    if _is_free(value):
+        return "a table"
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= 60 else f"{text[:59]}…"
+
+
+# --- tables ---------------------------------------------------------------------------------------
+
+
+def _normal(name: str) -> str:
+    """The form in which names are compared: environment variables know neither lower case nor dashes."""
+    return name.lower().replace("-", "_")
+
+
+def _normal_path(path: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(map(_normal, path))
+
+
+def _match(table: _Table, name: str) -> str | None:
+    """The key of a table that a name stands for: as written, else in its normal form."""
+    if name in table:
+        return name
+    return next((key for key in table if _normal(key) == _normal(name)), None)
+
+
+def _put(table: _Table, name: str, value: Any) -> None:
+    """Set a value; tables are merged, everything else is replaced."""
+    if not _is_table(value):
+        table[name] = value
+        return
+    if not _is_table(table.get(name)):
+        table[name] = {}
+    for key, item in value.items():
+        _put(table[name], key, item)
+
+
+def _leaves(table: _Table, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    for name, value in table.items():
+        if _is_table(value):
+            yield from _leaves(value, (*path, name))
+        else:
+            yield (*path, name), value
+
+
+def _plain(value: Any) -> Any:
+    """Mappings and sequences of any kind as TOML would give them."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in cast("Mapping[object, Any]", value).items()}
+    return [_plain(item) for item in cast("list[Any]", value)] if isinstance(value, (list, tuple)) else value
+
+
+def _is_table(value: object) -> TypeGuard[_Table]:
+    return isinstance(value, dict)
+
+
+def _is_free(value: object) -> bool:
+    """Whether a value of an unknown name belongs to a skill: a table, or an array of tables."""
+    if isinstance(value, list):
+        items = cast("list[object]", value)
+        return bool(items) and all(map(_is_table, items))
+    return _is_table(value)

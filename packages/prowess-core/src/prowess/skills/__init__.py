@@ -1,0 +1,1 @@
+"""Finding skills, importing them, and compiling their commands."""

@@ -1,0 +1,169 @@
+"""What a file imports from its project, directly and through others. Read from the texts, so that nothing runs.
+
+It errs on the side of more: an import in a branch that is never taken counts.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from prowess.skills.stamps import read
+
+__all__ = ["Closure", "closure", "importers", "module_files"]
+
+_INIT: Final = "__init__.py"
+_UNSEEN_WAYS: Final = frozenset({"__import__", "import_module", "exec_module", "runpy"})
+"""Names that stand in a text which imports what it does not say."""
+
+
+class Closure:
+    """Files that something is made of, and those that would be part of it if they were there."""
+
+    def __init__(self, present: Iterable[Path], absent: Iterable[Path], *, is_open: bool = False) -> None:
+        self.present = frozenset(present)
+        self.absent = frozenset(absent)
+        self.is_open = is_open
+        """Whether it may import more than the texts say."""
+
+
+def closure(
+    files: Iterable[Path], folders: Collection[Path], root: Path, trees: dict[Path, ast.AST] | None = None
+) -> Closure:
+    """The files themselves and, transitively, those of the skill folders and of the project that they import.
+
+    `trees` keeps what was parsed, for whoever asks about many skills that import the same.
+    """
+    is_open = False
+    known = trees if trees is not None else {}
+
+    def imports(file: Path) -> Iterator[Path]:
+        nonlocal is_open
+        tree = known[file] if file in known else known.setdefault(file, _tree(file))
+        is_open = is_open or any(map(_is_unseen_way, ast.walk(tree)))
+        yield from _relative_imports(file, folders, tree)
+        yield from _absolute_imports(tree, root)
+
+    present, absent = _transitive(files, imports)
+    return Closure(present, absent, is_open=is_open)
+
+
+def importers(
+    changed: Collection[str], texts: Mapping[str, bytes], folders: Collection[Path], root: Path
+) -> frozenset[str]:
+    """Among files, given with what they say: those that changed, and those that import them, directly or not."""
+    found = set(changed)
+    imports: dict[str, set[str]] = {}
+    for path, text in texts.items():
+        tree = _parsed(text)
+        wanted = [*_relative_imports(Path(path), folders, tree), *_absolute_imports(tree, root)]
+        imports[path] = set(map(str, wanted))
+    grown = True
+    while grown:
+        packages = {path for path in texts if _is_package_of(path, found)}
+        more = {path for path, wanted in imports.items() if not wanted.isdisjoint(found)} | packages
+        grown = not more <= found
+        found |= more
+    return frozenset(found)
+
+
+def _is_package_of(path: str, found: Collection[str]) -> bool:
+    """Whether one of the files is part of the package of an `__init__.py`: a package and its modules go together."""
+    file = Path(path)
+    return file.name == _INIT and any(file.parent in Path(each).parents for each in found)
+
+
+def _relative_imports(file: Path, folders: Collection[Path], tree: ast.AST) -> Iterator[Path]:
+    """Where the modules may be that a file needs: its packages, and what it imports relatively."""
+    ceiling = next((folder for folder in file.parents if folder in folders), None)
+    if ceiling is not None:
+        for package in file.relative_to(ceiling).parents:
+            yield ceiling / package / _INIT
+    depth = len(file.relative_to(ceiling).parents) if ceiling is not None else len(file.parents)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and 0 < node.level <= depth:
+            yield from _named(node, file.parents[node.level - 1])
+
+
+def module_files(place: Path) -> tuple[Path, Path]:
+    """The two files that a module may be."""
+    return place.with_name(f"{place.name}.py"), place / _INIT
+
+
+def _transitive(files: Iterable[Path], imports: Callable[[Path], Iterator[Path]]) -> tuple[set[Path], set[Path]]:
+    present: set[Path] = set()
+    absent: set[Path] = set()
+    waiting = list(files)
+    while waiting:
+        file = waiting.pop()
+        if file in present or file in absent:
+            continue
+        if file.is_file():
+            present.add(file)
+            waiting.extend(imports(file))
+        else:
+            absent.add(file)
+    return present, absent
+
+
+def _is_unseen_way(node: ast.AST) -> bool:
+    """Whether code gives a module to import as a value, or changes where modules are looked for."""
+    if isinstance(node, ast.Attribute):
+        return node.attr in _UNSEEN_WAYS or (node.attr == "path" and _is_named(node.value, "sys"))
+    if isinstance(node, ast.alias):
+        return node.name in _UNSEEN_WAYS
+    return isinstance(node, ast.Name) and node.id in _UNSEEN_WAYS
+
+
+def _is_named(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
+
+
+def _absolute_imports(tree: ast.AST, root: Path) -> Iterator[Path]:
+    """Only what lies in the project: its folder is the last on the path, so everything else comes first."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield from _in_project(alias.name.split("."), root)
+        elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
+            parts = node.module.split(".")
+            yield from _in_project(parts, root)
+            for alias in node.names:
+                yield from _in_project([*parts, alias.name], root)
+
+
+def _in_project(parts: list[str], root: Path) -> Iterator[Path]:
+    first = root / parts[0]
+    if not first.is_dir() and not module_files(first)[0].is_file():
+        if parts[0] not in sys.stdlib_module_names:
+            yield from module_files(first)  # it may come to be there
+        return
+    place = root
+    for part in parts:
+        place = place / part
+        yield from module_files(place)
+
+
+def _named(node: ast.ImportFrom, place: Path) -> Iterator[Path]:
+    for part in (node.module or "").split("."):
+        place = place / part
+        yield from module_files(place)
+    for alias in node.names:
+        yield from module_files(place / alias.name)
+
+
+def _tree(file: Path) -> ast.AST:
+    try:
+        return _parsed(read(str(file)))
+    except OSError:
+        return ast.Module([], [])
+
+
+def _parsed(text: bytes) -> ast.AST:
+    try:
+        return ast.parse(text)
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        return ast.Module([], [])

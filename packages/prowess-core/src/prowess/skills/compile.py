@@ -1,0 +1,573 @@
+"""A declaration becomes a plan: its contract, and everything that is needed to run it. Runs nothing of the author's."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import typing
+from collections.abc import Callable, Generator, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Final, get_args, get_origin
+
+import typing_extensions
+from pydantic import BaseModel, Field
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticSerializationError, PydanticUndefined
+
+from prowess.calls.arguments import ArgumentReader
+from prowess.contracts.contract import Contract, OutputShape, Policies
+from prowess.contracts.declaration import Declaration, Place
+from prowess.contracts.docstrings import Docstring
+from prowess.contracts.docstrings import parse as parse_docstring
+from prowess.contracts.returns import returns_line
+from prowess.contracts.signature import ABSENT, MISSING, Parameter, Signature, metadata, read, without_none
+from prowess.errors import InjectionError, LoadError, SchemaError, message_of
+from prowess.injection.injectables import Injectables, Need, settings_needs
+from prowess.jsontypes import Schema
+from prowess.results.content import CONTENT_MARKER, is_content_type, is_text_type, may_hold_data
+from prowess.results.normalize import Output
+from prowess.schemas.adapters import Adapter, Unusable, as_default, record
+from prowess.schemas.boxes import is_text
+from prowess.schemas.explicit import check_explicit, validate
+from prowess.schemas.nulls import is_nullable
+from prowess.schemas.quick import quick_check
+from prowess.schemas.refs import resolve
+from prowess.schemas.walk import visit
+from prowess.settings.settings import Settings
+
+__all__ = ["Plan", "compile_command"]
+
+_ANYTHING: Final[Schema] = {"type": "object", "additionalProperties": True}
+_COMPOSITION: Final = frozenset({"$ref", "allOf", "anyOf", "dependentRequired", "if", "oneOf"})
+"""Keywords by which a schema may require a property elsewhere than in `required`."""
+_NOTHING: Final = (None, type(None), typing.NoReturn, typing.Never)
+_NO_VALUE: Final = (MISSING, Any, *_NOTHING)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A command, compiled."""
+
+    declaration: Declaration
+    contract: Contract
+    signature: Signature
+    reader: ArgumentReader
+    output: Output
+    needs: tuple[Need, ...]
+    defaults: Mapping[str, Any]
+    positional: tuple[str, ...]
+    """Parameters that a Python caller may pass by position."""
+    positional_only: tuple[str, ...]
+    """Parameters that the function takes by position only."""
+
+
+def compile_command(
+    declared: Declaration,
+    *,
+    skill: str,
+    injectables: Injectables,
+    settings: Settings,
+    root: Path,
+    rendered: bool = False,
+) -> Plan:
+    """The plan of one command; a `LoadError` names the file, the line and what is wrong.
+
+    `rendered` says that a plugin may know what to make of a result whose type has no schema.
+    """
+    place = declared.place
+    try:
+        return _Compiler(declared, skill, injectables, settings, root, rendered=rendered).plan()
+    except LoadError as error:
+        if error.file is None:
+            raise type(error)(error.reason, file=place.file, line=place.line) from error
+        raise
+    except Exception as error:  # an annotation, and what stands beside it, can run anything
+        reason = f"{skill}.{declared.name} cannot be described: {_what_happened(error)}"
+        raise SchemaError(reason, file=place.file, line=place.line) from error
+
+
+@contextlib.contextmanager
+def _about(what: str) -> Generator[None]:
+    """Whatever is raised inside, other than what says so itself, is said of one parameter or of the return type."""
+    try:
+        yield
+    except LoadError:
+        raise
+    except Exception as error:  # an annotation, and what stands beside it, can run anything
+        raise SchemaError(f"{what} cannot be described: {_what_happened(error)}. Write another type there") from error
+
+
+def _what_happened(error: Exception) -> str:
+    text = message_of(error).partition("\n")[0]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """One parameter that a client sends: under its own name, or under an alias."""
+
+    name: str
+    sent_as: str
+    annotation: Any
+    default: Any
+    """The default of the signature; `MISSING` where there is none, `ABSENT` where pydantic fills it in, or nobody does."""
+    written: Any = MISSING
+    """The default that the author wrote, be it in the signature or in a `Field`; `MISSING` where there is none."""
+
+    @property
+    def required(self) -> bool:
+        return self.default is MISSING
+
+    @property
+    def has_plain_default(self) -> bool:
+        return self.default is not MISSING and self.default is not ABSENT
+
+
+class _Compiler:
+    def __init__(
+        self,
+        declared: Declaration,
+        skill: str,
+        injectables: Injectables,
+        settings: Settings,
+        root: Path,
+        *,
+        rendered: bool,
+    ) -> None:
+        self.declared = declared
+        self.id = f"{skill}.{declared.name}"
+        self.skill = skill
+        self.injectables = injectables
+        self.settings = settings
+        self.root = root
+        self.rendered = rendered
+        self.doc: Docstring = parse_docstring(declared.function.__doc__)
+        self.signature = read(declared)
+
+    def plan(self) -> Plan:
+        needs = self._needs()
+        injected = tuple(need.parameter for need in needs)
+        fields = [self._field(item) for item in self.signature.parameters if item.name not in injected]
+        self._check_names(fields)
+        with _about(f"the parameters of {self.id}"):
+            adapter = self._adapter(fields)
+            schema = self._input_schema(adapter, fields, injected)
+            implicit = [field.name for field in fields if field.written is None and _misfits(schema, field)]
+            if implicit:
+                fields = [_or_none(field) if field.name in implicit else field for field in fields]
+                adapter = self._adapter(fields)
+                schema = self._input_schema(adapter, fields, injected)
+        self._check_defaults(adapter, fields, schema)
+        with _about(f"the return type of {self.id}"):
+            shape, output = self._output()
+        contract = self._contract(schema, shape, injected)
+        defaults = {field.name: field.default for field in fields if field.has_plain_default}
+        only = self.signature.positional_only
+        reader = ArgumentReader(
+            command=self.id,
+            adapter=adapter,
+            allowed=tuple(field.sent_as for field in fields),
+            injected=injected,
+            renamed=tuple(field.name for field in fields if field.name != field.sent_as),
+            schema=schema,
+            explicit=isinstance(self.declared.input_schema, dict),
+            open=self.signature.extra is not MISSING,
+            fills_nulls=_has_required_nullable(schema),
+            gaps={name: defaults[name] for name in only if name in defaults},
+        )
+        return Plan(
+            self.declared, contract, self.signature, reader, output, needs, defaults, self.signature.positional, only
+        )
+
+    def _contract(self, schema: Schema, shape: OutputShape, injected: tuple[str, ...]) -> Contract:
+        declared = self.declared
+        description = declared.description if declared.description is not None else self.doc.text
+        return Contract(
+            id=self.id,
+            wire_name=self._wire_name(),
+            skill=self.skill,
+            name=declared.name,
+            description=description,
+            summary=parse_docstring(description).summary if declared.description is not None else self.doc.summary,
+            returns=returns_line(shape.schema, description) if self.settings.own.describe_results else "",
+            input_schema=schema,
+            output=shape,
+            category=declared.category,
+            title=declared.title,
+            hints=declared.hints,
+            policies=Policies(
+                retry_on=tuple(cls.__qualname__ for cls in declared.retry_on),
+                max_attempts=declared.max_attempts,
+                cache_ttl=declared.cache_ttl,
+                timeout=declared.timeout,
+                concurrency=declared.concurrency,
+                thread=declared.thread,
+            ),
+            aliases=tuple(alias.replace("/", ".") for alias in declared.aliases),
+            tags=declared.tags,
+            icons=declared.icons,
+            meta=declared.meta,
+            profile=declared.profile,
+            input_explicit=declared.input_schema is not None,
+            injected=injected,
+            source=self._source(),
+        )
+
+    def _wire_name(self) -> str:
+        own = self.settings.own
+        if self.id in own.wire_names:
+            return own.wire_names[self.id]
+        return self.id if own.names == "dotted" else self.id.replace(".", "_")
+
+    def _source(self) -> str:
+        place = self.declared.place
+        file = Path(place.file)
+        shown = file.relative_to(self.root) if file.is_relative_to(self.root) else file
+        return str(Place(shown.as_posix(), place.line))
+
+    # Injected parameters
+
+    def _needs(self) -> tuple[Need, ...]:
+        named = self._named_needs()
+        needs: list[Need] = []
+        for item in self.signature.parameters:
+            if item.name in named:
+                source, key = named.pop(item.name)
+                needs.append(Need(item.name, source, key, item.default, self._reader_of(source, item.annotation)))
+                continue
+            with _about(f"parameter {item.name!r} of {self.id}"):
+                need = self.injectables.need(item.name, item.annotation, item.default, autowire=self.declared.autowire)
+            if need is not None:
+                needs.append(need)
+        for name in named:
+            raise InjectionError(
+                f"the injected {name!r} has no parameter: add a parameter of that name, or remove the injection"
+            )
+        return tuple(needs)
+
+    def _reader_of(self, source: str, annotation: Any) -> Callable[[Any], Any] | None:
+        """What makes a setting a value of the annotation, where the annotation has a schema."""
+        if source != "setting" or annotation is Any:
+            return None
+        adapter = self._usable(annotation, "validation")
+        return adapter.read if adapter is not None else None
+
+    def _named_needs(self) -> dict[str, tuple[typing.Literal["root", "setting"], str]]:
+        named: dict[str, tuple[typing.Literal["root", "setting"], str]] = {
+            name: ("setting", key) for name, key in settings_needs(self.declared.inject_settings).items()
+        }
+        if self.declared.inject_root:
+            named["project_root"] = ("root", "")
+        return named
+
+    # Input
+
+    def _field(self, parameter: Parameter) -> _Field:
+        with _about(f"parameter {parameter.name!r} of {self.id}"):
+            return self._described_field(parameter)
+
+    def _described_field(self, parameter: Parameter) -> _Field:
+        annotation, default = parameter.annotation, parameter.default
+        infos = [item for item in _beside(annotation) if isinstance(item, FieldInfo)]
+        filled = any(not info.is_required() for info in infos)
+        if isinstance(default, FieldInfo):
+            infos.append(default)
+            annotation = Annotated[annotation, default]
+            default = MISSING if default.is_required() and not filled else ABSENT
+        elif filled and default is MISSING:
+            default = ABSENT
+        elif filled:  # the default of the signature wins
+            annotation = Annotated[annotation, Field(default=default)]
+        description = _description(annotation, infos) or self.doc.parameters.get(parameter.name)
+        if description:
+            annotation = Annotated[annotation, Field(description=description)]
+        defaults = [default, *(info.default for info in reversed(infos) if info.default is not PydanticUndefined)]
+        shown = next((held for held in defaults if held is not MISSING and held is not ABSENT), MISSING)
+        return _Field(parameter.name, self._sent_as(parameter.name, infos), annotation, default, shown)
+
+    def _sent_as(self, name: str, infos: list[FieldInfo]) -> str:
+        for info in reversed(infos):
+            alias = info.validation_alias or info.alias
+            if alias is not None and not isinstance(alias, str):
+                raise SchemaError(f"parameter {name!r} of {self.id}: an alias must be a plain text, not {alias!r}")
+            if alias:
+                return alias
+        return name
+
+    def _check_names(self, fields: list[_Field]) -> None:
+        for alias in self.declared.aliases:
+            if alias.replace("/", ".") in (self.id, self._wire_name()):
+                raise SchemaError(f"the alias {alias!r} is the name of {self.id} already. Drop it")
+        sent = [field.sent_as for field in fields]
+        for field in fields:
+            if sent.count(field.sent_as) > 1:
+                raise SchemaError(f"two parameters of {self.id} are called {field.sent_as!r}: change the alias of one")
+
+    def _check_defaults(self, adapter: Adapter, fields: list[_Field], schema: Schema) -> None:
+        """A default that a client is shown must fit the type beside it. One that is no JSON, like a sentinel, may be anything."""
+        shown = {field.name: field for field in fields if field.written is not None and _is_shown(field.written)}
+        names = {field.sent_as: field.name for field in fields}
+        for sent_as, reason in adapter.unfit({name: field.written for name, field in shown.items()}):
+            raise self._wrong_default(shown[names.get(sent_as, sent_as)], f"{reason[:1].lower()}{reason[1:]}")
+        for field in shown.values():
+            if type(field.written) is str and (problems := _misfits(schema, field)):
+                raise self._wrong_default(field, problems[0].removeprefix("value: "))
+
+    def _wrong_default(self, field: _Field, reason: str) -> SchemaError:
+        return SchemaError(
+            f"parameter {field.name!r} of {self.id}: the default {field.written!r} does not match its type ({reason}); "
+            "change the default or the type"
+        )
+
+    def _adapter(self, fields: list[_Field]) -> Adapter:
+        if self.declared.input_schema is not None:
+            fields = [self._schemable(field) for field in fields]
+        try:
+            return self._record(fields, self.signature.extra)
+        except Unusable as error:
+            raise self._culprit(fields, error) from error
+
+    def _record(self, fields: list[_Field], extra: Any = MISSING) -> Adapter:
+        typed = {
+            field.name: field.annotation if field.required else typing_extensions.NotRequired[field.annotation]
+            for field in fields
+        }
+        return Adapter(record(typed, extra=None if extra is MISSING else extra), self.signature.names)
+
+    def _schemable(self, field: _Field) -> _Field:
+        """The field itself, or one that takes anything where its type has no schema and an explicit one vouches for it."""
+        usable = self._usable(field.annotation, "validation")
+        return field if usable else dataclasses.replace(field, annotation=Any)
+
+    def _usable(self, annotation: Any, mode: typing.Literal["validation", "serialization"]) -> Adapter | None:
+        try:
+            adapter = Adapter(annotation, self.signature.names)
+            adapter.schema(mode)
+        except Unusable:
+            return None
+        return adapter
+
+    def _culprit(self, fields: list[_Field], error: Unusable) -> SchemaError:
+        """The parameter that has no schema, found by trying each alone."""
+        for field in fields:
+            try:
+                self._record([field]).schema("validation")
+            except Unusable as reason:
+                hint = self._injection_hint(field)
+                return SchemaError(
+                    f"parameter {field.name!r} of {self.id} has no JSON Schema: {reason}{hint}. "
+                    "Annotate it with data types, or pass input_schema="
+                )
+        return SchemaError(f"the **keywords of {self.id} have no JSON Schema: {error}. Pass input_schema=")
+
+    def _injection_hint(self, field: _Field) -> str:
+        """Why a class that might have been meant to be injected is not."""
+        kind = _foreign(field.annotation)
+        if kind is None:
+            return ""
+        if kind in self.injectables.keys:
+            return f"; with autowire=False it is injected where it is marked: Annotated[{kind.__name__}, Inject()]"
+        return f"; {self.injectables.nobody(kind)}"
+
+    def _input_schema(self, adapter: Adapter, fields: list[_Field], injected: tuple[str, ...]) -> Schema:
+        given = self.declared.input_schema
+        if given == "any":
+            return dict(_ANYTHING)
+        if given is not None:
+            check_explicit(given, what=f"input_schema of {self.id}")
+            for problem in self._disagreements(given, fields, injected):
+                raise SchemaError(f"input_schema of {self.id} {problem}")
+            return given
+        try:
+            schema = adapter.schema("validation")
+        except Unusable as error:
+            raise self._culprit(fields, error) from error
+        schema.setdefault("properties", {})
+        for field in fields:
+            if field.has_plain_default:
+                _show_default(schema["properties"][field.sent_as], field.default)
+        return schema
+
+    def _disagreements(self, schema: Schema, fields: list[_Field], injected: tuple[str, ...]) -> Iterator[str]:
+        """An explicit schema must offer what the function needs, and nothing that it cannot take."""
+        if schema.get("type") != "object":
+            yield "must be of type 'object' at its root"
+        offered, required = set(schema.get("properties", {})), set(schema.get("required", ()))
+        known = {field.sent_as for field in fields}
+        foreign = offered & set(injected) if self.signature.extra is not MISSING else offered - known
+        if foreign - known:
+            yield f"offers {_listed(foreign)}, which a client cannot send"
+        needed = {field.sent_as for field in fields if field.required}
+        if needed - offered and schema.get("additionalProperties") is False:
+            yield f"leaves out {_listed(needed - offered)}, which the function needs"
+        optional = (needed & offered) - required
+        if optional and _COMPOSITION.isdisjoint(schema):
+            yield f"does not require {_listed(optional)}, which the function needs"
+
+    # Output
+
+    def _output(self) -> tuple[OutputShape, Output]:
+        declared, returns = self.declared, self.signature.returns
+        given = declared.output_schema
+        self._check_output(returns)
+        if given == "any":
+            return OutputShape({}, field=declared.output_field), Output(Adapter(Any))
+        if given is not None:
+            check_explicit(given, what=f"output_schema of {self.id}")
+            adapter = None if _is_nothing(returns) else self._usable(returns, "serialization")
+            shape = OutputShape(
+                given, explicit=True, field=declared.output_field, content=is_content_type(returns) or _is_pair(returns)
+            )
+            return shape, Output(adapter, given)
+        pair = _is_pair(returns)
+        if pair:
+            returns = get_args(returns)[1]
+        if _is_nothing(returns) or (not pair and is_content_type(returns)):
+            return OutputShape(field=declared.output_field), Output()
+        try:
+            adapter = Adapter(returns, self.signature.names)
+            schema = adapter.schema("serialization")
+        except Unusable as error:
+            if self.rendered and not pair:
+                return OutputShape(field=declared.output_field), Output()
+            reason = f"the return type of {self.id} has no JSON Schema: {error}"
+            raise SchemaError(f"{reason}. Annotate it with data types, or pass output= or output_schema=") from error
+        beside = pair or any(CONTENT_MARKER in node for _, node in visit(schema))
+        shape = OutputShape(
+            schema,
+            field=declared.output_field,
+            type_name=_structure_name(returns),
+            text=declared.output_field is None and is_text_type(returns) and is_text(schema),
+            content=beside,
+        )
+        return shape, Output(adapter, pair=pair)
+
+    def _check_output(self, returns: Any) -> None:
+        """Refuse options about the result that would do nothing, or say the opposite of the annotation."""
+        declared, annotated = self.declared, self.signature.annotated
+        if declared.output_schema == "any" and declared.output is not None:
+            raise SchemaError(f'output= of {self.id} does nothing beside output_schema="any". Drop one of them')
+        if declared.output is not None and self._contradicts(annotated, returns):
+            raise SchemaError(
+                f"output={_name(returns)} of {self.id} contradicts the annotation -> {_name(annotated)}. "
+                "Keep the one that is true"
+            )
+        if declared.output_field is None or declared.output_schema is not None:
+            return
+        content = is_content_type(returns) and not _is_pair(returns) and not may_hold_data(returns)
+        if content or any(returns is nothing for nothing in _NOTHING):
+            raise SchemaError(
+                f"output_field={declared.output_field!r} of {self.id} does nothing: a result of the type "
+                f"{_name(returns)} has no data to put in a field. Drop it, or return data"
+            )
+
+    def _contradicts(self, annotated: Any, returns: Any) -> bool:
+        """Whether no value can be both. `-> None` contradicts nothing: it is what a stub says."""
+        if _is_nothing(annotated) or _is_nothing(returns) or is_content_type(annotated):
+            return False
+        adapters = self._usable(annotated, "serialization"), self._usable(returns, "serialization")
+        kinds = [_kinds(adapter.schema("serialization")) if adapter else None for adapter in adapters]
+        return kinds[0] is not None and kinds[1] is not None and kinds[0].isdisjoint(kinds[1])
+
+
+def _kinds(schema: Schema) -> set[str] | None:
+    """The kinds of JSON that a schema admits at its root; `None` where it does not say."""
+    node = resolve(schema, schema["$ref"]) if "$ref" in schema else schema
+    if node is None or "type" not in node:
+        return None
+    kinds: set[str] = {node["type"]} if isinstance(node["type"], str) else set(node["type"])
+    return kinds | {"integer"} if "number" in kinds else kinds
+
+
+def _name(annotation: Any) -> str:
+    return annotation.__name__ if isinstance(annotation, type) and not get_args(annotation) else str(annotation)
+
+
+def _misfits(schema: Schema, field: _Field) -> list[str]:
+    """What the schema of a parameter says against its default. A text could be read as a number, but nobody reads a default."""
+    part = {**schema.get("properties", {}).get(field.sent_as, {}), "$defs": schema.get("$defs", {})}
+    if any(not node.get("$ref", "#/$defs/").startswith("#/$defs/") for _, node in visit(part)):
+        return []  # an explicit schema that refers to its own whole, which the part is not
+    return [] if quick_check(part)(field.written) else validate(part, field.written)
+
+
+def _or_none(field: _Field) -> _Field:
+    """The field with `None` allowed: `x: int = None` means `int | None`, as Python itself read it for years."""
+    kind, beside = field.annotation, _beside(field.annotation)
+    infos = [item for item in beside if isinstance(item, FieldInfo)]
+    if beside:  # what describes the parameter stays outside; what checks a value must not meet `None`
+        checks = tuple(item for item in beside if not isinstance(item, FieldInfo))
+        kind = Annotated[(get_args(kind)[0], *checks)] if checks else get_args(kind)[0]
+    kind = typing.Optional[kind]  # noqa: UP045 - a string annotation has no `|`
+    return dataclasses.replace(field, annotation=Annotated[(kind, *infos)] if infos else kind)
+
+
+def _beside(annotation: Any) -> tuple[Any, ...]:
+    return get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
+
+
+def _description(annotation: Any, infos: list[FieldInfo]) -> str | None:
+    """What the author wrote beside the type: `Field(description=...)`, a plain text, or `Doc`."""
+    for info in reversed(infos):
+        if info.description:
+            return info.description
+    for item in metadata(annotation):
+        text = item if isinstance(item, str) else getattr(item, "documentation", getattr(item, "description", None))
+        if isinstance(text, str):
+            return text
+    return None
+
+
+def _foreign(annotation: Any) -> Any:
+    """A class of the author's that is no data: one that might have been meant to be injected."""
+    kind = without_none(annotation)
+    known = not isinstance(kind, type) or kind.__module__ == "builtins" or _is_structure(kind)
+    return None if known else kind
+
+
+def _is_structure(kind: Any) -> bool:
+    return issubclass(kind, BaseModel) or dataclasses.is_dataclass(kind) or typing_extensions.is_typeddict(kind)
+
+
+def _listed(names: set[str]) -> str:
+    return ", ".join(sorted(names))
+
+
+def _is_shown(default: Any) -> bool:
+    try:
+        as_default(default)
+    except PydanticSerializationError:
+        return False
+    return default is not MISSING
+
+
+def _show_default(schema: Schema, default: Any) -> None:
+    with contextlib.suppress(PydanticSerializationError):  # what is no JSON is not shown; the call still uses it
+        schema["default"] = as_default(default)
+
+
+def _has_required_nullable(schema: Schema) -> bool:
+    """Whether a profile that strips nulls lets a caller leave out what the canonical schema requires."""
+    return any(
+        is_nullable(schema, node.get("properties", {}).get(name))
+        for _, node in visit(schema)
+        for name in node.get("required", ())
+    )
+
+
+def _is_nothing(returns: Any) -> bool:
+    return any(returns is nothing for nothing in _NO_VALUE)
+
+
+def _is_pair(returns: Any) -> bool:
+    """A tuple of content and data: the one way to return both."""
+    arguments = get_args(returns)
+    is_two = get_origin(returns) is tuple and len(arguments) == 2 and arguments[1] is not Ellipsis
+    return is_two and is_content_type(arguments[0]) and not is_content_type(arguments[1])
+
+
+def _structure_name(returns: Any) -> str | None:
+    kind: Any = without_none(returns)
+    kind = get_origin(kind) or kind
+    return kind.__name__.partition("[")[0] if isinstance(kind, type) and _is_structure(kind) else None

@@ -1,0 +1,174 @@
+"""Which files are skills. Looks at names and at the text of files; imports nothing."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from prowess.contracts.catalog import Failure
+from prowess.skills.folders import Tree, leads_up, walk
+
+__all__ = ["Source", "Survey", "candidates", "survey"]
+
+_SKILL_NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
+_SKIPPED_FILES: Final = ("test_*.py", "*_test.py", "conftest.py", "setup.py")
+_SKIPPED_FOLDERS: Final = frozenset({"tests", "test", "node_modules", "site-packages", "venv"})
+_MENTION: Final = b"prowess"
+_HOOK_MENTION: Final = b"hookimpl"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The files of one skill."""
+
+    name: str
+    path: Path
+    """The file or the folder that is the skill."""
+    files: tuple[Path, ...]
+    """The files with commands or hooks, in order."""
+    has_hooks: bool = False
+
+    @property
+    def root(self) -> Path:
+        """The folder of skills that the skill lies in: relative imports reach up to it."""
+        return self.path.parent
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether the skill is a folder, and not one file."""
+        return self.files[0] != self.path
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What was found in the folders of skills."""
+
+    sources: tuple[Source, ...] = ()
+    failures: tuple[Failure, ...] = ()
+
+
+def survey(folders: Iterable[Path]) -> Survey:
+    """Every skill in the folders, ordered by name. Two skills of one name are both a failure."""
+    found: dict[str, list[Source]] = {}
+    failures: list[Failure] = []
+    for folder in {folder.resolve(): folder for folder in folders}.values():
+        for source in _in_folder(folder, failures):
+            found.setdefault(source.name, []).append(source)
+    sources: list[Source] = []
+    for name in sorted(found):
+        same = found[name]
+        if len(same) == 1:
+            sources.append(same[0])
+        else:
+            failures.extend(_same_name(name, same))
+    return Survey(tuple(sources), tuple(failures))
+
+
+def candidates(folders: Iterable[Path]) -> list[Path]:
+    """Every file that may be a skill or part of one, whatever it says. Reads none of them."""
+    found: set[Path] = set()
+    for folder in {folder.resolve(): folder for folder in folders}.values():
+        for path in _skills(folder):
+            found.update(_files_of(path)[0])
+    return sorted(found, key=str)
+
+
+def _files_of(path: Path) -> tuple[list[Path], bool]:
+    """The Python files of a skill, and whether that is all of them."""
+    if path.is_dir():
+        return _skill_files(path)
+    return [path] if _is_skill_file(path) else [], True
+
+
+def _in_folder(folder: Path, failures: list[Failure]) -> Iterator[Source]:
+    for path in _skills(folder):
+        name = path.name if path.is_dir() else path.stem
+        speaking: list[Path] = []
+        has_hooks = False
+        files, whole = _files_of(path)
+        if not whole:
+            reason = "has too many or too deep folders, and the rest is left out; look for links in it"
+            failures.append(Failure(f"{name}/scripts", reason, str(path / "scripts")))  # the skill itself is not broken
+        for file in files:
+            text = _text(file, name, failures)
+            if _MENTION in text and _can_be_named(file, path, name, failures):
+                speaking.append(file)
+                has_hooks = has_hooks or _HOOK_MENTION in text
+        if speaking:
+            yield Source(name, path, tuple(speaking), has_hooks)
+
+
+def _skill_files(folder: Path) -> tuple[list[Path], bool]:
+    """The Python files of a folder skill: at its top, and anywhere below `scripts`."""
+    if _is_skipped(str(folder)):
+        return [], True
+    below = Tree(()) if _is_skipped(str(folder / "scripts")) else walk(str(folder / "scripts"), _enters)
+    if leads_up(str(folder / "scripts"), str(folder)):
+        below = Tree(())
+    deep = [Path(place.path, name) for place in below.places for name in place.files if not _is_hidden(name)]
+    return [*filter(_is_skill_file, _listed(folder)), *sorted(filter(_is_skill_file, deep))], below.whole
+
+
+def _enters(path: str) -> bool:
+    return not _is_hidden(os.path.basename(path)) and not _is_skipped(path)
+
+
+def _is_skipped(folder: str) -> bool:
+    return os.path.basename(folder) in _SKIPPED_FOLDERS or os.path.exists(os.path.join(folder, "pyvenv.cfg"))
+
+
+def _is_hidden(name: str) -> bool:
+    return name.startswith((".", "_"))
+
+
+def _skills(folder: Path) -> list[Path]:
+    """What may be a skill. A link that leads to a folder above is none: everything would be a skill of itself."""
+    return [path for path in _listed(folder) if not path.is_symlink() or not leads_up(str(path), str(folder))]
+
+
+def _listed(folder: Path) -> list[Path]:
+    try:
+        names = sorted(os.listdir(folder))
+        return [folder / name for name in names if not _is_hidden(name)]
+    except OSError:
+        return []
+
+
+def _is_skill_file(path: Path) -> bool:
+    """Whether a name is that of a skill file. A link that leads nowhere counts: it is reported, not passed over."""
+    named = path.suffix == ".py" and not any(fnmatch.fnmatch(path.name, pattern) for pattern in _SKIPPED_FILES)
+    return named and (path.is_file() or not path.exists())
+
+
+def _text(file: Path, skill: str, failures: list[Failure]) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        failures.append(Failure(skill, f"cannot be read: {error.strerror}", str(file)))
+        return b""
+
+
+def _can_be_named(file: Path, path: Path, skill: str, failures: list[Failure]) -> bool:
+    """Whether commands in a file can have ids, and the file a module name."""
+    if not _SKILL_NAME.fullmatch(skill):
+        reason = f"the skill name {skill!r} does not match {_SKILL_NAME.pattern}; rename it"
+        failures.append(Failure(skill, reason, str(file)))
+        return False
+    dotted = next((part for part in file.relative_to(path.parent).with_suffix("").parts if "." in part), None)
+    if dotted is not None:
+        failures.append(
+            Failure(skill, f"{dotted!r} has a dot in its name and cannot be imported; rename it", str(file))
+        )
+        return False
+    return True
+
+
+def _same_name(name: str, sources: list[Source]) -> Iterator[Failure]:
+    for source in sources:
+        others = ", ".join(str(other.path) for other in sources if other is not source)
+        yield Failure(name, f"there is another skill of this name: {others}; rename one", str(source.path))

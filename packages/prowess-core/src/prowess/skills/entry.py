@@ -1,0 +1,345 @@
+"""A plan made callable: its policies composed once, and the one place where exceptions become outcomes."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic_core import from_json, to_json
+
+from prowess.calls.arguments import changeable, copies, positional
+from prowess.calls.channel import Arguments, Call, Channel
+from prowess.calls.execution import is_cancellation, runner
+from prowess.calls.outcome import Kind, Outcome
+from prowess.calls.policies import (
+    Backoff,
+    Cache,
+    Expired,
+    Step,
+    cache_key,
+    with_cache,
+    with_concurrency,
+    with_deadline,
+    with_retry,
+)
+from prowess.calls.threads import Raised, Threads
+from prowess.calls.tracebacks import shortened
+from prowess.contracts.declaration import is_async as declaration_is_async
+from prowess.errors import (
+    AskError,
+    InputError,
+    InputRequired,
+    MissingCapability,
+    OutputError,
+    SettingsError,
+    SkillError,
+    message_of,
+)
+from prowess.hookspecs import CallInfo
+from prowess.injection.injectables import CallScope, Injectables
+from prowess.plugins import Plugins
+from prowess.profiles.profile import Profile
+from prowess.results.normalize import Result, normalize, says_the_same, text_result
+from prowess.settings.settings import Settings
+from prowess.skills.compile import Plan
+
+__all__ = ["Entry", "Services"]
+
+_log = logging.getLogger("prowess")
+_DIFFERS: Final = (
+    "the text of the result differs from its structured content, and clients show models only one of them; "
+    "say the same in both, or leave one out"
+)
+_FOR_THE_MODEL: Final = (AskError, MissingCapability, SettingsError)
+
+
+@dataclass(slots=True)
+class Services:
+    """What every call of a runtime shares."""
+
+    root: Path
+    settings: Settings
+    injectables: Injectables
+    plugins: Plugins
+    profiles: dict[str, Profile]
+    threads: Threads
+    timer: Callable[[], float] = time.monotonic
+
+
+class Entry:
+    """One command of a runtime, ready to be called."""
+
+    def __init__(self, plan: Plan, services: Services) -> None:
+        self.plan = plan
+        self.contract = plan.contract
+        self._services = services
+        self._may_ask = not (plan.declaration.cache_ttl or plan.declaration.retry_on)
+        self._step = self._compose()
+        self._text_differed = False
+
+    async def call(self, arguments: object, channel: Channel | None = None) -> Outcome:
+        """Call with JSON data. Whatever the arguments are, this gives an outcome."""
+        return await self._call(lambda: self._read(arguments), channel or Channel())
+
+    async def call_python(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Outcome:
+        """Call like a Python function: instances are welcome, and an injected parameter that is passed wins."""
+        return await self._call(lambda: self._bound(args, kwargs), Channel())
+
+    def _read(self, arguments: object) -> Arguments:
+        decoded: list[str] = []
+        values = self.plan.reader.from_json(arguments, decoded)
+        return Arguments(values, decoded=tuple(decoded))
+
+    async def _call(self, read: Callable[[], Arguments], channel: Channel) -> Outcome:
+        started = time.perf_counter()
+        call = Call(self.contract.id, Arguments({}), channel, may_ask=self._may_ask)
+        try:
+            call.arguments = read()
+            if self._services.plugins.watch_calls:
+                return await self._observed(call, started)
+            return await self._run(call, started)
+        except BaseException as error:  # noqa: BLE001 - the boundary
+            return self._failed(error, call, started)
+        finally:
+            call.over = True
+
+    async def _run(self, call: Call, started: float) -> Outcome:
+        result = await self._step(call)
+        if result.is_error:
+            result = _masked(result, call)
+        return self._outcome("failed" if result.is_error else "ok", result, call, started)
+
+    # Plugins that watch
+
+    async def _observed(self, call: Call, started: float) -> Outcome:
+        """The call with the plugins around it."""
+        info = self._info(call)
+        self._tell("prowess_call_started", call=info)
+
+        async def run() -> Outcome:
+            try:
+                return await self._run(call, started)
+            except BaseException as error:  # noqa: BLE001 - a wrapper is shown outcomes, not exceptions
+                return self._failed(error, call, started)
+
+        proceed: Callable[[], Awaitable[Outcome]] = run
+        for name, wrap in reversed(list(self._services.plugins.each("prowess_wrap_call"))):
+            proceed = _wrapped(name, wrap, info, proceed)
+        try:
+            outcome = await proceed()
+        except BaseException as error:  # noqa: BLE001 - a wrapper's failure is this call's outcome
+            outcome = self._failed(error, call, started)
+        self._tell("prowess_call_finished", call=info, outcome=outcome)
+        return outcome
+
+    def _tell(self, hook: str, **facts: Any) -> None:
+        for name, observe in self._services.plugins.each(hook):
+            try:
+                observe(**facts)
+            except BaseException:  # noqa: BLE001 - whoever only watches changes nothing, not even by an exit
+                _log.exception("plugin %s failed in %s", name, hook)
+
+    def _info(self, call: Call) -> CallInfo:
+        arguments = dict(call.arguments.named)
+        return CallInfo(self.contract.id, call.id, arguments, call.channel.client_name, call.channel.trace_id)
+
+    # From exceptions to outcomes
+
+    def _failed(self, error: BaseException, call: Call, started: float) -> Outcome:
+        """The boundary: an outcome, whatever happened, unless the call was really cancelled."""
+        if isinstance(error, InputRequired):
+            return self._outcome("input_required", text_result(str(error)), call, started, questions=error.questions)
+        if is_cancellation(error):
+            raise error
+        kind, text, facts = self._diagnosis(error, call)
+        return self._outcome(kind, Result(text=call.shown(text), is_error=True), call, started, **facts)
+
+    def _diagnosis(self, error: BaseException, call: Call) -> tuple[Kind, str, dict[str, Any]]:
+        """Which kind of failure an exception is, and what is said of it."""
+        if isinstance(error, InputError):
+            return "input", str(error), {"problems": tuple(error.problems)}
+        if isinstance(error, Expired):
+            return "timeout", f"{self.contract.id} {error}", {}
+        if isinstance(error, OutputError):
+            _log.error("%s (call %s): %s", self.contract.id, call.id, call.shown(str(error)))
+            return "output", f"{self.contract.id}: {error}", {}
+        if not isinstance(error, Raised):
+            return self._raised(error, call, retried=False)
+        retried = call.attempts > 0 and isinstance(error.error, self.plan.declaration.retry_on)
+        return self._raised(error.error, call, retried=retried)
+
+    def _raised(self, error: BaseException, call: Call, *, retried: bool) -> tuple[Kind, str, dict[str, Any]]:
+        """The same for what the command, a provider or a plugin raised."""
+        if isinstance(error, SkillError):
+            kind: Kind = "retryable" if retried or error.retryable else "failed"
+            facts = {"data": call.shown_data(_as_json(error.data)), "retry_after": _seconds(error.retry_after)}
+            return kind, message_of(error), facts
+        if isinstance(error, _FOR_THE_MODEL):
+            missing = error.name if isinstance(error, MissingCapability) else None
+            return "failed", str(error), {"missing_capability": missing}
+        return self._crash(error, call, "retryable" if retried else "crashed")
+
+    def _crash(self, error: BaseException, call: Call, kind: Kind) -> tuple[Kind, str, dict[str, Any]]:
+        _log.error("%s crashed (call %s)\n%s", self.contract.id, call.id, call.shown(shortened(error)))
+        tries = f" after {call.attempts} attempts" if call.attempts > 1 else ""
+        notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
+        return kind, f"{_named(error)}{notes}{tries} (call {call.id})", {}
+
+    def _outcome(self, kind: Kind, result: Result, call: Call, started: float, **facts: Any) -> Outcome:
+        return Outcome(
+            command=self.contract.id,
+            kind=kind,
+            result=result,
+            contract=self.contract,
+            attempts=max(call.attempts, 1),
+            cached=call.cached,
+            duration=time.perf_counter() - started,
+            call_id=call.id,
+            decoded=call.arguments.decoded,
+            profiles=self._services.profiles,
+            **facts,
+        )
+
+    # The way of a call, from the inside out
+
+    def _compose(self) -> Step:
+        declared, own = self.plan.declaration, self._services.settings.own
+        attempt = self._attempt()
+        if declared.retry_on and declared.max_attempts > 1:
+            backoff = Backoff(own.retry.initial, own.retry.maximum)
+            attempt = with_retry(attempt, declared.retry_on, declared.max_attempts, backoff)
+        step = self._normalized(attempt)
+        if self.plan.needs:
+            step = self._injected(step)
+        if declared.concurrency is not None:
+            step = with_concurrency(step, declared.concurrency)
+        seconds = declared.timeout if declared.timeout is not None else own.timeout
+        if not declared.cache_ttl:
+            return with_deadline(step, seconds)
+        cache = Cache(declared.cache_ttl, own.cache_bytes, self._services.timer)
+        return with_cache(step, cache, self._cache_key, seconds)
+
+    def _attempt(self) -> Callable[[Call], Awaitable[Any]]:
+        declared, only = self.plan.declaration, self.plan.positional_only
+        repeats = bool(declared.retry_on) and declared.max_attempts > 1
+        # No gaps in a row of arguments; and a default that the function changes would be the next call's.
+        passed = {name: value for name, value in self.plan.defaults.items() if name in only or changeable(value)}
+        run = runner(
+            self.plan.signature.style, declared.function, self._services.threads, thread=declared.thread is not False
+        )
+
+        async def attempt(call: Call) -> Any:
+            call.attempts += 1
+            given = call.arguments
+            named = copies(given.named) if repeats else given.named
+            defaults = copies({name: value for name, value in passed.items() if name not in named})
+            args, kwargs = positional(only, {**defaults, **named, **call.provided})
+            return await run(call, [*args, *given.extra_args], kwargs)
+
+        return attempt
+
+    def _normalized(self, attempt: Callable[[Call], Awaitable[Any]]) -> Step:
+        output, render = self.plan.output, self._render
+
+        async def run(call: Call) -> Result:
+            result = normalize(await attempt(call), output, render)
+            if result.whole and not self._text_differed and not says_the_same(result):
+                self._text_differed = True
+                _log.warning("%s: %s", self.contract.id, _DIFFERS)
+            return result
+
+        return run
+
+    def _injected(self, step: Step) -> Step:
+        services, needs, declared = self._services, self.plan.needs, self.plan.declaration
+        is_async = declaration_is_async(declared.function)
+        inline = declared.thread is False
+
+        async def run(call: Call) -> Result:
+            async with CallScope(
+                services.injectables, call, services.threads, services.root, inline=inline, is_async=is_async
+            ) as scope:
+                await scope.fill(needs)
+                return await step(call)
+            raise AssertionError  # pragma: no cover - a scope never swallows
+
+        return run
+
+    def _render(self, value: Any) -> Any:
+        """What the plugins make of a value of a type that nobody declared."""
+        for name, render in self._services.plugins.each("prowess_render"):
+            try:
+                rendered = render(value=value)
+            except BaseException as error:
+                _log.exception("plugin %s failed in prowess_render", name)
+                msg = f"plugin {name} could not render a {type(value).__qualname__}: {_named(error)}"
+                raise OutputError(msg) from error
+            if rendered is not None:
+                return rendered
+        return value
+
+    def _cache_key(self, call: Call) -> Any:
+        given = call.arguments
+        return cache_key(self.plan.reader.canonical({**given.named, "*": given.extra_args}, self.plan.defaults))
+
+    # Direct calls
+
+    def _bound(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Arguments:
+        """Positional and named arguments of a Python call, sorted into sent, injected and further positional ones."""
+        names = self.plan.positional
+        placed, extra = args[: len(names)], args[len(names) :]
+        if extra and not self.plan.signature.takes_args:
+            problem = f"takes at most {len(names)} positional arguments, got {len(args)}"
+            raise InputError(self.contract.id, [problem])
+        given = dict(zip(names, placed, strict=False))
+        twice = given.keys() & kwargs.keys()
+        if twice:
+            raise InputError(self.contract.id, [f"{name}: given twice" for name in sorted(twice)])
+        given.update(kwargs)
+        injected = {name: given.pop(name) for name in self.contract.injected if name in given}
+        return Arguments(self.plan.reader.from_python(given), extra, injected)
+
+
+def _wrapped(
+    name: str, wrap: Callable[..., Awaitable[Any]], info: CallInfo, proceed: Callable[[], Awaitable[Outcome]]
+) -> Callable[[], Awaitable[Outcome]]:
+    async def run() -> Outcome:
+        outcome: Any = await wrap(call=info, proceed=proceed)
+        if not isinstance(outcome, Outcome):
+            raise TypeError(
+                f"prowess_wrap_call of plugin {name} gave {outcome!r} instead of an Outcome; return `await proceed()`"
+            )
+        return outcome
+
+    return run
+
+
+def _named(error: BaseException) -> str:
+    text = message_of(error)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _masked(result: Result, call: Call) -> Result:
+    """An error that the command returned, without the injected secrets."""
+    if not call.secrets:
+        return result
+    shown = call.shown_data
+    blocks = None if result.blocks is None else tuple(map(shown, result.blocks))
+    return replace(result, text=shown(result.text), value=shown(result.value), blocks=blocks, meta=shown(result.meta))
+
+
+def _as_json(data: Any) -> Any:
+    try:
+        return from_json(to_json(data, by_alias=True, bytes_mode="base64", inf_nan_mode="strings", fallback=repr))
+    except Exception:  # noqa: BLE001 - a stranger's value may raise anything
+        return repr(data)
+
+
+def _seconds(given: Any) -> float | None:
+    """`retry_after` as a number that JSON can hold, or nothing."""
+    return given if isinstance(given, (int, float)) and math.isfinite(given) else None

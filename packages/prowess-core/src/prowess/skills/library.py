@@ -1,0 +1,576 @@
+"""The skills of one runtime: found, imported one by one on demand, made callable, and named."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import contextvars
+import importlib
+import itertools
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import Final
+
+from cachetools import LRUCache
+
+from prowess.contracts.catalog import Catalog, Failure
+from prowess.contracts.contract import Contract
+from prowess.contracts.declaration import NAME, Declaration, note_of
+from prowess.contracts.names import Names, assign
+from prowess.errors import LoadError, SchemaError, did_you_mean, message_of
+from prowess.injection.builtin import BuiltIn
+from prowess.plugins import Installed, installed
+from prowess.profiles.profile import Profile
+from prowess.settings.settings import CONFIG_FILES
+from prowess.skills.closure import Closure, closure
+from prowess.skills.description import Description, SkillFacts, View, environment_of, seen_all, site_folders
+from prowess.skills.discovery import Source, Survey, candidates, survey
+from prowess.skills.entry import Entry, Services
+from prowess.skills.loading import Given, Modules, imported, package_files, project_files
+from prowess.skills.skill import OURS, Skill, compiled
+
+__all__ = ["ImportLocks", "Library"]
+
+_MOST_STRANGERS: Final = 1024
+"""Commands outside of the skills that are kept compiled: enough for any test suite, and an end to those made in a loop."""
+
+_TURN: Final = 0.001
+"""Seconds between two checks of whether all threads that wanted a command have got it."""
+_MOST_TURNS: Final = 1000
+"""So many checks, and a description goes on: the import that somebody waits for may hang."""
+_HALFWAY: Final = "partially initialized module"
+"""What Python says when two modules import each other. If two threads import them, each may find the other one half done."""
+
+_loading: Final[contextvars.ContextVar[bool]] = contextvars.ContextVar("prowess_loading", default=False)
+"""Whether the code is called, in whatever thread, by a skill that is being imported: its thread holds the lock."""
+
+
+class Library:
+    """Everything that can be called, loaded as late as possible. Safe to use from several threads."""
+
+    def __init__(  # noqa: PLR0915 - one line for each thing it remembers
+        self, services: Services, folders: Iterable[Path], on_import: Callable[[str, str], None] | None = None
+    ) -> None:
+        self._services = services
+        self._on_import = on_import or _not_noted
+        self._folders = list(folders)
+        self._modules = Modules(services.root)
+        self._lock = threading.RLock()
+        """Guards everything here but imports, which take as long as they like."""
+        self._imports = ImportLocks()
+        self._strangers_lock = threading.Lock()
+        self._wanting: set[int] = set()
+        """Threads that wait for one command."""
+        self._survey = Survey()
+        self._sources: dict[str, Source] = {}
+        self._skills: dict[str, Skill] = {}
+        self._names = Names()
+        self._entries: dict[str, Entry] = {}
+        """By every name they answer to."""
+        self._compiled_for: object = None
+        self._declared: dict[int, Entry] = {}
+        """The commands of the skills, by what they were declared with."""
+        self._strangers: LRUCache[int, Entry] = LRUCache(_MOST_STRANGERS)
+        self._owned: set[str] = set()
+        """The modules that are skills themselves: who imports a command from there does not register it."""
+        self._given: dict[str, Given] = {}
+        """Skills that are imported from sources that somebody gave, whatever the files say by now."""
+        self._new_given: deque[Given] = deque()
+        """Those that nobody has looked at yet: they come from a thread that must not wait."""
+        self._prepared = False
+        self._settled = True
+        """Whether all that is imported can be called."""
+        self._environment = ""
+        """What was installed before the first import."""
+        self._since_ns = 0
+        """When that was."""
+        self._trees: dict[Path, ast.AST] = {}
+        services.plugins.register(BuiltIn(), OURS)
+
+    # Looking up
+
+    def find(self, name: str, *, everywhere: bool = True) -> Entry | None:
+        """The command that answers to an id, a wire name or an alias; loads as little as it can.
+
+        Not `everywhere` is to look only into the skill that the name begins with: ids need no more.
+        """
+        name = name.replace("/", ".")
+        if (entry := self.known(name)) is not None:
+            return entry
+        with self._urgently():
+            self._load(lambda: self._candidates(name))
+            if everywhere and name not in self._entries:
+                self._load(lambda: self._sources)
+            return self._entries.get(name)
+
+    def known(self, name: str) -> Entry | None:
+        """A command that is loaded already, and surely the one of this name."""
+        if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            return None
+        entry = self._entries.get(name)
+        if entry is not None and any(given.source.name == entry.contract.skill for given in list(self._new_given)):
+            return None
+        return entry if entry is None or entry.contract.id == name or self._is_settled(name) else None
+
+    def _is_settled(self, name: str) -> bool:
+        """Whether a name cannot be the id of a command that is not loaded yet: then it would be nobody's alias."""
+        skill, dot, _ = name.partition(".")
+        return not dot or skill in self._skills or skill not in self._sources
+
+    def catalog(self) -> Catalog:
+        """All contracts and all failures; loads everything."""
+        self._load(lambda: self._sources)
+        with self._lock:
+            contracts = {contract.id: contract for contract in self._names.contracts.values()}
+            failures = [*self._survey.failures, *self._names.clashes]
+            failures.extend(failure for skill in self._skills.values() for failure in skill.failures)
+            failures.sort(key=lambda item: (item.source, item.file or "", item.line or 0, item.reason))
+            return Catalog(tuple(contracts[key] for key in sorted(contracts)), tuple(failures))
+
+    def module(self, name: str) -> ModuleType:
+        """The module of a skill, or one inside a skill that is a folder, by its dotted name."""
+        skill, _, inner = name.partition(".")
+        self._load(lambda: [skill])
+        with self._lock:
+            source = self._sources.get(skill)
+            if source is None:
+                places = ", ".join(map(str, self._all_folders()))
+                known = sorted(self._sources)
+                raise LoadError(f"there is no skill {skill!r} in {places}{did_you_mean(skill, known)}")
+            found = self._modules.name(source, source.path)
+        with _as_loading():
+            return importlib.import_module(f"{found}.{inner}" if inner else found)
+
+    def describe(self, known: Collection[str] = ()) -> Description:
+        """All skills but the known ones, each by itself, with the files that they are made of."""
+        with self._lock:
+            self._prepare()
+            wanted = [name for name in self._sources if name not in known]
+        for name in wanted:
+            self._let_others_go_first()
+            self._import(name)
+        with self._lock:
+            self._settle()
+            kept = {name for name, given in self._given.items() if given.kept}
+            return self._description({name: skill for name, skill in self._skills.items() if name not in kept})
+
+    @property
+    def loaded(self) -> Collection[str]:
+        """The skills that have been imported, now and whenever one looks."""
+        return self._skills.keys()
+
+    def give(self, given: Given) -> None:
+        """Import a skill from these sources from now on. Does not wait, and imports nothing yet."""
+        if not self._is_better(given):
+            return
+        self._new_given.append(given)
+
+    def texts_of(self, files: Iterable[str]) -> dict[str, bytes]:
+        """What files say: as they were read for an import, else as they are now."""
+        return self._modules.texts_of(files)
+
+    def reasons(self, command: str) -> list[str]:
+        """Why a command cannot be found: what failed of the skill that it would be in."""
+        skills = [self._skills[name] for name in self._candidates(command) if name in self._skills]
+        return [str(failure) for skill in skills for failure in skill.failures]
+
+    def contracts_of(self, skill: str) -> tuple[Contract, ...]:
+        """What an imported skill promises."""
+        return tuple(entry.contract for entry in self._skills[skill].entries)
+
+    def _description(self, skills: Mapping[str, Skill]) -> Description:
+        folders = self._all_folders()
+        self._trees.clear()  # each text is parsed once, however many skills import it
+        facts = {name: self._facts(skill, folders) for name, skill in sorted(skills.items())}
+        self._trees.clear()
+        possible = [str(path) for path in candidates(folders)]
+        imported = project_files(self._services.root)
+        paths = {path for each in facts.values() for path in each.files}.union(possible)
+        return Description(
+            skills=facts,
+            names=tuple(sorted({*self._sources, *self._skills})),
+            failures=self._survey.failures,
+            folders=tuple(str(folder) for folder in folders),
+            candidates=tuple(possible),
+            sightings=seen_all(paths, self._modules.read, self._since_ns),
+            imported=imported,
+            interpreter=sys.executable,
+            sites=site_folders(),
+            environment=self._environment,
+        )
+
+    def _facts(self, skill: Skill, folders: list[Path]) -> SkillFacts:
+        source = skill.source
+        own = package_files(skill.package) if source is None else source.files
+        parts = Closure(own, ()) if source is None else closure(own, folders, self._services.root, self._trees)
+        has_hooks = source is None or source.has_hooks
+        settings = self._settings_files() if has_hooks else Closure((), ())
+        failures = list(skill.failures)
+        views = self._views(skill, failures)
+        return SkillFacts(
+            contracts=tuple(entry.contract for entry in skill.entries),
+            failures=tuple(failures),
+            # of its own files some may have gone by now
+            files=tuple(sorted({*map(str, parts.present.union(own, settings.present)), *self._unseen(parts)})),
+            absent=tuple(sorted(map(str, parts.absent.difference(own).union(settings.absent)))),
+            has_hooks=has_hooks,
+            views=views,
+            place="" if source is None else str(source.path),
+            own=() if source is None else tuple(map(str, source.files)),
+        )
+
+    def _unseen(self, parts: Closure) -> Collection[str]:
+        """What a skill may have imported without saying so."""
+        return project_files(self._services.root, self._modules.package) if parts.is_open else ()
+
+    def _settings_files(self) -> Closure:
+        """Where settings may stand: hooks are given them, and may do with them what they like."""
+        files = [self._services.root / name for name in CONFIG_FILES]
+        return Closure(filter(Path.is_file, files), itertools.filterfalse(Path.is_file, files))
+
+    def _views(self, skill: Skill, failures: list[Failure]) -> dict[str, View]:
+        """What clients are shown. Of a command that a profile cannot show, the reason is noted."""
+        views: dict[str, View] = {}
+        profiles = self._services.profiles
+        for contract in (entry.contract for entry in skill.entries):
+            name = contract.profile or self._services.settings.own.profile
+            try:
+                views[contract.id] = _view(contract, name, profiles)
+            except Exception as error:  # noqa: BLE001 - the steps of a plugin
+                reason = f"cannot be shown to clients: {message_of(error) or type(error).__name__}"
+                failures.append(Failure(contract.id, reason, contract.source))
+        return views
+
+    def entry_of(self, declared: Declaration) -> Entry:
+        """The entry of a decorated function, whether or not it belongs to a skill of this runtime."""
+        if _loading.get():
+            return self._entry_of(declared)
+        with self._lock:
+            self._prepare()
+            return self._entry_of(declared)
+
+    def _entry_of(self, declared: Declaration) -> Entry:
+        known = self._declared.get(id(declared)) or self._strangers.get(id(declared))
+        if known is None:
+            module = declared.function.__module__.rpartition(".")[2].strip("_") or "main"
+            known = Entry(compiled(declared, module, self._services), self._services)
+            with self._strangers_lock:  # modules that are being imported come here without the other lock
+                self._strangers[id(declared)] = known
+        return known
+
+    # Loading
+
+    def _prepare(self) -> None:
+        """What must be there before the first command: installed packages, and the skills with hooks."""
+        if self._prepared:
+            if self._new_given:
+                self._take_given()
+            return
+        self._take_given()
+        self._environment, self._since_ns = environment_of(sys.executable, site_folders()), time.time_ns()
+        packages = {f"package:{entry.name}:{entry.distribution}": entry for entry in installed()}
+        self._owned.update(entry.module for entry in packages.values())
+        for key, entry in packages.items():
+            if key not in self._skills:
+                self._skills[key] = self._adopted(entry, key)
+        container = self._services.settings.own.inject.container
+        if container is not None and "inject.container" not in self._skills:
+            self._skills["inject.container"] = self._with_container(container)
+        self._scan()
+        self._settle()
+        self._prepared = True
+
+    def _take_given(self) -> None:
+        """Look at the sources that were given meanwhile. What such a skill was before is forgotten."""
+        taken = [self._new_given.popleft() for _ in range(len(self._new_given))]
+        fresh = [given for given in taken if self._is_better(given)]  # a skill may have been imported meanwhile
+        for given in fresh:
+            name = given.source.name
+            if name in self._skills:  # imported already from files that do not load: what those said stays with others
+                given = replace(given, kept=True)
+                self._skills.pop(name).unplug()
+            self._given[name] = given
+            self._modules.give(given)
+        if fresh and self._prepared:
+            self._scan()
+            self._settle()
+
+    def _is_better(self, given: Given) -> bool:
+        """Whether a skill has to be imported from these sources, although it may have been imported already."""
+        skill = self._skills.get(given.source.name)
+        return skill is None or given.kept or bool(skill.failures)
+
+    def _scan(self) -> None:
+        """See which skills there are, and load those with hooks: they may know further folders."""
+        known: list[Path] | None = None
+        while known != (folders := self._all_folders()):
+            known = folders
+            self._survey = survey(folders)
+            self._sources = {source.name: source for source in self._survey.sources}
+            self._sources |= {name: given.source for name, given in self._given.items()}
+            self._owned |= {self._modules.name(it, file) for it in self._sources.values() for file in it.files}
+            self._prune()
+            for source in self._sources.values():
+                if source.has_hooks and source.name not in self._skills:
+                    self._skills[source.name] = self._imported(source)
+
+    def _prune(self) -> None:
+        """Forget the skills that are not there any more."""
+        gone = [name for name, skill in self._skills.items() if skill.source is not None and name not in self._sources]
+        for name in gone:
+            self._skills.pop(name).unplug()  # pragma: no cover - in workers, which are measured as processes
+
+    def _all_folders(self) -> list[Path]:
+        return [*self._folders, *(folder for skill in self._skills.values() for folder in skill.folders)]
+
+    def _candidates(self, name: str) -> Iterator[str]:
+        """The skills that a command may be in, by its id or its wire name."""
+        ids = {wire_name: command for command, wire_name in self._services.settings.own.wire_names.items()}
+        for each in {name, ids.get(name, name)}:
+            for skill in self._sources:
+                if each.startswith(f"{skill}.") or ("." not in each and each.startswith(f"{skill}_")):
+                    yield skill
+
+    def _let_others_go_first(self) -> None:
+        """Wait for the threads that want one command, but not for an import that hangs."""
+        for _ in range(_MOST_TURNS):
+            if not self._wanting:
+                return
+            time.sleep(_TURN)
+
+    @contextlib.contextmanager
+    def _urgently(self) -> Generator[None]:
+        """Somebody wants one command: whoever wants all of them waits between two imports."""
+        thread = threading.get_ident()
+        self._wanting.add(thread)
+        try:
+            yield
+        finally:
+            self._wanting.discard(thread)
+
+    def _load(self, names: Callable[[], Iterable[str]]) -> None:
+        """Import some skills, and make their commands callable."""
+        with self._lock:
+            self._prepare()
+            missing = [name for name in names() if name not in self._skills]
+        for name in missing:
+            self._import(name)
+        with self._lock:
+            if not self._settled:
+                self._settle()
+
+    def _import(self, name: str) -> None:
+        """Import one skill, once. Other threads import other skills meanwhile."""
+        if self._modules.takes_modules_out(name):
+            self._import_alone(name)
+            return
+        with self._imports.one(name) as mine:
+            source = self._missing(name) if mine else None
+            if source is None:
+                return
+            skill = self._imported(source)
+            if not (self._imports.overlapped(name) and _met_halfway(skill)):
+                self._publish(source, skill)
+                return
+            self._unplug(skill)
+        self._import_alone(name)
+
+    def _import_alone(self, name: str) -> None:
+        with self._imports.alone(name) as mine:
+            source = self._missing(name) if mine else None
+            if source is not None:
+                self._publish(source, self._imported(source))
+
+    def _missing(self, name: str) -> Source | None:
+        """What a skill is made of that is not imported yet."""
+        with self._lock:
+            return None if name in self._skills else self._sources.get(name)
+
+    def _publish(self, source: Source, skill: Skill) -> None:
+        with self._lock:
+            self._skills[source.name] = skill
+            self._settled = False
+
+    def _unplug(self, skill: Skill) -> None:
+        with self._lock:
+            skill.unplug()
+
+    def _imported(self, source: Source) -> Skill:
+        """Import every file of a skill. What fails is noted in it, and the rest of it goes on."""
+        skill = Skill(source.name, self._services, self._modules.package, source)
+        try:
+            with _as_loading():
+                for file in source.files:
+                    self._on_import(source.name, str(file))
+                    with self._modules.as_given(source.name):
+                        skill.attempt(partial(self._adopt, skill, source, file), str(file))
+            skill.check_made()
+        except BaseException:
+            self._unplug(skill)
+            raise
+        finally:
+            self._on_import(source.name, "")
+        return skill
+
+    def _adopt(self, skill: Skill, source: Source, file: Path) -> None:
+        module = self._modules.load(source, file)
+        package = self._modules.name(source, source.path)
+        with self._lock:
+            skill.adopt(module, package, self._is_owned)
+
+    def _is_owned(self, module: str) -> bool:
+        """Whether a module is a skill itself, or was one before it was broken."""
+        return module in self._owned or self._modules.usual_name(module) in self._owned
+
+    def _adopted(self, entry: Installed, key: str) -> Skill:
+        """Import an installed package."""
+        skill = Skill(entry.name, self._services, entry.package)
+        with _as_loading():
+            skill.attempt(lambda: self._adopt_installed(skill, entry, key))
+            skill.check_made()
+        return skill
+
+    def _adopt_installed(self, skill: Skill, entry: Installed, key: str) -> None:
+        if not NAME.fullmatch(entry.name):
+            raise LoadError(f"the name of the entry point does not match {NAME.pattern}")
+        plugin = entry.load()
+        if isinstance(plugin, ModuleType):
+            skill.adopt(plugin, plugin.__name__, self._is_owned)
+        elif note_of(plugin):
+            skill.register(plugin)
+        elif isinstance(plugin, (FunctionType, partial)):
+            raise LoadError(
+                f"the entry point leads to {plugin!r}, which must be a command; put @skill_command on top of its decorators"
+            )
+        else:
+            skill.plug(plugin, key)
+
+    def _with_container(self, name: str) -> Skill:
+        """Import the project's container of dependency-injector, which brings providers like a plugin."""
+        settings = self._services.settings
+        skill = Skill("inject.container", self._services, name.partition(":")[0].partition(".")[0])
+        with _as_loading():
+            skill.attempt(
+                lambda: skill.provide(imported(name, self._services.root)),
+                str(settings.config_file) if settings.config_file else None,
+            )
+        return skill
+
+    def _settle(self) -> None:
+        """Make the commands of all that is loaded callable, as far as what it needs is there, and give them names."""
+        self._settled = True
+        self._forget_broken()
+        services = self._services
+        provided = (
+            services.injectables.keys,
+            set(services.profiles),
+            services.plugins.has("prowess_render", beside=OURS),
+        )
+        for skill in self._skills.values():
+            if provided != self._compiled_for or not skill.is_compiled:
+                skill.compile()
+        self._compiled_for = provided
+        entries = [entry for skill in self._skills.values() for entry in skill.entries]
+        self._declared = {id(entry.plan.declaration): entry for entry in entries}
+        self._names = assign((entry.contract for entry in entries), services.settings.own.hide, services.root)
+        owners = {id(entry.contract): entry for entry in entries}
+        self._entries = {name: owners[id(contract)] for name, contract in self._names.contracts.items()}
+
+    def _forget_broken(self) -> None:
+        while broken := self._services.injectables.broken():
+            for skill in self._skills.values():
+                skill.forget(broken)
+            self._services.injectables.forget(broken)
+
+    def close(self) -> None:
+        """Take the modules out of the interpreter again."""
+        self._modules.close()
+
+
+class ImportLocks:
+    """One lock for each skill, and a way to import alone."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._importing: dict[str, int] = {}
+        """By skill: the thread that imports it."""
+        self._overlapped: set[str] = set()
+        """The skills whose import went on at the same time as another one."""
+        self._alone: int | None = None
+        """The thread that imports alone. It may import further skills on the way."""
+
+    @contextlib.contextmanager
+    def one(self, skill: str) -> Generator[bool]:
+        """Import one skill. False where this thread does so already: the skill asks for itself."""
+        thread = threading.get_ident()
+        if self._importing.get(skill) == thread:
+            yield False
+            return
+        with self._changed:
+            self._changed.wait_for(lambda: skill not in self._importing and self._alone in (None, thread))
+            self._importing[skill] = thread
+            if len(self._importing) > 1:
+                self._overlapped.update(self._importing)
+        try:
+            yield True
+        finally:
+            with self._changed:
+                del self._importing[skill]
+                self._overlapped.discard(skill)
+                self._changed.notify_all()
+
+    def overlapped(self, skill: str) -> bool:
+        """Whether another skill was imported while this one was."""
+        return skill in self._overlapped
+
+    @contextlib.contextmanager
+    def alone(self, skill: str) -> Generator[bool]:
+        """The same, while no other thread imports anything."""
+        thread = threading.get_ident()
+        if self._importing.get(skill) == thread:
+            yield False
+            return
+        with self._changed:
+            self._changed.wait_for(lambda: {*self._importing.values(), self._alone} <= {None, thread})
+            before, self._alone = self._alone, thread
+            self._importing[skill] = thread
+        try:
+            yield True
+        finally:
+            with self._changed:
+                del self._importing[skill]
+                self._alone = before
+                self._changed.notify_all()
+
+
+def _view(contract: Contract, name: str, profiles: Mapping[str, Profile]) -> View:
+    if name not in profiles:
+        raise SchemaError(f"there is no profile {name!r}; known: {', '.join(sorted(profiles))}")
+    profile = profiles[name]
+    boxed, bare = profile.output_schema(contract), profile.output_schema(contract, boxed=False)
+    return View(profile.input_schema(contract), boxed, bare)
+
+
+def _met_halfway(skill: Skill) -> bool:
+    """Whether a skill failed since a module that it imports was half imported."""
+    return any(_HALFWAY in failure.reason for failure in skill.failures)
+
+
+def _not_noted(_skill: str, _file: str) -> None:
+    """Nobody wants to know what is being imported."""
+
+
+@contextlib.contextmanager
+def _as_loading() -> Generator[None]:
+    token = _loading.set(True)
+    try:
+        yield
+    finally:
+        _loading.reset(token)

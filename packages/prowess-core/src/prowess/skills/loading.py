@@ -1,0 +1,460 @@
+"""Importing skills under names of their own: never by `sys.path`, never in the way of another module, never stale.
+
+Every module of a runtime lives below one synthetic package, in which each folder of skills is a package. Sources are read
+without bytecode files: those are trusted by a whole second, and a skill edited twice within one would run as it was before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import itertools
+import math
+import os
+import sys
+import time
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+from prowess.errors import LoadError, did_you_mean
+from prowess.skills.closure import importers, module_files
+from prowess.skills.discovery import Source
+from prowess.skills.stamps import ABSENT, Stamp, digest_of, read, stamp
+
+__all__ = ["Given", "Modules", "distrust_bytecode_of", "imported", "package_files", "project_files"]
+
+_FOREIGN: Final = frozenset({"site-packages", "dist-packages", "node_modules"})
+_SAME_TIME: Final = 2.0
+"""Seconds within which two saves may look alike."""
+_MOST_KEPT: Final = 1 << 20
+"""Bytes of a source file that are remembered. A larger one can be imported, but has no last good version."""
+_texts_read: Final[dict[str, bytes]] = {}
+"""What modules of the project said when they were imported by their absolute names: these are everybody's."""
+_counter = itertools.count(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A skill with its sources: it is imported from these, whatever its files say by now."""
+
+    source: Source
+    texts: Mapping[str, bytes]
+    """What its files say, with those of the project that it imports, by path."""
+    kept: bool = False
+    """Its files have changed since, and no longer load. It keeps what it imports to itself."""
+
+
+class Modules:
+    """The modules of one runtime."""
+
+    def __init__(self, root: Path) -> None:
+        self.package = f"prowess_skills_{next(_counter)}"
+        self._finder = _Finder(self.package, root)
+        sys.meta_path.insert(0, self._finder)
+
+    def load(self, source: Source, file: Path) -> ModuleType:
+        """Import a file of a skill; a module that is there already is given as it is."""
+        name = self.name(source, file)
+        self._finder.files[name] = file
+        if source.is_folder:
+            self._finder.files[self.name(source, source.path)] = source.path
+        return importlib.import_module(name)
+
+    def name(self, source: Source, path: Path) -> str:
+        """The module name of a file or a folder of a skill."""
+        parts = path.relative_to(source.root).with_suffix("").parts
+        return ".".join([self.package, self._finder.name_folder(source.root, source.name), *parts])
+
+    def usual_name(self, name: str) -> str:
+        """The name that a module has where its skill is not a kept one."""
+        _, _, rest = name.partition(".")
+        folder, _, rest = rest.partition(".")
+        if not _is_inside(name, self.package) or folder not in self._finder.views:
+            return name
+        return f"{self.package}.{self._finder.name_folder(self._finder.folders[folder])}.{rest}"
+
+    @property
+    def read(self) -> dict[str, str]:
+        """Every source that was read, with a digest of what it said."""
+        return {str(file): digest for file, digest in self._finder.read.items()}
+
+    def texts_of(self, files: Iterable[str]) -> dict[str, bytes]:
+        """What source files say: as they were read for an import, else as they are now. Large files are left out."""
+        found: dict[str, bytes] = {}
+        for file in files:
+            text = self._finder.texts_read.get(file) or _texts_read.get(file) or self._finder.given.get(file)
+            if text is None:
+                with contextlib.suppress(OSError):
+                    text = read(file)
+            if text is not None and len(text) <= _MOST_KEPT:
+                found[file] = text
+        return found
+
+    def give(self, given: Given) -> None:
+        """Import a skill from given sources from now on."""
+        skill = given.source.name
+        if given.kept:
+            changed = {path for path, text in given.texts.items() if self._finder.says(path) != text}
+            changed.update(map(str, given.source.files))
+            folders = {given.source.root, *self._finder.folders.values()}
+            own = importers(changed, given.texts, folders, self._finder.root)
+            self._finder.keep(skill, given.source.root, {path: given.texts[path] for path in own & given.texts.keys()})
+        else:
+            self._finder.given.update({path: text for path, text in given.texts.items() if not self._finder.has(path)})
+
+    def takes_modules_out(self, skill: str) -> bool:
+        """Whether `as_given` replaces modules while this skill is imported."""
+        view = self._finder.kept.get(skill)
+        return view is not None and bool(view.in_project)
+
+    @contextlib.contextmanager
+    def as_given(self, skill: str) -> Generator[None]:
+        """While a kept skill is imported, modules of the project are what they were; afterwards they are what they are.
+
+        Nothing else may be imported meanwhile.
+        """
+        view = self._finder.kept.get(skill)
+        if view is None or not view.in_project:
+            yield
+            return
+        now = self._project_modules(view)
+        _take_out(now)
+        self._finder.importing = view
+        try:
+            yield
+        finally:
+            self._finder.importing = None
+            _take_out(self._project_modules(view))
+            for name, module in now.items():
+                sys.modules[name] = module
+                parent, leaf = _parent(name)
+                if parent is not None:
+                    setattr(parent, leaf, module)
+
+    def close(self) -> None:
+        """Take everything out of the interpreter again."""
+        sys.meta_path.remove(self._finder)
+        for name, _ in self._all():
+            del sys.modules[name]
+
+    def _project_modules(self, view: _View) -> dict[str, ModuleType]:
+        """The modules outside of our package that come from files of a view."""
+        return {
+            name: module
+            for name, module in list(sys.modules.items())
+            if getattr(module, "__file__", None) in view.texts and not _is_inside(name, self.package)
+        }
+
+    def _all(self) -> list[tuple[str, ModuleType]]:
+        return [item for item in list(sys.modules.items()) if _is_inside(item[0], self.package)]
+
+
+def imported(name: str, root: Path) -> Any:
+    """What `package.module:Name` means, in a module of the project or an installed one."""
+    module_name, _, attributes = name.partition(":")
+    if not attributes:
+        raise LoadError(f"{name!r} must name a container, for example package.module:Container")
+    folder = str(root)
+    added = folder not in sys.path  # a worker has it there; an embedder's path is left as it was
+    if added:
+        sys.path.append(folder)
+    try:
+        found: Any = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        raise LoadError(f"{name}: {error}; the module is looked for in the project and its environment") from error
+    finally:
+        if added:
+            sys.path.remove(folder)
+    for attribute in attributes.split("."):
+        if not hasattr(found, attribute):
+            raise LoadError(
+                f"{name}: the module {module_name} has no {attributes}{did_you_mean(attribute, dir(found))}"
+            )
+        found = getattr(found, attribute)
+    return found
+
+
+def project_files(root: Path, beside: str = "") -> dict[str, Stamp]:
+    """The files of the project that have been imported by now, each with what tells one version from another.
+
+    Modules of the package `beside` do not count.
+    """
+    prefix = f"{root}{os.sep}"
+    found: dict[str, Stamp] = {}
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if beside and _is_inside(name, beside):
+            continue
+        if not isinstance(file, str) or not file.startswith(prefix) or not _FOREIGN.isdisjoint(Path(file).parts):
+            continue
+        found[file] = stamp(file)
+    return {file: seen for file, seen in found.items() if seen != ABSENT}
+
+
+def distrust_bytecode_of(root: Path) -> None:
+    """Have the modules of a project read from their sources wherever bytecode could be that of an earlier save.
+
+    Its installed packages are not meant.
+    """
+    prefix, standard = f"{root}{os.sep}", os.path.dirname(os.__file__)
+
+    def hook(path: str) -> importlib.machinery.FileFinder:
+        inside = f"{path}{os.sep}".startswith(prefix) and not path.startswith(standard)
+        if not inside or not os.path.isdir(path) or not _FOREIGN.isdisjoint(Path(path).parts):
+            raise ImportError(path)
+        return importlib.machinery.FileFinder(path, *_KINDS)
+
+    sys.path_hooks.insert(0, hook)
+    for path in [path for path in sys.path_importer_cache if f"{path}{os.sep}".startswith(prefix)]:
+        del sys.path_importer_cache[path]
+
+
+def package_files(package: str) -> list[Path]:
+    """The source files of an installed package that have been imported by now."""
+    files = [
+        getattr(module, "__file__", None) for name, module in list(sys.modules.items()) if _is_inside(name, package)
+    ]
+    return [Path(file) for file in files if isinstance(file, str) and file.endswith(".py")]
+
+
+def _take_out(modules: Iterable[str]) -> None:
+    for name in modules:
+        module = sys.modules.pop(name)
+        parent, leaf = _parent(name)
+        if getattr(parent, leaf, None) is module:
+            delattr(parent, leaf)  # pragma: no cover - in workers; `from package import leaf` looks there first
+
+
+def _parent(name: str) -> tuple[ModuleType | None, str]:
+    parent, _, leaf = name.rpartition(".")
+    return sys.modules.get(parent), leaf
+
+
+def _is_inside(name: str, package: str) -> bool:
+    return name == package or name.startswith(f"{package}.")
+
+
+class _View:
+    """The files that one kept skill sees in another version than everybody else."""
+
+    def __init__(self) -> None:
+        self.texts: dict[str, bytes] = {}
+        self.in_project = False
+        """Whether some of them are imported by their absolute names."""
+
+    def add(self, texts: Mapping[str, bytes], folder: Path) -> None:
+        self.texts.update(texts)
+        self.in_project = self.in_project or not all(Path(path).is_relative_to(folder) for path in texts)
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Finds the modules below the synthetic package of one runtime, and remembers what it read.
+
+    It also finds modules of the project where somebody has given their sources.
+    """
+
+    def __init__(self, package: str, root: Path) -> None:
+        self.package = package
+        self.root = root
+        self.folders: dict[str, Path] = {}
+        """The folders of skills, each with the name of its package."""
+        self.files: dict[str, Path] = {}
+        """The modules of skills: they are the files they were found in, whatever else might have their name."""
+        self.read: dict[Path, str] = {}
+        """Every source that was read, with a digest of what it said."""
+        self.texts_read: dict[str, bytes] = {}
+        self.given: dict[str, bytes] = {}
+        """What files say for all skills, whatever they say by now."""
+        self.views: dict[str, _View] = {}
+        """By the name of a package: what its skills see in a version of their own."""
+        self.kept: dict[str, _View] = {}
+        """The same by the names of the skills."""
+        self.importing: _View | None = None
+        """What is seen by the skill that is just being imported."""
+
+    def name_folder(self, folder: Path, skill: str = "") -> str:
+        view = self.kept.get(skill)
+        for name, known in self.folders.items():
+            if known == folder and self.views.get(name) is view:
+                return name
+        name = f"f{len(self.folders)}"
+        self.folders[name] = folder
+        if view is not None:
+            self.views[name] = view
+        return name
+
+    def has(self, path: str) -> bool:
+        """Whether a file was imported already."""
+        return path in self.texts_read or path in _texts_read
+
+    def says(self, path: str) -> bytes | None:
+        """What a file says for everybody: as it was imported, else as it would be."""
+        text = self.texts_read.get(path) or _texts_read.get(path) or self.given.get(path)
+        if text is None:
+            with contextlib.suppress(OSError):
+                return read(path)
+        return text
+
+    def keep(self, skill: str, folder: Path, texts: Mapping[str, bytes]) -> None:
+        """Have a skill see some files as they were. Skills that agree on that share their modules."""
+        agreeing = (
+            view
+            for view in self.kept.values()
+            if all(view.texts.get(path, text) == text for path, text in texts.items())
+        )
+        self.kept[skill] = view = next(agreeing, None) or _View()
+        view.add(texts, folder)
+
+    def find_spec(
+        self,
+        fullname: str,
+        path: Sequence[str] | None,
+        target: ModuleType | None = None,  # noqa: ARG002 - importlib.reload is not for skills
+    ) -> importlib.machinery.ModuleSpec | None:
+        if not _is_inside(fullname, self.package):
+            return self._find_in_project(fullname, path)
+        if fullname == self.package:
+            return _namespace(fullname, [])
+        _, folder, *parts = fullname.split(".")
+        if folder not in self.folders:
+            return None
+        return self._spec(fullname, self.folders[folder].joinpath(*parts), self.views.get(folder))
+
+    def _spec(self, fullname: str, place: Path, view: _View | None) -> importlib.machinery.ModuleSpec | None:
+        """Python's own order: a package, a module, a folder without `__init__.py`. A skill is what it was found to be."""
+        skill, (file, init) = self.files.get(fullname), module_files(place)
+        if skill != file and self._is_file(init, view):
+            return self._from_file(fullname, init, [str(place)], view)
+        if (skill is None or skill == file) and self._is_file(file, view):
+            return self._from_file(fullname, file, None, view)
+        there = place.is_dir() or (view is not None and any(path.startswith(f"{place}{os.sep}") for path in view.texts))
+        return _namespace(fullname, [str(place)]) if there else None
+
+    def _is_file(self, file: Path, view: _View | None) -> bool:
+        return str(file) in self.given or (view is not None and str(file) in view.texts) or file.is_file()
+
+    def _from_file(
+        self, fullname: str, file: Path, locations: list[str] | None, view: _View | None
+    ) -> importlib.machinery.ModuleSpec | None:
+        path = str(file)
+        loader: importlib.machinery.SourceFileLoader
+        if view is None:
+            loader = _FreshLoader(fullname, path, self)
+        elif path in view.texts:
+            loader = _GivenLoader(fullname, path, view.texts[path])
+        else:
+            _, folder, *parts = fullname.split(".")
+            usual = ".".join([self.package, self.name_folder(self.folders[folder]), *parts])
+            loader = _Alias(fullname, path, usual)
+        return importlib.util.spec_from_file_location(
+            fullname, file, loader=loader, submodule_search_locations=locations
+        )
+
+    def _find_in_project(self, fullname: str, path: Sequence[str] | None) -> importlib.machinery.ModuleSpec | None:
+        """A module of the project, if its source was given and nothing else on the path comes first."""
+        texts = self.importing.texts if self.importing is not None else self.given
+        if not texts:
+            return None
+        file, init = module_files(self.root.joinpath(*fullname.split(".")))
+        found = next((each for each in (init, file) if str(each) in texts), None)
+        if found is None or fullname.partition(".")[0] in sys.stdlib_module_names:
+            return None
+        usual = importlib.machinery.PathFinder.find_spec(fullname, path)
+        if usual is not None and usual.origin not in (None, str(found)):
+            return None
+        loader = _GivenLoader(fullname, str(found), texts[str(found)])
+        if self.importing is None:
+            _texts_read[str(found)] = texts[str(found)]
+        locations = [str(init.parent)] if found == init else None
+        return importlib.util.spec_from_file_location(
+            fullname, found, loader=loader, submodule_search_locations=locations
+        )
+
+
+def _namespace(fullname: str, locations: list[str]) -> importlib.machinery.ModuleSpec:
+    spec = importlib.machinery.ModuleSpec(fullname, None, is_package=True)
+    spec.submodule_search_locations = locations
+    return spec
+
+
+class _CarefulLoader(importlib.machinery.SourceFileLoader):
+    """Uses bytecode only where it cannot be of an earlier save: Python tells saves apart by whole seconds and sizes."""
+
+    def path_stats(self, path: str) -> Mapping[str, Any]:
+        stats = super().path_stats(path)
+        saved = max(stats["mtime"], os.stat(path).st_ctime)  # the one can be set at will, the other cannot
+        if time.time() - saved < _SAME_TIME or _written_at(importlib.util.cache_from_source(path)) - saved < _SAME_TIME:
+            raise OSError(path)  # no stats, no bytecode file: none is read, and none is written
+        return stats
+
+    def source_to_code(self, data: Any, path: Any, *more: Any, **options: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        if len(data) <= _MOST_KEPT:
+            _texts_read[str(path)] = bytes(data)
+        return super().source_to_code(data, path, *more, **options)
+
+
+def _written_at(path: str) -> float:
+    try:
+        return os.stat(path).st_mtime
+    except OSError:
+        return math.inf
+
+
+_KINDS: Final[tuple[tuple[Any, list[str]], ...]] = (
+    (importlib.machinery.ExtensionFileLoader, importlib.machinery.EXTENSION_SUFFIXES),
+    (_CarefulLoader, importlib.machinery.SOURCE_SUFFIXES),
+    (importlib.machinery.SourcelessFileLoader, importlib.machinery.BYTECODE_SUFFIXES),
+)
+"""What a module may be, in Python's own order."""
+
+
+class _FreshLoader(importlib.machinery.SourceFileLoader):
+    """Reads a source file as it is now, or as it was given, and remembers what it said."""
+
+    def __init__(self, fullname: str, path: str, finder: _Finder) -> None:
+        super().__init__(fullname, path)
+        self._finder = finder
+
+    def path_stats(self, path: str) -> dict[str, float]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        raise OSError(path)  # no stats, no bytecode file
+
+    def get_data(self, path: str) -> bytes:
+        given = self._finder.given.get(path)
+        return super().get_data(path) if given is None else given
+
+    def source_to_code(self, data: Any, path: Any, *more: Any, **options: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        self._finder.read[Path(path)] = digest_of(data)
+        if len(data) <= _MOST_KEPT:
+            self._finder.texts_read[str(path)] = bytes(data)
+        return super().source_to_code(data, path, *more, **options)
+
+
+class _GivenLoader(importlib.machinery.SourceFileLoader):
+    """Knows what a source file said, whatever it says now."""
+
+    def __init__(self, fullname: str, path: str, text: bytes) -> None:
+        super().__init__(fullname, path)
+        self._text = text
+
+    def path_stats(self, path: str) -> dict[str, float]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        raise OSError(path)  # no stats, no bytecode file
+
+    def get_data(self, path: str) -> bytes:  # noqa: ARG002 - there is only one
+        return self._text
+
+
+class _Alias(importlib.machinery.SourceFileLoader):
+    """Gives the module that everybody sees, so that its classes are the same ones."""
+
+    def __init__(self, fullname: str, path: str, usual: str) -> None:
+        super().__init__(fullname, path)
+        self._usual = usual
+
+    def exec_module(self, module: ModuleType) -> None:
+        sys.modules[module.__name__] = importlib.import_module(self._usual)

@@ -1,0 +1,172 @@
+"""The version of a file: by its status first, by its content where the status leaves a doubt. There is no other notion of it.
+
+Knows files, no skills. Light: the host uses it on its way to the first answer.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import stat
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple, TypeAlias
+
+__all__ = [
+    "ABSENT",
+    "Seen",
+    "Sightings",
+    "Stamp",
+    "as_imported",
+    "changed",
+    "digest_of",
+    "listing",
+    "look",
+    "look_again",
+    "read",
+    "refreshed",
+    "stamp",
+]
+
+_RACE: Final = 2_000_000_000
+"""Nanoseconds within which two writes may leave the same time: file systems count in steps, and clocks are set."""
+
+
+_GRAIN: Final = 20_000_000
+"""Nanoseconds by which the time of a file may lag behind the clock."""
+
+
+class Stamp(NamedTuple):
+    """The version of a file, as far as its status tells. Wherever versions are compared, this is what is compared."""
+
+    mtime_ns: int
+    ctime_ns: int
+    """Unlike the other time, this one is only set by the system: `cp -p` and `touch -d` cannot put it back."""
+    size: int
+    inode: int
+
+
+ABSENT: Final = Stamp(0, 0, 0, 0)
+"""The stamp of a file that is not there."""
+
+
+class Seen(NamedTuple):
+    """A file as it was when somebody looked."""
+
+    mtime_ns: int
+    ctime_ns: int
+    size: int
+    inode: int
+    digest: str
+    at_ns: int
+    """When it was looked at, on the clock that file times are of."""
+
+
+Sightings: TypeAlias = "Mapping[str, Seen]"
+
+
+def stamp(path: str) -> Stamp:
+    """The version of the file at a path."""
+    try:
+        return _stamp(os.stat(path))
+    except OSError:
+        return ABSENT
+
+
+def digest_of(content: bytes) -> str:
+    """The version of a file by what it says."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def read(path: str) -> bytes:
+    """The content of a regular file; an `OSError` for what is none: reading from a FIFO or a device may never end."""
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", path)
+        return file.read()
+
+
+def look(path: str, now_ns: int, content: bytes | None = None) -> Seen | None:
+    """A file as it is now, or `None` where there is none. `content` is what was really read, where that is known.
+
+    A file that changes while it is looked at is seen with a time that fits nothing, so that it is looked at again.
+    """
+    try:
+        before = os.stat(path)
+        if content is None:
+            content = read(path)
+        after = os.stat(path)
+    except OSError:
+        return None
+    steady = _stamp(before) == _stamp(after) and after.st_size == len(content)
+    then = _stamp(after)._replace(size=len(content))
+    return Seen(*(then if steady else then._replace(mtime_ns=-1)), digest_of(content), now_ns)
+
+
+def as_imported(seen: Seen, digest: str | None, since_ns: int) -> Seen:
+    """A file as it was when it was imported: with this digest or, where that is not known, at some time after `since_ns`.
+
+    If it may not be that any more, it is noted with a time that fits nothing.
+    """
+    if digest is not None:
+        return seen if digest == seen.digest else seen._replace(mtime_ns=-1, digest=digest)
+    saved_since = max(seen.mtime_ns, seen.ctime_ns) > since_ns - _GRAIN
+    return seen._replace(mtime_ns=-1, digest="") if saved_since else seen
+
+
+def look_again(path: str, seen: Seen) -> bool:
+    """Whether a file still says what it said."""
+    try:
+        status = os.stat(path)
+        if status.st_size != seen.size or not stat.S_ISREG(status.st_mode):
+            return False
+        return _is_believed(status, seen) or digest_of(read(path)) == seen.digest
+    except OSError:
+        return False
+
+
+def refreshed(sightings: Sightings, now_ns: int) -> dict[str, Seen]:
+    """The same sightings, looked at again where each look has to read the file and finds it as it was."""
+    fresh = dict(sightings)
+    for path, seen in sightings.items():
+        found = None if _is_steady(path, seen) else look(path, now_ns)
+        if found is not None and found.digest == seen.digest:
+            fresh[path] = found
+    return fresh
+
+
+def changed(sightings: Sightings) -> set[str]:
+    """The files that do not say what they said."""
+    return {path for path, seen in sightings.items() if not look_again(path, seen)}
+
+
+def listing(folders: Iterable[str], endings: tuple[str, ...]) -> str:
+    """A digest of the names in folders that have one of the endings, and of when each of these was last written to."""
+    names: list[str] = []
+    for folder in folders:
+        try:
+            names.extend(_dated(f"{folder}/{name}") for name in sorted(os.listdir(folder)) if name.endswith(endings))
+        except OSError:
+            names.append(f"{folder} is not there")
+    return digest_of("\n".join(names).encode("utf-8", "surrogateescape"))
+
+
+def _dated(path: str) -> str:
+    return f"{path} {' '.join(map(str, stamp(path)))}"
+
+
+def _stamp(found: os.stat_result) -> Stamp:
+    return Stamp(found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino)
+
+
+def _is_steady(path: str, seen: Seen) -> bool:
+    try:
+        return _is_believed(os.stat(path), seen)
+    except OSError:
+        return True
+
+
+def _is_believed(found: os.stat_result, seen: Seen) -> bool:
+    """Whether the status says enough: it is the same, and so old that another change would have another time."""
+    long_after = seen.at_ns - max(seen.mtime_ns, seen.ctime_ns) > _RACE
+    return long_after and _stamp(found) == seen[:4]

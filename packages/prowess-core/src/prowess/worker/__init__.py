@@ -1,0 +1,1 @@
+"""The process that imports skills and runs commands for a host."""

@@ -1,0 +1,235 @@
+"""What code in a worker prints: told apart by call, and on its way to the host without stopping the event loop.
+
+The worker's descriptors 1 and 2 are one pipe to the host. Python code prints through a `Printer`, which makes each line a
+record with a label; native code and child processes print to the pipe as it is. Knows no skill and no frame.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import select
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any, Final
+
+__all__ = ["END", "LABEL_END", "START", "Outlet", "Printer", "command", "importing", "label_output"]
+
+START: Final = b"\x1e"
+LABEL_END: Final = b"\x1f"
+END: Final = b"\x1d"
+"""A record is a start, a label, the end of the label, a text and an end. They are control characters that no text has."""
+_CONTROL: Final = START + LABEL_END + END
+_MOST_PIECE: Final = 3072
+"""Bytes of text in a record: with its label it is less than `PIPE_BUF`, so that nobody else's output lands within it."""
+_MOST_LABEL: Final = 512
+_MOST_WAITING: Final = 4 * 1024 * 1024
+"""Bytes that wait for the host to read."""
+_PATIENCE: Final = 1.0
+"""Seconds that a thread waits for room among what waits. What does not fit then is lost."""
+_LOOP_PATIENCE: Final = 0.1
+"""Seconds that the event loop waits for room: the host reads all the time, unless it is starved itself."""
+_OPEN_PIPES: Final = "/proc/self/fd"
+"""Where Linux shows what is open, so that it can be opened anew."""
+
+command: Final[ContextVar[str]] = ContextVar("prowess_command", default="")
+"""The command that runs: its id is the label of what it prints."""
+importing: Final[ContextVar[str]] = ContextVar("prowess_importing", default="")
+"""The skill whose import goes on: its name is the label, whichever command needs the skill."""
+
+
+class Outlet:
+    """Puts records into a pipe, in order, and never blocks in it. The event loop runs in the main thread."""
+
+    def __init__(
+        self,
+        fd: int,
+        *,
+        most: int = _MOST_WAITING,
+        patience: float = _PATIENCE,
+        loop_patience: float = _LOOP_PATIENCE,
+    ) -> None:
+        self._fd, self._asks = _without_blocking(fd)
+        self._most = most
+        self._patience = patience
+        self._loop_patience = loop_patience
+        self._poll = select.poll()
+        self._poll.register(self._fd, select.POLLOUT)
+        self._begin()
+        os.register_at_fork(after_in_child=self._begin)
+
+    def _begin(self) -> None:
+        """Nothing waits. In a forked child this is so as well: the parent writes what waited there."""
+        self._changed = threading.Condition(threading.RLock())
+        self._waiting: deque[bytearray] = deque()
+        """Some records each, as many as the pipe takes in one piece."""
+        self._size = 0
+        self._lost = 0
+        self._deaf = False
+        """Whether waiting was in vain: nobody waits again before the host has read something."""
+
+    def send(self, record: bytes) -> None:
+        """Have a record written, after all that were sent before."""
+        with self._changed:
+            if not self._waiting and self._write(record):
+                return
+            if self._size + len(record) > self._most:
+                self._wait_for_room(len(record))
+            if self._size + len(record) > self._most:
+                self._lost += 1
+                return
+            self._tell_lost()
+            self._keep(record)
+
+    def flush(self, seconds: float) -> None:
+        """Wait until everything is written, but no longer than that."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._waiting, seconds)
+
+    def _wait_for_room(self, size: int) -> None:
+        if not self._deaf:
+            is_loop = threading.current_thread() is threading.main_thread()
+            seconds = self._loop_patience if is_loop else self._patience
+            self._deaf = not self._changed.wait_for(lambda: self._size + size <= self._most, seconds)
+
+    def _write(self, data: bytes | bytearray) -> bool:
+        """Write so much at most as a pipe takes whole; whether there was room for it."""
+        if self._asks and not self._poll.poll(0):
+            return False
+        try:
+            os.write(self._fd, data)
+        except BlockingIOError:
+            return False
+        except OSError:  # the host is gone
+            return True
+        return True
+
+    def _keep(self, record: bytes) -> None:
+        self._size += len(record)
+        if self._waiting:
+            if len(self._waiting[-1]) + len(record) <= select.PIPE_BUF:
+                self._waiting[-1] += record
+            else:
+                self._waiting.append(bytearray(record))
+        else:
+            self._waiting.append(bytearray(record))
+            threading.Thread(target=self._drain, name="prowess-output", daemon=True).start()
+
+    def _tell_lost(self) -> None:
+        if self._lost:
+            lost, self._lost = self._lost, 0
+            self._keep(
+                _record(b"prowess", b"%d pieces of output were lost: the host did not read them in time\n" % lost)
+            )
+
+    def _drain(self) -> None:
+        while True:
+            self._poll.poll()
+            with self._changed:
+                while self._waiting and self._write(self._waiting[0]):
+                    self._size -= len(self._waiting.popleft())
+                    self._deaf = False
+                if not self._waiting and self._lost:
+                    self._tell_lost()  # which starts another thread
+                    return
+                self._changed.notify_all()
+                if not self._waiting:
+                    return
+
+
+def _without_blocking(fd: int) -> tuple[int, bool]:
+    """A descriptor of a pipe that does not block, and whether one must ask for room before one writes to it.
+
+    The one given must go on to block, since child processes have it as well. Linux opens the same pipe anew.
+    """
+    try:
+        return os.open(f"{_OPEN_PIPES}/{fd}", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC), False
+    except OSError:
+        return fd, True
+
+
+class Printer(io.RawIOBase):
+    """The bytes under `sys.stdout` and `sys.stderr`: whole lines become records, half a line waits for its end."""
+
+    def __init__(self, outlet: Outlet, fd: int) -> None:
+        super().__init__()
+        self._outlet = outlet
+        self.name = ("<stdin>", "<stdout>", "<stderr>")[fd]
+        self._fd = fd
+        self._begin()
+        os.register_at_fork(after_in_child=self._begin)
+
+    def _begin(self) -> None:
+        """No line is begun. The forked child of a process that has begun one leaves it to its parent."""
+        self._lock = threading.RLock()
+        self._begun: dict[str, bytes] = {}
+
+    def fileno(self) -> int:
+        """Where child processes and native code may print."""
+        return self._fd
+
+    def writable(self) -> bool:
+        """It is for writing only."""
+        return True
+
+    def write(self, data: Any, /) -> int:
+        """Print; all of it is taken."""
+        text = bytes(data)
+        label = importing.get() or command.get()
+        with self._lock:
+            line = self._begun.pop(label, b"") + text
+            end = line.rfind(b"\n") + 1
+            if len(line) - end > _MOST_PIECE:
+                end = len(line)
+            if end < len(line):
+                self._begun[label] = line[end:]
+            if end:
+                self._send(label, line[:end])
+        return len(text)
+
+    def flush(self) -> None:
+        """Let go of half a line: the host keeps it until the rest comes."""
+        if self.closed:
+            return
+        label = importing.get() or command.get()
+        with self._lock:
+            if label in self._begun:
+                self._send(label, self._begun.pop(label))
+
+    def finish(self) -> None:
+        """Let go of everything."""
+        with self._lock:
+            for label in list(self._begun):
+                self._send(label, self._begun.pop(label))
+
+    def _send(self, label: str, text: bytes) -> None:
+        name = label.encode("utf-8", "backslashreplace")[:_MOST_LABEL]
+        for start in range(0, len(text), _MOST_PIECE):
+            self._outlet.send(_record(name, text[start : start + _MOST_PIECE]))
+
+
+def _record(label: bytes, text: bytes) -> bytes:
+    return b"%b%b%b%b%b" % (START, label.translate(None, _CONTROL), LABEL_END, text.translate(None, _CONTROL), END)
+
+
+def label_output() -> Callable[[float], None]:
+    """Have `sys.stdout` and `sys.stderr` say who prints; gives what to call at the end, with the seconds that may take.
+
+    Both are one stream to the host, so that their order is kept.
+    """
+    outlet = Outlet(2)
+    printers = [Printer(outlet, 1), Printer(outlet, 2)]
+    sys.stdout, sys.stderr = (
+        io.TextIOWrapper(printer, encoding="utf-8", errors="backslashreplace", newline="\n", write_through=True)
+        for printer in printers
+    )
+
+    def finish(seconds: float) -> None:
+        for printer in printers:
+            printer.finish()
+        outlet.flush(seconds)
+
+    return finish

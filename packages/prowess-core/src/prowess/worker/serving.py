@@ -1,0 +1,522 @@
+"""The process that imports skills and runs commands for a host: `python -P -m prowess.worker`.
+
+Knows frames and a runtime; knows no protocol of any client. Leaves when the host does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import faulthandler
+import itertools
+import json
+import logging
+import math
+import os
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+from pydantic_core import from_json, to_json
+
+from prowess.calls.arguments import JsonText
+from prowess.calls.channel import Channel, Questions
+from prowess.calls.outcome import META_KIND, Outcome, write_outcome
+from prowess.errors import AskError, UnknownCommand, message_of
+from prowess.jsontypes import JsonObject
+from prowess.results.oversize import cut
+from prowess.runtime import Runtime
+from prowess.settings.settings import Settings, Written
+from prowess.skills.description import Description, digest_of
+from prowess.skills.discovery import Source
+from prowess.skills.entry import Entry
+from prowess.skills.loading import Given, distrust_bytecode_of
+from prowess.skills.texts import pack, unpack
+from prowess.worker import output
+from prowess.worker.heap import LARGE, give_back_soon, share_one_heap
+from prowess.worker.link import Board, Frame, Importing, Kind, Link, receive
+from prowess.worker.polling import new_loop
+from prowess.worker.progress import Progress, Thread, threads_of
+
+__all__ = ["Heart", "Imports", "LinkServer", "can_import_project", "main", "serve", "serve_begun"]
+
+_log = logging.getLogger("prowess.worker")
+_AGAIN: Final = 0.1
+"""Seconds after which a call that has swallowed its cancellation is cancelled again."""
+_LEAVING: Final = 1.0
+"""Seconds that singletons get to close."""
+_LAST_WORDS: Final = 0.5
+"""Seconds that the host gets to take what was printed last."""
+
+
+class LinkServer:
+    """The worker's end of the link, and the runtime behind it."""
+
+    def __init__(self, runtime: Runtime, board: Board, heart: Heart | None = None) -> None:
+        self._runtime = runtime
+        self._board = board
+        self._calls: dict[int, asyncio.Task[None]] = {}
+        self._heart = heart or Heart()
+        self._heart.busy = lambda: bool(self._calls or self._background)
+        self._given_up: set[asyncio.Task[None]] = set()
+        """Calls that nobody waits for, and that go on all the same."""
+        self._left = 0
+        self._asking: dict[int, asyncio.Future[Mapping[str, JsonObject]]] = {}
+        self._background: set[asyncio.Task[Any]] = set()
+        self._told_of: set[str] = set()
+        """The skills that the host has heard of since they were imported."""
+        self.gone = asyncio.Event()
+        self.link = Link(self._on_frame, self.gone.set)
+        self.link.on_room = self._send_progress
+        self._progress_held: dict[int, bytes] = {}
+        """By call: its newest progress, from when the host does not read as fast as commands report."""
+        self._logs_lost = 0
+
+    def _on_frame(self, frame: Frame) -> None:
+        if frame.kind == Kind.CALL:
+            self._begin(frame)
+        elif frame.kind == Kind.PING:
+            asyncio.get_running_loop().call_soon(self._pong)  # calls that were cancelled just now get to end first
+        elif frame.kind == Kind.CANCEL:
+            self._cancel(frame.number)
+        elif frame.kind == Kind.ANSWERS:
+            self._answered(frame)
+        elif frame.kind == Kind.DESCRIBE:
+            self._spawn(self._describe(from_json(frame.head)))
+        elif frame.kind == Kind.SOURCE:
+            self._runtime.give(_given(frame))
+        elif frame.kind == Kind.QUIT:
+            self.gone.set()
+
+    def _pong(self) -> None:
+        self.link.send(Kind.PONG, self._lingering())
+
+    # Calls
+
+    def _begin(self, frame: Frame) -> None:
+        self._heart.wake()
+        self._calls[frame.number] = asyncio.get_running_loop().create_task(self._call(frame))
+
+    def _ended(self, number: int) -> None:
+        """A call is over, or was cancelled before it began."""
+        task = self._calls.pop(number, None)
+        if task is None:
+            return
+        self._given_up.discard(task)
+        before, self._left = self._left, self._lingering()
+        if self._left > before:
+            self.link.send(Kind.LINGERING, self._left)
+
+    def _cancel(self, number: int) -> None:
+        """Cancel a call, and again as long as it goes on."""
+        task = self._calls.get(number)
+        if task is not None:
+            if task not in self._given_up:
+                self._given_up.add(task)
+                task.add_done_callback(lambda _: self._ended(number))  # it may never begin, and so never end by itself
+            task.cancel()
+            asyncio.get_running_loop().call_later(_AGAIN, self._cancel, number)
+
+    def _lingering(self) -> int:
+        return sum(not task.done() for task in self._given_up) + self._runtime.abandoned_threads
+
+    async def _call(self, frame: Frame) -> None:
+        try:
+            await self._serve(frame)
+        finally:
+            self._ended(frame.number)
+            if len(frame.body) >= LARGE:
+                give_back_soon()
+
+    async def _serve(self, frame: Frame) -> None:
+        """From one frame to another one. The command begins as late as can be, so that what is held up can move."""
+        number = frame.number
+        how: JsonObject = from_json(frame.head)
+        output.command.set(how["command"])
+        try:
+            entry = self._runtime.known(how["command"]) or await self._found(how["command"])
+            if len(self._runtime.loaded) != len(self._told_of):
+                self._tell_of_loaded()
+            if not self._board.start(number):  # withdrawn, or retired: the host gives this call to another worker
+                self.link.send(Kind.UNBEGUN, number)  # it may have seen the mark, and take it for begun
+                return
+            answer = await self._outcome(number, how, frame.body) if entry else self._unknown(how["command"])
+        except asyncio.CancelledError:
+            if self._calls[number] in self._given_up:
+                raise
+            answer = _failure("crashed", f"{how['command']} was cancelled from inside")
+        except BaseException as error:  # noqa: BLE001 - an exit that some provider or validator raised ends its call only
+            _log.exception("%s crashed", how["command"])
+            answer = _failure("crashed", f"{type(error).__name__}: {message_of(error)}")
+        kind, head, body = answer
+        if number in self._progress_held:
+            self._send_progress()
+        self.link.send(kind, number, head, body, more=len(self._calls) > 1)
+
+    async def _found(self, command: str) -> Entry | None:
+        """Import the skill of a command. The import goes on when the call is given up: the next call finds it done."""
+        finding = asyncio.get_running_loop().create_task(self._runtime.find(command, everywhere=False))
+        self._background.add(finding)
+        finding.add_done_callback(self._end_of_background)
+        return await asyncio.shield(finding)
+
+    async def _outcome(self, number: int, how: JsonObject, text: bytes) -> tuple[Kind, bytes, bytes]:
+        """Run a call; gives the frame that answers it."""
+        outcome = await self._runtime.call(how["command"], JsonText(text), channel=self._channel(number, how))
+        try:
+            answer = _answer(outcome, how)
+            most = how.get("most")
+            fits = not most or len(answer[2]) <= most
+            return answer if fits else self._cut(number, outcome, how) or answer
+        except Exception as error:  # noqa: BLE001 - whatever a payload holds that is no JSON
+            _log.exception("%s gave a result that cannot be sent", how["command"])
+            return _failure("output", f"{how['command']}: the result cannot be sent: {message_of(error)}")
+
+    def _unknown(self, command: str) -> tuple[Kind, bytes, bytes]:
+        """The host knew it: it has gone just now, or its skill cannot be loaded."""
+        message = "; ".join([str(UnknownCommand(command, [])), *self._runtime.reasons(command)])
+        return Kind.REFUSED, to_json({"kind": "unknown", "message": _text(message)}), b""
+
+    def _cut(self, number: int, outcome: Outcome, how: JsonObject) -> tuple[Kind, bytes, bytes] | None:
+        """The beginning of a result that is too large; the whole of it is handed to the host. `None` where it fits."""
+        profile, boxed = how.get("profile"), how.get("boxed", True)
+        payload = outcome.payload(profile, boxed=boxed)
+        promised = outcome.shows_schema(profile, boxed=boxed)
+        part = cut(payload, how["most"], how["kept"], promised=promised)
+        if part is None:
+            return None
+        if part.text:
+            self.link.send(Kind.REST, number, part.token.encode(), part.text)
+        return Kind.RESULT, to_json({**payload.get("_meta", {}), **part.meta}), to_json(part.payload)
+
+    # During a call
+
+    def _channel(self, number: int, how: JsonObject) -> Channel:
+        channel = Channel(
+            call_id=how.get("call_id", ""),
+            client_name=how.get("client", ""),
+            capabilities=how.get("capabilities", {}),
+            trace_id=how.get("trace", ""),
+            metadata=how.get("metadata", {}),
+            context=how.get("context", {}),
+            answers=how.get("answers"),
+        )
+        if how.get("asks"):
+            channel.ask = partial(self._ask, number)
+        if how.get("progress"):
+            channel.progress = partial(self._progress, number)
+        if how.get("log"):
+            channel.log = partial(self._tell, number)
+        return channel
+
+    def _progress(self, number: int, done: float, total: float | None, message: str | None) -> None:
+        told = [_number(done), _number(total), message if message is None else _text(str(message))]
+        if told[0] is None:
+            return
+        self._progress_held[number] = to_json(told)
+        if not self.link.full:
+            self._send_progress()
+
+    def _send_progress(self) -> None:
+        """Send what was held back: of each call the newest, since each replaces the one before."""
+        for number in list(self._progress_held):
+            self.link.send(Kind.PROGRESS, number, self._progress_held.pop(number))
+
+    def _tell(self, number: int, level: str, data: Any) -> None:
+        try:
+            text = to_json([level, data], fallback=repr, inf_nan_mode="constants")
+            from_json(text, allow_inf_nan=False)
+        except ValueError:
+            text = to_json([level, _text(repr(data))])
+        if self.link.full:
+            self._logs_lost += 1
+            return
+        if self._logs_lost:
+            lost, self._logs_lost = self._logs_lost, 0
+            note = f"{lost} log messages were dropped: they came faster than the host could read"
+            self.link.send(Kind.LOG, number, to_json(["warning", note]))
+        self.link.send(Kind.LOG, number, text)
+
+    async def _ask(self, number: int, questions: Questions) -> Mapping[str, JsonObject]:
+        future: asyncio.Future[Mapping[str, JsonObject]] = asyncio.get_running_loop().create_future()
+        self._asking[number] = future
+        self.link.send(Kind.QUESTIONS, number, to_json(questions))
+        try:
+            return await future
+        finally:
+            del self._asking[number]
+
+    def _answered(self, frame: Frame) -> None:
+        future = self._asking.get(frame.number)
+        if future is None or future.done():
+            return
+        told: JsonObject = from_json(frame.head)
+        if "error" in told:
+            future.set_exception(AskError(str(told["error"])))
+        else:
+            future.set_result(told["answers"])
+
+    # The catalog
+
+    def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        self._heart.wake()
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._background.add(task)
+        task.add_done_callback(self._end_of_background)
+
+    def _end_of_background(self, task: asyncio.Task[Any]) -> None:
+        self._background.discard(task)
+        _ = task.cancelled() or task.exception()  # whoever waits for it is told; perhaps nobody does
+
+    async def _describe(self, known: list[str]) -> None:
+        try:
+            description, sources = await asyncio.to_thread(self._described, known)
+            self._told_of.update(description.skills)
+            text = json.dumps(description.to_json())  # pydantic's refuses names of files that are no Unicode
+            self.link.send(Kind.CATALOG, 0, text.encode(), sources)
+        except BaseException as error:  # noqa: BLE001 - the host must not wait for ever
+            _log.exception("the catalog could not be made")
+            self.link.send(Kind.FAILED, 0, _text(f"{type(error).__name__}: {message_of(error)}").encode())
+
+    def _described(self, known: list[str]) -> tuple[Description, bytes]:
+        """The skills that are not known, and their sources."""
+        description = self._runtime.describe(known)
+        files = {path for facts in description.skills.values() if facts.place for path in facts.files}
+        return description, pack(self._runtime.texts_of(path for path in sorted(files) if path.endswith(".py")))
+
+    def _tell_of_loaded(self) -> None:
+        """The host may know these skills from earlier on: it compares."""
+        fresh = set(self._runtime.loaded) - self._told_of
+        self._told_of |= fresh
+        digests = {skill: digest_of(self._runtime.contracts_of(skill)) for skill in fresh}
+        self.link.send(Kind.LIVE, 0, to_json(digests))
+
+
+def _given(frame: Frame) -> Given:
+    """The sources of a skill, as the host has kept them."""
+    told: JsonObject = json.loads(frame.head)
+    source = Source(told["skill"], Path(told["place"]), tuple(map(Path, told["own"])), told["has_hooks"])
+    return Given(source, unpack(frame.body), told["kept"])
+
+
+def _answer(outcome: Outcome, how: JsonObject) -> tuple[Kind, bytes, bytes]:
+    """An outcome as a frame."""
+    if outcome.kind == "input_required":
+        return Kind.INPUT_REQUIRED, to_json(outcome.questions), b""
+    if outcome.missing_capability is not None and how.get("answers") is not None:
+        facts = {"kind": "missing_capability", "name": outcome.missing_capability, "message": outcome.text}
+        return Kind.REFUSED, to_json(facts), b""
+    if how.get("outcome"):
+        facts, body = write_outcome(outcome)
+        return Kind.RESULT, to_json(facts), to_json(body)
+    payload = outcome.payload(how.get("profile"), boxed=how.get("boxed", True))
+    meta = payload.pop("_meta", None)
+    return Kind.RESULT, to_json(meta) if meta else b"{}", to_json(payload)
+
+
+def _failure(kind: str, text: str) -> tuple[Kind, bytes, bytes]:
+    payload = {"content": [{"type": "text", "text": _text(text)}], "isError": True}
+    return Kind.RESULT, to_json({META_KIND: kind}), to_json(payload)
+
+
+def _text(text: str) -> str:
+    """A text without what cannot be encoded."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _number(value: Any) -> int | float | None:
+    """A number as JSON can say it."""
+    if type(value) is int:
+        return value
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+class Heart:
+    """Says on stderr where the event loop is when something blocks it. Sleeps while there is nothing to do.
+
+    The host decides what becomes of the worker. For that, the thread beats on the board.
+    """
+
+    def __init__(self, limit: float = 1.0, beat: Callable[[], object] = bool) -> None:
+        self.busy: Callable[[], object] = bool
+        """Whether there are calls, or something else to do."""
+        self._limit = limit
+        self._tell = beat
+        self._ticks = 0
+        self._used = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = 0
+        self._wanted = threading.Event()
+
+    def start(self) -> None:
+        """Watch the running loop, which is the one of this thread."""
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        threading.Thread(target=self._watch, name="prowess-watch", daemon=True).start()
+
+    def wake(self) -> None:
+        """A call begins."""
+        self._used = True
+        if self._loop is not None and not self._wanted.is_set():
+            self._wanted.set()
+            self._tick()
+
+    def _tick(self) -> None:
+        assert self._loop is not None  # noqa: S101 - it was started
+        self._ticks += 1
+        if self._used or self.busy():
+            self._used = False
+            self._loop.call_later(self._limit / 4, self._tick)
+        else:
+            self._wanted.clear()
+
+    def _watch(self) -> None:
+        """Count the time that the loop could have used since its last tick, and did not use."""
+        me = threading.get_native_id()
+
+        def others() -> dict[int, Thread] | None:  # this thread runs whenever it looks, which says nothing
+            threads = threads_of(os.getpid())
+            return threads and {number: it for number, it in threads.items() if number != me}
+
+        progress = Progress(others, itertools.count(1).__next__)
+        step = self._limit / 4
+        seen, silent = -1, 0.0
+        while True:
+            self._wanted.wait()
+            try:
+                self._tell()
+            except ValueError:  # the board is closed: the worker has gone
+                return
+            time.sleep(step)
+            if not self._wanted.is_set() or self._ticks != seen:
+                seen, silent = self._ticks, 0.0
+                progress.start()
+                continue
+            before, silent = silent, silent + progress.usable(step)
+            if before <= self._limit < silent:
+                _log.warning("the event loop is blocked at %s", _place(self._thread))
+
+
+def _place(thread: int) -> str:
+    """Where a thread is."""
+    frame = sys._current_frames().get(thread)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else "an unknown place"
+
+
+async def serve(sock: socket.socket, board: Board, root: Path) -> int:
+    """Serve one host until it is gone; gives the exit code."""
+    try:
+        begin = receive(sock)
+    except EOFError:  # the host has gone already
+        return 0
+    return await serve_begun(sock, board, root, begin.head)
+
+
+async def serve_begun(sock: socket.socket, board: Board, root: Path, told: bytes) -> int:
+    """The same, where the settings of the first frame are known."""
+    try:
+        settings = _settings(root, from_json(told))
+        runtime = Runtime(root, settings=settings, on_import=Imports(board))
+    except Exception as error:  # noqa: BLE001 - told to the host, whatever it is
+        _log.error("%s", message_of(error))
+        await _fail(sock, message_of(error))
+        return 1
+    heart = Heart(runtime.settings.own.host.stall_limit, board.beat)
+    heart.start()
+    worker = LinkServer(runtime, board, heart)
+    await asyncio.get_running_loop().create_connection(lambda: worker.link, sock=sock)
+    worker.link.send(Kind.READY, os.getpid())
+    await worker.gone.wait()
+    with anyio.move_on_after(_LEAVING):
+        await runtime.aclose()
+    return 0
+
+
+def _settings(root: Path, told: JsonObject) -> Settings:
+    """Those the host goes by, whatever the files say by now."""
+    written = Written(*told["written"]) if told["written"] else None
+    return Settings.read_again(root, written, environ=os.environ, flags=told["flags"])
+
+
+class Imports:
+    """Keeps the note of what is being imported. Several threads may import at once, each a skill of its own."""
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+        self._lock = threading.Lock()
+        self._going_on: dict[str, Importing] = {}
+
+    def __call__(self, skill: str, file: str) -> None:
+        """A file of a skill is about to be imported; an empty one says that the skill is done."""
+        output.importing.set(skill if file else "")
+        with self._lock:
+            self._going_on.pop(skill, None)
+            if file:
+                self._going_on[skill] = Importing(time.time_ns(), skill, file)
+            self._board.note(self._going_on.values())
+
+
+async def _fail(sock: socket.socket, reason: str) -> None:
+    link = Link(lambda _: None, lambda: None)
+    await asyncio.get_running_loop().create_connection(lambda: link, sock=sock)
+    link.send(Kind.FAILED, 0, _text(reason).encode())
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Entry point: the descriptors and the project come as arguments, all else over the link."""
+    share_one_heap()
+    link, board, root, *more = argv if argv is not None else sys.argv[1:]
+    finish = output.label_output() if more else _print_as_usual
+    faulthandler.enable(2)
+    logging.basicConfig(level=logging.WARNING, format="prowess: %(message)s", stream=sys.stderr)
+    _keep_from_children(int(link), int(board))
+    can_import_project(root)
+    code = 1
+    try:
+        # Never closed: tasks and threads that nobody waits for must not hold the process.
+        code = asyncio.Runner(loop_factory=new_loop).run(
+            serve(socket.socket(fileno=int(link)), Board(int(board)), Path(root))
+        )
+    except BaseException:  # noqa: BLE001 - nobody else says why, as the end is abrupt
+        _log.exception("the worker failed")
+    with contextlib.suppress(BaseException):
+        atexit._run_exitfuncs()  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+        sys.stdout.flush()  # pragma: no cover - measuring has ended as well
+        finish(_LAST_WORDS)  # pragma: no cover - as above
+    os._exit(code)  # pragma: no cover - see above
+
+
+def can_import_project(root: str) -> None:
+    """Let skills import what lies beside them, after everything that is installed."""
+    if root not in sys.path:
+        sys.path.append(root)
+    distrust_bytecode_of(Path(root))
+
+
+def _print_as_usual(_seconds: float) -> None:
+    """Whoever started this worker reads its output as it is."""
+
+
+def _keep_from_children(*fds: int) -> None:
+    """What a child holds open, or writes to, is not the worker's any more."""
+
+    def part() -> None:
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for fd in fds:
+            os.dup2(nothing, fd, inheritable=False)
+        os.close(nothing)
+
+    for fd in fds:
+        os.set_inheritable(fd, False)
+    os.register_at_fork(after_in_child=part)

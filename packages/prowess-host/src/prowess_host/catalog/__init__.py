@@ -1,0 +1,1 @@
+"""What a project offers, and how that is kept true."""

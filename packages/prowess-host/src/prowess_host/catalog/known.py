@@ -1,0 +1,202 @@
+"""What a host knows of the skills of its project: remembered from earlier on, learned from workers, kept for the next time.
+
+Knows descriptions and the manifest they are kept in; knows workers only as somebody to ask.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+import time
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeAlias
+
+from prowess.contracts.catalog import Catalog, Failure
+from prowess.settings.paths import ConfigPaths
+from prowess.settings.settings import OwnSettings
+from prowess.skills.description import Description, SkillFacts, View, merged
+from prowess.skills.stamps import ABSENT, Stamp, as_imported, look
+from prowess_host.catalog.manifest import (
+    NOTHING,
+    Manifest,
+    Standing,
+    manifest_path,
+    read_manifest,
+    shape_of,
+    write_manifest,
+)
+from prowess_host.catalog.sources import Sources
+from prowess_host.workers.describe import LostImport
+
+__all__ = ["Ask", "Knowledge", "described"]
+
+_log = logging.getLogger("prowess.host")
+
+Ask: TypeAlias = "Callable[[Collection[str]], Awaitable[Description]]"
+"""Has all skills described but those that are given."""
+
+
+class Knowledge:
+    """The skills of one project, as far as they are known."""
+
+    def __init__(self, paths: ConfigPaths, own: OwnSettings) -> None:
+        self._paths = paths
+        self._manifest: Manifest | None = None
+        self._saving: asyncio.Task[None] | None = None
+        self.sources = Sources()
+        """The last good version of every skill."""
+        self._newest = Description()
+        """What was described last."""
+        self._torn: list[Failure] = []
+        self._files: tuple[Description, Mapping[str, Stamp]] = Description(), {}
+        """What was worked out of a description, for a watcher that asks every second."""
+        self.configure(own)
+
+    def configure(self, own: OwnSettings) -> None:
+        """Go by other settings from now on."""
+        self._hide = own.hide
+        self._shape = shape_of(own, own.python or sys.executable, os.environ.get("PYTHONPATH", ""))
+
+    @property
+    def description(self) -> Description:
+        """All that is known, whether or not it still holds."""
+        return self._manifest.description if self._manifest else Description()
+
+    @property
+    def files(self) -> Mapping[str, Stamp]:
+        """Files of the project that skills have imported, as they were then, and those that they would import."""
+        description = self.description
+        of, files = self._files
+        if of is not description:
+            absent = {path for facts in description.skills.values() for path in facts.absent}
+            broken = (path for facts in description.skills.values() if facts.failures for path in facts.files)
+            waited_for = {
+                path: Stamp(*description.sightings[path][:4]) for path in broken if path in description.sightings
+            }
+            files = {**dict.fromkeys(absent, ABSENT), **waited_for, **description.imported}
+            self._files = description, files
+        return files
+
+    @property
+    def doubtful(self) -> set[str]:
+        """Skills that may load by now: they failed, and it need not have been their own fault."""
+        return {name for name, facts in self.description.skills.items() if facts.failures and not facts.fatal}
+
+    def recall(self) -> Standing:
+        """Remember what was known when a host served this project last; what still holds of that."""
+        self._manifest = read_manifest(self._path())
+        return self.standing()
+
+    def standing(self) -> Standing:
+        """What still holds of what is known."""
+        return self._manifest.standing(self._shape) if self._manifest else NOTHING
+
+    def catalog(self, among: Collection[str] | None = None) -> Catalog:
+        """What can be called, and what failed; with `among`, of these skills alone."""
+        description = self.description
+        if among is not None:
+            kept = {name: facts for name, facts in description.skills.items() if name in among}
+            description = replace(description, skills=kept, failures=())
+        found = description.catalog(self._hide, self._paths.project_root)
+        return replace(found, failures=(*found.failures, *self._torn)) if self._torn else found
+
+    def views(self) -> dict[str, View]:
+        """What clients are shown, by command."""
+        return {name: view for facts in self.description.skills.values() for name, view in facts.views.items()}
+
+    def differing(self, digests: Mapping[str, str]) -> set[str]:
+        """The skills that promise something else than what is known."""
+        known = self.description.skills
+        return {name for name, digest in digests.items() if name in known and known[name].digest != digest}
+
+    async def learn(self, ask: Ask, known: Collection[str]) -> None:
+        """Have all but the known skills described, and the known ones too if what was found shapes everything."""
+        newer = await described(ask, known, self._paths.project_root)
+        older = self.description
+        if known and (newer.environment, newer.hooks) != (older.environment, older.hooks):
+            newer = await described(ask, (), self._paths.project_root)
+        self._newest = newer
+        self._manifest = Manifest(replace(merged(older, newer), texts={}), self._shape)
+        self._torn = await asyncio.to_thread(self.sources.missed, newer)
+
+    def hold_sources(self, kept: Collection[str]) -> None:
+        """Keep the sources of what was described last; of the skills in `kept`, an earlier version stays."""
+        self.sources.hold(self._newest, kept)
+        self._newest = Description()
+        self.sources.forget_all_but({*self.description.names, *kept})
+
+    def read_sources(self, skills: Iterable[str]) -> None:
+        """Keep the sources of skills that are known from earlier on, as far as the files are still those."""
+        description = self.description
+        for skill in skills:
+            self.sources.read(description, skill)
+
+    def refresh(self) -> bool:
+        """Look again at files that were new when they were seen; whether that is worth keeping."""
+        before = self._manifest
+        if before is not None:
+            self._manifest = before.refreshed()
+        return before != self._manifest
+
+    def keep(self) -> None:
+        """Write down what is known, in the background. A disk that does not take it costs the next start some time."""
+        manifest, before = self._manifest, self._saving
+        if manifest is not None:
+            self._saving = asyncio.get_running_loop().create_task(_save(self._path, manifest, before))
+
+    async def kept(self, seconds: float) -> None:
+        """Until it is written, but no longer than that."""
+        if self._saving is not None:
+            await asyncio.wait([self._saving], timeout=seconds)
+
+    def _path(self) -> Path:
+        return manifest_path(self._paths.cache_dir, self._paths.project_root, self._shape)
+
+
+async def described(ask: Ask, known: Collection[str], root: Path) -> Description:
+    """What is not known, described; a skill whose import ends its worker is a failure like others."""
+    lost: dict[str, LostImport] = {}
+    spared: set[str] = set()
+    while True:
+        try:
+            newer = await ask({*known, *lost})
+        except LostImport as error:
+            skill = error.importing.skill
+            if skill in {*lost, *known}:
+                raise  # it is imported whoever asks for whatever: it has hooks, or was called just then
+            if error.killed and skill not in spared:
+                spared.add(skill)  # whoever did that need not have meant the skill
+            else:
+                lost[skill] = error
+        else:
+            return _with_lost(newer, lost, root) if lost else newer
+
+
+def _with_lost(newer: Description, lost: Mapping[str, LostImport], root: Path) -> Description:
+    """What nobody could describe, with all its files, so that mending any of them counts."""
+    from prowess.skills.closure import closure  # rare, and nothing for the start of a host
+
+    skills, sightings = dict(newer.skills), dict(newer.sightings)
+    for name, error in lost.items():
+        parts = closure([Path(error.importing.file)], [Path(folder) for folder in newer.folders], root)
+        files = sorted(map(str, parts.present))
+        failure = Failure(name, error.reason, error.importing.file)
+        skills[name] = SkillFacts(
+            failures=(failure,), files=tuple(files), absent=tuple(map(str, parts.absent)), fatal=True
+        )
+        for path in files:
+            seen = look(path, time.time_ns())
+            if seen is not None:
+                sightings[path] = as_imported(seen, None, error.importing.since_ns)
+    return replace(newer, skills=skills, sightings=sightings)
+
+
+async def _save(path: Callable[[], Path], manifest: Manifest, before: asyncio.Task[None] | None) -> None:
+    if before is not None:
+        await asyncio.wait([before])
+    if not await asyncio.to_thread(write_manifest, path(), manifest):
+        _log.info("the manifest cannot be written to %s, so the next start takes longer", path())

@@ -1,0 +1,136 @@
+"""What the host knows of a project from earlier on, and whether that still holds. Imports no skill, and nothing heavy.
+
+A manifest is a description on disk, in the user's cache. It is believed as far as the files it was made from are what they
+were: by their times and sizes, and by their content where those leave a doubt. Everything that is wrong with a manifest,
+from a torn write to a full disk, ends in describing anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from prowess.settings.settings import OwnSettings
+from prowess.skills.description import Description, environment_of
+from prowess.skills.discovery import candidates
+from prowess.skills.stamps import changed, refreshed, stamp
+from prowess_host.catalog.cache import folder_in, put, read_own
+
+__all__ = ["NOTHING", "Manifest", "Standing", "manifest_path", "read_manifest", "shape_of", "write_manifest"]
+
+_FORM: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """A description, and the circumstances it was made in."""
+
+    description: Description
+    shape: str
+    """Digest of the settings that shape a catalog, see `shape_of`."""
+
+    def standing(self, shape: str) -> Standing:
+        """What of it still holds."""
+        description = self.description
+        if shape != self.shape or description.environment != environment_of(description.interpreter, description.sites):
+            return NOTHING
+        if any(stamp(path) != then for path, then in description.imported.items() if path not in description.sightings):
+            return NOTHING  # nobody knows which skills it came by
+        gone = changed(description.sightings) | self._unseen()
+        there = {str(path) for path in candidates(Path(folder) for folder in description.folders)}
+        added = there - set(description.candidates)
+        came = set(filter(os.path.exists, {path for facts in description.skills.values() for path in facts.absent}))
+        stale = {
+            name
+            for name, facts in description.skills.items()
+            if not gone.isdisjoint(facts.files) or not came.isdisjoint(facts.absent)
+        }
+        stale |= _skills_of({*added, *gone}, description.folders)
+        if any(facts.has_hooks and name in stale for name, facts in description.skills.items()):
+            return NOTHING  # a hook may shape everything
+        touched = added or gone or there != set(description.candidates)
+        return Standing(frozenset(description.skills) - stale, complete=not touched and not stale)
+
+    def _unseen(self) -> set[str]:
+        """Files that could not be looked at, and now can be, or have gone for good."""
+        description = self.description
+        paths = {*description.candidates, *(path for facts in description.skills.values() for path in facts.files)}
+        unseen = paths - description.sightings.keys()
+        return {path for path in unseen if os.access(path, os.R_OK) or not os.path.lexists(path)}
+
+    def refreshed(self) -> Manifest:
+        """The same, made so that its files need not be read next time, as far as they are what they were."""
+        fresh = refreshed(self.description.sightings, time.time_ns())
+        return replace(self, description=replace(self.description, sightings=fresh))
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What of a manifest still holds."""
+
+    known: frozenset[str]
+    """Skills that need not be described again."""
+    complete: bool
+    """Whether that is all there is."""
+
+
+NOTHING: Final = Standing(frozenset(), complete=False)
+
+
+def shape_of(own: OwnSettings, python: str, path: str = "") -> str:
+    """A digest of the settings that shape a catalog, with the `PYTHONPATH`. What is secret is not among them."""
+    shaping = [own.skills, own.names, own.profile, own.describe_results, dict(own.wire_names), python, path]
+    return hashlib.sha256(json.dumps(shaping, sort_keys=True).encode()).hexdigest()
+
+
+def manifest_path(folder: Path, root: Path, shape: str) -> Path:
+    """Where the manifest of a project lies: hosts with different settings have one each."""
+    name = hashlib.sha256(f"{root}\0{shape}".encode("utf-8", "surrogateescape")).hexdigest()[:24]
+    return folder_in(folder) / f"{name}.json"
+
+
+def read_manifest(path: Path) -> Manifest | None:
+    """The manifest at a path, or `None` where there is none that is whole and ours."""
+    try:
+        checksum, _, body = read_own(path).partition(b"\n")
+        if checksum.decode("ascii") != _checksum(body):
+            return None
+        data = json.loads(body)
+        if data["form"] != _FORM:
+            return None
+        return Manifest(Description.from_json(data["description"]), data["shape"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def write_manifest(path: Path, manifest: Manifest) -> bool:
+    """Put a manifest into place in one step. Whether that was possible."""
+    data = {"form": _FORM, "shape": manifest.shape, "description": manifest.description.to_json()}
+    try:
+        body = json.dumps(data, ensure_ascii=True).encode()
+        put(path, _checksum(body).encode("ascii") + b"\n" + body)
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def _skills_of(paths: Iterable[str], folders: Iterable[str]) -> set[str]:
+    """The skills that files belong to, or would belong to."""
+    names: set[str] = set()
+    for path in paths:
+        for folder in folders:
+            inside = path.removeprefix(f"{folder}{os.sep}")
+            if inside != path:
+                first = inside.split(os.sep)[0]
+                names.add(first.removesuffix(".py"))
+    return names
+
+
+def _checksum(body: bytes) -> str:
+    return hashlib.sha256(body).hexdigest()

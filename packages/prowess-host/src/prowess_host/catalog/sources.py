@@ -1,0 +1,167 @@
+"""The last good source of every skill, kept in the host: any worker can serve it, whatever becomes of files and workers.
+
+What is kept is the text of the skill with all of the project that it imports, as it was when its contracts were made.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from prowess.contracts.catalog import Failure
+from prowess.skills.description import Description, SkillFacts
+from prowess.skills.stamps import digest_of, read
+from prowess.skills.texts import pack
+
+__all__ = ["Good", "Sources"]
+
+_log = logging.getLogger("prowess.host")
+_MOST_OF_ONE: Final = 8 << 20
+_MOST: Final = 64 << 20
+"""Bytes that are kept of one skill, and of all. Files that skills share are counted once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Good:
+    """A version of a skill that loads."""
+
+    skill: str
+    place: str
+    own: tuple[str, ...]
+    has_hooks: bool
+    texts: Mapping[str, bytes]
+
+    def body(self) -> bytes:
+        """The texts, as a worker reads them."""
+        return pack(self.texts)
+
+    def head(self, *, kept: bool) -> bytes:
+        """What else a worker must know. `kept` says that the files say something else by now."""
+        told = {"skill": self.skill, "place": self.place, "own": self.own, "has_hooks": self.has_hooks, "kept": kept}
+        return json.dumps(told).encode()
+
+
+class Sources:
+    """What is kept, by skill."""
+
+    def __init__(self) -> None:
+        self._good: dict[str, Good] = {}
+        self._shared: dict[tuple[str, str], bytes] = {}
+        """Every text that is kept, by path and digest."""
+        self._size = 0
+        self._lock = threading.Lock()
+        """Sources are read in a thread, so that the first answers do not wait for that."""
+
+    def __getitem__(self, skill: str) -> Good | None:
+        return self._good.get(skill)
+
+    def hold(self, description: Description, besides: Collection[str]) -> None:
+        """Keep the skills that a worker has just described, besides those of which an earlier version is kept."""
+        for skill, facts in description.skills.items():
+            if skill in besides or (facts.failures and not facts.contracts):
+                continue
+            texts = {path: description.texts[path] for path in _files(facts) if path in description.texts}
+            self._hold(skill, facts, texts)
+
+    def read(self, description: Description, skill: str) -> None:
+        """Keep a skill that is known from a manifest, unless its files are not what they were described from."""
+        facts = description.skills.get(skill)
+        if facts is None or facts.failures or skill in self._good:
+            return
+        texts: dict[str, bytes] = {}
+        for path in _files(facts):
+            seen = description.sightings.get(path)
+            try:
+                text = read(path)
+            except OSError:
+                return
+            if seen is None or digest_of(text) != seen.digest:
+                return
+            texts[path] = text
+        self._hold(skill, facts, texts)
+
+    def forget_all_but(self, skills: Collection[str]) -> None:
+        """These are all that can still be called."""
+        for skill in list(self._good):
+            if skill not in skills:
+                self._good.pop(skill, None)
+        with self._lock:
+            used = {id(text) for good in self._good.values() for text in good.texts.values()}
+            self._shared = {key: text for key, text in self._shared.items() if id(text) in used}
+            self._size = sum(map(len, self._shared.values()))
+
+    @property
+    def hooks(self) -> list[str]:
+        """The skills that every worker imports first."""
+        return sorted(skill for skill, good in list(self._good.items()) if good.has_hooks)
+
+    def broken_plugins(self, description: Description) -> set[str]:
+        """The plugins with a last good version that do not load now, though they need not have any commands to lose."""
+        return {
+            skill
+            for skill in self.hooks
+            if (facts := description.skills.get(skill)) and any(failure.source == skill for failure in facts.failures)
+        }
+
+    def missed(self, description: Description) -> list[Failure]:
+        """Skills that nobody finds any more, although their files are there, each with the probable reason.
+
+        Either the file is half of a save: a file without any mention of Prowess is no skill, but one that is empty or cannot
+        be parsed was hardly meant so. Or the plugin that gives its folder is broken.
+        """
+        broken = sorted(self.broken_plugins(description))
+        found: list[Failure] = []
+        for skill, good in sorted(self._good.items()):
+            if skill in description.names or not os.path.exists(good.place):
+                continue
+            failure = _torn(skill, good.own)
+            if failure is None and broken and os.path.dirname(good.place) not in description.folders:
+                reason = f"its folder is not known, since a plugin is broken: {', '.join(broken)}"
+                failure = Failure(skill, reason, good.place)
+            if failure is not None:
+                found.append(failure)
+        return found
+
+    def _hold(self, skill: str, facts: SkillFacts, texts: dict[str, bytes]) -> None:
+        self._good.pop(skill, None)
+        if not facts.place or not texts.keys() >= set(facts.own):
+            return
+        keys = {path: (path, digest_of(text)) for path, text in texts.items()}
+        with self._lock:
+            more = sum(len(text) for path, text in texts.items() if keys[path] not in self._shared)
+            if sum(map(len, texts.values())) > _MOST_OF_ONE or self._size + more > _MOST:
+                _log.info("the source of %s is too large to be kept, so a broken save leaves nothing to call", skill)
+                return
+            self._size += more
+            known = {path: self._shared.setdefault(keys[path], text) for path, text in texts.items()}
+            self._good[skill] = Good(skill, facts.place, facts.own, facts.has_hooks, known)
+
+
+def _files(facts: SkillFacts) -> list[str]:
+    return [path for path in facts.files if path.endswith(".py")]
+
+
+def _torn(skill: str, files: Iterable[str]) -> Failure | None:
+    for file in files:
+        try:
+            text = read(file)
+        except OSError:
+            continue
+        if not text.strip():
+            return Failure(skill, "the file is empty; if the skill is to go, delete the file", file)
+        try:
+            compile(text, os.path.basename(file), "exec", dont_inherit=True, flags=_PARSE)
+        except SyntaxError as error:
+            return Failure(skill, f"SyntaxError: {error.msg}", file, error.lineno)
+        except (ValueError, RecursionError, MemoryError) as error:
+            return Failure(skill, f"{type(error).__name__}: {error}", file)
+    return None
+
+
+_PARSE: Final = 0x400
+"""`ast.PyCF_ONLY_AST`, without the import of `ast`."""

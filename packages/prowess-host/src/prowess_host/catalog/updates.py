@@ -1,0 +1,285 @@
+"""How a host comes to know what it can offer: from what it remembers, from workers, and again after every save.
+
+Knows no wire and no session; whoever shows the offer is told when there is another one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Collection, Coroutine, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from prowess.contracts.catalog import Catalog, Failure
+from prowess.errors import SettingsError
+from prowess.jsontypes import JsonObject
+from prowess.settings.paths import ConfigPaths
+from prowess.settings.settings import Settings
+from prowess.skills.description import Description
+from prowess_host.catalog.known import Knowledge, described
+from prowess_host.catalog.listing import Offer
+from prowess_host.catalog.watcher import Watcher
+from prowess_host.workers.describe import LostWorker
+from prowess_host.workers.process import Spawn, WorkerProcess
+from prowess_host.workers.supervisor import Source, Successor, Supervisor
+
+__all__ = ["Learner"]
+
+_log = logging.getLogger("prowess.host")
+_LOADING: Final = 60.0
+"""Seconds after which the tools are listed without the skills that are still being loaded."""
+_MOST_ATTEMPTS: Final = 3
+"""Workers that are started to describe a save, if something other than an import ends them."""
+_SOON: Final = 0.5
+"""Seconds after which a worker is started although nobody has asked for tools."""
+
+
+class Learner:
+    """Keeps one offer true for as long as a host runs."""
+
+    def __init__(
+        self,
+        paths: ConfigPaths,
+        settings: Settings,
+        flags: JsonObject,
+        environ: Mapping[str, str],
+        show: Callable[[Offer], None],
+        *,
+        spawn: Spawn = WorkerProcess,
+    ) -> None:
+        self._paths = paths
+        self._flags = flags
+        self._environ = environ
+        self._show = show
+        self._loop = asyncio.get_running_loop()
+        self.own, self._written = settings.own, settings.written
+        self.supervisor = Supervisor(paths.project_root, settings, flags, spawn)
+        self.supervisor.on_live = self._compare
+        self._knowledge = Knowledge(paths, settings.own)
+        self.supervisor.source_of = self._source_of
+        self.supervisor.hooks = lambda: self._knowledge.sources.hooks
+        self._watcher = Watcher(paths, self._renew, lambda: self._knowledge.files)
+        self._offer = Offer.nothing()
+        self._kept: set[str] = set()
+        """Skills that no longer load, and are served from their last good sources, as far as the host has them."""
+        self._proven: set[str] = set()
+        """Skills that have been imported since the start, so that losing them is news."""
+        self.asked = asyncio.Event()
+        """Somebody wanted to know of tools, or to use one."""
+        self._one_at_a_time = asyncio.Lock()
+        self._background: set[asyncio.Task[None]] = set()
+        self.settled = asyncio.Event()
+        """The skills are known as well as they can be: whatever is not offered now is not there."""
+
+    async def run(self) -> None:
+        """Come to know the skills, as soon as what the client has sent already is answered; then see to changes."""
+        await asyncio.sleep(0)
+        standing = self._knowledge.recall()
+        if standing.complete:
+            await self._start_knowing(standing.known)
+        else:
+            await self._start_learning(standing.known)
+        self.settled.set()
+        if not self._goes_by_what_is_written():  # saved before the watcher looked
+            await self._renew()
+        await self._watcher.run()
+
+    async def load(self, is_enough: Callable[[Offer], bool]) -> None:
+        """Come to know the skills, as far as that is needed, and watch nothing. Fails as `Supervisor.describe` does."""
+        standing = self._knowledge.recall()
+        known = standing.known - self._knowledge.doubtful
+        if standing.complete and known == standing.known:
+            self._publish(Offer(self._knowledge.catalog(), self._knowledge.views()))
+            return
+        self._publish(Offer(self._knowledge.catalog(known), self._knowledge.views(), complete=False))
+        if not is_enough(self._offer):
+            await self._learn(known)
+            self._adopt_knowledge()
+
+    async def describe_anew(self) -> Catalog:
+        """All skills as their files are now, whatever was known of them. Fails as `Supervisor.describe` does."""
+        root = self._paths.project_root
+        return (await described(self.supervisor.describe, (), root)).catalog(self.own.hide, root)
+
+    async def close(self, seconds: float) -> None:
+        """Let what was learned be written down, but wait no longer than that."""
+        self._watcher.stop()
+        for task in self._background:
+            task.cancel()
+        await self._knowledge.kept(seconds)
+
+    # The start
+
+    async def _start_knowing(self, known: Collection[str]) -> None:
+        """Nothing has changed since the last time: what costs time comes after the first answer."""
+        self._publish(Offer(self._knowledge.catalog(), self._knowledge.views()))
+        if not self._knowledge.doubtful:
+            self.settled.set()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.asked.wait(), _SOON)
+        self.supervisor.start()
+        await asyncio.to_thread(self._knowledge.read_sources, known)
+        self._watcher.start()
+        await asyncio.to_thread(self._watcher.ready.wait)
+        standing = await asyncio.to_thread(self._knowledge.standing)
+        if not standing.complete:  # something was saved before the watcher looked
+            await self._renew()
+        else:
+            async with self._one_at_a_time:
+                if await asyncio.to_thread(self._knowledge.refresh):
+                    self._knowledge.keep()
+            await self._look_again(self._knowledge.doubtful)
+
+    async def _start_learning(self, known: Collection[str]) -> None:
+        """The first offer. What is known can be called at once."""
+        self._watcher.start()
+        self.supervisor.start()
+        partial = Offer(self._knowledge.catalog(known), self._knowledge.views(), complete=False)
+        self._publish(partial)
+        await asyncio.to_thread(self._knowledge.read_sources, known)
+        learning = self._loop.create_task(self._learn(known))
+        learning.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody may be there to hear it
+        await asyncio.wait([learning], timeout=_LOADING)
+        if not learning.done():
+            self._publish(partial.failing(f"the skills take more than {_LOADING:g} s to load"))
+        try:
+            await learning
+        except LostWorker:
+            await self._renew()  # apart from calls: one of them may have ended the worker
+        except ChildProcessError as error:
+            self._publish(partial.failing(str(error)))
+        else:
+            self._knowledge.hold_sources(self._kept)
+            self._adopt_knowledge()
+
+    async def _learn(self, known: Collection[str]) -> None:
+        async with self._one_at_a_time:
+            await self._knowledge.learn(self.supervisor.describe, known)
+
+    # Changes
+
+    async def _renew(self) -> None:
+        """Something was saved: a new generation, if it can be had."""
+        async with self._one_at_a_time:
+            for attempt in range(1, _MOST_ATTEMPTS + 1):
+                try:
+                    await self._next_generation()
+                    return
+                except LostWorker as error:  # killed from outside: no save would come to tell of that
+                    if attempt == _MOST_ATTEMPTS:
+                        self._publish(self._offer.failing(f"{error} (what was there before goes on)"))
+
+    async def _next_generation(self) -> None:
+        successor: Successor | None = None
+
+        async def ask(known: Collection[str]) -> Description:
+            nonlocal successor
+            if successor is not None:
+                self.supervisor.discard(successor)
+            successor = await self.supervisor.next_generation(known)
+            return successor.description
+
+        try:
+            self._configure(self._settings())
+            standing = await asyncio.to_thread(self._knowledge.standing)
+            loaded = (
+                self.supervisor.loaded
+            )  # imported anew before it is needed: so it is as warm, and has a last good version
+            await self._knowledge.learn(ask, standing.known - loaded - self._knowledge.doubtful)
+        except LostWorker:
+            raise
+        except (SettingsError, ChildProcessError) as error:
+            self._publish(self._offer.failing(f"{error} (what was there before goes on)"))
+            return
+        assert successor is not None  # noqa: S101 - else nothing was learned
+        self._kept = self._offer.last_good(self._knowledge.catalog())
+        self._kept |= self._knowledge.sources.broken_plugins(self._knowledge.description)
+        self._knowledge.hold_sources(self._kept)
+        self.supervisor.adopt(successor, self._kept)
+        self._adopt_knowledge()
+
+    def _settings(self) -> Settings:
+        return Settings.load(self._paths.project_root, environ=self._environ, flags=self._flags)
+
+    def _goes_by_what_is_written(self) -> bool:
+        try:
+            return self._settings().written == self._written
+        except SettingsError:
+            return False
+
+    def _configure(self, settings: Settings) -> None:
+        self._paths = ConfigPaths.of(settings, self._environ)
+        self.own, self._written = settings.own, settings.written
+        self.supervisor.configure(settings)
+        self._knowledge.configure(settings.own)
+
+    def _compare(self, digests: Mapping[str, str]) -> None:
+        """A worker has imported skills. What they promise now counts, not what they promised before."""
+        differing = self._knowledge.differing(digests) - self._kept
+        self._proven |= digests.keys() - differing
+        if differing:
+            self._in_background(self._look_again(differing))
+
+    async def _look_again(self, skills: Collection[str]) -> None:
+        """Have some skills described by the worker that runs them, and go by that."""
+        if not skills:
+            return
+        try:
+            await self._learn(self._knowledge.description.skills.keys() - skills)
+        except ChildProcessError as error:
+            _log.warning("%s could not be looked at again: %s", ", ".join(sorted(skills)), error)
+        else:
+            lost = self._offer.last_good(self._knowledge.catalog()) & self._proven
+            self._kept |= lost
+            self._knowledge.hold_sources(self._kept)
+            self._adopt_knowledge()
+
+    def _in_background(self, work: Coroutine[None, None, None]) -> None:
+        task = self._loop.create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._end_of_background)
+
+    def _end_of_background(self, task: asyncio.Task[None]) -> None:
+        self._background.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            _log.error("what was learned in the background is lost", exc_info=task.exception())
+
+    # The offer
+
+    def _adopt_knowledge(self) -> None:
+        """Offer what is known, with the last good version of what no longer loads, and keep it for the next start."""
+        new = self._explained(self._knowledge.catalog())
+        self._proven |= {contract.skill for contract in new.contracts} & self.supervisor.loaded
+        self._publish(self._offer.replaced(new, self._knowledge.views(), self._kept))
+        self._knowledge.keep()
+
+    def _explained(self, catalog: Catalog) -> Catalog:
+        """The same, saying of what no longer loads what becomes of calls to it."""
+        sources = self._knowledge.sources
+        gone: dict[str, str] = {}
+        failures: list[Failure] = []
+        for failure in catalog.failures:
+            skill = failure.source.partition(".")[0]
+            if skill in self._kept and sources[skill] is not None:
+                failures.append(replace(failure, reason=f"{failure.reason} (the last good version goes on)"))
+                continue
+            failures.append(failure)
+            if skill in self._kept:
+                gone[skill] = f"{gone[skill]}; {failure}" if skill in gone else str(failure)
+        self.supervisor.give_up(gone)
+        return Catalog(catalog.contracts, tuple(failures))
+
+    def _source_of(self, skill: str) -> Source | None:
+        """What a worker imports a skill from."""
+        self._knowledge.read_sources([skill])
+        good = self._knowledge.sources[skill]
+        return Source(good.head(kept=skill in self._kept), good.body()) if good is not None else None
+
+    def _publish(self, offer: Offer) -> None:
+        known = map(Path, self._knowledge.description.folders)
+        self._watcher.folders = tuple(dict.fromkeys((*self._paths.skills_dirs, *known)))
+        self._offer = offer
+        self._show(offer)

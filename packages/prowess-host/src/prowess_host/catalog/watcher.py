@@ -1,0 +1,209 @@
+"""Notices that files were saved, and waits until the saving is over.
+
+The files are polled every second. Notices of the operating system only make that faster. So it does not matter whether a
+folder exists yet, is replaced, is a link, or lies where there are no notices.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+import os
+import threading
+import time
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from prowess.settings.paths import ConfigPaths
+from prowess.skills.folders import Place, walk
+from prowess.skills.stamps import Stamp, stamp
+
+__all__ = ["Sight", "Watcher", "look"]
+
+_log = logging.getLogger("prowess.host")
+_SETTLE: Final = 0.05
+"""Seconds without a further change after which saving is over. An editor's write and rename take a few milliseconds."""
+_STORM: Final = 1.0
+"""Seconds after which a storm of changes is acted on, although it goes on."""
+_PAUSE: Final = 1.0
+"""Seconds between two looks that nobody asked for; more where a look takes long."""
+_SHARE: Final = 50
+"""A look is taken so rarely that this is one part in so many of the time."""
+_CONFIG: Final = ("prowess.toml", "pyproject.toml")
+_SKIPPED: Final = frozenset({"__pycache__", "node_modules", "site-packages"})
+
+Sight: TypeAlias = "dict[str, Stamp]"
+"""What tells one state of the files from another."""
+
+
+class Watcher:
+    """Calls `on_change` after files that matter have changed; one call at a time, no change forgotten.
+
+    `imported` gives further files that matter, as they were when they were imported.
+    """
+
+    def __init__(
+        self, paths: ConfigPaths, on_change: Callable[[], Awaitable[None]], imported: Callable[[], Mapping[str, Stamp]]
+    ) -> None:
+        self._root = paths.project_root
+        self.folders: tuple[Path, ...] = paths.skills_dirs
+        """Where skills are; others may turn out to count as well."""
+        self._on_change = on_change
+        self._imported = imported
+        self._changed = asyncio.Event()
+        self.ready = threading.Event()
+        """It is known how the files were."""
+        self._watching = threading.Event()
+        self._stop = threading.Event()
+        self._loop = asyncio.get_running_loop()
+        self._places: list[Place] = []
+        """The folders of the last look."""
+        self._warned = False
+
+    def start(self) -> None:
+        """Remember how the files are now. Changes from here on count, also those before `run`."""
+        threading.Thread(target=self._watch, name="prowess-files", daemon=True).start()
+
+    async def run(self) -> None:
+        """Act on changes until cancelled."""
+        self._watching.set()
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            await self._on_change()
+
+    def stop(self) -> None:
+        """Look no more."""
+        self._stop.set()
+        self._watching.set()
+
+    # In the thread
+
+    def _watch(self) -> None:
+        seen = self._look()
+        self.ready.set()
+        self._watching.wait()
+        watched: list[tuple[int, int]] | None = None
+        wait: Callable[[], bool] = self._rest
+        while not self._stop.is_set():
+            if watched != (
+                there := [place.identity for place in self._places]
+            ):  # before the look, so that none is missed
+                watched, wait = there, self._notices([place.path for place in self._places])
+            begun = time.monotonic()
+            seen = {**self._imported(), **seen}
+            now = self._look()
+            cost = time.monotonic() - begun
+            if _differs(seen, now):
+                now = self._settled(now)
+                self._tell()
+            seen = now
+            rested = time.monotonic()
+            while not wait() and time.monotonic() - rested < cost * _SHARE and not self._stop.is_set():
+                pass
+
+    def _settled(self, seen: Sight) -> Sight:
+        until = time.monotonic() + _STORM
+        while time.monotonic() < until and not self._stop.wait(_SETTLE):
+            now = self._look()
+            if now == seen:
+                break
+            seen = now
+        return seen
+
+    def _tell(self) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._changed.set)
+
+    def _look(self) -> Sight:
+        self._places = _places(self.folders)
+        return _sight(self._root, self._places, self._imported().keys())
+
+    def _rest(self) -> bool:
+        """Wait until the next poll. True only if there is no need to wait any longer."""
+        return self._stop.wait(_PAUSE)
+
+    def _notices(self, folders: list[str]) -> Callable[[], bool]:
+        """A function that waits for a notice of changes in the folders, but not for ever; false if there was none."""
+        if not folders:
+            return self._rest
+        try:
+            from watchfiles import watch  # loaded after the first answer
+        except ImportError:  # a foreign build: polling is enough
+            return self._rest
+        changes = watch(
+            *folders,
+            watch_filter=None,
+            debounce=int(_STORM * 1000),
+            step=int(_SETTLE * 1000),
+            stop_event=self._stop,
+            rust_timeout=int(_PAUSE * 1000),
+            yield_on_timeout=True,
+            recursive=False,  # a recursive watch follows every link, also one to a whole disk
+            ignore_permission_denied=True,
+        )
+
+        def wait() -> bool:
+            """After a failure the generator is exhausted, and would come back at once for ever: poll from then on."""
+            try:
+                return bool(next(changes))
+            except StopIteration:
+                return self._rest()
+            except Exception as error:  # noqa: BLE001 - whatever the system has against it
+                self._warn_of_polling(error, len(folders))
+                return self._rest()
+
+        return wait
+
+    def _warn_of_polling(self, error: Exception, count: int) -> None:
+        """Once per host: nothing is lost, saves are only noticed up to a second later."""
+        if self._warned or isinstance(error, FileNotFoundError):  # a folder that has gone just now is nothing to tell
+            return
+        self._warned = True
+        hint = ""
+        if "limit" in str(error).lower() or getattr(error, "errno", None) in (errno.ENOSPC, errno.EMFILE):
+            hint = ". To raise the limits: sysctl fs.inotify.max_user_watches=524288 fs.inotify.max_user_instances=1024"
+        _log.warning(
+            "the system does not watch %d folders of skills (%s); saves are found by polling every %g s%s",
+            count,
+            error,
+            _PAUSE,
+            hint,
+        )
+
+
+def _differs(before: Sight, now: Sight) -> bool:
+    """Whether a file has come, changed or gone. One that is only not imported any more has not."""
+    if any(before.get(path) != then for path, then in now.items()):
+        return True
+    return any(stamp(path) != then for path, then in before.items() if path not in now)
+
+
+def look(root: Path, folders: Collection[Path], imported: Collection[str]) -> Sight:
+    """The state of all files that matter: settings, skills, and what skills import."""
+    return _sight(root, _places(folders), imported)
+
+
+def _places(folders: Iterable[Path]) -> list[Place]:
+    """Every folder that skills may be in, once each."""
+    found = {place.identity: place for folder in folders for place in walk(str(folder), _enters).places}
+    return list(found.values())
+
+
+def _sight(root: Path, places: Iterable[Place], imported: Collection[str]) -> Sight:
+    paths = [*(str(root / name) for name in _CONFIG), *imported]
+    for place in places:
+        paths.extend(os.path.join(place.path, name) for name in place.files if _matters(name))
+    return {path: stamp(path) for path in paths}
+
+
+def _matters(name: str) -> bool:
+    return name.endswith(".py") or name == "SKILL.md"
+
+
+def _enters(path: str) -> bool:
+    name = os.path.basename(path)
+    return name not in _SKIPPED and not name.startswith(".")

@@ -1,0 +1,78 @@
+"""What `build` and `check` share: the catalog of the code as it is, and where the committed one stands."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from prowess.contracts.catalog import Catalog, Failure
+from prowess.errors import ProwessError, did_you_mean
+from prowess.jsontypes import JsonObject
+from prowess.profiles.profile import BUILT_IN
+from prowess.settings.settings import OwnSettings
+from prowess_host.cli.projects import opened
+from prowess_host.review.snapshot import PLACE
+
+__all__ = ["Loaded", "add_file_option", "check_profile", "failure_lines", "failures_as_json", "load", "shown_path"]
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """The code of a project, described by a worker."""
+
+    root: Path
+    own: OwnSettings
+    catalog: Catalog
+
+    def file(self, options: argparse.Namespace) -> Path:
+        """The committed catalog."""
+        return Path(options.file) if options.file else self.root / PLACE
+
+
+async def load(options: argparse.Namespace) -> Loaded:
+    """Describe the project that the options name."""
+    async with opened(options) as project:
+        check_profile(project.settings.own.profile)
+        try:
+            catalog = await project.describe()
+        except ChildProcessError as error:
+            raise ProwessError(f"the project cannot be loaded: {error}") from error
+        return Loaded(project.settings.root, project.own, catalog)
+
+
+def add_file_option(parser: argparse.ArgumentParser, name: str) -> None:
+    """Another place for the committed catalog."""
+    parser.add_argument(
+        name, dest="file", metavar="FILE", help=f"the committed catalog (default: {PLACE} in the project)"
+    )
+
+
+def check_profile(name: str) -> None:
+    """Refuse a profile that is not built in: others are known to workers only."""
+    if name not in BUILT_IN:
+        raise ProwessError(f"unknown profile {name!r}{did_you_mean(name, BUILT_IN)} (there are: {', '.join(BUILT_IN)})")
+
+
+def shown_path(file: Path, root: Path) -> str:
+    """A path as a message shows it."""
+    return str(file.relative_to(root)) if file.is_relative_to(root) else str(file)
+
+
+def failure_lines(loaded: Loaded) -> list[str]:
+    """What could not be loaded, and why."""
+    failures = _failures(loaded)
+    return [f"{len(failures)} could not be loaded:", *(f"  {failure}" for failure in failures)] if failures else []
+
+
+def failures_as_json(loaded: Loaded) -> list[JsonObject]:
+    """The same as data."""
+    return [asdict(failure) for failure in _failures(loaded)]
+
+
+def _failures(loaded: Loaded) -> list[Failure]:
+    """With files as they are seen from the project."""
+    return [
+        replace(each, file=shown_path(Path(each.file), loaded.root)) if each.file else each
+        for each in loaded.catalog.failures
+    ]

@@ -1,0 +1,224 @@
+"""`prowess check`: what changed since the committed catalog, whom that breaks, and what hurts clients."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, Final
+
+from prowess.contracts.contract import Contract
+from prowess.profiles.profile import BUILT_IN, Profile
+from prowess_host.cli.catalogs import Loaded, add_file_option, failure_lines, failures_as_json, load, shown_path
+from prowess_host.cli.main import add_project_options
+from prowess_host.review.compare import Difference, compare
+from prowess_host.review.lint import CLIENTS, Finding, count_tokens, lint
+from prowess_host.review.snapshot import read_snapshot
+
+__all__ = ["add"]
+
+_FAILED: Final = 1
+_WRONG_USE: Final = 2
+_ADVICE_WIDTH: Final = 110
+
+
+def add(commands: Any) -> None:
+    """Add the command to the parser."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "check", help="report breaking changes since the committed catalog, and schemas that clients reject"
+    )
+    add_project_options(parser)
+    add_file_option(parser, "--catalog")
+    parser.add_argument(
+        "--client",
+        action="append",
+        default=[],
+        choices=sorted(CLIENTS),
+        help="report what this client rejects as errors; may be repeated (default: warn about all clients)",
+    )
+    parser.add_argument(
+        "--server",
+        default="prowess",
+        metavar="NAME",
+        help="the server's name in the client; some clients add it to tool names",
+    )
+    parser.add_argument(
+        "--budget", type=int, metavar="N", help="tokens the catalog may cost (default: the setting token_budget)"
+    )
+    parser.add_argument("--strict", action="store_true", help="fail on warnings, too")
+    parser.add_argument("--json", action="store_true", help="print everything as JSON")
+    parser.set_defaults(run=_run)
+
+
+@dataclass(frozen=True, slots=True)
+class _Report:
+    loaded: Loaded
+    file: str
+    differences: list[Difference] | None
+    """`None` where there is nothing to compare with."""
+    findings: list[Finding]
+    tokens: dict[str, int]
+    budget: int
+
+    @property
+    def breaking(self) -> list[Difference]:
+        return [item for item in self.differences or () if item.breaking]
+
+    def count(self, level: str) -> int:
+        return sum(item.level == level for item in self.findings)
+
+    def code(self, *, strict: bool) -> int:
+        if self.differences is None:
+            return _WRONG_USE
+        hurts = self.count("error") or (strict and self.count("warning"))
+        return _FAILED if self.breaking or hurts or self.loaded.catalog.failures else 0
+
+
+def _run(options: argparse.Namespace) -> int:
+    return asyncio.run(_check(options))
+
+
+async def _check(options: argparse.Namespace) -> int:
+    report = _examine(options, await load(options))
+    print(_as_json(report) if options.json else _as_text(report, _Style.of(sys.stdout)))
+    return report.code(strict=options.strict)
+
+
+def _examine(options: argparse.Namespace, loaded: Loaded) -> _Report:
+    file = loaded.file(options)
+    committed = read_snapshot(file)
+    contracts = loaded.catalog.contracts
+    budget = loaded.own.token_budget if options.budget is None else options.budget
+    profile = _profile_of(loaded.own.profile)
+    return _Report(
+        loaded,
+        shown_path(file, loaded.root),
+        None if committed is None else compare(committed.contracts, contracts, loaded.own.profile),
+        lint(contracts, profile, server=options.server, clients=options.client, budget=budget),
+        {contract.id: count_tokens(contract, profile(contract)) for contract in contracts},
+        budget,
+    )
+
+
+def _profile_of(usual: str) -> Callable[[Contract], Profile]:
+    """How clients see a command. A pinned profile that only workers know is taken for the usual one."""
+    return lambda contract: BUILT_IN.get(contract.profile or usual, BUILT_IN[usual])
+
+
+def _as_json(report: _Report) -> str:
+    told = {
+        "catalog": report.file,
+        "compared": report.differences is not None,
+        "breaking": len(report.breaking),
+        "differences": [item.to_json() for item in report.differences or ()],
+        "errors": report.count("error"),
+        "warnings": report.count("warning"),
+        "findings": [item.to_json() for item in report.findings],
+        "failures": failures_as_json(report.loaded),
+        "tokens": {"total": sum(report.tokens.values()), "budget": report.budget, "commands": report.tokens},
+    }
+    return json.dumps(told, indent=2, ensure_ascii=False)
+
+
+# --- for the eye ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Style:
+    """Colours where they can be seen."""
+
+    colours: bool
+
+    @classmethod
+    def of(cls, stream: Any) -> _Style:
+        return cls(stream.isatty() and "NO_COLOR" not in os.environ)
+
+    def __call__(self, text: str, code: str) -> str:
+        return f"\x1b[{code}m{text}\x1b[0m" if self.colours else text
+
+
+_BOLD: Final = "1"
+_DIM: Final = "2"
+_RED: Final = "31"
+_GREEN: Final = "32"
+_YELLOW: Final = "33"
+
+
+def _as_text(report: _Report, style: _Style) -> str:
+    sections = [
+        _differences(report, style),
+        _findings(report, style),
+        [style(line, _RED) for line in failure_lines(report.loaded)],
+        _summary(report, style),
+    ]
+    return "\n\n".join("\n".join(lines) for lines in sections if lines)
+
+
+def _differences(report: _Report, style: _Style) -> list[str]:
+    if report.differences is None:
+        return [f"There is no {report.file} to compare with. Run prowess build, and commit what it writes."]
+    lines: list[str] = []
+    for command, items in groupby(report.differences, key=lambda item: item.command):
+        lines.append(style(command, _BOLD))
+        for item in items:
+            mark = style("breaks ", _RED) if item.breaking else style("ok     ", _GREEN)
+            lines.append(f"  {mark} {item.message}")
+            lines.extend(_hanging(item.suggestion, style))
+    return lines
+
+
+def _hanging(advice: str | None, style: _Style) -> Iterator[str]:
+    for line in textwrap.wrap(advice or "", _ADVICE_WIDTH, initial_indent="→ ", subsequent_indent="  "):
+        yield f"          {style(line, _DIM)}"
+
+
+def _findings(report: _Report, style: _Style) -> list[str]:
+    lines: list[str] = []
+    for command, items in groupby(report.findings, key=lambda item: item.command):
+        lines.append(style(command or "the catalog", _BOLD))
+        lines.extend(_finding(each, style) for each in _merged(list(items)))
+    return lines
+
+
+def _merged(items: Sequence[Finding]) -> Iterator[tuple[Finding, list[str]]]:
+    """Findings that differ only in the client, with all clients."""
+    clients: dict[tuple[str, ...], list[str]] = {}
+    first: dict[tuple[str, ...], Finding] = {}
+    for item in items:
+        key = (item.level, item.rule, item.message, item.where)
+        first.setdefault(key, item)
+        clients.setdefault(key, []).extend([item.client] if item.client else [])
+    yield from ((first[key], clients[key]) for key in first)
+
+
+def _finding(merged: tuple[Finding, list[str]], style: _Style) -> str:
+    item, clients = merged
+    mark = style("error  ", _RED) if item.level == "error" else style("warning", _YELLOW)
+    whom = f"{', '.join(clients)}: " if clients else ""
+    where = style(f"  {item.where}", _DIM) if item.where else ""
+    return f"  {mark} {whom}{item.message}{where}"
+
+
+def _summary(report: _Report, style: _Style) -> list[str]:
+    breaking, differences = len(report.breaking), len(report.differences or ())
+    compared = f"{breaking} breaking and {differences - breaking} compatible" if differences else "no"
+    told = [] if report.differences is None else [f"{compared} differences from {report.file}"]
+    told += [f"{_plural(report.count('error'), 'error')}, {_plural(report.count('warning'), 'warning')}"]
+    limit = f" of {report.budget:,}" if report.budget else ""
+    commands = _plural(len(report.loaded.catalog), "command")
+    told += [f"{commands}, about {sum(report.tokens.values()):,}{limit} tokens as {report.loaded.own.profile}"]
+    text = "; ".join(told)
+    lines = [style(f"{text[0].upper()}{text[1:]}.", _BOLD)]
+    if breaking:
+        lines.append(f"If callers can bear it: prowess build, and commit {report.file}.")
+    return lines
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -1,0 +1,111 @@
+"""`prowess invoke`: request envelopes in, response envelopes out."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncGenerator, Iterator
+from functools import partial
+from typing import IO, Any, Final
+
+from prowess.jsontypes import JsonObject
+from prowess_host.cli.main import add_project_options
+from prowess_host.cli.projects import opened
+
+__all__ = ["add"]
+
+_SUCCEEDED: Final = ("success", "accepted")
+
+
+def add(commands: Any) -> None:
+    """Add the command to the parser."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "invoke", help="answer request envelopes from the input: one, or one per line"
+    )
+    add_project_options(parser)
+    parser.add_argument(
+        "--jobs", type=_positive, default=1, metavar="N", help="requests to run at once; responses keep the order"
+    )
+    parser.set_defaults(run=_run)
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return number
+
+
+def _run(options: argparse.Namespace) -> int:
+    return asyncio.run(_invoke(options))
+
+
+async def _invoke(options: argparse.Namespace) -> int:
+    """Serve what comes in. Only responses reach stdout."""
+    out = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    sys.stdout = sys.stderr
+    from prowess.envelopes.envelope import finish, invoke  # pydantic, which the other commands do without
+
+    succeeded = True
+    async with opened(options) as project:
+        project.start()
+        async for response in _in_order(_requests(sys.stdin.buffer), options.jobs, partial(invoke, project)):
+            succeeded = succeeded and response["status"]["code"] in _SUCCEEDED
+            out.write(json.dumps(response, ensure_ascii=False) + "\n")
+            out.flush()
+        await finish(project)
+    return 0 if succeeded else 1
+
+
+async def _in_order(requests: Iterator[bytes], jobs: int, serve: Any) -> AsyncGenerator[JsonObject]:
+    """Serve so many at once, and give the responses in the order of the requests. Reads no further ahead than that."""
+    running: list[asyncio.Task[JsonObject]] = []
+    loop = asyncio.get_running_loop()
+    while True:
+        request = await loop.run_in_executor(None, next, requests, None)
+        if request is None:
+            break
+        running.append(asyncio.ensure_future(serve(request)))
+        if len(running) >= jobs:
+            yield await running.pop(0)
+    for task in running:
+        yield await task
+
+
+def _requests(source: IO[bytes]) -> Iterator[bytes]:
+    """Requests of an input: each line is one, unless the first line is only the beginning of one."""
+    first = b""
+    for line in source:
+        if line.strip():
+            first = line
+            break
+    if first and not _is_whole(first):
+        rest = source.read()
+        if _is_whole(first + rest) or not _looks_like_lines(rest):
+            yield first + rest
+            return
+        yield first
+        yield from (line for line in rest.splitlines() if line.strip())
+        return
+    if first:
+        yield first
+    for line in source:
+        if line.strip():
+            yield line
+
+
+def _is_whole(text: bytes) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _looks_like_lines(rest: bytes) -> bool:
+    """Whether what follows a line that is no JSON is a request on a line of its own."""
+    return any(_is_whole(line) and line.lstrip().startswith(b"{") for line in rest.splitlines())

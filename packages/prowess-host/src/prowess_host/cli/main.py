@@ -1,0 +1,127 @@
+"""The `prowess` command line. Each command imports what it needs, so that the host's start pays for nothing else."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+__all__ = ["HostOptions", "add_project_options", "host_options", "main", "setting_flags"]
+
+_VERSION: Final = "0.1.0"
+_LAST_WORDS: Final = 0.5
+"""Seconds that whoever reads stderr gets to take the last lines."""
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run a command and exit."""
+    given = list(sys.argv[1:] if argv is None else argv)
+    if given[:1] == ["host"]:
+        _host(given[1:])
+    from prowess_host.cli.commands import run  # see the docstring of the module
+
+    sys.exit(run(given))
+
+
+def _host(argv: list[str]) -> NoReturn:
+    """Serve a client on stdin and stdout. The wire is claimed before anything else is imported."""
+    options = host_options(argv)
+    modules: dict[str, Any] = sys.modules
+    modules.setdefault("ssl", None)  # asyncio does without it; it costs 5 ms, and there is no TLS on pipes
+    from prowess_host.stderr import complaints
+    from prowess_host.transports.stdio import claim  # nothing may print before this
+
+    wire = claim()
+    if modules["ssl"] is None:
+        del modules["ssl"]
+    sys.stdout = sys.stderr = complaints()
+    import asyncio
+    import logging
+
+    from prowess.errors import SettingsError
+    from prowess.settings.paths import find_project_root
+    from prowess.settings.settings import Settings
+    from prowess.worker.polling import new_loop
+    from prowess_host.serving import serve_stdio
+    from prowess_host.workers.process_tree import adopt_orphans
+
+    logging.basicConfig(level=logging.WARNING, format="prowess: %(message)s", stream=sys.stderr)
+    root = Path(options.project).resolve() if options.project else find_project_root(Path.cwd())
+    try:
+        flags = setting_flags(options.set)
+        settings = Settings.load(root, environ=os.environ, flags=flags)
+    except SettingsError as error:
+        sys.stderr.write(f"prowess: {error}\n")
+        _leave(2)
+    adopt_orphans()
+    # The runner is never closed, and the end is abrupt: a thread that is stuck with a client must not hold the process.
+    code = asyncio.Runner(loop_factory=new_loop).run(serve_stdio(wire, settings, _VERSION, flags, os.environ))
+    _leave(code)
+
+
+def _leave(code: int) -> NoReturn:
+    from prowess_host.stderr import complaints
+
+    complaints().finish(_LAST_WORDS)
+    os._exit(code)
+
+
+def setting_flags(given: Sequence[str]) -> dict[str, str]:
+    """The settings that were given as `KEY=VALUE`."""
+    from prowess.errors import SettingsError
+
+    wrong = [item for item in given if "=" not in item]
+    if wrong:
+        raise SettingsError(f"--set {wrong[0]} must have the form KEY=VALUE, for example --set timeout=60")
+    return dict(item.split("=", 1) for item in given)
+
+
+class HostOptions(NamedTuple):
+    """What the host is told."""
+
+    project: str | None
+    set: list[str]
+
+
+def host_options(argv: list[str]) -> HostOptions:
+    """The options of the host. The plain ones are read without argparse, which costs 5 ms."""
+    project: str | None = None
+    given: list[str] = []
+    for name, value in zip(argv[::2], argv[1::2], strict=False):
+        if name == "--project":
+            project = value
+        elif name == "--set":
+            given.append(value)
+        else:
+            return _parsed_options(argv)
+    return HostOptions(project, given) if len(argv) % 2 == 0 else _parsed_options(argv)
+
+
+def _parsed_options(argv: list[str]) -> HostOptions:
+    import argparse
+
+    parser = argparse.ArgumentParser(
+        prog="prowess host", description="Serve the commands of a project to an MCP client over stdio."
+    )
+    add_project_options(parser)
+    options = parser.parse_args(argv)
+    return HostOptions(options.project, options.set)
+
+
+def add_project_options(parser: argparse.ArgumentParser) -> None:
+    """Which project, and settings that win over its files."""
+    parser.add_argument(
+        "--project", metavar="FOLDER", help="the project (default: the project around the working directory)"
+    )
+    parser.add_argument(
+        "--set",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="override a setting, for example timeout=60; may be repeated",
+    )

@@ -1,0 +1,278 @@
+"""One client of a project: its session, its calls in flight, and what it is told.
+
+Knows the transport only as a place to write lines to, and gives it no other duty.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, Protocol
+
+from prowess.errors import InputError, did_you_mean
+from prowess.results.paging import META_CUT, READ_MORE, notice
+from prowess_host.catalog.listing import DIAGNOSTICS
+from prowess_host.long_results import CLIENT_LIMITS, UnknownCursor
+from prowess_host.protocol.codec import decode, dumps
+from prowess_host.protocol.numbers import number_problems
+from prowess_host.protocol.routing import Action, Answered, Cancelled, Group, Reply, route
+from prowess_host.protocol.rpc import EncodeError, RpcError
+from prowess_host.protocol.session import Call, Session
+from prowess_host.tool_calls import UNLIMITED, Limit, ToolCall
+
+if TYPE_CHECKING:
+    from prowess.contracts.contract import Contract
+    from prowess.jsontypes import JsonObject
+    from prowess_host.catalog.listing import Offer
+    from prowess_host.project import Project
+    from prowess_host.protocol.identity import Server
+    from prowess_host.protocol.lines import Oversized
+    from prowess_host.workers.jobs import Job
+
+__all__ = ["Connection", "Outgoing"]
+
+_log = logging.getLogger("prowess.host")
+_LIMIT_KEY: Final = "anthropic/maxResultSizeChars"
+"""The key in a command's `meta` by which its author asks clients to take larger results."""
+_MOST_NOTICES: Final = 1024 * 1024
+"""Bytes that may wait for a client before progress and logs are dropped: they are of the moment, answers are not."""
+
+
+class Outgoing(Protocol):
+    """The way to a client. Neither member blocks or raises, also when the client is gone."""
+
+    @property
+    def backlog(self) -> int:
+        """Bytes that the client has not taken yet."""
+        ...
+
+    def write(self, line: bytes, *, more: bool = False) -> None:
+        """Send whole lines. `more` says that others probably follow at once, so that they may go together."""
+        ...
+
+
+class Connection:
+    """Serves one client. Give it each line that arrives, and close it when the client has left."""
+
+    def __init__(self, project: Project, server: Server, out: Outgoing, now: Callable[[], float]) -> None:
+        self._project = project
+        self._session = Session(server)
+        self._out = out
+        self._now = now
+        self._waiting: list[Call] = []
+        """Calls that wait for the listing, or for the command that they name."""
+        self._jobs: dict[Call, tuple[ToolCall, Job]] = {}
+        self._closed = False
+        self._pages = project.connect(self)
+
+    @property
+    def in_flight(self) -> int:
+        """How many requests have no answer yet."""
+        return len(self._session.in_flight)
+
+    @property
+    def running(self) -> int:
+        """How many of them are with the workers."""
+        return len(self._jobs)
+
+    @property
+    def unbegun(self) -> int:
+        """How many of them wait for skills to be described, for a worker to come up, or for an import."""
+        workers = self._project.workers
+        return len(self._waiting) + sum(workers.is_unbegun(job) for _, job in self._jobs.values())
+
+    # What arrives
+
+    def receive(self, line: bytes | Oversized) -> None:
+        """Serve a message, or what stands in the place of one that was too long."""
+        if self._closed:
+            return
+        try:
+            self._act(route(decode(line), self._session, self._now()))
+        except Exception:  # noqa: BLE001 - a fault of ours costs one message, never the ones after it
+            _log.exception("a message could not be served")
+
+    def _act(self, action: Action) -> None:
+        if isinstance(action, Call):
+            self._serve(action)
+        elif isinstance(action, Reply):
+            self._out.write(action.line)
+        elif isinstance(action, Cancelled):
+            self._cancel(action)
+        elif isinstance(action, Answered):
+            self._answered(action)
+        elif isinstance(action, Group):
+            for each in action.actions:
+                self._act(each)
+
+    def _serve(self, call: Call) -> None:
+        listing = self._project.listing
+        tools = listing.tools
+        is_list = call.method == "tools/list"
+        if tools is None and (is_list or listing[call.params["name"]] is None):
+            self._waiting.append(call)
+            return
+        try:
+            if tools is not None and is_list:
+                optional = bool(self._most(call))
+                body = tools.page(call.params.get("cursor"), call.revision, optional=optional)
+                self._out.write(self._session.answer(call, body))
+            else:
+                self._call_tool(call)
+            self._project.wanted()
+        except RpcError as error:
+            self._out.write(self._session.refuse(call, error))
+        except EncodeError as error:
+            self._say(call, _invalid(call, error), is_error=True, meta=b'{"prowess/kind":"input"}')
+        except Exception:  # noqa: BLE001 - as above, and whoever asked is told
+            _log.exception("%s could not be served", call.method)
+            self._out.write(self._session.refuse(call, RpcError.internal("see the log of the host")))
+
+    def _call_tool(self, call: Call) -> None:
+        name: str = call.params["name"]
+        contract = self._project.listing[name]
+        if contract is None:
+            if name == READ_MORE and self._most(call):
+                self._read_more(call)
+            else:
+                self._call_unknown(call, name)
+            return
+        project, limit = self._project, self._limit(call, contract)
+        task = ToolCall(
+            call,
+            contract,
+            self._session,
+            project.workers,
+            self._write_for(call),
+            self._notify,
+            project.sealing,
+            limit,
+        )
+        job = task.job(project.own.profile, project.seconds_of(contract))
+        self._jobs[call] = (task, job)
+        project.workers.submit(job)
+
+    def _call_unknown(self, call: Call, name: str) -> None:
+        """Say what is broken, where that is asked for, or where nothing is known because of it."""
+        listing = self._project.listing
+        failures = listing.catalog.failures
+        text = "\n".join(map(str, failures))
+        if name == DIAGNOSTICS and failures:
+            self._say(call, text)
+        elif failures and not listing.catalog.contracts:
+            self._say(call, f"{name} cannot be called, because nothing could be loaded:\n{text}", is_error=True)
+        else:
+            raise RpcError.unknown_tool(name, did_you_mean(name, listing.names))
+
+    def _cancel(self, cancelled: Cancelled) -> None:
+        self._out.write(cancelled.line)
+        held = self._jobs.pop(cancelled.call, None)
+        if held is not None:
+            self._project.workers.cancel(held[1])
+
+    def _answered(self, answered: Answered) -> None:
+        held = self._jobs.get(answered.call)
+        if held is not None:
+            task, job = held
+            task.answered(job, answered.question, answered.result, answered.error)
+
+    # What is written
+
+    def _write_for(self, call: Call) -> Callable[[bytes], None]:
+        def write(line: bytes) -> None:
+            self._out.write(line, more=len(self._jobs) > 1)
+            if not self._session.is_open(call):
+                self._jobs.pop(call, None)
+
+        return write
+
+    def _notify(self, line: bytes) -> bool:
+        """Write what is only of the moment, if there is room. Returns whether there was."""
+        has_room = self._out.backlog < _MOST_NOTICES
+        if has_room:
+            self._out.write(line)
+        return has_room
+
+    def _say(self, call: Call, text: str, *, is_error: bool = False, meta: bytes = b"{}") -> None:
+        text = text.encode("utf-8", "backslashreplace").decode()
+        body = dumps({"content": [{"type": "text", "text": text}], "isError": is_error})
+        self._out.write(self._session.answer(call, body, meta=meta))
+
+    def show(self, before: Offer, after: Offer) -> None:
+        """Serve what waited for this listing. The client hears of it only if what it can see has changed."""
+        waiting, self._waiting = self._waiting, []
+        for call in waiting:
+            if self._session.is_open(call):
+                self._serve(call)
+        if before.tools is not None and after.tools is not None and before.tools.digest != after.tools.digest:
+            for line in self._session.list_changed():
+                self._out.write(line)
+
+    # Results that are too large
+
+    def _most(self, call: Call) -> int:
+        """Characters of a result that the client takes; 0 for no limit. Without a way to read on there is none.
+
+        A stateless request must be served alike whoever sends it, so there only the setting counts.
+        """
+        own, revision = self._project.own, call.revision
+        if self._project.listing[READ_MORE] is not None:
+            return 0
+        if own.max_result is not None or revision.stateless:
+            return own.max_result or 0
+        return CLIENT_LIMITS.get(call.client.info.get("name", ""), 0)
+
+    def _limit(self, call: Call, contract: Contract) -> Limit:
+        most = self._most(call)
+        if not most:
+            return UNLIMITED
+        allowed = contract.meta.get(_LIMIT_KEY)
+        kept = self._project.own.kept_results
+        larger = max(most, allowed) if type(allowed) is int else most
+        return Limit(larger, kept, functools.partial(self._pages.keep, most=kept))
+
+    def _read_more(self, call: Call) -> None:
+        sent = call.arguments
+        arguments = sent if isinstance(sent, dict) else _from_text(sent)
+        try:
+            page = self._pages.page(arguments.get("cursor"), self._most(call), self._project.own.kept_results)
+        except UnknownCursor as error:
+            self._say(call, str(error), is_error=True, meta=b'{"prowess/kind":"input"}')
+            return
+        follows = notice(page.cursor) if page.cursor else "This is the end."
+        told = f"Above are bytes {page.start} to {page.end} of {page.size}. {follows}"
+        content = [{"type": "text", "text": page.text}, {"type": "text", "text": told}]
+        meta = {META_CUT: {"bytes": page.size, "start": page.start, "end": page.end, "cursor": page.cursor}}
+        body = dumps({"content": content, "isError": False})
+        self._out.write(self._session.answer(call, body, meta=dumps(meta)))
+
+    # The end
+
+    def close(self) -> None:
+        """The client has left, or is left: its calls end, and nobody else's."""
+        if self._closed:
+            return
+        self._closed = True
+        self._project.disconnect(self)
+        jobs, self._jobs = self._jobs, {}
+        for _, job in jobs.values():
+            if not job.over:
+                self._project.workers.cancel(job)
+        for line in self._session.end_subscriptions():
+            self._out.write(line)
+        for call in list(self._session.in_flight.values()):
+            self._out.write(self._session.refuse(call, RpcError.internal("the host is leaving")))
+
+
+def _from_text(arguments: str) -> JsonObject:
+    """Arguments that arrived as JSON text, for a tool of our own."""
+    from prowess.calls.jsontext import decode_object  # pydantic-core, which the host does without otherwise
+
+    return decode_object(arguments) or {}
+
+
+def _invalid(call: Call, error: EncodeError) -> str:
+    """Why arguments cannot be handed on: their numbers, else whatever the encoder says."""
+    problems = number_problems(call.arguments)
+    return str(InputError(call.params["name"], problems)) if problems else f"Invalid arguments: {error}"

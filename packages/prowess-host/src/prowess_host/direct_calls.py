@@ -1,0 +1,109 @@
+"""Calls that no client made: by envelopes and by the command line. From arguments to a payload or an outcome.
+
+Imports pydantic, so the start of a host must not import this module.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import uuid
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from prowess.calls.outcome import META_KIND, Outcome, read_outcome
+from prowess.errors import UnknownCommand, message_of
+from prowess.results.normalize import text_result
+from prowess_host.protocol.codec import dumps
+from prowess_host.protocol.rpc import EncodeError
+from prowess_host.workers.jobs import Job
+
+if TYPE_CHECKING:
+    from prowess.calls.channel import Channel
+    from prowess.contracts.catalog import Catalog
+    from prowess.contracts.contract import Contract
+    from prowess.jsontypes import JsonObject
+    from prowess_host.workers.supervisor import Supervisor
+
+__all__ = ["Way", "call_outcome", "call_payload", "unknown_outcome"]
+
+
+class Way(NamedTuple):
+    """How calls reach the workers of a project."""
+
+    workers: Supervisor
+    profile: str
+    seconds: float
+
+
+async def call_payload(way: Way, contract: Contract, arguments: Any) -> JsonObject:
+    """The payload, as the profile shows it."""
+    how = {"command": contract.id, "profile": way.profile}
+    meta, payload = await _run(way, contract, dumps(how), dumps(arguments))
+    return {**payload, "_meta": meta} if meta else payload
+
+
+async def call_outcome(way: Way, contract: Contract, arguments: Any, channel: Channel | None) -> Outcome:
+    """What the call came to. Its facts travel beside the result."""
+    call_id = (channel and channel.call_id) or uuid.uuid4().hex
+    how: JsonObject = {"command": contract.id, "profile": way.profile, "outcome": True, "call_id": call_id}
+    if channel is not None:
+        how["client"], how["capabilities"] = channel.client_name, channel.capabilities
+        how["trace"], how["metadata"], how["context"] = channel.trace_id, channel.metadata, channel.context
+    try:
+        head, text = dumps(how), dumps({} if arguments is None else arguments)
+    except EncodeError as error:  # the caller gave what JSON cannot say
+        result = text_result(f"{contract.id}: arguments: {message_of(error)}", is_error=True)
+        return Outcome(contract.id, "input", result, contract, call_id=call_id)
+    facts, body = await _run(way, contract, head, text)
+    return read_outcome(contract.id, {"prowess/call_id": call_id, **facts}, body, contract)
+
+
+def unknown_outcome(command: str, catalog: Catalog) -> Outcome:
+    """No command answers to this name."""
+    unknown = UnknownCommand(command, [contract.id for contract in catalog])
+    return Outcome(command, "unknown", text_result(str(unknown), is_error=True))
+
+
+async def _run(way: Way, contract: Contract, head: bytes, text: bytes) -> tuple[JsonObject, JsonObject]:
+    """The facts and the body of the answer. If whoever waits gives up, so does the worker."""
+    listener = _Listener()
+    job = Job(contract, head, text, listener, way.seconds)
+    way.workers.submit(job)
+    try:
+        return await listener.answer
+    finally:
+        if not job.over:
+            way.workers.cancel(job)
+
+
+class _Listener:
+    """Hears the one answer to a job. A job that cannot ask is asked nothing, and nobody is shown its progress."""
+
+    def __init__(self) -> None:
+        self.answer: asyncio.Future[tuple[JsonObject, JsonObject]] = asyncio.get_running_loop().create_future()
+
+    def result(self, meta: bytes, body: bytes) -> None:
+        self._tell(json.loads(meta), json.loads(body))
+
+    def refused(self, facts: JsonObject) -> None:
+        content = [{"type": "text", "text": facts["message"]}]
+        self._tell({META_KIND: facts["kind"]}, {"content": content, "isError": True})
+
+    def rest(self, token: str, text: bytes) -> None:  # pragma: no cover - there is no limit on this result
+        """Nothing is cut."""
+
+    def input_required(self, questions: JsonObject) -> None:  # pragma: no cover - only where answers were recorded
+        raise NotImplementedError
+
+    def questions(self, questions: JsonObject) -> None:  # pragma: no cover - see above
+        raise NotImplementedError
+
+    def progress(self, done: float, total: float | None, message: str | None) -> None:
+        """Nobody is shown it."""
+
+    def log(self, level: str, data: Any) -> None:
+        """Nobody is shown it."""
+
+    def _tell(self, facts: JsonObject, body: JsonObject) -> None:
+        if not self.answer.done():  # whoever waited has given up
+            self.answer.set_result((facts, body))

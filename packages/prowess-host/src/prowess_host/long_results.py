@@ -1,0 +1,132 @@
+"""The rest of results that were too large for a client, kept for a while and read in parts. One store for each client.
+
+Texts over a megabyte lie in files without a name, which vanish with the process.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING, Final, NamedTuple
+
+from prowess.results.paging import READ_MORE, cursor_of
+
+if TYPE_CHECKING:
+    from prowess.jsontypes import JsonObject
+
+__all__ = ["CLIENT_LIMITS", "EXPIRY", "Page", "Pages", "UnknownCursor", "read_more_tool"]
+
+CLIENT_LIMITS: Final = {"claude-code": 60_000}
+"""Characters that clients take in one result, by the name they give. Claude Code cuts at 25,000 tokens."""
+EXPIRY: Final = 3600.0
+"""Seconds after the last look at a text until it is dropped."""
+_IN_MEMORY: Final = 1024 * 1024
+_CURSOR: Final = re.compile(r"([0-9a-f]{16})-(0|[1-9][0-9]{0,15})")
+_LONGEST_CHARACTER: Final = 4
+
+
+class UnknownCursor(ValueError):
+    """A cursor that leads nowhere."""
+
+    def __init__(self, cursor: object, most: int) -> None:
+        super().__init__(
+            f"The cursor {str(cursor)[:80]!r} is unknown: it is mistyped, or its result is no longer kept (results are "
+            f"kept for an hour, and up to {most} bytes of them). Call the command again to get a new one."
+        )
+
+
+class Page(NamedTuple):
+    """A part of a text."""
+
+    text: str
+    start: int
+    end: int
+    size: int
+    """All in bytes."""
+    cursor: str | None
+    """Where the next part begins."""
+
+
+@dataclass(slots=True)
+class _Kept:
+    file: IO[bytes]
+    size: int
+    used: float
+
+
+class Pages:
+    """Texts by token, the one that was looked at last at the end."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._kept: dict[str, _Kept] = {}
+
+    def keep(self, token: str, text: bytes, most: int) -> None:
+        """Keep a text, and drop those that are too old or too many for `most` bytes."""
+        import tempfile  # only where something is too large
+
+        file = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115 - closed when it is dropped
+        try:
+            file.write(text)
+        except OSError:  # the disk is full: the cursor leads nowhere, and says so
+            file.close()
+            return
+        self._kept[token] = _Kept(file, len(text), self._now())
+        self._drop_old(most)
+
+    def page(self, cursor: object, characters: int, most: int) -> Page:
+        """So many characters from a cursor on; raises `UnknownCursor`."""
+        self._drop_old(most)
+        found = _CURSOR.fullmatch(cursor) if isinstance(cursor, str) else None
+        kept = self._kept.pop(found[1], None) if found else None
+        if found is None or kept is None:
+            raise UnknownCursor(cursor, most)
+        kept.used = self._now()
+        self._kept[found[1]] = kept
+        start = int(found[2])
+        text = _read(kept.file, start, characters) if start < kept.size else None
+        if text is None:
+            raise UnknownCursor(cursor, most)
+        end = start + len(text.encode())
+        return Page(text, start, end, kept.size, cursor_of(found[1], end) if end < kept.size else None)
+
+    def close(self) -> None:
+        """Drop everything."""
+        for token in list(self._kept):
+            self._drop(token)
+
+    def _drop_old(self, most: int) -> None:
+        oldest = self._now() - EXPIRY
+        total = sum(kept.size for kept in self._kept.values())
+        for token, kept in list(self._kept.items()):
+            if kept.used < oldest or total > most:
+                total -= kept.size
+                self._drop(token)
+
+    def _drop(self, token: str) -> None:
+        self._kept.pop(token).file.close()
+
+
+def _read(file: IO[bytes], start: int, characters: int) -> str | None:
+    """So many characters; `None` where no character begins."""
+    file.seek(start)
+    data = file.read(characters * _LONGEST_CHARACTER)
+    if data[0] & 0xC0 == 0x80:
+        return None
+    return data.decode(errors="ignore")[:characters]  # what is ignored is the character that the end cuts
+
+
+def read_more_tool() -> JsonObject:
+    """What clients see of the tool."""
+    return {
+        "name": READ_MORE,
+        "description": "Gives the next part of a result that was too large to be sent at once.",
+        "inputSchema": {
+            "type": "object",
+            "properties": {"cursor": {"type": "string", "description": "the cursor that the last part ended with"}},
+            "required": ["cursor"],
+            "additionalProperties": False,
+        },
+        "annotations": {"readOnlyHint": True},
+    }

@@ -1,0 +1,178 @@
+"""A project that is served: its catalog, its workers, its settings and its key for sealing, shared by every client.
+
+Every entrance goes through a `Project`: clients by a `Connection`, and the command line and envelopes by `call`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from prowess.contracts.catalog import Catalog
+from prowess.contracts.contract import Contract
+from prowess.errors import UnknownCommand
+from prowess.jsontypes import JsonObject
+from prowess.settings.paths import ConfigPaths
+from prowess.settings.settings import OwnSettings, Settings
+from prowess_host.catalog.listing import Offer
+from prowess_host.catalog.updates import Learner
+from prowess_host.long_results import Pages
+from prowess_host.tool_calls import Sealing, load_key
+from prowess_host.workers.process import Spawn, WorkerProcess
+
+if TYPE_CHECKING:
+    from prowess.calls.channel import Channel
+    from prowess.calls.outcome import Outcome
+
+__all__ = ["Client", "Project"]
+
+_log = logging.getLogger("prowess.host")
+_SAVING: Final = 1.0
+"""Seconds that writing the manifest may take when the project is closed."""
+_CLOSING: Final = 5.0
+"""Seconds that the workers get to end. A process that the kernel holds outlives even a kill."""
+
+
+class Client(Protocol):
+    """What a project tells its clients."""
+
+    def show(self, before: Offer, after: Offer) -> None:
+        """There is another listing."""
+        ...
+
+    def close(self) -> None:
+        """The project is closed: answer what is open."""
+        ...
+
+
+class Project:
+    """One project and its workers. Make it in a running event loop, and close it at the end."""
+
+    def __init__(
+        self, settings: Settings, flags: JsonObject, environ: Mapping[str, str], spawn: Spawn = WorkerProcess
+    ) -> None:
+        """`spawn` starts a worker: a process, or for debuggers a part of this one."""
+        self.settings = settings
+        self._paths = ConfigPaths.of(settings, environ)
+        self._learner = Learner(self._paths, settings, flags, environ, self._publish, spawn=spawn)
+        self.workers = self._learner.supervisor
+        self.sealing = Sealing(lambda: load_key(self._paths.get_cache_dir), time.time)
+        self.listing = Offer.nothing()
+        """What can be listed and called now."""
+        self._clients: dict[Client, Pages] = {}
+        self._watching: asyncio.Task[None] | None = None
+
+    @property
+    def own(self) -> OwnSettings:
+        """The settings of Prowess itself, as they were saved last."""
+        return self._learner.own
+
+    # The catalog
+
+    def start(self) -> None:
+        """Come to know the skills, and follow every change from now on."""
+        self._watching = asyncio.get_running_loop().create_task(self._watch())
+
+    async def _watch(self) -> None:
+        try:
+            await self._learner.run()
+        except Exception:  # noqa: BLE001 - a fault of ours: what is offered by now goes on
+            _log.exception("the skills are no longer watched")
+            self._publish(self.listing.failing("the skills are no longer watched, because of a fault in the host"))
+        finally:
+            self._learner.settled.set()
+
+    async def load(self, command: str = "") -> None:
+        """Know all commands, or at least this one, and follow no changes. A `ChildProcessError` says what failed."""
+        await self._learner.load(lambda listing: listing[command] is not None)
+
+    async def describe(self) -> Catalog:
+        """Everything that the project holds, imported now. A `ChildProcessError` says what failed."""
+        return await self._learner.describe_anew()
+
+    def wanted(self) -> None:
+        """Somebody lists or calls tools: workers may start."""
+        self._learner.asked.set()
+
+    def _publish(self, listing: Offer) -> None:
+        before, self.listing = self.listing, listing
+        if self._watching is not None:
+            for failure in listing.catalog.failures:
+                if failure not in before.catalog.failures:
+                    _log.warning("%s", failure)
+        for client in list(self._clients):
+            _tell(client.show, before, listing)
+
+    # Clients
+
+    def connect(self, client: Client) -> Pages:
+        """Tell this client of changes from now on. Gives the place for its long results."""
+        self._clients[client] = Pages(time.monotonic)
+        return self._clients[client]
+
+    def disconnect(self, client: Client) -> None:
+        """It has left, and what was kept for it is dropped."""
+        pages = self._clients.pop(client, None)
+        if pages is not None:
+            pages.close()
+
+    # Calls of our own: envelopes and the command line
+
+    def catalog(self) -> Catalog:
+        """What can be called now, and what failed."""
+        return self.listing.catalog
+
+    async def contract_of(self, command: str) -> Contract | None:
+        """The contract of the command that answers to a name, as soon as it is known whether there is one."""
+        self.wanted()
+        if self.listing[command] is None and self._watching is not None:
+            await self._learner.settled.wait()
+        return self.listing[command]
+
+    async def call(self, command: str, arguments: Any = None, *, channel: Channel | None = None) -> Outcome:
+        """Call a command by id, wire name or alias, with JSON arguments, as `Runtime.call` does, but in a worker."""
+        from prowess_host.direct_calls import Way, call_outcome, unknown_outcome  # pydantic, which a host does without
+
+        contract = await self.contract_of(command)
+        if contract is None:
+            return unknown_outcome(command, self.listing.catalog)
+        way = Way(self.workers, self.own.profile, self.seconds_of(contract))
+        return await call_outcome(way, contract, arguments, channel)
+
+    async def payload(self, command: str, arguments: Any) -> JsonObject:
+        """The payload of a call, as clients of the project's profile are shown it."""
+        from prowess_host.direct_calls import Way, call_payload  # as above
+
+        contract = await self.contract_of(command)
+        if contract is None:
+            raise UnknownCommand(command, [each.id for each in self.listing.catalog])
+        way = Way(self.workers, self.own.profile, self.seconds_of(contract))
+        return await call_payload(way, contract, arguments)
+
+    def seconds_of(self, contract: Contract) -> float:
+        """How long a call of this command may take."""
+        return contract.policies.timeout if contract.policies.timeout is not None else self.own.timeout
+
+    # The end
+
+    async def close(self) -> None:
+        """End the workers, answer all clients, and let what was learned be written down."""
+        if self._watching is not None:
+            self._watching.cancel()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.workers.close(), _CLOSING)
+        for client in list(self._clients):
+            _tell(client.close)
+        await self._learner.close(_SAVING)
+
+
+def _tell(heard: Callable[..., None], *news: Any) -> None:
+    """A fault with one client must not keep the news from the others."""
+    try:
+        heard(*news)
+    except Exception:  # noqa: BLE001 - see above
+        _log.exception("a client could not be told of a change")

@@ -1,0 +1,192 @@
+"""The revisions of the protocol as data, the two eras they form, and how a client says which one it speaks.
+
+In the handshake era a client negotiates a revision by `initialize`, for the whole connection. In the stateless era
+every request carries an envelope in `params._meta`. Knows no method and keeps no state.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+
+from prowess_host.protocol.rpc import RpcError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from prowess.jsontypes import JsonObject
+
+__all__ = [
+    "CAPABILITIES_KEY",
+    "CLIENT_KEY",
+    "HANDSHAKE",
+    "LATEST_HANDSHAKE",
+    "LOG_LEVELS",
+    "LOG_LEVEL_KEY",
+    "REVISIONS",
+    "SERVER_KEY",
+    "STATELESS",
+    "SUBSCRIPTION_KEY",
+    "SUPPORTED_VERSIONS",
+    "VERSION_KEY",
+    "Client",
+    "Revision",
+    "envelope_client",
+    "handshake_client",
+    "negotiate",
+    "open_envelope",
+    "read_log_level",
+    "read_progress_token",
+]
+
+VERSION_KEY: Final = "io.modelcontextprotocol/protocolVersion"
+CAPABILITIES_KEY: Final = "io.modelcontextprotocol/clientCapabilities"
+CLIENT_KEY: Final = "io.modelcontextprotocol/clientInfo"
+LOG_LEVEL_KEY: Final = "io.modelcontextprotocol/logLevel"
+SERVER_KEY: Final = "io.modelcontextprotocol/serverInfo"
+SUBSCRIPTION_KEY: Final = "io.modelcontextprotocol/subscriptionId"
+
+LOG_LEVELS: Final[Mapping[str, int]] = MappingProxyType(
+    {
+        "debug": 0,
+        "info": 1,
+        "notice": 2,
+        "warning": 3,
+        "error": 4,
+        "critical": 5,
+        "alert": 6,
+        "emergency": 7,
+    }
+)
+"""The levels a client may name, with their rank."""
+
+_TOOL_2024: Final = frozenset({"name", "description", "inputSchema"})
+_TOOL_2025_03: Final = _TOOL_2024 | {"annotations"}
+_TOOL_2025_06: Final = _TOOL_2025_03 | {"title", "outputSchema", "_meta"}
+_TOOL_2025_11: Final = _TOOL_2025_06 | {"icons", "execution"}
+_TOOL_2026: Final = _TOOL_2025_11 - {"execution"}
+
+_SERVER_2024: Final = frozenset({"name", "version"})
+_SERVER_2025_06: Final = _SERVER_2024 | {"title"}
+_SERVER_2025_11: Final = _SERVER_2025_06 | {"description", "websiteUrl", "icons"}
+
+
+class Revision(NamedTuple):
+    """What a revision of the protocol has."""
+
+    version: str
+    tool_fields: frozenset[str]
+    server_fields: frozenset[str]
+    stateless: bool = False
+    batches: bool = False
+    progress_message: bool = True
+    elicitation: bool = True
+    elicitation_mode: bool = True
+    any_output: bool = False
+    """Output schemas and structured content may be anything, not only objects."""
+
+
+STATELESS: Final[Mapping[str, Revision]] = MappingProxyType(
+    {"2026-07-28": Revision("2026-07-28", _TOOL_2026, _SERVER_2025_11, stateless=True, any_output=True)}
+)
+
+HANDSHAKE: Final[Mapping[str, Revision]] = MappingProxyType(
+    {
+        "2025-11-25": Revision("2025-11-25", _TOOL_2025_11, _SERVER_2025_11),
+        "2025-06-18": Revision("2025-06-18", _TOOL_2025_06, _SERVER_2025_06, elicitation_mode=False),
+        "2025-03-26": Revision(
+            "2025-03-26", _TOOL_2025_03, _SERVER_2024, batches=True, elicitation=False, elicitation_mode=False
+        ),
+        "2024-11-05": Revision(
+            "2024-11-05",
+            _TOOL_2024,
+            _SERVER_2024,
+            progress_message=False,
+            elicitation=False,
+            elicitation_mode=False,
+        ),
+    }
+)
+
+REVISIONS: Final[Mapping[str, Revision]] = MappingProxyType({**STATELESS, **HANDSHAKE})
+"""Every revision that is spoken, newest first."""
+
+SUPPORTED_VERSIONS: Final = tuple(REVISIONS)
+"""What `server/discover` and an unsupported version are answered with: both eras, so that a client which shares no
+stateless revision can fall back to the handshake."""
+
+LATEST_HANDSHAKE: Final = next(iter(HANDSHAKE.values()))
+
+
+class Client(NamedTuple):
+    """What a client says of itself: in `initialize`, or in the envelope of this one request."""
+
+    info: JsonObject
+    capabilities: JsonObject
+
+
+def negotiate(requested: str) -> Revision:
+    """The revision a handshake settles on: the one asked for, else the newest that has a handshake."""
+    return HANDSHAKE.get(requested, LATEST_HANDSHAKE)
+
+
+def open_envelope(meta: JsonObject) -> Revision:
+    """The revision an envelope asks for. The rest of the envelope is read once the method is known."""
+    version = meta[VERSION_KEY]
+    if CAPABILITIES_KEY not in meta:
+        raise RpcError.missing_param(f"_meta key {CAPABILITIES_KEY}", "an object")
+    if type(version) is not str:
+        raise RpcError.wrong_param(f"_meta key {VERSION_KEY}", "a string", version)
+    revision = STATELESS.get(version)
+    if revision is None:
+        raise RpcError.unsupported_version(version, SUPPORTED_VERSIONS)
+    if type(meta[CAPABILITIES_KEY]) is not dict:
+        raise RpcError.wrong_param(f"_meta key {CAPABILITIES_KEY}", "an object", meta[CAPABILITIES_KEY])
+    return revision
+
+
+def envelope_client(meta: JsonObject) -> Client:
+    """The client as the envelope of this one request describes it."""
+    return _read_client(
+        meta.get(CLIENT_KEY), meta[CAPABILITIES_KEY], f"_meta key {CLIENT_KEY}", f"_meta key {CAPABILITIES_KEY}"
+    )
+
+
+def handshake_client(params: JsonObject) -> Client:
+    """The client as it describes itself in `initialize`."""
+    return _read_client(
+        params.get("clientInfo"), params.get("capabilities"), "params.clientInfo", "params.capabilities"
+    )
+
+
+def _read_client(info: Any, capabilities: Any, info_path: str, capabilities_path: str) -> Client:
+    """Either description may be missing; one of the wrong kind is refused."""
+    client = Client(_object(info, info_path), _object(capabilities, capabilities_path))
+    for name in ("name", "version"):
+        value = client.info.get(name, "")
+        if type(value) is not str:
+            raise RpcError.wrong_param(f"{info_path}.{name}", "a string", value)
+    return client
+
+
+def _object(value: Any, path: str) -> JsonObject:
+    if value is None:
+        return {}
+    if type(value) is not dict:
+        raise RpcError.wrong_param(path, "an object", value)
+    return cast("JsonObject", value)
+
+
+def read_log_level(value: Any, path: str) -> str:
+    """One of the eight levels."""
+    if type(value) is not str or value not in LOG_LEVELS:
+        raise RpcError.wrong_param(path, f"one of {', '.join(LOG_LEVELS)}", value)
+    return value
+
+
+def read_progress_token(meta: JsonObject) -> int | str | None:
+    """The token that progress of a request is reported under, if progress is wanted."""
+    token = meta.get("progressToken")
+    if token is None or type(token) is int or type(token) is str:
+        return token
+    raise RpcError.wrong_param("params._meta.progressToken", "a string or an integer", token)

@@ -1,0 +1,88 @@
+"""What this server says of itself, and how a result is dressed for each revision. Keeps no state of a connection."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from prowess_host.protocol.codec import dumps
+from prowess_host.protocol.eras import SERVER_KEY, SUPPORTED_VERSIONS
+
+if TYPE_CHECKING:
+    from prowess.jsontypes import JsonObject
+    from prowess_host.protocol.eras import Revision
+
+__all__ = ["CAPABILITIES", "Server", "join_objects"]
+
+CAPABILITIES: Final[JsonObject] = {"tools": {"listChanged": True}, "logging": {}}
+"""The same in both eras. Only what is served may be declared, and only what is declared may be used."""
+
+_EMPTY_LENGTH: Final = len("{}")
+
+_NO_CACHE: Final = b'{"ttlMs":0,"cacheScope":"private"}'
+"""The catalog may change with any save, and list_changed says when; a client that keeps a list would miss nothing by
+asking again, and a stale list costs a failed call."""
+
+
+def join_objects(*objects: bytes) -> bytes:
+    """One JSON object with the members of all, as bytes and without reading them. No name may occur twice."""
+    parts: list[bytes | memoryview] = [b"{"]
+    for each in objects:
+        if len(each) > _EMPTY_LENGTH:
+            parts += (memoryview(each)[1:-1], b",")  # a view: a result may be large, and this copies it only once
+    parts[-1] = b"}" if len(parts) > 1 else b"{}"
+    return b"".join(parts)
+
+
+class Server:
+    """The identity a client is shown. `details` may hold title, description, websiteUrl and icons.
+
+    An identity that is no JSON is an `EncodeError` here, at the start, and not at the first handshake.
+    """
+
+    def __init__(
+        self, name: str, version: str, *, instructions: str | None = None, details: JsonObject | None = None
+    ) -> None:
+        self.instructions = instructions
+        self._implementation: JsonObject = {"name": name, "version": version, **(details or {})}
+        self._stamps: dict[str, bytes] = {}
+        dumps([instructions, self._implementation], "the identity of the server")
+
+    def info(self, revision: Revision) -> JsonObject:
+        """`Implementation` with the fields this revision has."""
+        return {name: value for name, value in self._implementation.items() if name in revision.server_fields}
+
+    def initialize_result(self, revision: Revision) -> JsonObject:
+        """The answer to a handshake."""
+        told = {"protocolVersion": revision.version, "capabilities": CAPABILITIES, "serverInfo": self.info(revision)}
+        return told if self.instructions is None else {**told, "instructions": self.instructions}
+
+    def discover_result(self) -> JsonObject:
+        """The answer to `server/discover`, before `dress` adds what every stateless result has."""
+        told: JsonObject = {"supportedVersions": list(SUPPORTED_VERSIONS), "capabilities": CAPABILITIES}
+        return told if self.instructions is None else {**told, "instructions": self.instructions}
+
+    def dress(
+        self,
+        body: bytes,
+        revision: Revision,
+        *,
+        meta: bytes = b"{}",
+        result_type: str = "complete",
+        cacheable: bool = False,
+    ) -> bytes:
+        """A ready-made result object with what the revision wants on top of it, by splicing.
+
+        `body` is a JSON object without `_meta`, and `meta` is what belongs there; both are never parsed here.
+        """
+        if not revision.stateless:
+            return body if meta == b"{}" else join_objects(body, b'{"_meta":%b}' % meta)
+        head = b'{"resultType":"%b"}' % result_type.encode()
+        whole_meta = b'{"_meta":%b}' % join_objects(self._stamp(revision), meta)
+        caching = _NO_CACHE if cacheable and result_type == "complete" else b"{}"
+        return join_objects(head, body, caching, whole_meta)
+
+    def _stamp(self, revision: Revision) -> bytes:
+        stamp = self._stamps.get(revision.version)
+        if stamp is None:
+            stamp = self._stamps[revision.version] = dumps({SERVER_KEY: self.info(revision)})
+        return stamp

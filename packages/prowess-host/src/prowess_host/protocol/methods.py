@@ -1,0 +1,88 @@
+"""The methods each era has, and the shape of their parameters, as tables. What is not in a table is refused.
+
+Prompts, resources, completion and tasks are not here, because their capabilities are not declared.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from prowess_host.protocol.rpc import RpcError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from prowess.jsontypes import JsonObject
+    from prowess_host.protocol.eras import Revision
+
+__all__ = ["CACHEABLE", "HANDSHAKE_METHODS", "STATELESS_METHODS", "Param", "check_params", "is_known"]
+
+
+class Param(NamedTuple):
+    """A member of `params`. An optional one may also be null."""
+
+    name: str
+    kind: type
+    wanted: str
+    required: bool = False
+    as_text: bool = False
+    """Whether it may also arrive as JSON text, as some clients send it. Whoever reads the arguments decodes it."""
+
+
+_PROTOCOL_VERSION = Param("protocolVersion", str, "a string", required=True)
+_CURSOR = Param("cursor", str, "a string")
+_NAME = Param("name", str, "a string", required=True)
+_ARGUMENTS = Param("arguments", dict, "an object", as_text=True)
+_INPUT_RESPONSES = Param("inputResponses", dict, "an object")
+_REQUEST_STATE = Param("requestState", str, "a string")
+_LEVEL = Param("level", str, "a log level", required=True)
+_NOTIFICATIONS = Param("notifications", dict, "an object", required=True)
+
+HANDSHAKE_METHODS: Final[Mapping[str, tuple[Param, ...]]] = MappingProxyType(
+    {
+        "initialize": (_PROTOCOL_VERSION,),
+        "ping": (),
+        "tools/list": (_CURSOR,),
+        "tools/call": (_NAME, _ARGUMENTS),
+        "logging/setLevel": (_LEVEL,),
+    }
+)
+
+STATELESS_METHODS: Final[Mapping[str, tuple[Param, ...]]] = MappingProxyType(
+    {
+        "server/discover": (),
+        "tools/list": (_CURSOR,),
+        "tools/call": (_NAME, _ARGUMENTS, _INPUT_RESPONSES, _REQUEST_STATE),
+        "subscriptions/listen": (_NOTIFICATIONS,),
+    }
+)
+
+CACHEABLE: Final = frozenset({"server/discover", "tools/list"})
+"""Methods whose complete results say in the stateless era how long they may be kept."""
+
+
+def is_known(method: str) -> bool:
+    """Whether any era has the method."""
+    return method in HANDSHAKE_METHODS or method in STATELESS_METHODS
+
+
+def check_params(method: str, params: JsonObject, revision: Revision) -> None:
+    """Refuse a method the revision has not, or parameters of the wrong shape."""
+    table = STATELESS_METHODS if revision.stateless else HANDSHAKE_METHODS
+    wanted = table.get(method)
+    if wanted is None:
+        raise RpcError.method_not_found(method, revision.version)
+    for param in wanted:
+        value = params.get(param.name)
+        if type(value) is not param.kind and (value is not None or param.required):
+            if param.as_text and type(value) is str and value.lstrip().startswith("{"):
+                continue
+            _refuse(param, params)
+
+
+def _refuse(param: Param, params: JsonObject) -> None:
+    path = f"params.{param.name}"
+    if param.name not in params:
+        raise RpcError.missing_param(path, param.wanted)
+    raise RpcError.wrong_param(path, param.wanted, params[param.name])

@@ -1,0 +1,276 @@
+"""Where a message goes: the era it belongs to, the method table, and what the host has to do about it.
+
+Every message is routed by what it carries, so that both eras are served on one connection at any time. Whatever needs
+no command is answered here. Errors of the protocol become lines here and nowhere else.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
+
+from prowess_host.protocol.codec import (
+    ABSENT,
+    Batch,
+    Malformed,
+    Notification,
+    Request,
+    Response,
+    dumps,
+    encode_error,
+    encode_result,
+    encode_result_raw,
+    read_item,
+)
+from prowess_host.protocol.eras import (
+    LATEST_HANDSHAKE,
+    LOG_LEVEL_KEY,
+    VERSION_KEY,
+    envelope_client,
+    handshake_client,
+    negotiate,
+    open_envelope,
+    read_log_level,
+    read_progress_token,
+)
+from prowess_host.protocol.methods import CACHEABLE, check_params, is_known
+from prowess_host.protocol.rpc import RpcError
+from prowess_host.protocol.session import Call, Together
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from prowess.jsontypes import JsonObject
+    from prowess_host.protocol.codec import Message
+    from prowess_host.protocol.eras import Revision
+    from prowess_host.protocol.session import Session
+
+__all__ = ["MAX_BATCH", "Action", "Answered", "Cancelled", "Group", "Ignored", "Reply", "route"]
+
+MAX_BATCH: Final = 1000
+"""Messages in one array. A client that sends more than a handful is not known; each costs an answer of its own."""
+
+
+class Reply(NamedTuple):
+    """Write these bytes: one line."""
+
+    line: bytes
+
+
+class Cancelled(NamedTuple):
+    """Stop this call; it gets no answer. Write the line if it is not empty (it withdraws what was asked for it)."""
+
+    call: Call
+    reason: str
+    line: bytes = b""
+
+
+class Answered(NamedTuple):
+    """The client answered a question of ours. A failure has an `error`; a success has none."""
+
+    question: int
+    call: Call
+    result: JsonObject
+    error: JsonObject | None
+
+
+class Ignored(NamedTuple):
+    """Nothing to do. The reason is for a log."""
+
+    reason: str
+
+
+class Group(NamedTuple):
+    """What the messages of one batch came to, in their order."""
+
+    actions: tuple[Action, ...]
+
+
+Action: TypeAlias = "Call | Reply | Cancelled | Answered | Ignored | Group"
+
+
+def route(message: Message, session: Session, now: float) -> Action:
+    """What to do about one message. `now` is a monotonic time in seconds. Never raises.
+
+    A `Call` is in flight from here on, and its one answer comes from `session.answer` or `session.refuse`.
+    """
+    if isinstance(message, Request):
+        return _route_request(message, session, None)
+    if isinstance(message, Notification):
+        return _route_notification(message, session)
+    if isinstance(message, Response):
+        return _route_response(message, session)
+    if isinstance(message, Batch):
+        return _route_batch(message, session, now)
+    return _complain(message, session, now)
+
+
+def _complain(message: Malformed, session: Session, now: float) -> Action:
+    """An id that belongs to a request in flight is left out: the error would be taken for the answer to that one."""
+    known = message.id is ABSENT or session.is_waiting(message.id)
+    if known and not session.complaints.take(now):
+        return Ignored(f"too many broken messages to answer: {message.error.message}")
+    return Reply(encode_error(ABSENT if known else message.id, message.error))
+
+
+# Requests
+
+
+def _route_request(request: Request, session: Session, batch: Together | None) -> Action:
+    try:
+        session.check_id(request.id)
+        return _dispatch(request, session, batch)
+    except RpcError as error:
+        return Reply(encode_error(request.id, error))
+
+
+def _dispatch(request: Request, session: Session, batch: Together | None) -> Action:
+    params = request.params
+    meta = params.get("_meta")
+    envelope = cast("JsonObject", meta) if type(meta) is dict else {}
+    if request.method == "initialize" and (VERSION_KEY not in envelope or "protocolVersion" in params):
+        return _initialize(request, session, batch)
+    if VERSION_KEY in envelope:
+        return _serve_stateless(request, envelope, session, batch)
+    if session.revision is not None:
+        return _serve_handshake(request, envelope, session.revision, session, batch)
+    if request.method == "ping":
+        return Reply(encode_result(request.id, {}))
+    if not is_known(request.method):
+        raise RpcError.method_not_found(request.method)
+    raise RpcError.not_initialized(request.method, VERSION_KEY)
+
+
+def _initialize(request: Request, session: Session, batch: Together | None) -> Action:
+    """Done at once, so that the next line already sees the session."""
+    if batch is not None:
+        raise RpcError.batch_refused("initialize cannot be part of a batch")
+    params = request.params
+    check_params("initialize", params, LATEST_HANDSHAKE)
+    revision = negotiate(params["protocolVersion"])
+    session.handshake(revision, handshake_client(params))
+    return Reply(encode_result(request.id, session.server.initialize_result(revision)))
+
+
+def _serve_handshake(
+    request: Request, meta: JsonObject, revision: Revision, session: Session, batch: Together | None
+) -> Action:
+    check_params(request.method, request.params, revision)
+    if request.method == "ping":
+        return Reply(encode_result(request.id, {}))
+    session.ready = True
+    if request.method == "logging/setLevel":
+        session.log_level = read_log_level(request.params["level"], "params.level")
+        return Reply(encode_result(request.id, {}))
+    token = read_progress_token(meta)
+    call = Call(request.id, request.method, request.params, request.arguments, revision, session.client)
+    call.progress_token = token
+    return _begin(call, session, batch)
+
+
+def _serve_stateless(request: Request, envelope: JsonObject, session: Session, batch: Together | None) -> Action:
+    revision = open_envelope(envelope)
+    if batch is not None:
+        raise RpcError.batch_refused(f"{revision.version} has no batches")
+    check_params(request.method, request.params, revision)
+    client = envelope_client(envelope)
+    token = read_progress_token(envelope)
+    level = envelope.get(LOG_LEVEL_KEY)
+    if level is not None:
+        level = read_log_level(level, f"_meta key {LOG_LEVEL_KEY}")
+    answer = _STATELESS_ANSWERS.get(request.method)
+    if answer is not None:
+        return Reply(answer(request, revision, session))
+    call = Call(request.id, request.method, request.params, request.arguments, revision, client, level, token)
+    return _begin(call, session, batch)
+
+
+def _begin(call: Call, session: Session, batch: Together | None) -> Call:
+    call.batch = batch
+    session.begin(call)
+    return call
+
+
+def _discover(request: Request, revision: Revision, session: Session) -> bytes:
+    body = dumps(session.server.discover_result())
+    cacheable = request.method in CACHEABLE
+    return encode_result_raw(request.id, session.server.dress(body, revision, cacheable=cacheable))
+
+
+def _listen(request: Request, revision: Revision, session: Session) -> bytes:
+    return session.subscriptions.listen(request.id, revision, request.params["notifications"])
+
+
+_STATELESS_ANSWERS: Final[Mapping[str, Callable[[Request, Revision, Session], bytes]]] = MappingProxyType(
+    {"server/discover": _discover, "subscriptions/listen": _listen}
+)
+
+# Notifications and responses: never answered
+
+
+def _route_notification(notification: Notification, session: Session) -> Action:
+    method = notification.method
+    if method == "notifications/cancelled":
+        return _cancel(notification.params, session)
+    if method == "notifications/initialized":
+        session.ready = session.revision is not None
+    return Ignored(f"notification {method}")
+
+
+def _cancel(params: JsonObject, session: Session) -> Action:
+    call, line = session.cancel(params.get("requestId"))
+    if call is None:
+        return Ignored("cancellation of no call in flight")
+    reason = params.get("reason")
+    return Cancelled(call, reason if isinstance(reason, str) else "", line)
+
+
+def _route_response(response: Response, session: Session) -> Action:
+    asked = session.take_question(response.id)
+    if asked is None:
+        return Ignored("a response to nothing that was asked")
+    question, call = asked
+    return Answered(question, call, response.result, response.error)
+
+
+# Batches
+
+
+def _route_batch(batch: Batch, session: Session, now: float) -> Action:
+    fault = _batch_fault(batch, session)
+    if fault is not None:
+        return _complain(Malformed(ABSENT, fault), session, now)
+    together = Together(waiting=1)
+    actions = [_route_item(item, session, together) for item in batch.items]
+    together.waiting -= 1
+    line = together.flush()
+    done = [Reply(line)] if line else []
+    return Group((*(action for action in actions if not isinstance(action, (Reply, Ignored))), *done))
+
+
+def _batch_fault(batch: Batch, session: Session) -> RpcError | None:
+    revision = session.revision
+    if revision is None or not revision.batches:
+        spoken = "before initialize" if revision is None else f"in {revision.version}"
+        return RpcError.batch_refused(f"there are no batches {spoken}")
+    if not batch.items:
+        return RpcError.invalid_request("the batch is empty; leave it out")
+    if len(batch.items) > MAX_BATCH:
+        return RpcError.batch_refused(f"the batch has {len(batch.items)} messages, more than {MAX_BATCH}")
+    return None
+
+
+def _route_item(item: Any, session: Session, together: Together) -> Action:
+    message = read_item(item)
+    if isinstance(message, Request):
+        action = _route_request(message, session, together)
+    elif isinstance(message, Notification):
+        action = _route_notification(message, session)
+    elif isinstance(message, Response):
+        action = _route_response(message, session)
+    else:
+        known = message.id is not ABSENT and session.is_waiting(message.id)
+        action = Reply(encode_error(ABSENT if known else message.id, message.error))
+    if isinstance(action, Reply):
+        together.add(action.line)
+    return action

@@ -1,0 +1,214 @@
+"""What can go wrong on the wire: the error codes, and the exceptions.
+
+    Exception
+    ├── RpcError                 a request is answered by an error                    (theirs, except -32603)
+    └── ValueError
+        └── EncodeError          we have made a value that is no JSON                 (ours)
+
+Messages are written here: a call site passes facts, a constructor writes the text with the value, the place and the
+way out. Knows nothing of sessions, methods or how an error is encoded.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from prowess.jsontypes import JsonObject
+
+__all__ = [
+    "CODES",
+    "HEADER_MISMATCH",
+    "INTERNAL_ERROR",
+    "INVALID_PARAMS",
+    "INVALID_REQUEST",
+    "METHOD_NOT_FOUND",
+    "MISSING_CLIENT_CAPABILITY",
+    "PARSE_ERROR",
+    "RESOURCE_NOT_FOUND",
+    "UNSUPPORTED_VERSION",
+    "URL_ELICITATION_REQUIRED",
+    "Code",
+    "EncodeError",
+    "RpcError",
+    "shown",
+]
+
+PARSE_ERROR: Final = -32700
+INVALID_REQUEST: Final = -32600
+METHOD_NOT_FOUND: Final = -32601
+INVALID_PARAMS: Final = -32602
+INTERNAL_ERROR: Final = -32603
+HEADER_MISMATCH: Final = -32020
+MISSING_CLIENT_CAPABILITY: Final = -32021
+UNSUPPORTED_VERSION: Final = -32022
+RESOURCE_NOT_FOUND: Final = -32002
+URL_ELICITATION_REQUIRED: Final = -32042
+
+
+class Code(NamedTuple):
+    """One row of the table of codes. `handshake` and `stateless` say in which era a server may send it."""
+
+    name: str
+    http_status: int
+    """Status of the stateless HTTP response that carries the error."""
+    handshake: bool = True
+    stateless: bool = True
+
+
+CODES: Final[Mapping[int, Code]] = MappingProxyType(
+    {
+        PARSE_ERROR: Code("Parse error", 400),
+        INVALID_REQUEST: Code("Invalid Request", 400),
+        METHOD_NOT_FOUND: Code("Method not found", 404),
+        INVALID_PARAMS: Code("Invalid params", 400),
+        INTERNAL_ERROR: Code("Internal error", 200),
+        HEADER_MISMATCH: Code("Header mismatch", 400, handshake=False),
+        MISSING_CLIENT_CAPABILITY: Code("Missing required client capability", 400, handshake=False),
+        UNSUPPORTED_VERSION: Code("Unsupported protocol version", 400, handshake=False),
+        RESOURCE_NOT_FOUND: Code("Resource not found", 200, stateless=False),
+        URL_ELICITATION_REQUIRED: Code("URL elicitation required", 200, stateless=False),
+    }
+)
+"""Every code that may be sent, with its name. A code that is not here is never sent."""
+
+_SHOWN_LENGTH: Final = 60
+
+
+def shown(value: Any) -> str:
+    """A value as an error message shows it: scalars as they are (shortened), containers by kind only."""
+    if value is None:
+        return "null"
+    if isinstance(value, str):
+        return f'"{_shorten(value)}"'
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float)):
+        return _shorten(str(value))
+    return "an object" if isinstance(value, dict) else "an array"
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= _SHOWN_LENGTH else f"{text[:_SHOWN_LENGTH]}…"
+
+
+class EncodeError(ValueError):
+    """A value is no JSON (NaN, an infinity, a lone surrogate, a cycle, a foreign type), so no message was made."""
+
+    def __init__(self, what: str, reason: Exception) -> None:
+        detail = "it is nested too deeply" if isinstance(reason, RecursionError) else str(reason)
+        super().__init__(f"{what} cannot be encoded as JSON: {detail}")
+
+
+class RpcError(Exception):
+    """A request is answered by a JSON-RPC error instead of a result."""
+
+    def __init__(self, code: int, message: str, data: Any = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.data = data
+
+    # The message could not be read.
+
+    @classmethod
+    def parse_error(cls, reason: str) -> RpcError:
+        """The line is not UTF-8 JSON."""
+        return cls(PARSE_ERROR, f"Parse error: {reason}")
+
+    @classmethod
+    def invalid_request(cls, reason: str) -> RpcError:
+        """JSON, but not a JSON-RPC message."""
+        return cls(INVALID_REQUEST, f"Invalid request: {reason}")
+
+    @classmethod
+    def oversized(cls, limit: int) -> RpcError:
+        """The line is longer than the host reads."""
+        return cls.invalid_request(f"the line is longer than {limit} bytes; it was skipped, send less in one message")
+
+    @classmethod
+    def duplicate_id(cls, request_id: int | str) -> RpcError:
+        """A request with this id has no answer yet."""
+        return cls.invalid_request(f"id {shown(request_id)} belongs to a request still in flight; use a fresh id")
+
+    @classmethod
+    def batch_refused(cls, reason: str) -> RpcError:
+        """An array where none may stand."""
+        return cls.invalid_request(f"{reason}; send one message on each line")
+
+    # The request was read, but it is not served.
+
+    @classmethod
+    def method_not_found(cls, method: str, version: str | None = None) -> RpcError:
+        """No method of that name for this revision."""
+        where = f" in {version}" if version else ""
+        return cls(METHOD_NOT_FOUND, f"Method not found{where}: {_shorten(method)}", method)
+
+    @classmethod
+    def not_initialized(cls, method: str, key: str) -> RpcError:
+        """Neither an envelope nor a session says which revision the client speaks."""
+        way_out = f"missing required _meta key {key}; or send initialize first"
+        return cls(INVALID_PARAMS, f"Invalid params of {method}: {way_out}")
+
+    @classmethod
+    def unsupported_version(cls, requested: str, supported: Sequence[str]) -> RpcError:
+        """The envelope asks for a revision that is not spoken that way."""
+        message = f"Unsupported protocol version {shown(requested)}; supported: {', '.join(supported)}"
+        return cls(UNSUPPORTED_VERSION, message, {"supported": list(supported), "requested": requested})
+
+    @classmethod
+    def missing_capability(cls, capabilities: JsonObject) -> RpcError:
+        """The command needs something the client did not declare in this request."""
+        names = ", ".join(capabilities)
+        message = f"This needs a client that declares {names} in the clientCapabilities of the request"
+        return cls(MISSING_CLIENT_CAPABILITY, message, {"requiredCapabilities": capabilities})
+
+    # The parameters do not fit.
+
+    @classmethod
+    def missing_param(cls, path: str, wanted: str) -> RpcError:
+        """A required member of `params` is not there."""
+        return cls(INVALID_PARAMS, f"Invalid params: {path} is required and must be {wanted}")
+
+    @classmethod
+    def wrong_param(cls, path: str, wanted: str, value: Any) -> RpcError:
+        """A member of `params` has another type or value than it must have."""
+        return cls(INVALID_PARAMS, f"Invalid params: {path} must be {wanted}, not {shown(value)}")
+
+    @classmethod
+    def unreadable_text(cls) -> RpcError:
+        """A string holds half of a surrogate pair, so it is not Unicode text and cannot be handed on."""
+        reason = "a string holds a lone surrogate escape; send the whole pair, or the character itself"
+        return cls(INVALID_PARAMS, f"Invalid params: {reason}")
+
+    @classmethod
+    def bad_numbers(cls, problems: Sequence[str]) -> RpcError:
+        """Numbers that JSON cannot say, or that are too long to be read."""
+        return cls(INVALID_PARAMS, f"Invalid params: {'; '.join(problems)}")
+
+    @classmethod
+    def unknown_tool(cls, name: str, hint: str = "") -> RpcError:
+        """No command answers to the name. `hint` may say which one was probably meant."""
+        return cls(INVALID_PARAMS, f"Unknown tool: {_shorten(name)}{hint}")
+
+    @classmethod
+    def bad_cursor(cls, cursor: str) -> RpcError:
+        """The cursor was not made for this list, or the list has changed since."""
+        way_out = "it is not from this list, or the list has changed; list again without a cursor"
+        return cls(INVALID_PARAMS, f"Invalid params: unknown cursor {shown(cursor)}: {way_out}")
+
+    @classmethod
+    def bad_request_state(cls, reason: str) -> RpcError:
+        """The state handed back is forged, expired, or belongs to another call."""
+        message = f"Invalid params: requestState {reason}; call again without it"
+        return cls(INVALID_PARAMS, message, {"reason": "invalid_request_state"})
+
+    # Ours.
+
+    @classmethod
+    def internal(cls, reason: str) -> RpcError:
+        """The host failed. `reason` must not tell secrets."""
+        return cls(INTERNAL_ERROR, f"Internal error: {reason}")

@@ -1,0 +1,307 @@
+"""The state of one connection: who the client is, what is in flight, what was asked, who listens.
+
+Plain data and the rules on it. Methods return the lines to write; nothing here reads, writes or waits. That each
+request has one answer is kept here: `answer` and `refuse` give an empty line for a call that has had its answer or was
+cancelled.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import TYPE_CHECKING, Any, Final
+
+from prowess_host.protocol.codec import (
+    ABSENT,
+    encode_error,
+    encode_notification,
+    encode_request,
+    encode_result_raw,
+)
+from prowess_host.protocol.eras import LOG_LEVELS, Client
+from prowess_host.protocol.methods import CACHEABLE
+from prowess_host.protocol.rpc import RpcError
+from prowess_host.protocol.subscriptions import Subscriptions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from prowess.jsontypes import JsonObject
+    from prowess_host.protocol.codec import Absent, RequestId
+    from prowess_host.protocol.eras import Revision
+    from prowess_host.protocol.identity import Server
+
+__all__ = ["Allowance", "Call", "Session", "Together"]
+
+_INTEGER: Final = re.compile(r"0|-?[1-9][0-9]{0,40}")
+
+_NOTHING: Final = b""
+"""No line to write."""
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """A request in flight, with everything its answer depends on, so that a later handshake cannot change it."""
+
+    id: RequestId
+    method: str
+    params: JsonObject
+    text: bytes | None
+    """The arguments of a `tools/call` as JSON, where they can be handed on as they arrived."""
+    revision: Revision
+    client: Client
+    log_level: str | None = None
+    """The level of the envelope. In the handshake era the session's level counts."""
+    progress_token: RequestId | None = None
+    batch: Together | None = None
+    progress: float | None = None
+    """The last progress that was reported."""
+    questions: set[int] = field(default_factory=set[int])
+    """Ids of our own requests that the client has not answered yet."""
+
+    @property
+    def arguments(self) -> JsonObject | str:
+        """The arguments of a `tools/call`, perhaps as JSON text; missing and null mean none."""
+        return self.params.get("arguments") or {}
+
+
+class Together:
+    """The answers to one batch, held back until the last is there."""
+
+    __slots__ = ("_answers", "waiting")
+
+    def __init__(self, waiting: int = 0) -> None:
+        self.waiting = waiting
+        """How many answers are still to come."""
+        self._answers: list[bytes] = []
+
+    def add(self, line: bytes) -> None:
+        """Keep one answer."""
+        self._answers.append(line[:-1])
+
+    def flush(self) -> bytes:
+        """The whole array once nothing is waited for; nothing where nothing was to be answered."""
+        if self.waiting or not self._answers:
+            return _NOTHING
+        line = b"[%b]\n" % b",".join(self._answers)
+        self._answers.clear()
+        return line
+
+
+class Allowance:
+    """A bucket of tokens: so many at once, so many a second. A flood of garbage must not become a flood of errors."""
+
+    __slots__ = ("_burst", "_left", "_per_second", "_seen")
+
+    def __init__(self, burst: float = 100.0, per_second: float = 10.0) -> None:
+        self._burst = burst
+        self._per_second = per_second
+        self._left = burst
+        self._seen: float | None = None
+
+    def take(self, now: float) -> bool:
+        """Whether one more is allowed at this time."""
+        passed = 0.0 if self._seen is None else now - self._seen
+        self._left = min(self._burst, self._left + passed * self._per_second)
+        self._seen = now
+        if self._left < 1:
+            return False
+        self._left -= 1
+        return True
+
+
+class Session:
+    """One connection. `server` is what we say of ourselves."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.revision: Revision | None = None
+        """What the handshake settled on; `None` until there was one."""
+        self.client = Client({}, {})
+        self.ready = False
+        """The client has shown that it knows the handshake is over, so it may be told of changes."""
+        self.log_level = "info"
+        self.in_flight: dict[RequestId, Call] = {}
+        """By id; 1 and "1" are two keys, and true and 1.0 never get here."""
+        self.subscriptions = Subscriptions()
+        self.heads: dict[tuple[str, str, int, int], bytes] = {}
+        """What workers are told with each call of a command: by command, profile and limits of results."""
+        self.complaints = Allowance()
+        """For errors that answer no id."""
+        self._questions: dict[int, Call] = {}
+        self._last_question = 0
+
+    # The handshake
+
+    def handshake(self, revision: Revision, client: Client) -> None:
+        """Settle on a revision. A second handshake starts the session anew; calls in flight go on as they began."""
+        self.revision = revision
+        self.client = client
+        self.ready = False
+        self.log_level = "info"
+        self.heads = {}
+
+    # Calls
+
+    def check_id(self, request_id: RequestId) -> None:
+        """Refuse an id that has not been answered yet."""
+        if self.is_waiting(request_id):
+            raise RpcError.duplicate_id(request_id)
+
+    def begin(self, call: Call) -> None:
+        """Keep a call until it is answered or cancelled."""
+        self.in_flight[call.id] = call
+        if call.batch is not None:
+            call.batch.waiting += 1
+
+    def is_open(self, call: Call) -> bool:
+        """Whether the client still waits for this call."""
+        return self.in_flight.get(call.id) is call
+
+    def answer(self, call: Call, body: bytes, *, meta: bytes = b"{}", result_type: str = "complete") -> bytes:
+        """The line that answers a call by a ready-made result: compact JSON objects, `meta` apart from the body."""
+        if not (_is_one_object(body) and _is_one_object(meta)):
+            return self.refuse(call, RpcError.internal("the result is not a JSON object on one line"))
+        cacheable = call.method in CACHEABLE
+        dress = self.server.dress
+        result = dress(body, call.revision, meta=meta, result_type=result_type, cacheable=cacheable)
+        return self._finish(call, encode_result_raw(call.id, result))
+
+    def refuse(self, call: Call, error: RpcError) -> bytes:
+        """The line that answers a call by an error."""
+        return self._finish(call, encode_error(call.id, error))
+
+    def cancel(self, requested: Any) -> tuple[Call | None, bytes]:
+        """The call a client gave up, which gets no answer, and what is to be written because of that.
+
+        Ids are compared leniently, as some clients cancel `"1"` where they called `1`. An unknown id is no fault: the
+        answer may be under way. A subscription ends without a word.
+        """
+        request_id = _like(requested, self.is_waiting)
+        call = None if request_id is ABSENT else self.in_flight.get(request_id)
+        if call is not None:
+            return call, self._finish(call, _NOTHING)
+        self.subscriptions.drop(request_id)
+        return None, _NOTHING
+
+    def is_waiting(self, request_id: RequestId) -> bool:
+        """Whether a request with this id has no answer yet."""
+        return request_id in self.in_flight or request_id in self.subscriptions
+
+    def _finish(self, call: Call, line: bytes) -> bytes:
+        if not self.is_open(call):
+            return _NOTHING
+        del self.in_flight[call.id]
+        withdrawn = self._withdraw_questions(call) if call.questions else _NOTHING
+        batch = call.batch
+        if batch is None:
+            return withdrawn + line if withdrawn else line
+        batch.waiting -= 1
+        if line:
+            batch.add(line)
+        return withdrawn + batch.flush()
+
+    # During a call
+
+    def report_progress(self, call: Call, progress: float, total: float | None = None, message: str = "") -> bytes:
+        """A progress notification, if the client wants one for this call and the progress is a step forward."""
+        token = call.progress_token
+        if token is None or not _is_number(progress) or not self.is_open(call):
+            return _NOTHING
+        if call.progress is not None and progress <= call.progress:
+            return _NOTHING
+        call.progress = progress
+        params: JsonObject = {"progressToken": token, "progress": progress}
+        if total is not None and _is_number(total):
+            params["total"] = total
+        if message and call.revision.progress_message:
+            params["message"] = message
+        return encode_notification("notifications/progress", params)
+
+    def report_log(self, call: Call, level: str, data: Any, logger: str | None = None) -> bytes:
+        """A log notification, if the client wants this level for this call. A level of no name counts as info."""
+        level = level if level in LOG_LEVELS else "info"
+        wanted = call.log_level if call.revision.stateless else self.log_level
+        if wanted is None or LOG_LEVELS[level] < LOG_LEVELS[wanted] or not self.is_open(call):
+            return _NOTHING
+        named = {"level": level} if logger is None else {"level": level, "logger": logger}
+        return encode_notification("notifications/message", {**named, "data": data})
+
+    def ask_client(self, call: Call, method: str, params: JsonObject) -> tuple[int, bytes]:
+        """A request of ours to a handshake client on behalf of a call, and the id its answer will have."""
+        if call.revision.stateless or not self.is_open(call):
+            raise ValueError(f"{method} cannot be sent for {call.method} {call.id!r}: stateless or already answered")
+        question = self._last_question + 1
+        line = encode_request(question, method, params)
+        self._last_question = question
+        self._questions[question] = call
+        call.questions.add(question)
+        return question, line
+
+    def take_question(self, response_id: RequestId | Absent) -> tuple[int, Call] | None:
+        """Which question of ours a response answers, and for which call. Each is answered once."""
+        question = _like(response_id, self._questions.__contains__)
+        if not isinstance(question, int):
+            return None
+        call = self._questions.pop(question)
+        call.questions.discard(question)
+        return question, call
+
+    def withdraw_question(self, question: int) -> bytes:
+        """Give up one question; the client is told that nobody waits for the answer."""
+        call = self._questions.pop(question, None)
+        if call is None:
+            return _NOTHING
+        call.questions.discard(question)
+        return encode_notification("notifications/cancelled", {"requestId": question})
+
+    def _withdraw_questions(self, call: Call) -> bytes:
+        return b"".join([self.withdraw_question(question) for question in sorted(call.questions)])
+
+    # The catalog changed, the connection ends
+
+    def list_changed(self) -> list[bytes]:
+        """Tell everybody who listens, in both eras, that the tools have changed."""
+        lines = self.subscriptions.list_changed()
+        if self.ready:
+            lines.append(encode_notification("notifications/tools/list_changed"))
+        return lines
+
+    def end_subscriptions(self) -> list[bytes]:
+        """End every subscription from our side: its result, and the notice that the specification asks for as well."""
+        lines: list[bytes] = []
+        for subscription in self.subscriptions.drain():
+            result = self.server.dress(b"{}", subscription.revision, meta=subscription.tag)
+            lines.append(encode_result_raw(subscription.id, result))
+            lines.append(encode_notification("notifications/cancelled", {"requestId": subscription.id}))
+        return lines
+
+
+def _is_number(value: float) -> bool:
+    """Whether JSON can say it and a client can hold it: not NaN, not infinite, and no integer beyond any float."""
+    try:
+        return isfinite(value)
+    except OverflowError:
+        return False
+
+
+def _is_one_object(text: bytes) -> bool:
+    return text[:1] == b"{" and text[-1:] == b"}" and b"\n" not in text
+
+
+def _like(requested: Any, is_known: Callable[[RequestId], bool]) -> RequestId | Absent:
+    """The known id that is equal, or else the one that is written the same."""
+    for candidate in (requested, _other_type(requested)):
+        if (type(candidate) is int or type(candidate) is str) and is_known(candidate):
+            return candidate
+    return ABSENT
+
+
+def _other_type(requested: Any) -> RequestId | Absent:
+    """`"1"` for 1 and 1 for `"1"`, where both are written the same."""
+    if type(requested) is int:
+        return str(requested)
+    if type(requested) is not str or not _INTEGER.fullmatch(requested):
+        return ABSENT
+    return int(requested)

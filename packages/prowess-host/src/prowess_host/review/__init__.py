@@ -1,0 +1,1 @@
+"""What changed in a catalog, whom that breaks, and what hurts clients."""

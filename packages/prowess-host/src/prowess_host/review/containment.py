@@ -1,0 +1,381 @@
+"""Whether every value that meets one JSON Schema meets another one. In doubt, no.
+
+A short table of rules for what pydantic writes: types, constants, limits, objects, arrays, unions and references. Each
+keyword of the wider schema must follow from the narrower one; a keyword without a rule follows only from itself.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias
+
+from prowess.jsontypes import Json, Schema
+from prowess.schemas.refs import resolve, without
+from prowess.schemas.walk import is_list, is_schema, rewrite, visit
+
+__all__ = ["meaning", "within"]
+
+_MOST_STEPS: Final = 10_000
+"""Questions after which the answer is no: far more than any signature needs."""
+_DESCRIBING: Final = (
+    *("$comment", "$defs", "$schema", "default", "definitions", "deprecated", "description", "discriminator"),
+    *("examples", "readOnly", "title", "writeOnly"),
+)
+_SCOPED: Final = frozenset({"$anchor", "$dynamicAnchor", "$dynamicRef", "$id"})
+"""These change what a reference leads to, so the references of such a document are not followed."""
+_WHOLE: Final = frozenset({"maxContains", "minContains", "unevaluatedItems", "unevaluatedProperties"})
+"""What these ask depends on the keywords beside them: such a schema follows only from itself."""
+
+
+def within(narrow: Any, wide: Any, *, narrow_document: Any = None, wide_document: Any = None) -> bool:
+    """Whether every instance of `narrow` is an instance of `wide`. `False` may also mean that it cannot be told.
+
+    References are looked up in the document a schema comes from, which is the schema itself unless given.
+    """
+    narrow_side = _Document(narrow if narrow_document is None else narrow_document)
+    wide_side = _Document(wide if wide_document is None else wide_document)
+    try:
+        return _Question(narrow_side, wide_side).holds(narrow, wide)
+    except RecursionError:
+        return False
+
+
+def meaning(schema: Any, document: Any = None) -> str:
+    """A text that is equal for schemas that say the same in the same way, however they are described."""
+    return _Document(schema if document is None else document).meaning(schema)
+
+
+def _text(data: Json) -> str:
+    """Equal for equal JSON: `1` equals `1.0`, and differs from `true`."""
+    return json.dumps(_plain(data), sort_keys=True)
+
+
+def _plain(data: Any) -> Any:
+    if isinstance(data, float) and data.is_integer():
+        return int(data)
+    if is_list(data):
+        return [_plain(item) for item in data]
+    return {name: _plain(item) for name, item in data.items()} if is_schema(data) else data
+
+
+class _Document:
+    """A whole schema: what its references lead to, and what its parts mean."""
+
+    def __init__(self, whole: Any) -> None:
+        self.whole = whole
+        nodes = [node for path, node in visit(whole) if path] if is_schema(whole) else []
+        self.scoped = any(not _SCOPED.isdisjoint(node) for node in nodes)
+        self._known: dict[int, tuple[Any, str]] = {}
+        """Meanings by identity. The schemas are kept too, so that an identity is not used again."""
+
+    def target(self, ref: Any) -> Any:
+        """What a reference leads to, or `None` where that is unknown."""
+        if self.scoped or not isinstance(ref, str) or not is_schema(self.whole):
+            return None
+        return resolve(self.whole, ref)
+
+    def meaning(self, schema: Any) -> str:
+        """The text of a schema and of all it refers to, without what only describes."""
+        known = self._known.get(id(schema))
+        if known is None:
+            known = self._known[id(schema)] = schema, self._meaning(schema)
+        return known[1]
+
+    def _meaning(self, schema: Any) -> str:
+        if not is_schema(schema):
+            return _text(schema)
+        targets: dict[str, Any] = {}
+        waiting: list[Any] = [schema]
+        while waiting:
+            for _, node in visit(waiting.pop()):
+                ref = node.get("$ref")
+                if isinstance(ref, str) and ref not in targets:
+                    target = targets[ref] = self.target(ref)
+                    waiting.extend([] if target is None else [target])
+        told = {ref: None if target is None else _bare(target) for ref, target in sorted(targets.items())}
+        return f"{id(self) if self.scoped else ''}{_bare(schema)}{json.dumps(told) if told else ''}"
+
+    def accepts(self, schema: Any, value: Json) -> bool:
+        """Whether a value is certain to meet a schema. Formats are never certain."""
+        from jsonschema import Draft202012Validator  # only where values are listed
+
+        definitions = {
+            name: self.whole[name] for name in ("$defs", "definitions") if is_schema(self.whole) and name in self.whole
+        }
+        judged = {**definitions, "allOf": [schema]}
+        if self.scoped or any("format" in node for _, node in visit(judged)):
+            return False
+        try:
+            validator: Any = Draft202012Validator(judged)
+            return validator.is_valid(value)
+        except Exception:  # noqa: BLE001 - a pattern of another dialect, a reference to nothing, a schema that is broken
+            return False
+
+
+def _bare(schema: Any) -> str:
+    return _text(rewrite(schema, lambda node: without(node, *_DESCRIBING)))
+
+
+class _Question:
+    """One comparison, with the questions that are open on the way."""
+
+    def __init__(self, narrow: _Document, wide: _Document) -> None:
+        self._narrow = narrow
+        self._wide = wide
+        self._steps = 0
+        self._depth = 0
+        """How many properties and items lie above."""
+        self._open: dict[tuple[str, str], int] = {}
+
+    def holds(self, narrow: Any, wide: Any) -> bool:
+        """Whether everything that meets `narrow` meets `wide`.
+
+        A question that comes up again inside itself, below a property or an item, holds: values are finite, so this is
+        induction on their depth.
+        """
+        self._steps += 1
+        if self._steps > _MOST_STEPS:
+            return False
+        key = self._narrow.meaning(narrow), self._wide.meaning(wide)
+        if key[0] == key[1] or narrow is False or wide is True:
+            return True
+        if key in self._open:
+            return self._open[key] < self._depth
+        self._open[key] = self._depth
+        try:
+            return self._follows(narrow if is_schema(narrow) else {}, wide)
+        finally:
+            del self._open[key]
+
+    def below(self, narrow: Any, wide: Any) -> bool:
+        """The same, for a property or an item."""
+        self._depth += 1
+        try:
+            return self.holds(narrow, wide)
+        finally:
+            self._depth -= 1
+
+    def same(self, narrow: Any, wide: Any) -> bool:
+        """Whether two parts say the same."""
+        return self._narrow.meaning(narrow) == self._wide.meaning(wide)
+
+    def _follows(self, narrow: Schema, wide: Any) -> bool:
+        if not is_schema(wide):
+            return False
+        narrow, wide = without(narrow, *_DESCRIBING), without(wide, *_DESCRIBING)
+        if not (_WHOLE.isdisjoint(wide) and _WHOLE.isdisjoint(narrow)):
+            return False
+        return self._by_parts(narrow, wide) or all(self._keyword_follows(keyword, narrow, wide) for keyword in wide)
+
+    def _by_parts(self, narrow: Schema, wide: Schema) -> bool:
+        """Take the narrower schema apart: each alternative must fit, or one of the demands must be enough by itself."""
+        if "$ref" in narrow:
+            target = self._narrow.target(narrow["$ref"])
+            if target is not None and self.holds(target, wide):
+                return True
+        values = _values(narrow)
+        if values is not None:
+            return all(self._wide.accepts(wide, value) for value in values)
+        if is_list(narrow.get("type")):
+            return all(self.holds({**narrow, "type": name}, wide) for name in narrow["type"])
+        for keyword in ("anyOf", "oneOf"):
+            rest = without(narrow, keyword)
+            branches = [_joined(rest, branch) for branch in narrow.get(keyword, ())]
+            if branches and all(self.holds(branch, wide) for branch in branches):
+                return True
+        return any(self.holds(part, wide) for part in narrow.get("allOf", ()))
+
+    def _keyword_follows(self, keyword: str, narrow: Schema, wide: Schema) -> bool:
+        if keyword in _APPLIES_TO and not _may_be(narrow, _APPLIES_TO[keyword]):
+            return True
+        rule = _RULES.get(keyword)
+        if rule is not None and rule(self, narrow, wide):
+            return True
+        return keyword in narrow and self.same({keyword: narrow[keyword]}, {keyword: wide[keyword]}) and rule is None
+
+    # Rules that look inside
+
+    def ref(self, narrow: Schema, wide: Schema) -> bool:
+        """What the reference leads to must follow; a reference to nothing follows from itself."""
+        target = self._wide.target(wide["$ref"])
+        if target is None:
+            return "$ref" in narrow and self.same({"$ref": narrow["$ref"]}, {"$ref": wide["$ref"]})
+        return self.holds(narrow, target)
+
+    def one_of(self, narrow: Schema, wide: Schema) -> bool:
+        """One branch must follow, and no two branches may overlap."""
+        branches = [self._target(branch) for branch in wide["oneOf"]]
+        apart = all(_disjoint(one, other) for at, one in enumerate(branches) for other in branches[:at])
+        return apart and any(self.holds(narrow, branch) for branch in wide["oneOf"])
+
+    def _target(self, schema: Any) -> Any:
+        target = self._wide.target(schema["$ref"]) if is_schema(schema) and "$ref" in schema else None
+        return schema if target is None else target
+
+    def properties(self, narrow: Schema, wide: Schema) -> bool:
+        """Each named property must follow from what the narrower schema says of that name."""
+        named = narrow.get("properties", {})
+        if "patternProperties" in narrow and not wide["properties"].keys() <= named.keys():
+            return False
+        rest = narrow.get("additionalProperties", True)
+        return all(self.below(named.get(name, rest), held) for name, held in wide["properties"].items())
+
+    def additional_properties(self, narrow: Schema, wide: Schema) -> bool:
+        """Everything that the wider schema does not name must follow."""
+        held, known = wide["additionalProperties"], wide.get("properties", {})
+        others = [inner for name, inner in narrow.get("properties", {}).items() if name not in known]
+        if "patternProperties" not in wide:
+            others.extend(narrow.get("patternProperties", {}).values())
+        return all(self.below(inner, held) for inner in [*others, narrow.get("additionalProperties", True)])
+
+    def items(self, narrow: Schema, wide: Schema) -> bool:
+        """Items by their place, then the rest of them."""
+        first, wanted = narrow.get("prefixItems", []), wide.get("prefixItems", [])
+        rest, wanted_rest = narrow.get("items", True), wide.get("items", True)
+        if is_list(wanted_rest):
+            return False  # the form of an old dialect
+        longest = max(len(first), len(wanted))
+        pairs = [(_at(first, at, rest), _at(wanted, at, wanted_rest)) for at in range(longest)]
+        return all(self.below(one, other) for one, other in [*pairs, (rest, wanted_rest)])
+
+
+def _values(schema: Schema) -> list[Json] | None:
+    """All values that a schema lists, or that its type has."""
+    if "const" in schema:
+        return [schema["const"]]
+    return schema["enum"] if "enum" in schema else _FEW.get(str(schema.get("type")))
+
+
+_FEW: Final[Mapping[str, list[Json]]] = {"boolean": [False, True], "null": [None]}
+
+
+def _at(items: list[Any], index: int, rest: Any) -> Any:
+    return items[index] if index < len(items) else rest
+
+
+def _joined(rest: Schema, branch: Any) -> Any:
+    """An alternative with the demands that stand beside the alternatives."""
+    if not rest or not is_schema(branch):
+        return branch
+    return {**rest, **branch} if rest.keys().isdisjoint(branch) else {"allOf": [branch, rest]}
+
+
+def _disjoint(one: Any, other: Any) -> bool:
+    """Whether no value meets both: they are of different types, or a property that both require has other values."""
+    if not (is_schema(one) and is_schema(other)):
+        return False
+    types = _types(one), _types(other)
+    if None not in types and not set(types[0] or ()) & set(types[1] or ()):
+        return True
+    both = set(one.get("required", ())) & set(other.get("required", ()))
+    if types != (["object"], ["object"]):
+        return False
+    tags = ((_listed(one, name), _listed(other, name)) for name in both)
+    return any(mine and theirs and not mine & theirs for mine, theirs in tags)
+
+
+def _listed(schema: Schema, name: str) -> set[str]:
+    """The values that a property may have, as texts; none where they are not listed."""
+    held = schema.get("properties", {}).get(name)
+    if not is_schema(held):
+        return set()
+    return set(map(_text, [held["const"]] if "const" in held else held.get("enum", ())))
+
+
+def _types(schema: Schema) -> list[str] | None:
+    """The types that a schema admits, `integer` as a kind of `number`; `None` where it does not say."""
+    held = schema.get("type")
+    names: list[Any] = held if is_list(held) else [held]
+    return None if held is None else ["number" if name == "integer" else name for name in names]
+
+
+def _may_be(schema: Schema, kind: str) -> bool:
+    types = _types(schema)
+    return types is None or kind in types
+
+
+# --- the table ------------------------------------------------------------------------------------
+
+_Rule: TypeAlias = Callable[[_Question, Schema, Schema], bool]
+
+
+def _type(_question: _Question, narrow: Schema, wide: Schema) -> bool:
+    held = wide["type"]
+    allowed: list[Any] = held if is_list(held) else [held]
+    name = narrow.get("type")
+    return name in allowed or (name == "integer" and "number" in allowed)
+
+
+def _limit(keyword: str, *, least: bool, strict: str | None = None) -> _Rule:
+    """A limit of the narrower schema that is as tight; a `strict` keyword beside it excludes the limit itself."""
+
+    def follows(_question: _Question, narrow: Schema, wide: Schema) -> bool:
+        wanted = wide[keyword]
+        held = [narrow[name] for name in (keyword, strict) if name in narrow]
+        return any(value >= wanted if least else value <= wanted for value in held)
+
+    return follows
+
+
+def _strict_limit(keyword: str, *, least: bool, open_to: str) -> _Rule:
+    """A limit that excludes itself: as tight, or a limit beyond it."""
+
+    def follows(_question: _Question, narrow: Schema, wide: Schema) -> bool:
+        wanted = wide[keyword]
+        held, beyond = narrow.get(keyword), narrow.get(open_to)
+        if held is not None and (held >= wanted if least else held <= wanted):
+            return True
+        return beyond is not None and (beyond > wanted if least else beyond < wanted)
+
+    return follows
+
+
+def _least_count(keyword: str) -> _Rule:
+    def follows(_question: _Question, narrow: Schema, wide: Schema) -> bool:
+        return narrow.get(keyword, 0) >= wide[keyword]
+
+    return follows
+
+
+def _unique(_question: _Question, narrow: Schema, wide: Schema) -> bool:
+    return not wide["uniqueItems"] or narrow.get("uniqueItems") is True
+
+
+def _required(_question: _Question, narrow: Schema, wide: Schema) -> bool:
+    return set(wide["required"]) <= set(narrow.get("required", ()))
+
+
+_RULES: Final[Mapping[str, _Rule]] = {
+    "$ref": _Question.ref,
+    "additionalProperties": _Question.additional_properties,
+    "allOf": lambda question, narrow, wide: all(question.holds(narrow, part) for part in wide["allOf"]),
+    "anyOf": lambda question, narrow, wide: any(question.holds(narrow, branch) for branch in wide["anyOf"]),
+    "exclusiveMaximum": _strict_limit("exclusiveMaximum", least=False, open_to="maximum"),
+    "exclusiveMinimum": _strict_limit("exclusiveMinimum", least=True, open_to="minimum"),
+    "items": _Question.items,
+    "maxItems": _limit("maxItems", least=False),
+    "maxLength": _limit("maxLength", least=False),
+    "maxProperties": _limit("maxProperties", least=False),
+    "maximum": _limit("maximum", least=False, strict="exclusiveMaximum"),
+    "minItems": _least_count("minItems"),
+    "minLength": _least_count("minLength"),
+    "minProperties": _least_count("minProperties"),
+    "minimum": _limit("minimum", least=True, strict="exclusiveMinimum"),
+    "oneOf": _Question.one_of,
+    "prefixItems": _Question.items,
+    "properties": _Question.properties,
+    "required": _required,
+    "type": _type,
+    "uniqueItems": _unique,
+}
+"""How a keyword of the wider schema follows from the narrower one."""
+
+_APPLIES_TO: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("exclusiveMaximum", "exclusiveMinimum", "maximum", "minimum", "multipleOf"), "number"),
+    **dict.fromkeys(("maxLength", "minLength", "pattern"), "string"),
+    **dict.fromkeys(("contains", "items", "maxItems", "minItems", "prefixItems", "uniqueItems"), "array"),
+    **dict.fromkeys(("additionalProperties", "dependentRequired", "maxProperties", "minProperties"), "object"),
+    **dict.fromkeys(("patternProperties", "properties", "propertyNames", "required"), "object"),
+}
+"""Keywords that say nothing of values of other types."""

@@ -1,0 +1,313 @@
+"""Where two versions of one JSON Schema differ, in words, and in which direction each difference goes.
+
+Knows nothing of commands, nor which direction harms whom.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from prowess.jsontypes import Json, Schema
+from prowess.schemas.nulls import is_nullable, strip_null
+from prowess.schemas.refs import inline_root, resolve, without
+from prowess.schemas.walk import is_list, is_schema
+from prowess_host.protocol.pointers import json_pointer
+from prowess_host.review.containment import meaning, within
+
+__all__ = ["Change", "changes", "in_words"]
+
+_SHOWN: Final = 72
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One difference between two schemas, at one place."""
+
+    kind: str
+    """`added`, `removed`, `required`, `optional`, `null`, `values`, `type`, `limits`, `open`, `default`, `description`."""
+    path: tuple[str, ...]
+    """The names that lead to the place in a value; `[]` stands for the items of an array, `{}` for entries of a map."""
+    pointer: str
+    """The place in the schema, as a JSON pointer."""
+    message: str
+    narrows: bool = False
+    """Something that met the schema before may not meet it now."""
+    widens: bool = False
+    """Something that did not meet the schema before may meet it now."""
+
+
+def changes(before: Schema, after: Schema) -> list[Change]:
+    """Every difference between two documents that somebody can notice, in the order of the schema."""
+    return list(_Differ(before, after).at(before, after, _Place()))
+
+
+# --- in words -------------------------------------------------------------------------------------
+
+_LIMITS: Final = {
+    "minimum": ">= {}",
+    "exclusiveMinimum": "> {}",
+    "maximum": "<= {}",
+    "exclusiveMaximum": "< {}",
+    "multipleOf": "multiple of {}",
+    "minLength": "length >= {}",
+    "maxLength": "length <= {}",
+    "pattern": "pattern {}",
+    "minItems": "at least {} items",
+    "maxItems": "at most {} items",
+    "uniqueItems": "no item twice",
+    "minProperties": "at least {} entries",
+    "maxProperties": "at most {} entries",
+}
+
+
+def in_words(schema: Any) -> str:
+    """A schema as a short note: `list of integer, at most 3 items`."""
+    if not is_schema(schema):
+        return "nothing" if schema is False else "anything"
+    told = without(schema, "minItems", "maxItems") if "prefixItems" in schema else schema
+    limits = [words.format(told[keyword]) for keyword, words in _LIMITS.items() if keyword in told]
+    return _cut(", ".join([_kind_in_words(schema), *limits]))
+
+
+def _kind_in_words(schema: Schema) -> str:
+    if "const" in schema:
+        return _shown(schema["const"])
+    if "enum" in schema:
+        return " | ".join(map(_shown, schema["enum"]))
+    for union in ("anyOf", "oneOf"):
+        if union in schema:
+            return " | ".join(dict.fromkeys(map(in_words, schema[union])))
+    if "$ref" in schema:
+        return str(schema["$ref"]).rpartition("/")[2]
+    types = schema.get("type", "anything")
+    names = [_type_in_words(schema, name) for name in (types if is_list(types) else [types])]
+    return " | ".join(names)
+
+
+def _type_in_words(schema: Schema, name: Any) -> str:
+    if name == "array" and "prefixItems" in schema:
+        return f"[{', '.join(map(in_words, schema['prefixItems']))}]"
+    if name == "array" and schema.get("items"):
+        return f"list of {in_words(schema['items'])}"
+    if name == "object" and is_schema(schema.get("additionalProperties")) and not schema.get("properties"):
+        return f"map of {in_words(schema['additionalProperties'])}"
+    return f"{name} ({schema['format']})" if "format" in schema else str(name)
+
+
+def _shown(value: Json) -> str:
+    return _cut(json.dumps(value, ensure_ascii=False))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+
+
+# --- differences ----------------------------------------------------------------------------------
+
+_NOTICED: Final = ("description", "default")
+_OBJECT: Final = ("properties", "required", "additionalProperties")
+_NULL: Final = {"type": "null"}
+
+
+class _Place(NamedTuple):
+    """Where two schemas stand: the names that lead there in a value, and the keywords in the schema."""
+
+    path: tuple[str, ...] = ()
+    keywords: tuple[str, ...] = ()
+
+    def under(self, *keywords: str, name: str | None = None) -> _Place:
+        return _Place(self.path if name is None else (*self.path, name), (*self.keywords, *keywords))
+
+    def change(self, kind: str, message: str, *, narrows: bool = False, widens: bool = False) -> Change:
+        return Change(kind, self.path, json_pointer(*self.keywords), message, narrows, widens)
+
+
+class _Differ:
+    def __init__(self, before: Schema, after: Schema) -> None:
+        self.before = before
+        self.after = after
+        self.open: list[tuple[str, str]] = []
+
+    def at(self, before: Any, after: Any, place: _Place) -> Iterator[Change]:
+        """The differences between two schemas that stand at one place."""
+        pair = meaning(before, self.before), meaning(after, self.after)
+        if pair in self.open:  # recursive types: nothing new further down
+            return
+        self.open.append(pair)
+        yield from self._inside(_followed(self.before, before), _followed(self.after, after), place)
+        self.open.pop()
+
+    def _inside(self, old: Any, new: Any, place: _Place) -> Iterator[Change]:
+        yield from _descriptions(old, new, place)
+        yield from self._null(old, new, place)
+        old, new = _without_null(self.before, old), _without_null(self.after, new)
+        if _is_record(old) and _is_record(new):
+            yield from self._records(old, new, place)
+        elif _is_list_of(old) and _is_list_of(new):
+            yield from self._limits(old, new, place, "items")
+            yield from self.at(old["items"], new["items"], place.under("items", name="[]"))
+        elif _is_map(old) and _is_map(new):
+            yield from self._limits(old, new, place, "additionalProperties")
+            inner = place.under("additionalProperties", name="{}")
+            yield from self.at(old["additionalProperties"], new["additionalProperties"], inner)
+        else:
+            yield from self._kinds(old, new, place)
+
+    def _is_same(self, old: Any, new: Any) -> bool:
+        return meaning(old, self.before) == meaning(new, self.after)
+
+    def _narrows(self, old: Any, new: Any) -> bool:
+        return not within(old, new, narrow_document=self.before, wide_document=self.after)
+
+    def _widens(self, old: Any, new: Any) -> bool:
+        return not within(new, old, narrow_document=self.after, wide_document=self.before)
+
+    def _change(self, kind: str, message: str, place: _Place, old: Any, new: Any) -> Change:
+        """A change in the direction that its two schemas tell."""
+        return place.change(kind, message, narrows=self._narrows(old, new), widens=self._widens(old, new))
+
+    def _null(self, old: Any, new: Any, place: _Place) -> Iterator[Change]:
+        was, now = _takes_null(self.before, old), _takes_null(self.after, new)
+        if was and not now and self._narrows(_NULL, new):
+            yield place.change("null", "no longer null", narrows=True)
+        elif now and not was and self._widens(old, _NULL):
+            yield place.change("null", "may be null", widens=True)
+
+    def _kinds(self, old: Any, new: Any, place: _Place) -> Iterator[Change]:
+        if self._is_same(old, new):
+            return
+        was, now = _values(old), _values(new)
+        if was is None or now is None:
+            kind = "limits" if _get(old, "type") == _get(new, "type") != "array" else "type"
+            yield self._change(kind, _from_to(old, new), place, old, new)
+        else:
+            yield self._change("values", _come_and_gone(was, now), place, old, new)
+
+    def _limits(self, old: Schema, new: Schema, place: _Place, *apart: str) -> Iterator[Change]:
+        """What is left of two schemas when the keywords that are looked into are taken out."""
+        was, now = without(old, *apart), without(new, *apart)
+        if not self._is_same(was, now):
+            yield self._change("limits", _from_to(was, now), place, was, now)
+
+    def _records(self, old: Schema, new: Schema, place: _Place) -> Iterator[Change]:
+        was, now = old.get("properties", {}), new.get("properties", {})
+        for name in dict.fromkeys([*was, *now]):
+            inner = place.under("properties", name, name=name)
+            if name not in now:
+                yield self._change("removed", "removed", inner, was[name], _rest(new))
+            elif name not in was:
+                yield self._added(name, old, new, inner)
+            else:
+                yield from self.at(was[name], now[name], inner)
+                yield from _requirement(name, old, new, inner)
+        yield from self._rests(old, new, place.under("additionalProperties"))
+        yield from self._limits(old, new, place, *_OBJECT)
+
+    def _added(self, name: str, old: Schema, new: Schema, place: _Place) -> Change:
+        held = new["properties"][name]
+        words = in_words(_followed(self.after, held))
+        if name in new.get("required", ()):
+            return place.change(
+                "required", f"added, required: {words}", narrows=True, widens=self._widens(_rest(old), held)
+            )
+        return self._change("added", f"added, optional: {words}", place, _rest(old), held)
+
+    def _rests(self, old: Schema, new: Schema, place: _Place) -> Iterator[Change]:
+        was, now = _rest(old), _rest(new)
+        if not self._is_same(was, now):
+            yield self._change("open", f"other properties: {in_words(was)} → {in_words(now)}", place, was, now)
+
+
+def _descriptions(old: Any, new: Any, place: _Place) -> Iterator[Change]:
+    for keyword in _NOTICED:
+        was, now = _get(old, keyword), _get(new, keyword)
+        if json.dumps(was) != json.dumps(now):
+            text = f"default {_shown(was)} → {_shown(now)}" if keyword == "default" else _reworded(was, now)
+            yield place.under(keyword).change(keyword, text)
+
+
+def _requirement(name: str, old: Schema, new: Schema, place: _Place) -> Iterator[Change]:
+    was, now = name in old.get("required", ()), name in new.get("required", ())
+    if now and not was:
+        yield place.change("required", "now required", narrows=True)
+    elif was and not now:
+        yield place.change("optional", "no longer required", widens=True)
+
+
+def _come_and_gone(was: list[str], now: list[str]) -> str:
+    gone = [text for text in was if text not in now]
+    come = [text for text in now if text not in was]
+    told = [f"{words} {', '.join(values)}" for words, values in (("no longer", gone), ("also", come)) if values]
+    return "; ".join(told) or "another order of values"
+
+
+def _from_to(old: Any, new: Any) -> str:
+    was, now = in_words(old), in_words(new)
+    return f"{was} → {now if was != now else f'another {now}'}"
+
+
+def _reworded(was: Any, now: Any) -> str:
+    if not was or not now:
+        return "described" if now else "no longer described"
+    return "described in other words"
+
+
+# --- schemas --------------------------------------------------------------------------------------
+
+
+def _get(schema: Any, keyword: str) -> Any:
+    return schema.get(keyword) if is_schema(schema) else None
+
+
+def _followed(document: Schema, schema: Any) -> Any:
+    """The schema itself, where a reference stands for it."""
+    ref = _get(schema, "$ref")
+    target = resolve(document, ref) if isinstance(ref, str) else None
+    if target is None:
+        return schema
+    definitions = {keyword: document[keyword] for keyword in ("$defs", "definitions") if keyword in document}
+    return without(inline_root({**schema, **definitions}), *definitions)
+
+
+def _takes_null(document: Schema, schema: Any) -> bool:
+    return is_schema(schema) and is_nullable(document, schema)
+
+
+def _without_null(document: Schema, schema: Any) -> Any:
+    """The schema for all but null; itself where it is nothing but null, or more than can be taken apart."""
+    if not _takes_null(document, schema) or "$ref" in schema:
+        return schema
+    definitions = {keyword: document[keyword] for keyword in ("$defs", "definitions") if keyword in document}
+    holder = strip_null({"properties": {"held": schema}, **definitions})
+    held = holder["properties"]["held"]
+    return _followed(document, held) if ".not_null" not in json.dumps(held) else schema
+
+
+def _is_record(schema: Any) -> bool:
+    return _get(schema, "type") == "object" and not _is_map(schema)
+
+
+def _is_list_of(schema: Any) -> bool:
+    return _get(schema, "type") == "array" and "prefixItems" not in schema and is_schema(schema.get("items"))
+
+
+def _is_map(schema: Any) -> bool:
+    return (
+        _get(schema, "type") == "object"
+        and "properties" not in schema
+        and is_schema(schema.get("additionalProperties"))
+    )
+
+
+def _rest(schema: Schema) -> Any:
+    return schema.get("additionalProperties", True)
+
+
+def _values(schema: Any) -> list[str] | None:
+    """The values that a schema lists, as texts."""
+    if not is_schema(schema) or not ("const" in schema or "enum" in schema):
+        return None
+    return list(map(_shown, [schema["const"]] if "const" in schema else schema["enum"]))

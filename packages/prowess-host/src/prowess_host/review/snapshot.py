@@ -1,0 +1,193 @@
+"""The committed catalog: what clients are shown of every command, as a file that a review can read and `check` compares.
+
+The same contracts give the same bytes, wherever and whenever: no times, no places, no order but that of names.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from prowess.contracts.contract import Contract, Hints, OutputShape, Policies
+from prowess.errors import ProwessError
+from prowess.jsontypes import JsonObject
+from prowess.profiles.profile import BUILT_IN, Profile
+from prowess.schemas.walk import is_list, is_schema
+
+__all__ = ["FORMAT", "PLACE", "Snapshot", "SnapshotError", "is_damaged_catalog", "read_snapshot", "write_snapshot"]
+
+FORMAT: Final = "urn:prowess:catalog.v1"
+PLACE: Final = Path("schemas/catalog.json")
+_TITLE: Final = "The commands of this project, as clients are shown them"
+_TEXTS: Final = ("title", "category", "description", "profile")
+_LISTS: Final = ("aliases", "icons", "tags")
+
+
+class SnapshotError(ProwessError):
+    """The committed catalog cannot be read."""
+
+    def __init__(self, file: Path, reason: str) -> None:
+        super().__init__(f"{file}: {reason}")
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A committed catalog, read back."""
+
+    text: str
+    profiles: tuple[str, ...]
+    """The profiles it shows."""
+    contracts: tuple[Contract, ...]
+    """What it promises; places in the source, summaries and injected parameters are no part of that."""
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+
+def write_snapshot(contracts: Iterable[Contract], profiles: Iterable[str]) -> str:
+    """The text of the file."""
+    shown = [BUILT_IN[name] for name in sorted(set(profiles))]
+    data = {
+        "$schema": FORMAT,
+        "title": _TITLE,
+        "profiles": [profile.name for profile in shown],
+        "commands": [_command(each, shown) for each in sorted(contracts, key=lambda each: each.id)],
+    }
+    text = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+    return text.encode("utf-8", "backslashreplace").decode()  # a lone surrogate becomes an escape of JSON
+
+
+def _command(contract: Contract, profiles: list[Profile]) -> JsonObject:
+    """Names first, long schemas last; what was not given is left out."""
+    output = contract.output
+    told = {
+        "id": contract.id,
+        "wire_name": contract.wire_name,
+        **{name: getattr(contract, name) for name in _TEXTS},
+        **{name: list(getattr(contract, name)) for name in _LISTS},
+        "meta": contract.meta,
+        "hints": {name: value for name, value in asdict(contract.hints).items() if value is not None},
+        "policies": _policies(contract.policies),
+        "input": _given(
+            explicit=contract.input_explicit,
+            schema=contract.input_schema,
+            shown={profile.name: profile.input_schema(contract) for profile in _pinned(contract, profiles)},
+        ),
+        "output": _given(
+            explicit=output.explicit,
+            field=output.field,
+            type_name=output.type_name,
+            schema=output.schema,
+            shown=_given(**{each.name: each.output_schema(contract) for each in _pinned(contract, profiles)}),
+        ),
+    }
+    return {name: _sorted(held) for name, held in told.items() if held is not None and held not in ([], {})}
+
+
+def _pinned(contract: Contract, profiles: list[Profile]) -> list[Profile]:
+    """The profiles that clients may see a command in: a pinned one wins over all others."""
+    if contract.profile is None:
+        return profiles
+    return [BUILT_IN[contract.profile]] if contract.profile in BUILT_IN else []
+
+
+def _given(**told: Any) -> JsonObject:
+    """Without what says nothing. An empty schema says that anything goes."""
+    return {
+        name: held
+        for name, held in told.items()
+        if held is not None and held is not False and (name != "shown" or held)
+    }
+
+
+def _policies(policies: Policies) -> JsonObject:
+    usual = asdict(Policies())
+    given = {name: value for name, value in asdict(policies).items() if value != usual[name]}
+    return {**given, "retry_on": list(policies.retry_on)} if policies.retry_on else given
+
+
+def _sorted(data: Any) -> Any:
+    """With the names of every object in order; lists keep theirs."""
+    if is_schema(data):
+        return {name: _sorted(data[name]) for name in sorted(data)}
+    return [_sorted(item) for item in data] if is_list(data) else data
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+def read_snapshot(file: Path) -> Snapshot | None:
+    """The committed catalog; `None` where there is none. Raises `SnapshotError` for what is none."""
+    try:
+        text = file.read_text("utf-8")
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise SnapshotError(file, f"cannot be read ({error})") from error
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise SnapshotError(file, f"no JSON ({error}); write it anew with prowess build") from error
+    if not is_schema(data) or data.get("$schema") != FORMAT:
+        reason = f"not a catalog that this version wrote: $schema is not {FORMAT!r}; choose another file"
+        raise SnapshotError(file, reason)
+    return _read(file, text, data)
+
+
+def is_damaged_catalog(file: Path) -> bool:
+    """Whether a file that cannot be read is a catalog all the same: one that is torn, or holds marks of a merge.
+
+    `prowess build` replaces such a file, and no other: a wrong `--output` must not cost anybody a README.
+    """
+    try:
+        text = file.read_text("utf-8").strip()
+    except UnicodeDecodeError:
+        return False
+    except OSError:
+        return not file.is_file()  # nothing is there that could be lost: writing says why it is impossible
+    if not text or f'"{FORMAT}"' in text:
+        return True
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return text.startswith("{")
+    return False
+
+
+def _read(file: Path, text: str, data: JsonObject) -> Snapshot:
+    try:
+        return Snapshot(text, tuple(data["profiles"]), tuple(_contract(item) for item in data["commands"]))
+    except (AttributeError, KeyError, TypeError) as error:
+        reason = f"not a catalog ({type(error).__name__}: {error}); write it anew with prowess build"
+        raise SnapshotError(file, reason) from error
+
+
+def _contract(item: JsonObject) -> Contract:
+    output: dict[str, Any] = {key: held for key, held in item.get("output", {}).items() if key != "shown"}
+    skill, _, name = item["id"].rpartition(".")
+    schema = item["input"]["schema"]
+    if not is_schema(schema):
+        raise TypeError(f"the input schema of {item['id']} must be an object")
+    policies: dict[str, Any] = dict(item.get("policies", {}))
+    policies["retry_on"] = tuple(policies.get("retry_on", ()))
+    lists: dict[str, Any] = {name: tuple(item.get(name, ())) for name in _LISTS}
+    return Contract(
+        id=item["id"],
+        wire_name=item["wire_name"],
+        skill=skill,
+        name=name,
+        description=item.get("description", ""),
+        input_schema=schema,
+        input_explicit=item["input"].get("explicit", False),
+        output=OutputShape(**output),
+        title=item.get("title"),
+        category=item.get("category", ""),
+        profile=item.get("profile"),
+        meta=item.get("meta", {}),
+        hints=Hints(**item.get("hints", {})),
+        policies=Policies(**policies),
+        **lists,
+    )

@@ -1,0 +1,128 @@
+"""`serve_stdio`: one client at stdin and stdout, from its first byte to the end of this process."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from typing import Final
+
+from prowess.jsontypes import JsonObject
+from prowess.settings.settings import Settings
+from prowess.worker.heap import LARGE, give_back_soon
+from prowess_host.connection import Connection
+from prowess_host.project import Project
+from prowess_host.protocol.identity import Server
+from prowess_host.protocol.lines import LineSplitter, Oversized
+from prowess_host.protocol.numbers import MOST_DIGITS
+from prowess_host.transports.stdio import Claim, Reader, Writer
+from prowess_host.workers.process_tree import reap_orphans
+
+__all__ = ["StdioHost", "serve_stdio"]
+
+_FLUSH: Final = 1.0
+"""Seconds without a byte after which a client counts as not reading when the host leaves."""
+"""Seconds that the client gets to read the last answers."""
+_LOOK: Final = 0.005
+"""Seconds between two looks at what still runs, at end of input."""
+_LOOK_AGAIN: Final = 0.25
+"""Seconds between two looks at whether a client that did not read has read."""
+_NOT_YET: Final = 60.0
+"""Seconds that a call may wait for its beginning at end of input, when skills are described or its worker comes up."""
+_LONGEST: Final = 120.0
+"""Seconds that calls get altogether at end of input, however many wait for one another."""
+
+
+async def serve_stdio(
+    wire: Claim, settings: Settings, version: str, flags: JsonObject, environ: Mapping[str, str]
+) -> int:
+    """Serve the client at a claimed wire; gives the exit code."""
+    if not 0 < sys.get_int_max_str_digits() <= MOST_DIGITS:  # the environment may lift the limit, for the workers
+        sys.set_int_max_str_digits(MOST_DIGITS)
+    name = settings.root.name.encode("utf-8", "replace").decode() or "prowess"
+    return await StdioHost(wire, Project(settings, flags, environ), Server(name, version)).run()
+
+
+class StdioHost:
+    """The one connection of a process, its pipes, and the signals that end it."""
+
+    def __init__(self, wire: Claim, project: Project, server: Server) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._writer = Writer(wire.writing, self._broken)
+        self._reader = Reader(wire.reading, self._on_bytes)
+        self._splitter = LineSplitter(project.own.host.max_line)
+        self._project = project
+        self._connection = Connection(project, server, self._writer, self._loop.time)
+        self._ended = asyncio.Event()
+        self._broke = False
+        self._exit_code = 0
+
+    async def run(self) -> int:
+        """Serve; gives the exit code."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._loop.add_signal_handler(number, self._signalled, number)
+        self._loop.add_signal_handler(signal.SIGCHLD, reap_orphans)
+        self._reader.start()
+        self._project.start()
+        await self._ended.wait()
+        self._reader.pause()
+        await self._drain()
+        await self._project.close()
+        self._writer.flush(0.0 if self._broke else _FLUSH)
+        return self._exit_code
+
+    def _on_bytes(self, data: bytes) -> None:
+        for line in self._splitter.feed(data) if data else self._splitter.close():
+            if isinstance(line, Oversized) or len(line) >= LARGE:
+                give_back_soon()
+            self._connection.receive(line)
+        if not data:
+            self._ended.set()
+        elif self._writer.full:
+            self._reader.pause()
+            self._loop.call_later(_LOOK_AGAIN, self._resume_reading)
+
+    def _resume_reading(self) -> None:
+        """Read on when the client has read, or has left."""
+        if self._ended.is_set():
+            return
+        if self._writer.full and not self._reader.left:
+            self._loop.call_later(_LOOK_AGAIN, self._resume_reading)
+        else:
+            self._reader.start()
+
+    def _signalled(self, number: int) -> None:
+        """Leave in good order; at a second signal, or when we are leaving already, at once."""
+        self._exit_code = 128 + number
+        if self._ended.is_set():
+            os._exit(self._exit_code)  # the guards of the workers see to the rest
+        self._ended.set()
+
+    def _broken(self) -> None:
+        """The client does not read any more."""
+        self._broke = True
+        self._ended.set()
+
+    async def _drain(self) -> None:
+        """No new requests; what was accepted may finish, within bounds.
+
+        A call has its time from when it begins. One that waits for others has it from when one of them has ended.
+        """
+        connection = self._connection
+        now = self._loop.time()
+        end, due, before = now + _LONGEST, now, None
+        while connection.in_flight and not self._is_left and now < min(end, due if before else end):
+            unbegun = 0 if self._exit_code else connection.unbegun
+            state = (connection.in_flight, connection.running, unbegun)
+            if state != before:
+                due = now + max(self._project.own.host.drain, _NOT_YET if unbegun else 0.0)
+                before = state
+            await asyncio.sleep(_LOOK)
+            now = self._loop.time()
+
+    @property
+    def _is_left(self) -> bool:
+        """Whether nobody hears the answers any more."""
+        return self._broke or self._writer.left

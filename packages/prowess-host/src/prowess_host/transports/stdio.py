@@ -1,0 +1,243 @@
+"""The client's ends of stdin and stdout: claimed before anything else can touch them, read and written without blocking.
+
+Knows bytes and lines, no JSON. Nothing but what is given to the `Writer` ever reaches the client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import queue
+import select
+import socket
+import stat
+import threading
+import time
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from prowess.worker.heap import LARGE, give_back_soon
+from prowess_host.stderr import Room, write_some
+
+__all__ = ["Claim", "Reader", "Writer", "claim"]
+
+_CHUNK: Final = 64 * 1024
+"""Bytes of one read: what a pipe holds. A larger buffer is mapped and unmapped anew for every request, however small."""
+_MOST_BACKLOG: Final = 64 * 1024 * 1024
+"""Bytes that wait for a client that does not read. Above it the client is not read from either."""
+_SMALL: Final = 16 * 1024
+"""Bytes of a message that may be held back to go together with others: beyond it a copy costs more than it saves."""
+_LONGEST_FLUSH: Final = 60.0
+"""Seconds that a client gets at the end for what it has not read yet, if it goes on reading."""
+_MOST_AT_ONCE: Final = 256 * 1024
+"""Bytes of one message that are written directly; the rest of a longer one goes by the thread."""
+
+
+class Claim(NamedTuple):
+    """The descriptors that lead to the client."""
+
+    reading: int
+    writing: int
+
+
+def claim() -> Claim:
+    """Take descriptors 0 and 1 away: from here on input is empty and whatever is printed goes to stderr."""
+    for fd in (0, 1, 2):
+        _ensure_open(fd)
+    reading = fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, 3)
+    writing = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 3)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    return Claim(reading, writing)
+
+
+def _ensure_open(fd: int) -> None:
+    """Whoever starts us may have closed one of the three: then it leads nowhere, but never to a file opened later."""
+    try:
+        os.fstat(fd)
+    except OSError:
+        nothing = os.open(os.devnull, os.O_RDWR)
+        if nothing != fd:
+            os.dup2(nothing, fd)
+            os.close(nothing)
+        os.set_inheritable(fd, True)
+
+
+class Reader:
+    """Hands over what arrives, chunk by chunk, and at the end an empty one. Can be paused."""
+
+    def __init__(self, fd: int, on_bytes: Callable[[bytes], None]) -> None:
+        self._fd = fd
+        self._on_bytes = on_bytes
+        self._loop = asyncio.get_running_loop()
+        self._active = False
+        self._ended = False
+
+    @property
+    def left(self) -> bool:
+        """Whether the client has closed its end, also while there is something left to read."""
+        poll = select.poll()
+        poll.register(self._fd, 0)
+        return bool(poll.poll(0))
+
+    def start(self) -> None:
+        """Begin to read, or go on. Regular files cannot be waited for: they are read at once."""
+        if self._ended or self._active:
+            return
+        self._active = True
+        try:
+            self._loop.add_reader(self._fd, self._read)
+        except PermissionError:  # epoll and a regular file
+            self._loop.call_soon(self._read_file)
+
+    def pause(self) -> None:
+        """Stop reading for now, or for good."""
+        if self._active:
+            self._active = False
+            self._loop.remove_reader(self._fd)
+
+    def _read(self) -> None:
+        try:
+            data = os.read(self._fd, _CHUNK)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._ended = True
+            self.pause()
+        self._on_bytes(data)
+
+    def _read_file(self) -> None:
+        if self._active:
+            self._read()
+            if not self._ended:
+                self._loop.call_soon(self._read_file)
+
+
+class Writer:
+    """The one thing that writes to the client. Never blocks its caller: what does not fit waits in a thread."""
+
+    def __init__(self, fd: int, on_broken: Callable[[], None]) -> None:
+        self._fd = fd
+        self._on_broken = on_broken
+        self._held: list[bytes] = []
+        self._queue: queue.SimpleQueue[memoryview | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._waiting = 0
+        self._thread: threading.Thread | None = None
+        self._broken = False
+        self._loop = asyncio.get_running_loop()
+        mode = os.fstat(fd).st_mode
+        self._socket = socket.socket(fileno=os.dup(fd)) if stat.S_ISSOCK(mode) else None
+        self._pipe = stat.S_ISFIFO(mode)
+        self._room = Room(fd)
+
+    @property
+    def backlog(self) -> int:
+        """Bytes that the client has not taken yet."""
+        return self._waiting
+
+    @property
+    def left(self) -> bool:
+        """Whether nobody can read any more what is written."""
+        poll = select.poll()
+        poll.register(self._fd, 0)
+        return any(event & select.POLLERR for _, event in poll.poll(0))
+
+    @property
+    def full(self) -> bool:
+        """Whether the client should not be read from before it has read itself."""
+        return self._waiting > _MOST_BACKLOG
+
+    def write(self, line: bytes, *, more: bool = False) -> None:
+        """Send some whole lines, after everything that was sent before.
+
+        `more` says that others probably follow at once, so that they may go together.
+        """
+        if self._broken or not line:
+            return
+        if more and len(line) < _SMALL:
+            if not self._held:
+                self._loop.call_soon(self._release)
+            self._held.append(line)
+        else:
+            self._release()
+            self._send(line)
+
+    def _release(self) -> None:
+        """Send what was held back until the end of this turn of the loop."""
+        if self._held:
+            held, self._held = self._held, []
+            self._send(b"".join(held))
+
+    def _send(self, line: bytes) -> None:
+        rest = self._at_once(memoryview(line)) if not self._waiting else memoryview(line)
+        if rest:
+            with self._lock:
+                self._waiting += len(rest)
+            self._queue.put(rest)
+            self._ensure_thread()
+
+    def flush(self, seconds: float) -> bool:
+        """Wait until everything is with the client, as long as the client takes something within so many seconds.
+
+        Gives whether the client has everything. Nothing can be written afterwards.
+        """
+        self._release()
+        if self._thread is None:
+            return True
+        self._queue.put(None)
+        end, before = time.monotonic() + _LONGEST_FLUSH, -1
+        while self._thread.is_alive() and self._waiting != before and time.monotonic() < end:
+            before = self._waiting
+            self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    def _at_once(self, line: memoryview) -> memoryview:
+        """Write what fits without waiting; gives the rest."""
+        try:
+            if self._socket is not None:
+                return line[self._socket.send(line, socket.MSG_DONTWAIT) :]
+            if self._pipe:
+                return line[self._room.fill(line[:_MOST_AT_ONCE]) :]
+        except BlockingIOError:
+            return line
+        except OSError:
+            self._break()
+            return line[:0]
+        return line
+
+    def _ensure_thread(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._drain, name="prowess-writer", daemon=True)
+            self._thread.start()
+
+    def _drain(self) -> None:
+        while (line := self._queue.get()) is not None:
+            size = len(line)
+            try:
+                while line:
+                    written = write_some(self._fd, line)
+                    line = line[written:]
+                    with self._lock:
+                        self._waiting -= written
+            except OSError:
+                with contextlib.suppress(RuntimeError):  # the loop is closed: nobody minds any more
+                    self._loop.call_soon_threadsafe(self._break)
+                return
+            del line  # or else the last one is held until there is another
+            if size >= LARGE:
+                with contextlib.suppress(RuntimeError):  # as above
+                    self._loop.call_soon_threadsafe(give_back_soon)
+
+    def _break(self) -> None:
+        """The client is gone."""
+        if not self._broken:
+            self._broken = True
+            self._waiting = 0
+            self._on_broken()

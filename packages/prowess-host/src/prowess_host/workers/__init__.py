@@ -1,0 +1,1 @@
+"""Worker processes: how they start, run calls and end."""

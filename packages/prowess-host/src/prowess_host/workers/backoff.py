@@ -1,0 +1,51 @@
+"""Skills whose import ended a worker, or did not end: each is tried again, after pauses that grow. Knows no worker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = ["BackOff"]
+
+_SHORTEST: Final = 1.0
+_LONGEST: Final = 60.0
+"""Seconds of the first pause, and of every pause after the seventh failure."""
+
+
+@dataclass(slots=True)
+class _Failures:
+    count: int
+    reason: str
+    until: float
+
+
+class BackOff:
+    """Tells whether a skill may be imported now. The first failure costs no pause: it may have been bad luck."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._failures: dict[str, _Failures] = {}
+
+    def note(self, skill: str, reason: str) -> None:
+        """The import of a skill has failed, and has cost a worker."""
+        before = self._failures.get(skill)
+        count = before.count + 1 if before else 1
+        pause = 0.0 if count == 1 else min(_SHORTEST * 2 ** min(count - 2, 10), _LONGEST)
+        self._failures[skill] = _Failures(count, reason, self._now() + pause)
+
+    def refusal(self, skill: str) -> str:
+        """Why a skill is not imported now; empty if it may be."""
+        failures = self._failures.get(skill)
+        if failures is None or (left := failures.until - self._now()) <= 0:
+            return ""
+        return f"{failures.reason}, {failures.count} times in a row; it is tried again in {left:.1f} s, or when you save it"
+
+    def clear(self, skills: Iterable[str]) -> None:
+        """These skills were imported."""
+        for skill in skills:
+            self._failures.pop(skill, None)
+
+    def clear_all(self) -> None:
+        """The code has changed."""
+        self._failures.clear()

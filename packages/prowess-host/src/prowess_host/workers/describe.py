@@ -1,0 +1,69 @@
+"""Having a worker describe the skills, and whose fault it is when it cannot.
+
+Knows one worker process and one question to it, and nothing of what the host makes of the answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Collection
+from typing import Final
+
+from prowess.skills.description import Description
+from prowess.worker.link import Importing, Kind
+from prowess_host.workers.process import WorkerProcess
+
+__all__ = ["Describing", "LostImport", "LostWorker"]
+
+_LONGEST: Final = 300.0
+"""Seconds that a worker gets to describe what it has imported. It takes milliseconds for each skill."""
+
+
+class LostWorker(ChildProcessError):
+    """A worker ended while it described, and what it was asked for need not have to do with that."""
+
+
+class LostImport(LostWorker):
+    """A worker ended, or did not come to an end, while it imported a skill."""
+
+    def __init__(self, importing: Importing, reason: str, *, killed: bool = False) -> None:
+        super().__init__(f"{importing.skill} ({importing.file}): {reason}")
+        self.importing = importing
+        self.reason = reason
+        self.killed = killed
+        """Whether it looks as if somebody else had ended it."""
+
+
+class Describing:
+    """The question for the skills but for the known ones, put to a worker."""
+
+    def __init__(self, process: WorkerProcess, known: Collection[str]) -> None:
+        self._process = process
+        self._told: asyncio.Future[Description] = asyncio.get_running_loop().create_future()
+        self._told.add_done_callback(lambda future: future.cancelled() or future.exception())  # perhaps nobody waits
+        process.send(Kind.DESCRIBE, 0, json.dumps(sorted(known)).encode())
+
+    @property
+    def open(self) -> bool:
+        """Whether there is neither an answer nor a reason why there is none."""
+        return not self._told.done()
+
+    def hear(self, description: Description) -> None:
+        """The answer."""
+        if self.open:
+            self._told.set_result(description)
+
+    def fail(self, error: ChildProcessError) -> None:
+        """There will be none."""
+        if self.open:
+            self._told.set_exception(error)
+
+    async def answer(self) -> Description:
+        """Wait for the answer; a `ChildProcessError` says why there is none. Imports have a limit of their own."""
+        while not (await asyncio.wait([self._told], timeout=_LONGEST))[0]:
+            if not self._process.importing:
+                raise ChildProcessError(
+                    f"a worker has imported nothing for {_LONGEST:g} s and not described the skills"
+                )
+        return self._told.result()

@@ -1,0 +1,73 @@
+"""What workers print, as lines with labels. Knows the records of `prowess.worker.output`, and no process."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from prowess.worker.output import END, LABEL_END, START
+
+__all__ = ["LabelledLines"]
+
+_MOST_PRINTED: Final = 64 * 1024
+"""Bytes of a printed line that is passed on in one piece."""
+_MOST_RECORD: Final = 8 * 1024
+"""Bytes after which what looked like the start of a record was none."""
+_MOST_LABELS: Final = 256
+"""Unfinished lines that are kept apart."""
+
+
+class LabelledLines:
+    """What a worker prints in, whole lines with their labels out.
+
+    Python code in a worker prints records (`prowess.worker.output`) with the label of its call. Everything between them comes
+    from native code and from child processes, and gets the label of the worker.
+    """
+
+    def __init__(self, label: str) -> None:
+        self._label = label.encode("utf-8", "backslashreplace")
+        self._rest = b""
+        """The beginning of a record."""
+        self._unfinished: dict[bytes, bytes] = {}
+        """By label: a line that has no end yet."""
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The lines that these bytes complete."""
+        lines: list[bytes] = []
+        data, self._rest = self._rest + data, b""
+        raw, *records = data.split(START)
+        self._add(self._label, raw, lines)
+        for index, record in enumerate(records, 1):
+            head, end, raw = record.partition(END)
+            if end:
+                label, _, text = head.rpartition(LABEL_END)
+                self._add(label or self._label, text, lines)
+                self._add(self._label, raw, lines)
+            elif index == len(records) and len(record) < _MOST_RECORD:
+                self._rest = START + record
+            else:
+                self._add(self._label, record, lines)
+        return lines
+
+    def close(self) -> list[bytes]:
+        """The lines that have no end."""
+        lines: list[bytes] = []
+        self._add(self._label, self._rest.removeprefix(START), lines)
+        self._rest = b""
+        self._finish(lines)
+        return lines
+
+    def _add(self, label: bytes, text: bytes, lines: list[bytes]) -> None:
+        if not text:
+            return
+        *ended, rest = (self._unfinished.pop(label, b"") + text).split(b"\n")
+        lines += [b"[%b] %b\n" % (label, line) for line in ended]
+        if len(rest) > _MOST_PRINTED:
+            lines.append(b"[%b] %b\n" % (label, rest))
+        elif rest:
+            self._unfinished[label] = rest
+            if len(self._unfinished) > _MOST_LABELS:
+                self._finish(lines)
+
+    def _finish(self, lines: list[bytes]) -> None:
+        lines += [b"[%b] %b\n" % (label, rest) for label, rest in self._unfinished.items()]
+        self._unfinished.clear()

@@ -1,0 +1,447 @@
+"""The workers of one host: which there are, which of them get calls, and how each comes up and goes.
+
+Sends a worker's life through the table of `lifecycle` and carries out what the table says. Does not know when a worker
+counts as stuck, nor what becomes of the calls of one that goes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import signal
+import sys
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from prowess.contracts.contract import Contract
+from prowess.settings.settings import Settings
+from prowess.skills.description import Description
+from prowess.worker.link import Board, Frame, Importing, Kind
+from prowess.worker.progress import Progress, threads_of
+from prowess_host.workers.describe import Describing, LostImport, LostWorker
+from prowess_host.workers.jobs import Job
+from prowess_host.workers.lifecycle import ENDING, GETS_CALLS, Action, Event, State, step
+from prowess_host.workers.process import Spawn, WorkerProcess, describe_exit
+
+__all__ = ["Pool", "Worker"]
+
+_log = logging.getLogger("prowess.host")
+_LEAVING: Final = 0.5
+"""Seconds an idle worker gets to close what it had opened when the host leaves."""
+_MOST_STAND_INS: Final = 3
+"""Workers that are started because others are held by an import. Further calls wait for one of the imports."""
+
+
+@dataclass(slots=True, eq=False)
+class Worker:
+    """A worker process and what the host knows of it."""
+
+    process: WorkerProcess = field(init=False)
+    state: State = State.STARTING
+    jobs: dict[int, Job] = field(default_factory=dict[int, Job])
+    slots: set[int] = field(default_factory=set[int])
+    withdrawn: set[int] = field(default_factory=set[int])
+    """The numbers of calls that it was forbidden to begin, and of which it has not said yet that it knows."""
+    is_up: bool = False
+    proven: bool = False
+    """It has done something, so that this one can at least start."""
+    ended_itself: bool = False
+    """Whether its end was news to the host."""
+    reason: str = ""
+    """What it said of why it cannot serve."""
+    describing: Describing | None = None
+    loaded: set[str] = field(default_factory=set[str])
+    """The skills that it has imported."""
+    fresh: bool = False
+    """It goes by the files as they are now, since it was started to describe them."""
+    sourced: set[str] = field(default_factory=set[str])
+    """The skills that it has imported, or whose sources it was given."""
+    given_up: list[tuple[float, str]] = field(default_factory=list[tuple[float, str]])
+    """Commands with a limit on calls at once that nobody waits for, and that may run on; since when."""
+
+    # The clocks: what `timeouts` knows of it
+
+    progress: Progress = field(init=False)
+    lap: float | None = None
+    """When its progress was measured last. `None` while nothing has to be measured."""
+    starting: float = 0.0
+    """Seconds it could use to come up."""
+    heard: float = 0.0
+    pinged: float | None = None
+    silence: float = 0.0
+    """Seconds it could have used to answer the ping."""
+    imports: dict[Importing, float] = field(default_factory=dict[Importing, float])
+    """The imports that go on in it, each with the seconds it could use for that."""
+    questions: list[float] = field(default_factory=list[float])
+    """When to ask whether what was given up has ended."""
+    questioned: bool = False
+    """The last ping was such a question."""
+    asked: float = 0.0
+    """When the question was sent."""
+
+    @property
+    def gets_calls(self) -> bool:
+        """Whether it is not retired."""
+        return self.state in GETS_CALLS
+
+    @property
+    def may_linger(self) -> bool:
+        """Whether something that was given up may go on in it."""
+        return bool(self.questions or self.questioned)
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether the timeouts keep an eye on it."""
+        return bool(self.jobs or self.may_linger or not self.is_up or self.describes or self.importing)
+
+    @property
+    def describes(self) -> bool:
+        """Whether the host waits for its description."""
+        return self.describing is not None and self.describing.open
+
+    @property
+    def importing(self) -> tuple[Importing, ...]:
+        """What it is importing."""
+        return self.process.importing if self.is_up and self.state is not State.GONE else ()
+
+    def serves(self, skill: str) -> bool:
+        """Whether a call of this skill would not wait for the import of another one."""
+        importing = {it.skill for it in self.importing}
+        return self.state is not State.IMPORTING or not importing or skill in importing
+
+    def take(self, job: Job, after: int) -> int:
+        """Have it hold a job, under the next number whose slot on its board is free."""
+        number = after + 1
+        while (slot := Board.slot(number)) in self.slots:
+            number += 1
+        self.slots.add(slot)
+        self.jobs[number] = job
+        job.number = number
+        return number
+
+    def drop(self, job: Job) -> None:
+        """It does not hold this job any more."""
+        del self.jobs[job.number]
+        if job.number not in self.withdrawn:
+            self.slots.discard(Board.slot(job.number))
+
+    def release(self, number: int) -> None:
+        """It knows that this call was withdrawn: the number may be used again."""
+        if number in self.withdrawn:
+            self.withdrawn.discard(number)
+            self.slots.discard(Board.slot(number))
+            self.process.forget(number)
+
+    def begun(self) -> list[Job]:
+        """The jobs that it may have begun."""
+        return [job for job in self.jobs.values() if self.process.has_begun(job.number)]
+
+    def unbegun(self) -> list[Job]:
+        """The jobs that it has not begun. If it is retired, it never will."""
+        return [job for job in self.jobs.values() if not self.process.has_begun(job.number)]
+
+    def running(self, command: str) -> int:
+        """How many calls of a command are in it, as far as anybody knows."""
+        jobs = sum(job.contract.id == command for job in self.jobs.values())
+        return jobs + sum(name == command for _, name in self.given_up)
+
+
+class Pool:
+    """All workers of one host.
+
+    `on_start` hears of each new one, `on_frame` of what they say, `on_exit` of their end, with the jobs it takes down,
+    `on_unbegun` of each job that was taken from a worker that had not begun it, and `on_overdue_import` of a worker
+    whose import takes too long, and of this import.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        settings: Settings,
+        flags: Mapping[str, Any],
+        spawn: Spawn,
+        *,
+        on_start: Callable[[Worker], None],
+        on_frame: Callable[[Worker, Frame], None],
+        on_exit: Callable[[Worker, list[Job]], None],
+        on_unbegun: Callable[[Job], None],
+        on_overdue_import: Callable[[Worker], None],
+    ) -> None:
+        self._root = root
+        self._flags = dict(flags)
+        self._start_process = spawn
+        self.configure(settings)
+        self._on_start = on_start
+        self._on_frame = on_frame
+        self._on_exit = on_exit
+        self._on_unbegun = on_unbegun
+        self._loop = asyncio.get_running_loop()
+        self._actions: Mapping[Action, Callable[[Worker], None]] = {
+            Action.REPLACE: self._replace,
+            Action.MOVE_CALLS: self._move_calls,
+            Action.MOVE_OTHERS: self._move_others,
+            Action.ANSWER_IMPORT: on_overdue_import,
+            Action.WARN_IMPORT: self._warn_import,
+            Action.WARN_BLOCKED: self._warn_blocked,
+            Action.END_STAND_INS: lambda _: self._end_stand_ins(),
+            Action.QUIT: lambda worker: self._let_go(worker, self._host.grace),
+            Action.QUIT_SOON: lambda worker: self._let_go(worker, _LEAVING),
+            Action.KILL_LATER: self._kill_later,
+            Action.KILL: lambda worker: worker.process.kill(),
+            Action.REPORT: self._report,
+        }
+        self.workers: list[Worker] = []
+        """Every one that has not ended."""
+        self.active: list[Worker] = []
+        """Those that get new calls."""
+        self.stand_ins: list[Worker] = []
+        """Those that get new calls as long as active ones are held by an import."""
+        self.spare: Worker | None = None
+        self.gone: Mapping[str, str] = {}
+        """Skills that do not load and have no last good version, each with the reason."""
+        self._deaths: list[float] = []
+        self._diagnosis = ""
+        """Why the last worker that could not start, could not."""
+        self.closing = False
+
+    def configure(self, settings: Settings) -> None:
+        """Go by other settings from now on. Every worker is told the same ones, whatever the files say by then."""
+        self._own = settings.own
+        self._host = settings.own.host
+        self._told = json.dumps({"flags": self._flags, "written": settings.written}).encode()
+
+    # The life of a worker
+
+    def send(self, worker: Worker, event: Event) -> None:
+        """Something has happened to a worker: do what the table says."""
+        worker.state, actions = step(worker.state, event)
+        for action in actions:
+            self._actions[action](worker)
+        self.check_calls(worker)
+
+    def check_calls(self, worker: Worker) -> None:
+        """A retired worker goes as soon as it has no calls."""
+        if worker.state in ENDING and not worker.jobs:
+            self.send(worker, Event.ABANDONED if worker.may_linger else Event.EMPTY)
+
+    def _replace(self, worker: Worker) -> None:
+        """Nothing is given to this worker any more."""
+        if worker in self.stand_ins:
+            self.stand_ins.remove(worker)
+        if worker in self.active:
+            self.active.remove(worker)
+            if not self.closing and worker.proven:
+                self.fill()
+
+    def _move_calls(self, worker: Worker) -> None:
+        worker.process.retire()
+        for job in worker.unbegun():
+            self._on_unbegun(job)
+
+    def _move_others(self, worker: Worker) -> None:
+        """Its own import is waited for. What has nothing to do with that goes on elsewhere."""
+        skills = {it.skill for it in worker.importing}
+        others = {job.number for job in worker.unbegun() if job.contract.skill not in skills}
+        worker.withdrawn |= others
+        worker.process.withdraw(others)
+        for job in worker.unbegun():
+            if job.number in others:
+                self._on_unbegun(job)
+
+    def _end_stand_ins(self) -> None:
+        if any(worker.state is State.IMPORTING for worker in self.active):
+            return
+        for worker in list(self.stand_ins):
+            self.send(worker, Event.RETIRE)
+
+    def _warn_import(self, worker: Worker) -> None:
+        for it in worker.importing:
+            _log.warning(
+                "the import of %s (%s) holds up worker %s for more than %g s: calls of other skills go to another worker; "
+                "import what is slow inside of the commands that need it",
+                *(it.skill, it.file, worker.process.pid, self._host.stall_limit),
+            )
+
+    def _warn_blocked(self, worker: Worker) -> None:
+        commands = ", ".join(sorted({job.contract.id for job in worker.begun()})) or "a command"
+        _log.warning(
+            "%s blocks the event loop of worker %s for more than %g s, so other calls go to another worker: "
+            "do blocking work in a sync command, and run native code that holds the interpreter in a child process",
+            *(commands, worker.process.pid, self._host.stall_limit),
+        )
+
+    def _kill_later(self, worker: Worker) -> None:
+        self._loop.call_later(self._host.grace, self.send, worker, Event.DISCARD)
+
+    def _let_go(self, worker: Worker, seconds: float) -> None:
+        worker.process.send(Kind.QUIT)
+        self._loop.call_later(seconds, self.send, worker, Event.DISCARD)
+
+    # Who gets a call
+
+    def worker_for(self, contract: Contract) -> Worker | None:
+        """The worker for a call: the least busy of the active ones; what must be one sticks to the first."""
+        if contract.skill in self.gone:
+            return None
+        if len(self.active) < self._host.workers:
+            self.fill()
+        if not self.active:
+            return None
+        able = [worker for worker in self.active if worker.serves(contract.skill)]
+        if not able:
+            return self._stand_in(contract.skill)
+        if len(able) == 1 or contract.policies.cache_ttl or contract.policies.concurrency is not None:
+            return able[0]
+        return min(able, key=lambda worker: len(worker.jobs))
+
+    def _stand_in(self, skill: str) -> Worker:
+        """A worker for a call while all active ones are held by the imports of other skills."""
+        for worker in self.stand_ins:
+            if worker.serves(skill):
+                return worker
+        if len(self.stand_ins) < _MOST_STAND_INS and not self._is_import_of_all():
+            worker, self.spare = self.spare or self._spawn(), None
+            if worker is not None:
+                self.stand_ins.append(worker)
+                return worker
+        return min((*self.active, *self.stand_ins), key=lambda worker: len(worker.jobs))
+
+    def _is_import_of_all(self) -> bool:
+        """Whether workers are held by one and the same import: then every further one would be (it has hooks)."""
+        held = [{it.skill for it in worker.importing} for worker in (*self.active, *self.stand_ins)]
+        skills = [skill for each in held for skill in each]
+        return len(skills) > len(set(skills))
+
+    def why_none(self, skill: str = "") -> str:
+        """Why there is no worker, or none for this skill."""
+        if skill in self.gone:
+            return f"{skill} no longer loads, and has no last good version; mend the skill: {self.gone[skill]}"
+        if self.closing:
+            return "the host is leaving"
+        return f"no worker can be started: {self._diagnosis or 'too many have ended lately'}"
+
+    # Coming up
+
+    def fill(self) -> None:
+        """Have as many active workers as there should be, as far as they can be had."""
+        while len(self.active) < self._host.workers:
+            worker, self.spare = self.spare or self._spawn(), None
+            if worker is None:
+                return
+            self.active.append(worker)
+
+    def see_to_spare(self, *, wanted: bool) -> None:
+        """Have one come up ahead of time, or let it go again."""
+        if wanted and self.spare is None:
+            self.spare = self._spawn()
+        elif self.spare is not None and not wanted:
+            spare, self.spare = self.spare, None
+            self.send(spare, Event.RETIRE)
+
+    def spawn_successor(self) -> Worker | None:
+        """A worker that loads the code as it is now. It gets no calls until it is adopted."""
+        self._deaths.clear()  # what could not start may start now
+        return self._spawn(fresh=True)
+
+    def _spawn(self, *, fresh: bool = False) -> Worker | None:
+        """A new worker, unless too many could not start: that is a diagnosis, not a loop."""
+        now = self._loop.time()
+        self._deaths = [death for death in self._deaths if now - death < self._host.restart_window]
+        if self.closing or len(self._deaths) > self._host.restart_limit:
+            return None
+        worker = Worker(heard=now, fresh=fresh)
+        python = self._own.python or sys.executable
+        try:
+            worker.process = self._start_process(
+                python,
+                self._root,
+                self._told,
+                on_frame=partial(self._on_frame, worker),
+                on_exit=partial(self._ended, worker),
+            )
+        except OSError as error:
+            self._diagnosis = f"{python} cannot be run in {self._root}: {error.strerror}; check the setting `python`"
+            return None
+        process = worker.process
+        worker.progress = Progress(partial(threads_of, process.pid), lambda: process.beats)
+        self.workers.append(worker)
+        self._on_start(worker)
+        return worker
+
+    def hear_description(self, worker: Worker, description: Description) -> None:
+        """What a worker says it can do."""
+        worker.proven = True
+        self._diagnosis = ""
+        worker.loaded.update(description.skills)
+        worker.sourced.update(description.skills)
+        if worker.describing is not None:
+            worker.describing.hear(description)
+
+    # Going
+
+    def dismiss_all(self) -> None:
+        """The host leaves, and so do they, whatever they do."""
+        self.closing = True
+        for worker in self.workers:
+            is_busy = worker.jobs or worker.may_linger or not worker.is_up
+            self.send(worker, Event.DISCARD if is_busy else Event.HOST_LEAVES)
+
+    async def wait(self) -> None:
+        """Until all have ended."""
+        await asyncio.gather(*(worker.process.wait() for worker in list(self.workers)))
+
+    def _ended(self, worker: Worker) -> None:
+        """Its process is gone, as it should be or not."""
+        expected = self.closing or not (worker.gets_calls or worker.reason)
+        worker.ended_itself = not expected
+        self.workers.remove(worker)
+        if worker is self.spare:
+            self.spare = None
+        begun = worker.begun()
+        cause = _cause(worker, begun)
+        if not expected and not worker.proven and not begun and not isinstance(cause, LostImport):
+            self._deaths.append(self._loop.time())
+            self._diagnosis = str(cause)
+        if worker.describing is not None:
+            worker.describing.fail(cause)
+        self._replace(worker)
+        self._end_stand_ins()
+        self.send(worker, Event.EXITED)
+
+    def _report(self, worker: Worker) -> None:
+        self._on_exit(worker, worker.begun())
+
+    # Generations
+
+    @property
+    def loaded(self) -> set[str]:
+        """The skills that workers of today have imported, so that they run on whatever becomes of their files."""
+        return {skill for worker in self.active[:1] for skill in worker.loaded}
+
+    def adopt(self, successor: Worker) -> None:
+        """New calls go to the new generation. Old workers finish what they have."""
+        old, self.active = self.active, [successor]
+        if successor.process.exit_code is not None:
+            self.active.clear()
+        spare, self.spare = self.spare, None
+        for worker in [*old, *self.stand_ins, *([spare] if spare else [])]:
+            self.send(worker, Event.RETIRE)
+        self.fill()
+
+
+def _cause(worker: Worker, begun: Collection[Job]) -> LostWorker:
+    """Why a worker has ended, as far as can be told."""
+    code = worker.process.exit_code
+    how = describe_exit(code)
+    importing = worker.process.importing
+    if begun or not worker.describes or not worker.ended_itself:  # it may have been a call, or we ourselves
+        importing = ()
+    for first in importing[:1]:
+        # one of several imports may have done it: as with somebody else's kill, the skill gets another chance
+        doubtful = len(importing) > 1 or code in (-signal.SIGKILL, -signal.SIGTERM)
+        return LostImport(first, f"its import ended the process ({how})", killed=doubtful)
+    return LostWorker(worker.reason or f"the last worker ended ({how}), see its log on stderr")

@@ -1,0 +1,228 @@
+"""One worker process: started with everything it may need, watched by its exit, and killed with all its children."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import threading
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from prowess.worker.link import Board, Frame, Importing, Kind, Link
+from prowess_host.stderr import complaints
+from prowess_host.workers import process_tree
+from prowess_host.workers.output import LabelledLines
+
+__all__ = ["STARTING", "Spawn", "WorkerProcess", "describe_exit"]
+
+STARTING: Final = 60.0
+"""Seconds a worker gets until it says that it is up, and then until it has described what it can do. A skill that
+imports half the world takes ten."""
+_LAST_WORDS: Final = 0.2
+"""Seconds a dead worker's link is read on: a child that it forked may hold it open for ever."""
+_CHUNK: Final = 64 * 1024
+"""Bytes of output that are read at once: what a pipe holds."""
+_LAST_OUTPUT: Final = 64
+"""So many chunks of output are read of a worker that has ended: a child that nobody can end may go on printing."""
+
+
+class WorkerProcess:
+    """A worker and the link to it. It takes frames at once; it reads them when it is up. `settings` are told to it first.
+
+    `on_exit` is called once, after the last frame. A worker that cannot be started at all is an `OSError`.
+    """
+
+    def __init__(
+        self,
+        python: str,
+        root: Path,
+        settings: bytes,
+        *,
+        on_frame: Callable[[Frame], None],
+        on_exit: Callable[[], None],
+    ) -> None:
+        self._on_exit = on_exit
+        self._loop = asyncio.get_running_loop()
+        self._lost = asyncio.Event()
+        self._over = False
+        self.exit_code: int | None = None
+        self.link = Link(on_frame, self._lost.set)
+        self.link.send(Kind.BEGIN, 0, settings)
+        self._mark = os.urandom(16).hex()
+        with contextlib.ExitStack() as undo:
+            self._board = Board()
+            undo.callback(self._board.close)
+            ours, theirs = socket.socketpair()
+            undo.callback(ours.close)
+            self._output, writing = os.pipe()
+            undo.callback(os.close, self._output)
+            with theirs, open(writing, "wb", buffering=0) as output:  # noqa: PTH123 - it is a descriptor
+                self._guard, self._lifeline = process_tree.spawn_guard(self._mark)
+                undo.callback(self._end_guard)
+                self._process = process_tree.spawn(
+                    _command(python, root, theirs.fileno(), self._board.fd),
+                    self._mark,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    cwd=root,
+                    env=process_tree.marked_environment(self._mark),
+                    pass_fds=(theirs.fileno(), self._board.fd),
+                    process_group=self._guard.pid,
+                )
+            undo.pop_all()
+        with contextlib.suppress(BrokenPipeError):  # the guard was killed already: the host does without it
+            os.write(self._lifeline, b"%d\n" % self.pid)
+        self._lines = LabelledLines(f"worker {self.pid}")
+        self._complaints = complaints()
+        os.set_blocking(self._output, False)
+        self._loop.add_reader(self._output, self._pass_on_output)
+        self._tasks = [self._loop.create_task(self._connect(ours)), self._loop.create_task(self._wait())]
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    def send(self, kind: Kind, number: int = 0, head: bytes = b"", body: bytes = b"", *, more: bool = False) -> None:
+        """Put a frame on its way; of no effect when the worker is gone."""
+        self.link.send(kind, number, head, body, more=more)
+
+    def retire(self) -> None:
+        """Let it begin nothing more."""
+        if not self._over:
+            self._board.retire()
+
+    def has_begun(self, number: int) -> bool:
+        """Whether a call was begun, as far as one must fear. Not to be asked any more after `on_exit`."""
+        return self._board.started(number)
+
+    def withdraw(self, numbers: Collection[int]) -> None:
+        """Forbid it to begin these calls."""
+        if not self._over:
+            self._board.withdraw(numbers)
+
+    @property
+    def importing(self) -> tuple[Importing, ...]:
+        """What it is importing, or was when it ended. Not to be asked any more after `on_exit`."""
+        return self._board.noted
+
+    @property
+    def beats(self) -> int:
+        """A number that changes as long as its threads get a processor."""
+        return 0 if self._over else self._board.beats
+
+    def forget(self, number: int) -> None:
+        """A call is over: its number may be used again."""
+        if not self._over:
+            self._board.forget(number)
+
+    def kill(self) -> None:
+        """End the worker and everything it started, at once."""
+        if not self._over:
+            process_tree.end_tree(self.pid)  # before it loses its root
+            process_tree.end(self.pid)  # it may have left the group; its id is its own until `_wait` has waited for it
+            self._kill_group()
+
+    async def wait(self) -> None:
+        """Until it is over and reported."""
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _connect(self, sock: socket.socket) -> None:
+        await self._loop.create_connection(lambda: self.link, sock=sock)
+
+    async def _wait(self) -> None:
+        """The death watch goes by the process, never by the end of the link alone."""
+        await _exited(self._process.pid)
+        self._kill_group()
+        self.exit_code = self._process.wait()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._lost.wait(), _LAST_WORDS)
+        self._over = True
+        await asyncio.to_thread(process_tree.end_everything_of, self._mark)
+        process_tree.forget(self._process, self._mark)
+        self._end_guard()
+        self._end_output()
+        self.link.close()
+        try:
+            self._on_exit()
+        finally:
+            self._board.close()
+
+    def _kill_group(self) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._guard.pid, signal.SIGKILL)
+
+    def _end_guard(self) -> None:
+        """There is nothing left for it to do."""
+        self._guard.kill()
+        os.close(self._lifeline)
+        self._guard.wait()
+        process_tree.forget(self._guard)
+
+    # What it prints
+
+    def _pass_on_output(self) -> bool:
+        """Pass on what was printed; whether there was something."""
+        try:
+            data = os.read(self._output, _CHUNK)
+        except BlockingIOError:
+            return False
+        if data:
+            self._complaints.send(b"".join(self._lines.feed(data)))
+        else:  # it has closed both of its descriptors
+            self._loop.remove_reader(self._output)
+        return bool(data)
+
+    def _end_output(self) -> None:
+        """Pass on the last words, and half a line as well."""
+        for _ in range(_LAST_OUTPUT):
+            if not self._pass_on_output():
+                break
+        self._loop.remove_reader(self._output)
+        os.close(self._output)
+        self._complaints.send(b"".join(self._lines.close()))
+
+
+Spawn: TypeAlias = "Callable[..., WorkerProcess]"
+"""Starts a worker. Takes what `WorkerProcess` takes."""
+
+
+def _command(python: str, root: Path, link: int, board: int) -> list[str]:
+    return [python, "-P", "-m", "prowess.worker", str(link), str(board), str(root), "labelled"]
+
+
+def describe_exit(code: int | None) -> str:
+    """How a process ended, for people."""
+    if code is not None and code < 0:
+        with contextlib.suppress(ValueError):
+            return f"killed by {signal.Signals(-code).name}"
+    return f"exit code {code}"
+
+
+async def _exited(pid: int) -> None:
+    """Wait for a child to end, without reaping it."""
+    loop = asyncio.get_running_loop()
+    done = asyncio.Event()
+    fd = process_tree.descriptor(pid)
+    if fd is None:
+        threading.Thread(target=_wait_for, args=(pid, loop, done), name="prowess-exit", daemon=True).start()
+        await done.wait()
+        return
+    loop.add_reader(fd, done.set)
+    try:
+        await done.wait()
+    finally:
+        loop.remove_reader(fd)
+        os.close(fd)
+
+
+def _wait_for(pid: int, loop: asyncio.AbstractEventLoop, done: asyncio.Event) -> None:
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    with contextlib.suppress(RuntimeError):  # the loop is closed
+        loop.call_soon_threadsafe(done.set)

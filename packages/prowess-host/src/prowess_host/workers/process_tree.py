@@ -1,0 +1,329 @@
+"""Starts the processes of workers, finds everything that comes from one of them, and ends it. The only sender of SIGKILL.
+
+A process group is easy to leave: `os.setsid()` does it. So three things tell what comes from a worker: the tree of
+parents and children, a mark in the environment that children inherit, and, because the host adopts orphans where the
+system lets it, being an orphan that this process did not start. Knows no skill and no link.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+__all__ = [
+    "MARK",
+    "adopt_orphans",
+    "descendants",
+    "descriptor",
+    "end",
+    "end_everything_of",
+    "end_tree",
+    "forget",
+    "marked_environment",
+    "reap_orphans",
+    "spawn",
+    "spawn_guard",
+]
+
+MARK: Final = "_PROWESS_WORKER"
+"""The environment variable with the marks of a worker and of the workers around it: a skill may start a host itself."""
+_PROC: Final = Path("/proc")
+_SHELL: Final = "/bin/sh"
+_AGAIN: Final = 0.01
+"""Seconds between two looks for what is left of a worker."""
+_PATIENCE: Final = 2.0
+"""Seconds after which what cannot be ended is left to its fate: a process that the kernel holds, or another user's."""
+_PR_SET_CHILD_SUBREAPER: Final = 36
+
+_GUARD: Final = r"""
+mark=$1
+trap '' HUP INT QUIT TERM
+read -r worker
+read -r _
+kill -STOP "$worker"
+all=
+set -- $worker
+while [ $# -gt 0 ]; do
+    pid=$1 all="$1 $all"
+    shift
+    for list in /proc/"$pid"/task/*/children; do
+        children=
+        read -r children <"$list"
+        set -- "$@" $children
+    done
+done
+kill -KILL $all
+marked() {
+    if command -v grep >/dev/null; then
+        grep -ls "$mark" /proc/[0-9]*/environ
+        return
+    fi
+    for file in /proc/[0-9]*/environ; do
+        while IFS= read -r line || [ "$line" ]; do
+            case $line in *"$mark"*) echo "$file"; break ;; esac
+        done <"$file"
+    done
+}
+for round in 1 2 3 4 5; do
+    all=
+    for file in $(marked); do
+        pid=${file#/proc/}
+        all="$all ${pid%/*}"
+    done
+    [ "$all" ] || break
+    kill -KILL $all
+done
+kill -KILL 0
+"""
+"""Leads the process group of a worker. Its input ends when the host is gone, however the host went: a worker that is stuck
+in native code cannot watch for that. Then the guard ends the tree of the worker, what bears the mark, and the group."""
+
+_lock: Final = threading.RLock()
+"""Held while a process is started, so that nobody takes a new child for an orphan."""
+_started: Final[set[int]] = set()
+"""The children that this process has started, and not yet waited for."""
+_marks: Final[set[str]] = set()
+"""The marks of the workers that have not ended."""
+_suspects: Final[dict[int, frozenset[str]]] = {}
+"""By adopted child: the marks of the workers that lived when it was first seen. It comes from one of them."""
+_wants_orphans = False
+"""Whether to begin to adopt when the first process is started."""
+_adopts = False
+"""Whether orphans among our descendants become our children."""
+
+
+# Starting
+
+
+def adopt_orphans() -> None:
+    """Be the parent of every descendant whose own parent ends, where the system lets one, so that none is lost.
+
+    Only for a process whose children all come from `spawn`: any other child counts as what a worker left behind.
+    """
+    global _wants_orphans  # noqa: PLW0603 - a process has one set of children
+    _wants_orphans = True
+
+
+def _begin_to_adopt() -> None:
+    global _adopts, _wants_orphans  # noqa: PLW0603 - as above
+    _wants_orphans = False
+    with contextlib.suppress(ImportError, OSError, TypeError, AttributeError):  # no ctypes, or no such function
+        import ctypes  # some milliseconds, which the first answer does not wait for
+
+        _adopts = _has_lists() and not ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def marked_environment(mark: str) -> dict[str, str]:
+    """The environment for a worker, so that its descendants can be told."""
+    around = os.environ.get(MARK, "")
+    return {**os.environ, MARK: f"{around} {mark}".strip()}
+
+
+def spawn(command: Sequence[str], mark: str = "", **options: Any) -> subprocess.Popen[bytes]:
+    """Start a process; an `OSError` says why it cannot be. Whoever waits for it calls `forget`."""
+    with _lock:
+        if _wants_orphans:
+            _begin_to_adopt()
+        if mark:
+            _adopted()  # those that are there already do not come from the new worker
+        process = subprocess.Popen[bytes](command, **options)
+        _started.add(process.pid)
+        if mark:
+            _marks.add(mark)
+        return process
+
+
+def forget(process: subprocess.Popen[bytes], mark: str = "") -> None:
+    """It has been waited for: its id may now be anybody's."""
+    with _lock:
+        _started.discard(process.pid)
+        _marks.discard(mark)
+
+
+def spawn_guard(mark: str) -> tuple[subprocess.Popen[bytes], int]:
+    """The leader of a new process group, and its lifeline: the pipe that it watches.
+
+    It is told the id of the worker over the lifeline. Where there is no shell, Python does the same.
+    """
+    reading, lifeline = os.pipe()
+    options: dict[str, Any] = {
+        "stdin": reading,
+        "stdout": subprocess.DEVNULL,
+        "stderr": subprocess.DEVNULL,
+        "process_group": 0,
+    }
+    try:
+        try:
+            leader = spawn([_SHELL, "-c", _GUARD, "prowess-guard", mark], **options)
+        except OSError:
+            leader = spawn([sys.executable, "-P", "-m", "prowess_host.workers.process_tree", mark], **options)
+    except OSError:
+        os.close(lifeline)
+        raise
+    finally:
+        os.close(reading)
+    return leader, lifeline
+
+
+# Finding
+
+
+def _has_lists() -> bool:
+    """Whether the kernel keeps lists of children: Linux does, unless /proc is missing."""
+    return os.path.exists("/proc/thread-self/children")  # noqa: PTH110 - half the time, and asked often
+
+
+def _children(pid: int) -> list[int]:
+    """The children of a process, by the lists of the kernel."""
+    found: list[int] = []
+    with contextlib.suppress(OSError):  # it has ended
+        for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208 - four times as fast, and done for many
+            with contextlib.suppress(OSError):  # as above
+                found += map(int, Path(f"/proc/{pid}/task/{thread}/children").read_text().split())
+    return found
+
+
+def _parents() -> dict[int, int]:
+    """Every process and its parent, as `ps` tells: for systems whose kernel has no lists of children."""
+    try:
+        told = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, timeout=1, check=False).stdout
+    except (OSError, subprocess.SubprocessError):
+        return {}
+    rows = (line.split() for line in told.decode("ascii", "replace").splitlines())
+    return {int(row[0]): int(row[1]) for row in rows if len(row) == 2}
+
+
+def descendants(pid: int) -> list[int]:
+    """The processes below one, parents before their children."""
+    if _has_lists():
+        children = _children
+    else:
+        below: defaultdict[int, list[int]] = defaultdict(list)
+        for child, parent in _parents().items():
+            below[parent].append(child)
+        children = below.__getitem__
+    found = [pid]
+    for each in found:
+        found += [child for child in children(each) if child not in found]
+    return found[1:]
+
+
+def _environment(pid: int) -> bytes:
+    """The environment a process was started with; nothing if that is hidden, or the process has ended."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123 - twice as fast, and done for every process
+            return file.read()
+    except OSError:
+        return b""
+
+
+def _marked(mark: str) -> list[int]:
+    """The processes that were started with a mark in their environment."""
+    try:
+        names = os.listdir(_PROC)  # noqa: PTH208 - as above
+    except OSError:
+        return []
+    wanted = mark.encode()
+    return [int(name) for name in names if name.isdigit() and wanted in _environment(int(name))]
+
+
+def _adopted() -> set[int]:
+    """The children that this process has not started itself."""
+    if not _adopts:
+        return set()
+    with _lock:
+        found = set(_children(os.getpid())) - _started
+        for pid in found - _suspects.keys():
+            _suspects[pid] = frozenset(_marks)
+        return found
+
+
+def _orphans(mark: str) -> list[int]:
+    """The adopted children that come from the worker with a mark.
+
+    One whose environment says nothing goes with the last of the workers that it may come from.
+    """
+    wanted = mark.encode()
+    with _lock:
+        adopted = _adopted()
+        others = _marks - {mark}
+        return [pid for pid in adopted if not _suspects[pid] & others or wanted in _environment(pid)]
+
+
+# Ending
+
+
+def descriptor(pid: int) -> int | None:
+    """A descriptor of a process, where the system has such a thing: whatever it is used for is meant for this process."""
+    try:
+        return os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None
+    except OSError:
+        return None
+
+
+def end(pid: int, is_meant: Callable[[int], bool] = lambda _: True) -> None:
+    """Kill one process, unless its id is somebody else's by now: the descriptor is opened before `is_meant` is asked."""
+    fd = descriptor(pid)
+    with contextlib.suppress(OSError):
+        if is_meant(pid):
+            if fd is None:
+                os.kill(pid, signal.SIGKILL)
+            else:
+                signal.pidfd_send_signal(fd, signal.SIGKILL)
+    if fd is not None:
+        os.close(fd)
+
+
+def end_tree(pid: int) -> None:
+    """Kill what is below a process, from the leaves on: so each is still where it was found."""
+    for each in reversed(descendants(pid)):
+        end(each)
+
+
+def end_everything_of(mark: str, seconds: float = _PATIENCE) -> None:
+    """Kill what is left of the worker with a mark, wherever it is, and wait until it is gone. Takes some milliseconds."""
+    deadline = time.monotonic() + seconds
+    wanted = mark.encode()
+    while found := {*_orphans(mark), *_marked(mark)} - {os.getpid()}:
+        for pid in found:
+            end_tree(pid)
+            end(pid, lambda pid: wanted in _environment(pid) or pid in _orphans(mark))
+        reap_orphans()
+        if time.monotonic() > deadline:
+            return
+        time.sleep(_AGAIN)
+
+
+def reap_orphans() -> None:
+    """Take note of the end of adopted children: nobody else does, and they would stay in the table of processes."""
+    with _lock:
+        for pid in _adopted():
+            with contextlib.suppress(OSError):
+                if os.waitpid(pid, os.WNOHANG)[0]:
+                    del _suspects[pid]
+
+
+def _guard() -> None:
+    """What the script does, where there is no shell to run it."""
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    worker = sys.stdin.readline()
+    sys.stdin.read()
+    if worker:
+        end_tree(int(worker))
+        end(int(worker))
+    end_everything_of(sys.argv[1])
+    os.kill(0, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    _guard()

@@ -1,0 +1,387 @@
+"""Which worker runs which call, and what becomes of it when that worker stops, goes or ends. The door to the workers.
+
+Knows calls as bytes to send and as somebody to tell; knows no protocol of any client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from prowess.jsontypes import JsonObject
+from prowess.settings.settings import Settings
+from prowess.skills.description import Description
+from prowess.skills.texts import unpack
+from prowess.worker.heap import LARGE, give_back_soon
+from prowess.worker.link import Frame, Kind
+from prowess_host.workers.backoff import BackOff
+from prowess_host.workers.describe import Describing, LostImport
+from prowess_host.workers.jobs import LAST, NOT_SAID, TELLING, Job, tell_lost, tell_timeout
+from prowess_host.workers.lifecycle import Event
+from prowess_host.workers.pool import Pool, Worker
+from prowess_host.workers.process import Spawn, WorkerProcess, describe_exit
+from prowess_host.workers.timeouts import Timeouts
+
+__all__ = ["Source", "Successor", "Supervisor"]
+
+_log = logging.getLogger("prowess.host")
+_MOST_DEATHS: Final = 3
+"""Workers that may end before they begin a call."""
+_MOST_MOVES: Final = 10
+"""Workers that a call may be taken from, for whatever reason. Somebody may save ten times while a skill is imported."""
+
+
+@dataclass(frozen=True, slots=True)
+class Successor:
+    """A worker of the next generation, and what it can do."""
+
+    worker: Worker
+    description: Description
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The source of a skill, as a worker is told it."""
+
+    head: bytes
+    body: bytes
+
+
+class Supervisor:
+    """The workers of one host, and their jobs."""
+
+    def __init__(self, root: Path, settings: Settings, flags: Mapping[str, Any], spawn: Spawn = WorkerProcess) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._settings = settings.own.host
+        self._now = self._loop.time
+        self._pool = Pool(
+            root,
+            settings,
+            flags,
+            spawn,
+            on_start=self._on_start,
+            on_frame=self._on_frame,
+            on_exit=self._on_exit,
+            on_unbegun=self._take_back,
+            on_overdue_import=self._answer_import,
+        )
+        self._backoff = BackOff(self._now)
+        self._timeouts = Timeouts(self._pool, settings.own.host, jobs=self._jobs, on_overdue=self._overdue)
+        self._running: dict[Job, Worker] = {}
+        self._waiting: list[Job] = []
+        self._number = 0
+        self.on_live: Callable[[Mapping[str, str]], None] = _nobody_compares
+        """Hears the digests of skills that an active worker has just imported."""
+        self.source_of: Callable[[str], Source | None] = _nothing_kept
+        """The source that a skill is to be imported from."""
+        self.hooks: Callable[[], Iterable[str]] = tuple
+        """The skills that every worker imports first."""
+
+    def start(self) -> None:
+        """Have a worker come up, so that the first call finds one."""
+        self._pool.fill()
+
+    def configure(self, settings: Settings) -> None:
+        """Go by other settings from now on."""
+        self._settings = settings.own.host
+        self._pool.configure(settings)
+        self._timeouts.configure(settings.own.host)
+
+    async def close(self) -> None:
+        """End all workers. What still runs is answered for."""
+        self._timeouts.close()
+        self._pool.dismiss_all()
+        for job in self._waiting:
+            if not job.over:
+                self._fail(job, self._pool.why_none(), started=False)
+        self._waiting.clear()
+        await self._pool.wait()
+
+    # Jobs
+
+    def submit(self, job: Job) -> None:
+        """Run a job; its listener hears of the end exactly once, unless it is cancelled."""
+        self._timeouts.start_clock(job)
+        self._dispatch(job)
+
+    def cancel(self, job: Job) -> None:
+        """Nobody wants to hear of this job any more."""
+        self._give_up(job)
+
+    def answer(self, job: Job, told: JsonObject) -> None:
+        """What a person answered, as `{"answers": ...}`, or why nobody did, as `{"error": ...}`."""
+        worker = self._running.get(job)
+        if worker is not None:
+            self._timeouts.resume_clock(job)
+            worker.process.send(Kind.ANSWERS, job.number, json.dumps(told).encode())
+
+    @property
+    def busy(self) -> int:
+        """How many jobs are not over."""
+        return len(self._running) + len(self._waiting)
+
+    def is_unbegun(self, job: Job) -> bool:
+        """Whether a job waits for a worker that is still coming up, or for an import there."""
+        worker = self._running.get(job)
+        return worker is not None and not worker.process.has_begun(job.number)
+
+    def _jobs(self) -> list[Job]:
+        return [*self._waiting, *self._running]
+
+    def _dispatch(self, job: Job) -> None:
+        contract = job.contract
+        worker = self._pool.worker_for(contract)
+        why_not = self._backoff.refusal(contract.skill)
+        if worker is None or why_not:
+            self._fail(job, why_not or self._pool.why_none(contract.skill), started=False)
+            return
+        if contract.policies.concurrency is not None and self._held_back(job, worker):
+            self._waiting.append(job)
+            return
+        self._running[job] = worker
+        self._give_source(worker, contract.skill)
+        self._number = number = worker.take(job, self._number)
+        worker.process.send(Kind.CALL, number, job.head, job.arguments, more=len(worker.jobs) > 1)
+
+    def _give_source(self, worker: Worker, skill: str) -> None:
+        """Before a worker imports a skill: the files may say something else by now."""
+        if skill in worker.sourced:
+            return
+        source = self.source_of(skill)
+        if source is not None:
+            worker.sourced.add(skill)
+            worker.process.send(Kind.SOURCE, 0, source.head, source.body)
+
+    def _held_back(self, job: Job, target: Worker) -> bool:
+        """Whether `concurrency` would be broken across workers: each keeps it among its own calls only."""
+        most = job.contract.policies.concurrency
+        command = job.contract.id
+        if any(other.contract.id == command and other is not job for other in self._waiting):
+            return True
+        elsewhere = sum(worker.running(command) for worker in self._pool.workers if worker is not target)
+        return most is not None and elsewhere > 0 and elsewhere + target.running(command) >= most
+
+    def _release(self) -> None:
+        """Dispatch what was held back, as far as it goes now."""
+        waiting, self._waiting = self._waiting, []
+        for job in waiting:
+            if not job.over:
+                self._dispatch(job)
+
+    def _move(self, job: Job) -> None:
+        """Give a job that was never begun to another worker, within bounds: what moves it may happen there as well."""
+        self._running.pop(job).drop(job)
+        job.moves += 1
+        if job.deaths >= _MOST_DEATHS:
+            self._fail(job, f"{job.deaths} workers ended before they began it; see the log", started=False)
+        elif job.moves >= _MOST_MOVES:
+            self._fail(job, f"{job.moves} workers were replaced before they began it; see the log", started=False)
+        else:
+            self._dispatch(job)
+
+    def _take_back(self, job: Job) -> None:
+        """Its worker goes on without it, or goes, because of us."""
+        self._move(job)
+
+    def _finish(self, job: Job) -> None:
+        """The job is over, whatever came of it."""
+        job.over = True
+        if len(job.arguments) >= LARGE:
+            give_back_soon()
+        worker = self._running.pop(job, None)
+        if worker is not None:
+            worker.drop(job)
+            worker.process.forget(job.number)
+            self._loop.call_soon(self._pool.check_calls, worker)
+        if self._waiting:
+            self._loop.call_soon(self._release)
+
+    def _fail(self, job: Job, reason: str, *, started: bool) -> None:
+        self._finish(job)
+        tell_lost(job, reason, started=started)
+
+    def _give_up(self, job: Job) -> None:
+        """Have a worker stop a job, and see to it that it does."""
+        worker = self._running.get(job)
+        self._finish(job)
+        if worker is not None:
+            worker.process.send(Kind.CANCEL, job.number)
+            self._timeouts.give_up(worker, job.contract)
+
+    def _overdue(self, job: Job) -> None:
+        """The worker did not answer in time, so it is stuck: the host answers, and sees to the worker."""
+        self._give_up(job)
+        tell_timeout(job)
+
+    # What workers say
+
+    def _on_frame(self, worker: Worker, frame: Frame) -> None:
+        self._timeouts.hear(worker)
+        if frame.kind not in TELLING:
+            self._hear(worker, frame)
+            return
+        job = worker.jobs.get(frame.number)
+        if job is not None:
+            worker.proven = True
+            self._pass_on(job, frame)
+        elif frame.kind in LAST:
+            worker.release(frame.number)
+
+    def _pass_on(self, job: Job, frame: Frame) -> None:
+        """Tell a listener what its worker says."""
+        kind = frame.kind
+        if kind in LAST:
+            self._finish(job)
+        elif kind == Kind.QUESTIONS:
+            self._timeouts.stop_clock(job)
+        told = TELLING[kind](job, frame)
+        if not told and kind == Kind.QUESTIONS:
+            self.answer(job, {"error": NOT_SAID})
+
+    def _hear(self, worker: Worker, frame: Frame) -> None:
+        """What a worker says of itself."""
+        kind = frame.kind
+        if kind == Kind.UNBEGUN:
+            self._hear_unbegun(worker, frame.number)
+        elif kind == Kind.PONG:
+            if self._timeouts.hear_pong(worker, frame.number):
+                self._release()
+        elif kind == Kind.LINGERING:
+            self._timeouts.question(worker)
+        elif kind == Kind.READY:
+            worker.is_up = True
+            self._pool.send(worker, Event.UP)
+        elif kind == Kind.LIVE:
+            self._hear_live(worker, json.loads(frame.head))
+        elif kind == Kind.CATALOG:
+            description = Description.from_json(json.loads(frame.head), unpack(frame.body))
+            self._backoff.clear(description.skills)
+            self._pool.hear_description(worker, description)
+        elif kind == Kind.FAILED:
+            worker.reason = frame.head.decode("utf-8", "replace")
+            if worker.describing is not None:
+                worker.describing.fail(ChildProcessError(worker.reason))
+
+    def _hear_unbegun(self, worker: Worker, number: int) -> None:
+        """A call that was withdrawn. It may have looked begun, and so not have moved yet."""
+        job = worker.jobs.get(number)
+        if job is not None:
+            self._take_back(job)
+            self._loop.call_soon(self._pool.check_calls, worker)
+        worker.release(number)
+
+    def _hear_live(self, worker: Worker, digests: dict[str, str]) -> None:
+        worker.loaded.update(digests)
+        worker.sourced.update(digests)
+        self._backoff.clear(digests)
+        if worker in self._pool.active:
+            self.on_live(digests)
+
+    # What becomes of workers
+
+    def _on_start(self, worker: Worker) -> None:
+        self._timeouts.watch()
+        if not worker.fresh:
+            for skill in self.hooks():
+                self._give_source(worker, skill)
+
+    def _on_exit(self, worker: Worker, begun: list[Job]) -> None:
+        """Answer for the calls that went down with a worker, and give those it never began to another."""
+        ended = f"its worker ended ({describe_exit(worker.process.exit_code)})"
+        for job in begun:
+            self._fail(job, "the host is leaving" if self._pool.closing else ended, started=True)
+        importing = worker.process.importing
+        if worker.ended_itself and len(importing) == 1:  # of several imports nobody knows which one did it
+            skill = importing[0].skill
+            self._backoff.note(skill, f"the import of {skill} ({importing[0].file}) ended the worker")
+            for job in [job for job in worker.jobs.values() if job.contract.skill == skill]:
+                self._fail(job, f"{ended} while it was loaded", started=False)  # it would end the next worker as well
+        for job in list(worker.jobs.values()):
+            job.deaths += 1
+            self._move(job)
+        self._release()
+
+    def _answer_import(self, worker: Worker) -> None:
+        """An import takes too long: the calls that wait for it get to know that."""
+        limit = self._settings.import_limit
+        for importing in [it for it, spent in worker.imports.items() if spent > limit]:
+            reason = f"the import of {importing.skill} ({importing.file}) takes more than {limit:g} s"
+            reason = f"{reason}, the setting host.import_limit; import what is slow inside of the commands that need it"
+            _log.warning("%s; worker %s is replaced", reason, worker.process.pid)
+            self._backoff.note(importing.skill, reason)
+            if worker.describing is not None:
+                worker.describing.fail(LostImport(importing, reason))
+            for job in [job for job in worker.unbegun() if job.contract.skill == importing.skill]:
+                self._fail(job, reason, started=False)
+
+    # The catalog, and new generations
+
+    async def describe(self, known: Collection[str] = ()) -> Description:
+        """The skills but for the known ones, as an active worker sees them; one at a time.
+
+        A `ChildProcessError` says why that cannot be had, and a `LostImport` whose fault it was.
+        """
+        self._pool.fill()
+        if not self._pool.active:
+            raise ChildProcessError(self._pool.why_none())
+        return await self._described(self._pool.active[0], known)
+
+    async def next_generation(self, known: Collection[str] = ()) -> Successor:
+        """A worker that has loaded the code as it is now, but for the known skills. It runs nothing until it is adopted.
+
+        Fails as `describe` does.
+        """
+        worker = self._pool.spawn_successor()
+        if worker is None:
+            raise ChildProcessError(self._pool.why_none())
+        try:
+            return Successor(worker, await self._described(worker, known))
+        except BaseException:
+            self._pool.send(worker, Event.DISCARD)
+            raise
+
+    async def _described(self, worker: Worker, known: Collection[str]) -> Description:
+        describing = worker.describing = Describing(worker.process, known)
+        self._timeouts.watch()
+        try:
+            return await describing.answer()
+        except ChildProcessError:
+            if describing.open:  # it takes too long
+                self._pool.send(worker, Event.LINGERS)
+            raise
+
+    @property
+    def loaded(self) -> set[str]:
+        """The skills that workers of today have imported, so that they run on whatever becomes of their files."""
+        return self._pool.loaded
+
+    def adopt(self, successor: Successor, kept: Collection[str]) -> None:
+        """New calls go to the new generation. It takes the skills in `kept` from their last good sources."""
+        successor.worker.sourced.difference_update(kept)
+        successor.worker.fresh = False
+        self._backoff.clear_all()
+        self._pool.adopt(successor.worker)
+        for skill in sorted({*self.hooks()}.intersection(kept)):
+            self._give_source(successor.worker, skill)
+        self._release()
+
+    def give_up(self, reasons: Mapping[str, str]) -> None:
+        """These are all the skills that do not load and have no last good version, each with the reason."""
+        self._pool.gone = reasons
+
+    def discard(self, successor: Successor) -> None:
+        """It is not wanted after all."""
+        self._pool.send(successor.worker, Event.DISCARD)
+
+
+def _nothing_kept(_skill: str) -> Source | None:
+    """Skills are imported from their files."""
+
+
+def _nobody_compares(_digests: Mapping[str, str]) -> None:
+    """Where nothing was known before, nothing can differ."""

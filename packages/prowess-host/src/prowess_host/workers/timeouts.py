@@ -1,0 +1,215 @@
+"""What takes too long: jobs, starts, imports, answers of workers, and calls that go on although nobody waits for them.
+
+Sends the pool what happens to a worker. Does not know what is done about it, nor what becomes of the jobs.
+
+A call has its time by the clock. A worker is judged by the time that it could use: while it waits for a processor, its
+clocks stand still, and when the host itself comes late (the machine was asleep, or busy), they move by one turn only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection
+from typing import Final
+
+from prowess.contracts.contract import Contract
+from prowess.settings.settings import HostSettings
+from prowess.worker.link import Importing, Kind
+from prowess_host.workers.jobs import NEVER, Job
+from prowess_host.workers.lifecycle import Event, State
+from prowess_host.workers.pool import Pool, Worker
+from prowess_host.workers.process import STARTING
+
+__all__ = ["Timeouts"]
+
+_log = logging.getLogger("prowess.host")
+_LATE: Final = 0.1
+"""Seconds the host leaves a worker to answer for itself when a call has run out of time."""
+
+
+class Timeouts:
+    """The clocks of the jobs of one host, and the signs of life of its workers. `jobs` gives those that are not over."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        host: HostSettings,
+        *,
+        jobs: Callable[[], Collection[Job]],
+        on_overdue: Callable[[Job], None],
+    ) -> None:
+        self._pool = pool
+        self._jobs = jobs
+        self._on_overdue = on_overdue
+        self._loop = asyncio.get_running_loop()
+        self._now = self._loop.time
+        self._timer: asyncio.TimerHandle | None = None
+        self.configure(host)
+
+    def configure(self, host: HostSettings) -> None:
+        """Go by other settings from now on."""
+        self._host = host
+        self._often = host.stall_limit / 8
+        """Seconds between two checks."""
+
+    def close(self) -> None:
+        """Check no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    # Clocks of jobs
+
+    def start_clock(self, job: Job) -> None:
+        """From now on it has its time."""
+        job.left = job.seconds + _LATE
+        self.resume_clock(job)
+
+    def stop_clock(self, job: Job) -> None:
+        """A person is being asked: that takes as long as it takes."""
+        if job.due != NEVER:
+            job.due, job.left = NEVER, max(job.due - self._now(), _LATE)
+
+    def resume_clock(self, job: Job) -> None:
+        """It has the time that was left when its clock was stopped."""
+        now = self._now()
+        job.due, job.left = min(job.due, now + job.left), NEVER
+        self._check_by(min(job.due, now + self._often))
+
+    # What was given up
+
+    def give_up(self, worker: Worker, contract: Contract) -> None:
+        """See to it that a call ends for which nobody waits any more."""
+        if contract.policies.concurrency is not None:
+            worker.given_up.append((self._now(), contract.id))
+        self.question(worker)
+
+    def question(self, worker: Worker) -> None:
+        """Ask a worker, after its grace, whether what was given up has really ended."""
+        worker.questions.append(self._now() + self._host.cancel_grace)
+        self._check_by(worker.questions[-1])
+
+    def hear(self, worker: Worker) -> None:
+        """A worker has said something."""
+        worker.heard = self._now()
+        worker.pinged = None
+        worker.silence = 0.0
+        self._pool.send(worker, Event.HEARD)
+
+    def hear_pong(self, worker: Worker, lingering: int) -> bool:
+        """How many calls run on in a worker although they were given up. True if it has been asked, and none does."""
+        if not worker.questioned:
+            return False
+        worker.questioned = False
+        if lingering:
+            self._pool.send(worker, Event.LINGERS)
+            return False
+        worker.given_up = [it for it in worker.given_up if it[0] > worker.asked]
+        if worker.given_up:
+            self.question(worker)
+        return True
+
+    # Checking
+
+    def watch(self) -> None:
+        """Something has begun that must not take too long: a start, or a description."""
+        self._check_by(self._now() + self._often)
+
+    def _check_by(self, when: float) -> None:
+        """Check everything at this time at the latest."""
+        if self._timer is not None:
+            if self._timer.when() <= when:
+                return
+            self._timer.cancel()
+        self._timer = self._loop.call_at(when, self._check)
+
+    def _check(self) -> None:
+        self._timer = None
+        now = self._now()
+        due = now + self._often
+        for job in self._jobs():
+            if job.due > now:
+                due = min(due, job.due)
+            elif not job.over:
+                self._on_overdue(job)
+        pool = self._pool
+        for worker in list(pool.workers):
+            if worker.is_watched or worker.state is State.IMPORTING:
+                self._check_worker(worker, now)
+                due = min([due, *worker.questions])
+            else:
+                worker.lap = None
+        pool.see_to_spare(wanted=any(self._may_need_another(worker, now) for worker in pool.active))
+        if self._jobs() or pool.spare is not None or any(worker.is_watched for worker in pool.workers):
+            self._check_by(due)
+
+    def _check_worker(self, worker: Worker, now: float) -> None:
+        importing = worker.importing
+        usable = self._usable(worker, now) if importing or worker.pinged is not None or not worker.is_up else 0.0
+        if not worker.is_up:
+            self._check_start(worker, usable)
+            return
+        self._check_imports(worker, importing, usable)
+        if worker.questions and worker.questions[0] <= now:
+            self._ask_what_lingers(worker, now)
+        if worker.pinged is not None:
+            self._check_silence(worker, usable)
+        elif (worker.jobs or worker.questioned) and now - worker.heard >= self._often:
+            self._ping(worker, now)
+
+    def _usable(self, worker: Worker, now: float) -> float:
+        """Seconds since the last check that a worker could use."""
+        before, worker.lap = worker.lap, now
+        if before is None:
+            worker.progress.start()
+            return 0.0
+        return worker.progress.usable(min(now - before, 2 * self._often))
+
+    def _check_start(self, worker: Worker, usable: float) -> None:
+        worker.starting += usable
+        if worker.starting > STARTING:
+            worker.reason = f"it did not start within {STARTING:g} s"
+            self._pool.send(worker, Event.START_OVERDUE)
+
+    def _check_imports(self, worker: Worker, importing: tuple[Importing, ...], usable: float) -> None:
+        worker.imports = {it: worker.imports.get(it, -usable) + usable for it in importing}  # a new one begins at 0
+        if worker.state is State.IMPORTING and not importing:
+            self._pool.send(worker, Event.IMPORT_ENDED)
+        if any(spent > self._host.import_limit for spent in worker.imports.values()):
+            self._pool.send(worker, Event.IMPORT_OVERDUE)
+
+    def _check_silence(self, worker: Worker, usable: float) -> None:
+        """A worker that could have answered for most of the stall limit is held by an import, or blocked."""
+        worker.silence += usable
+        if worker.silence > self._host.stall_limit * 0.4:
+            self._pool.send(worker, Event.UNANSWERED)
+        if worker.silence > self._host.stall_limit * 0.75:
+            if worker.importing:
+                self._pool.send(worker, Event.IMPORT_HOLDS)
+            elif worker.questioned or not worker.jobs:  # what blocks it was given up
+                self._pool.send(worker, Event.LINGERS)
+            else:
+                self._pool.send(worker, Event.BLOCKED)
+
+    def _ask_what_lingers(self, worker: Worker, now: float) -> None:
+        worker.questions = [question for question in worker.questions if question > now]
+        worker.questioned = True
+        worker.asked = now if worker.pinged is None else worker.pinged
+        if worker.state is State.STUCK:
+            self._pool.send(worker, Event.LINGERS)
+        elif worker.pinged is None:
+            self._ping(worker, now)
+
+    def _ping(self, worker: Worker, now: float) -> None:
+        worker.pinged = now
+        worker.silence = 0.0
+        if not worker.importing:
+            worker.lap = None
+        worker.process.send(Kind.PING)
+
+    def _may_need_another(self, worker: Worker, now: float) -> bool:
+        """Whether a worker is silent, or has a thread that has used up more than half of its time."""
+        if worker.state is State.SILENT or (worker.state is State.IMPORTING and not self._pool.stand_ins):
+            return True
+        late = (job for job in worker.begun() if job.due != NEVER and job.due - now < job.seconds / 2)
+        return any(job.contract.policies.thread is not False for job in late)

@@ -1,0 +1,150 @@
+"""What a client of a test can do, whatever wire it is on: list tools, call them, answer questions, and keep what it is told."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from prowess_testkit.errors import ProtocolError, RerunForever
+from prowess_testkit.person import Person
+
+__all__ = [
+    "CLIENT_NAME",
+    "HANDSHAKE",
+    "PATIENCE",
+    "STATELESS",
+    "WIRES",
+    "Client",
+    "Log",
+    "Payload",
+    "Progress",
+    "decoded_result",
+]
+
+HANDSHAKE: Final = "2025-11-25"
+"""The newest revision of MCP with a handshake: a question is a request to the client, and the command waits."""
+STATELESS: Final = "2026-07-28"
+"""The revision without a handshake: a question ends the run, and the command starts again with the answer."""
+WIRES: Final = (HANDSHAKE, STATELESS)
+"""Both eras, for `@pytest.mark.parametrize("wire", WIRES)`."""
+CLIENT_NAME: Final = "prowess-testkit"
+"""What our clients call themselves."""
+PATIENCE: Final = 240.0
+"""Seconds until a client gives up: enough for a machine ten times slower than yours."""
+_MOST_RUNS: Final = 32
+"""Runs of one call. No form is this long: a command that gets there asks under a new key in every run."""
+
+
+class Payload(dict[str, Any]):
+    """The result of a tool as a client gets it: `content`, `isError`, and perhaps `structuredContent` and `_meta`."""
+
+    @property
+    def is_error(self) -> bool:
+        """Whether the command failed."""
+        return bool(self["isError"])
+
+    @property
+    def text(self) -> str:
+        """All text blocks, joined by line ends."""
+        return "\n".join(block["text"] for block in self["content"] if block["type"] == "text")
+
+    @property
+    def structured(self) -> Any:
+        """The structured content, or `None`."""
+        return self.get("structuredContent")
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """One report of progress."""
+
+    done: float
+    total: float | None = None
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """One log message."""
+
+    level: str
+    data: Any
+
+
+class Client(ABC):
+    """A client of one project. Open one with `connect` (in memory) or `serve` (a host process)."""
+
+    def __init__(self, version: str, person: Person | None) -> None:
+        self.version = version
+        """The revision of MCP."""
+        self.person = Person() if person is None else person
+        """Who answers questions."""
+        self.progress: list[Progress] = []
+        """What calls reported, in order."""
+        self.logs: list[Log] = []
+        """What calls logged, in order."""
+        self.runs = 0
+        """How often the last call started its command: once, and once more for every question that ended a run."""
+        self._fault: Exception | None = None
+
+    @abstractmethod
+    async def tools(self) -> list[dict[str, Any]]:
+        """The definitions of all tools, as the client sees them."""
+
+    async def call(self, command: str, /, **arguments: Any) -> Payload:
+        """Call a command by its wire name or its id. Raises `ProtocolError` where there is no result."""
+        return await self._call(command, arguments, rerun=self.version == STATELESS)
+
+    async def rerun(self, command: str, /, **arguments: Any) -> Payload:
+        """`call`, but every question ends the run, on this wire too, and the command starts again from the top."""
+        return await self._call(command, arguments, rerun=True)
+
+    async def _call(self, command: str, arguments: Mapping[str, Any], *, rerun: bool) -> Payload:
+        answers: dict[str, Any] | None = {} if rerun else None
+        state: str | None = None
+        for run in range(1, _MOST_RUNS + 1):
+            self.runs = run
+            result = await self._run(command, arguments, answers, state)
+            self._raise_fault()
+            if isinstance(result, Payload):
+                return result
+            questions, state = result
+            answers = {
+                key: self.person.answer(form["message"], form["requestedSchema"]) for key, form in questions.items()
+            }
+        raise RerunForever(command, _MOST_RUNS, answers or ())
+
+    def _asked(self, form: Mapping[str, Any]) -> dict[str, Any]:
+        """The person's answer while a command waits for it.
+
+        A script that fails here fails the test, and not only the command, which may take it for an error of its own.
+        """
+        try:
+            return self.person.answer(form["message"], form["requestedSchema"])
+        except Exception as error:
+            self._fault = error
+            raise
+
+    def _raise_fault(self) -> None:
+        fault, self._fault = self._fault, None
+        if fault is not None:
+            raise fault
+
+    @abstractmethod
+    async def _run(
+        self, command: str, arguments: Mapping[str, Any], answers: Mapping[str, Any] | None, state: str | None
+    ) -> Payload | tuple[dict[str, Any], str]:
+        """One run: a payload, or the questions that ended it and what to send with their answers.
+
+        `answers` are those to the last questions; without any (`None`), a question does not end the run.
+        """
+
+
+def decoded_result(message: Mapping[str, Any]) -> dict[str, Any]:
+    """The result in an answer; an error in it is raised."""
+    if "error" in message:
+        error = cast("Mapping[str, Any]", message["error"])
+        raise ProtocolError(error["code"], error["message"], error.get("data"))
+    return message["result"]

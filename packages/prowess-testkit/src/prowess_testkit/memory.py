@@ -1,0 +1,127 @@
+"""A client without a process: it calls a runtime and sees what a client on the wire would see."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import AsyncGenerator, Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from prowess.calls.channel import Channel
+from prowess.runtime import Runtime
+from prowess_host.protocol.eras import REVISIONS
+from prowess_host.protocol.eras import Client as Declared
+from prowess_host.protocol.questions import can_ask
+from prowess_host.protocol.rpc import RpcError
+from prowess_testkit.client import CLIENT_NAME, HANDSHAKE, Client, Log, Payload, Progress
+from prowess_testkit.errors import ProtocolError
+from prowess_testkit.listing import listed_tools
+from prowess_testkit.person import Person
+from prowess_testkit.project import Project
+
+__all__ = ["MemoryClient", "connect"]
+
+_ABLE: Final[Mapping[str, Any]] = {"elicitation": {}}
+
+
+@contextlib.asynccontextmanager
+async def connect(
+    project: Project | Runtime | Path | str,
+    *,
+    version: str = HANDSHAKE,
+    person: Person | None = None,
+    capabilities: Mapping[str, Any] | None = None,
+    client_name: str = CLIENT_NAME,
+) -> AsyncGenerator[Client]:
+    """A client in this process: quick, and what it calls can be overridden and debugged.
+
+    A `Runtime` stays open, anything else is closed at the end. `capabilities` are those that the client declares, by
+    default that it can ask a person; `client_name` is what it calls itself.
+    """
+    declared = _ABLE if capabilities is None else capabilities
+    if isinstance(project, Runtime):
+        yield MemoryClient(lambda: project, version, person, declared, client_name)
+        return
+    own = project if isinstance(project, Project) else Project(project)
+    try:
+        yield MemoryClient(lambda: own.runtime, version, person, declared, client_name)
+    finally:
+        await own.aclose()
+
+
+class MemoryClient(Client):
+    """Calls a runtime. The runtime is made at the first call, so that a test may still write files before."""
+
+    def __init__(
+        self,
+        runtime: Callable[[], Runtime],
+        version: str,
+        person: Person | None,
+        capabilities: Mapping[str, Any],
+        client_name: str,
+    ) -> None:
+        super().__init__(version, person)
+        self._runtime = runtime
+        self._revision = REVISIONS[version]
+        self._client_name = client_name
+        self._capabilities = dict(capabilities)
+        self._asks = can_ask(Declared({}, self._capabilities), self._revision)
+        self._answers: dict[str, Any] = {}
+
+    async def tools(self) -> list[dict[str, Any]]:
+        """The definitions of all tools, as a host would list them."""
+        return listed_tools(self._runtime(), version=self.version)
+
+    async def _run(
+        self, command: str, arguments: Mapping[str, Any], answers: Mapping[str, Any] | None, state: str | None
+    ) -> Payload | tuple[dict[str, Any], str]:
+        runtime = self._runtime()
+        self._answers = {**self._answers, **(answers or {})} if state is not None else {}
+        channel = Channel(
+            client_name=self._client_name,
+            capabilities=self._capabilities,
+            progress=self._report,
+            log=self._log,
+            ask=self._ask if answers is None and self._asks else None,
+            answers=None if answers is None else self._answers,
+        )
+        outcome = await runtime.call(command, json.loads(json.dumps(arguments)), channel=channel)
+        if outcome.kind == "unknown":
+            raise _protocol_error(RpcError.unknown_tool(command))
+        if outcome.kind == "input_required":
+            self._check_can_ask()
+            return {key: _form(asked) for key, asked in outcome.questions.items()}, "the answers so far"
+        if outcome.missing_capability is not None and self._revision.stateless:
+            raise _protocol_error(RpcError.missing_capability(_nested(outcome.missing_capability)))
+        profile = runtime.settings.own.profile
+        return Payload(outcome.payload(profile, boxed=not self._revision.any_output))
+
+    def _check_can_ask(self) -> None:
+        if not self._asks:
+            raise _protocol_error(RpcError.missing_capability({"elicitation": {}}))
+
+    async def _ask(self, questions: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {key: self._asked(_form(asked)) for key, asked in questions.items()}
+
+    def _report(self, done: float, total: float | None, message: str | None) -> None:
+        self.progress.append(Progress(done, total, message))
+
+    def _log(self, level: str, data: Any) -> None:
+        self.logs.append(Log(level, data))
+
+
+def _form(question: Mapping[str, Any]) -> dict[str, Any]:
+    return {"message": question["message"], "requestedSchema": question["schema"]}
+
+
+def _protocol_error(error: RpcError) -> ProtocolError:
+    return ProtocolError(error.code, error.message, error.data)
+
+
+def _nested(dotted: str) -> dict[str, Any]:
+    """`elicitation.url` as a client would declare it."""
+    declared: dict[str, Any] = {}
+    for name in reversed(dotted.split(".")):
+        declared = {name: declared}
+    return declared

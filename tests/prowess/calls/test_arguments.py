@@ -1,0 +1,579 @@
+"""Arguments of a call: read by the declared types, every problem at once, and no arguments whatsoever harm the runtime."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import decimal
+import enum
+import itertools
+import json
+import logging
+import math
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Annotated, Any, Literal
+
+import pytest
+import typing_extensions
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
+from pydantic_core import from_json
+
+from prowess import Context, Outcome, Runtime, Settings, skill_command
+from prowess.calls import arguments as arguments_module
+from prowess.calls.arguments import ArgumentReader, JsonText, positional
+from prowess.contracts.declaration import declaration_of
+from prowess.errors import InputError
+
+
+@pytest.fixture
+def runtime(tmp_path: Path) -> Iterator[Runtime]:
+    runtime = Runtime(tmp_path)
+    yield runtime
+    runtime.close()
+
+
+async def call(runtime: Runtime, function: Any, arguments: Any, **options: Any) -> Outcome:
+    """Call a function like a client does."""
+    declared = declaration_of(skill_command(**options)(function))
+    assert declared is not None
+    return await runtime.entry_of(declared).call(arguments)
+
+
+class Color(enum.Enum):
+    RED = "red"
+
+
+@dataclass
+class Note:
+    text: str
+    on: dt.date | None
+
+
+class Query(BaseModel):
+    words: list[str]
+    limit: int | None = Field(alias="max")
+    inner: Query | None = None
+
+
+# --- every problem at once
+
+
+async def test_every_problem_is_reported_at_once(runtime: Runtime):
+    """Missing, unknown, wrong and injected; each on a line with its path, the value and what was expected."""
+
+    def function(a: int, b: Color, c: list[Note], *, d: Query, ctx: Context, e: str = "x") -> None: ...
+
+    sent = {
+        "b": "blue",
+        "c": [{"text": "ok", "on": "2024-02-29"}, {"text": 5, "on": "soon"}],
+        "d": {"words": ["x", None], "max": "many"},
+        "ctx": 1,
+        "ee": 2,
+    }
+    outcome = await call(runtime, function, sent)
+    assert "input" == outcome.kind
+    problems = "\n".join(outcome.problems)
+    for line in (
+        "a: required",
+        'b: expected "red", got "blue"',
+        "c[1].text: expected a string, got 5",
+        'c[1].on: expected a date (YYYY-MM-DD), got "soon"',
+        "d.words[1]: expected a string, got null",
+        'd.max: expected an integer, got "many"',
+        "ctx: is provided by Prowess and cannot be sent",
+        'ee: unknown argument; did you mean "e"?',
+    ):
+        assert line in problems, problems
+    assert "pydantic.dev" not in outcome.text
+    assert f"({len(outcome.problems)} problems)" in outcome.text
+
+
+async def test_injected_names_are_refused_beside_other_problems(runtime: Runtime):
+    """Also by an open function, which would take any name."""
+
+    def function(a: int, settings: Settings, **more: int) -> None: ...
+
+    outcome = await call(runtime, function, {"a": "x", "settings": {}, "b": "y"})
+    assert 3 == len(outcome.problems)
+    assert "settings: is provided by Prowess and cannot be sent" in outcome.text
+
+
+@pytest.mark.parametrize("arguments", [1, "x", [], [1], True, object(), b"{}"])
+async def test_arguments_are_an_object(runtime: Runtime, arguments: Any):
+    """Anything else is a problem of the input."""
+
+    def function(**more: Any) -> None: ...
+
+    outcome = await call(runtime, function, arguments)
+    assert "input" == outcome.kind
+    assert f"arguments: expected an object, got {type(arguments).__name__}" in outcome.text
+
+
+async def test_any_mapping_is_an_object(runtime: Runtime):
+    """Embedders pass what they have."""
+
+    def function(a: int) -> int:
+        return a
+
+    assert 1 == (await call(runtime, function, MappingProxyType({"a": 1}))).value
+
+
+CYCLE: dict[str, Any] = {}
+CYCLE["x"] = CYCLE
+DEEP: Any = None
+for _ in range(100_000):
+    DEEP = [DEEP]
+
+
+class Hostile:
+    def __repr__(self) -> str:
+        raise RuntimeError("no repr")
+
+    def __iter__(self) -> Any:
+        raise RuntimeError("no iteration")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [CYCLE, DEEP, Hostile(), object(), "\ud800", {"\ud800": 1}, math.nan, [[math.inf]], {"x": -math.inf}],
+    ids=["cycle", "deep", "hostile", "object", "surrogate", "key", "nan", "inf", "-inf"],
+)
+@pytest.mark.parametrize("explicit", [None, {"type": "object"}], ids=["inferred", "explicit"])
+async def test_what_is_no_json_is_refused(runtime: Runtime, value: Any, explicit: Any):
+    """Also where anything goes; the text of the refusal can be sent."""
+
+    def function(x: Any = None) -> None: ...
+
+    outcome = await call(runtime, function, {"x": value}, input_schema=explicit)
+    assert "input" == outcome.kind
+    assert "cannot be read as JSON" in outcome.text
+    json.dumps(outcome.payload(), ensure_ascii=False).encode()
+
+
+async def test_numbers_that_are_none_are_refused_where_they_stand(runtime: Runtime):
+    """By a path, where a number was expected; text may say what it likes."""
+
+    def function(x: list[float], text: str) -> None: ...
+
+    assert "x[0]: expected a finite number" in (await call(runtime, function, {"x": [math.nan], "text": "NaN"})).text
+    assert "ok" == (await call(runtime, function, {"x": [1], "text": "NaN Infinity"})).kind
+
+
+async def test_keys_that_are_no_text_are_taken_for_text(runtime: Runtime):
+    """JSON has no others."""
+
+    def function(**more: int) -> dict[str, int]:
+        return more
+
+    assert {"1": 2, "None": 3} == (await call(runtime, function, {1: 2, None: 3})).value
+
+
+class Deep(BaseModel):
+    next: Deep | None = None
+
+
+async def test_nesting_has_a_limit(runtime: Runtime):
+    """Far beyond what a model sends; what is deeper is a problem of the input."""
+
+    def function(deep: Deep) -> bool:
+        return isinstance(deep.next, Deep)
+
+    def nested(depth: int) -> Any:
+        value: Any = {}
+        for _ in range(depth):
+            value = {"next": value}
+        return value
+
+    schema = {
+        "type": "object",
+        "properties": {"deep": {"$ref": "#/$defs/deep"}},
+        "required": ["deep"],
+        "$defs": {"deep": {"type": "object", "properties": {"next": {"$ref": "#/$defs/deep"}}}},
+    }
+    for explicit in (None, schema):
+        assert "ok" == (await call(runtime, function, {"deep": nested(50)}, input_schema=explicit)).kind
+        for depth in (150, 230, 1000, 100_000):
+            outcome = await call(runtime, function, {"deep": nested(depth)}, input_schema=explicit)
+            assert outcome.kind in ("ok", "input"), outcome.text
+
+
+# --- nulls
+
+
+class Optional_(typing_extensions.TypedDict):
+    a: int | None
+    data: bytes | None
+
+
+async def test_a_missing_key_means_none(runtime: Runtime):
+    """The default profile hides null from schemas, and leaves such keys optional, at any depth. An explicit null counts."""
+
+    def function(a: int | None, b: bytes, note: Note, option: Optional_, limit: int | None = 5) -> str:
+        return repr((a, b, note, option, limit))
+
+    sent = {"b": "aGk=", "note": {"text": "x"}, "option": {"data": "aGk="}}
+    expected = (None, b"hi", Note("x", None), {"a": None, "data": b"hi"}, 5)
+    assert repr(expected) == (await call(runtime, function, sent)).value
+    sent = {"a": None, "b": "", "note": {"text": "x", "on": None}, "option": {"a": 1, "data": None}, "limit": None}
+    expected = (None, b"", Note("x", None), {"a": 1, "data": None}, None)
+    assert repr(expected) == (await call(runtime, function, sent)).value
+
+
+async def test_what_may_be_missing_is_no_problem(runtime: Runtime):
+    """Beside other problems, a key that a client may leave out is not reported."""
+
+    def function(a: int | None, b: int) -> None: ...
+
+    assert ("b: required",) == (await call(runtime, function, {})).problems
+
+
+# --- by position
+
+
+async def test_a_gap_between_positional_parameters_is_filled(runtime: Runtime):
+    """What a client sends is never dropped because something before it was left out."""
+
+    def function(a: int = 1, b: int = 2, /, c: int = 3) -> list[int]:
+        return [a, b, c]
+
+    assert [1, 5, 3] == (await call(runtime, function, {"b": 5})).value
+    assert [1, 2, 3] == (await call(runtime, function, {})).value
+
+    def with_rest(a: int = 1, b: int = 2, *rest: int) -> list[int]:
+        return [a, b, *rest]
+
+    assert [1, 5] == (await call(runtime, with_rest, {"b": 5})).value
+
+
+def test_values_are_split_by_position():
+    """In the order of the parameters, not of the values."""
+    assert ([1, 2], {"c": 3}) == positional(("a", "b"), {"c": 3, "b": 2, "a": 1})
+    assert ([], {"c": 3}) == positional((), {"c": 3})
+
+
+# --- equal arguments
+
+
+class Login(BaseModel):
+    user: str
+    password: SecretStr
+    hidden: str = Field("", exclude=True)
+
+
+@dataclass(slots=True)
+class Sized:
+    n: int
+    made: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.made = self.n
+
+
+@dataclass
+class Unmade:
+    n: int
+    late: int = field(init=False)
+
+
+class Extra(BaseModel, extra="allow"):
+    pass
+
+
+MORNING = dt.datetime(2024, 2, 29, 12, tzinfo=dt.UTC)
+
+# annotation, arguments that are equal
+EQUAL: list[tuple[Any, list[Any]]] = [
+    (int, [1, "1", 1.0]),
+    (dict[str, int], [{"a": 1, "b": 2}, {"b": 2, "a": 1}]),
+    (set[str], [["a", "b", "c"], ["c", "b", "a", "a"]]),
+    (Any, [{"a": {"b": 1, "c": [1]}}, {"a": {"c": [1], "b": 1}}]),
+    (Login, [{"user": "u", "password": "p"}, {"password": "p", "user": "u", "hidden": ""}]),
+    (Path, ["/a/b", "/a//b"]),
+    (decimal.Decimal, ["1.5", 1.5]),
+]
+# annotation, arguments that all differ
+DIFFERENT: list[tuple[Any, list[Any]]] = [
+    (Any, [1, True, 1.5, "1", None, [], [1], {}, {"a": 1}, "a", [["a", 1]]]),
+    (int | str | bool | None, [1, "1", True, None]),
+    (Login, [{"user": "u", "password": p, "hidden": h} for p in "ab" for h in "xy"]),
+    (SecretStr, ["a", "b"]),
+    (dt.datetime, ["2024-02-29T12:00:00Z", "2024-02-29T13:00:00+01:00", "2024-02-29T12:00:00"]),
+    (decimal.Decimal, ["1.5", "1.50"]),
+    (bytes, ["aGk=", "aGkh"]),
+    (list[int] | set[int], [[1], [2], [1, 1]]),
+    (Sized | Unmade | Extra, [{"n": 1}, {"n": 2}, {"x": 1}, {"x": 2}]),
+    (Color | Literal["blue"], ["red", "blue"]),
+    (tuple[int, ...], [[1, 2], [2, 1]]),
+    (dict[str, Any], [{"a": None}, {}, {"b": None}]),
+    (deque[int], [[1], [1, 2]]),
+]
+
+
+def keys(runtime: Runtime, annotation: Any, values: list[Any]) -> list[str]:
+    def function(x: Any, y: int = 1) -> None: ...
+
+    function.__annotations__["x"] = annotation
+    plan = runtime.entry_of(declaration_of(skill_command(function))).plan
+    read = [plan.reader.from_json({"x": value}) for value in values]
+    return [json.dumps(plan.reader.canonical(item, plan.defaults), sort_keys=True) for item in read]
+
+
+@pytest.mark.parametrize("annotation, values", EQUAL, ids=lambda value: str(value)[:30])
+def test_equal_arguments_have_one_canonical_form(runtime: Runtime, annotation: Any, values: list[Any]):
+    """However they were spelled: the cache keeps one result for them."""
+    assert 1 == len(set(keys(runtime, annotation, values)))
+
+
+@pytest.mark.parametrize("annotation, values", DIFFERENT, ids=lambda value: str(value)[:30])
+def test_different_arguments_have_different_canonical_forms(runtime: Runtime, annotation: Any, values: list[Any]):
+    """Also where a serializer would mask a secret or leave a field out: nobody gets another one's result."""
+    assert len(values) == len(set(keys(runtime, annotation, values)))
+
+
+def test_defaults_are_part_of_the_canonical_form(runtime: Runtime):
+    """Leaving one out is the same as sending it; one that is no JSON does no harm."""
+    sentinel: Any = object()
+
+    def function(a: int = 1, b: Any = sentinel) -> None: ...
+
+    plan = runtime.entry_of(declaration_of(skill_command(cache_ttl=1)(function))).plan
+    left_out, sent = (plan.reader.canonical(plan.reader.from_json(item), plan.defaults) for item in ({}, {"a": "1"}))
+    assert left_out == sent
+
+
+# --- no arguments whatsoever
+
+numbers = st.floats() | st.integers() | st.integers(min_value=10**30)
+keys_ = st.text() | st.sampled_from(["a", "b", "c", "d", "ctx", "more", "text", "on", "words", "max", "inner", "title"])
+scalars = (
+    st.none()
+    | st.booleans()
+    | numbers
+    | st.text()
+    | st.text(st.characters(categories=["Cs", "L"]))
+    | st.binary()
+    | st.sampled_from(["red", "2024-02-29", "1", "aGk=", "cat"])
+    | st.builds(object)
+    | st.datetimes()
+)
+anything = st.recursive(
+    scalars | st.decimals() | st.builds(Hostile),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.tuples(inner, inner)
+        | st.dictionaries(keys_ | scalars, inner, max_size=5)
+        | st.sets(scalars)
+    ),
+    max_leaves=15,
+)
+odd = st.sampled_from(["cycle", "deep"]).map({"cycle": CYCLE, "deep": DEEP}.get)
+arguments_ = anything | st.dictionaries(keys_, anything | odd, max_size=6)
+
+
+class Pet(BaseModel):
+    kind: Literal["cat"]
+    age: Annotated[int, Field(ge=0)]
+
+
+def typed(a: int, b: Color | bytes | None, c: list[Note], d: Query | Pet, ctx: Context) -> str: ...
+
+
+def open_(a: Any, ctx: Context, **more: Any) -> None: ...
+
+
+def everything(a: Any = None, b: Any = None, c: Any = None, d: Any = None) -> Any:
+    return [a, b, c, d]
+
+
+def by_schema(a: Any = None, b: Any = None) -> None: ...
+
+
+SCHEMA = {"type": "object", "properties": {"a": {"anyOf": [{"type": "integer"}, {"$ref": "#"}]}, "b": {"enum": [1]}}}
+NAMES = [typed, open_, everything, by_schema]
+
+
+@pytest.fixture(scope="module")
+def entries(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Any]]:
+    logging.disable(logging.CRITICAL)  # what crashes is written down; here it is thousands of lines
+    runtime = Runtime(tmp_path_factory.mktemp("project"))
+    commands = [skill_command(function) for function in NAMES[:3]]
+    commands.append(skill_command(input_schema=SCHEMA)(by_schema))
+    try:
+        yield [runtime.entry_of(declaration_of(command)) for command in commands]
+        runtime.close()
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+@settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(arguments=arguments_)
+def test_no_arguments_make_a_call_raise(entries: list[Any], arguments: Any):
+    """Every call has an outcome, its payload can be sent, and nothing that crashed was the reader's fault."""
+
+    async def outcomes() -> list[Outcome]:
+        return [await entry.call(arguments) for entry in entries]
+
+    for outcome in asyncio.run(outcomes()):
+        assert outcome.kind in ("ok", "input", "output"), outcome.text
+        for profile, boxed in itertools.product(("portable", "turul", "omni"), (True, False)):
+            json.dumps(outcome.payload(profile, boxed=boxed), ensure_ascii=False, allow_nan=False).encode()
+
+
+@settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(name=scalars | st.text(), arguments=arguments_)
+def test_no_name_makes_a_call_raise(
+    entries: list[Any], tmp_path_factory: pytest.TempPathFactory, name: Any, arguments: Any
+):
+    """Whatever a command is called by."""
+    runtime = Runtime(tmp_path_factory.getbasetemp())
+    outcome = asyncio.run(runtime.call(name, arguments))
+    assert "unknown" == outcome.kind
+    json.dumps(outcome.payload(), ensure_ascii=False).encode()
+
+
+# Arguments as JSON text, which is read without being parsed first
+
+
+class Open(BaseModel):
+    model_config = ConfigDict(extra="allow")
+    a: int = 0
+
+
+class Bare(BaseModel):
+    model_config = ConfigDict(str_strip_whitespace=True)
+    a: str = ""
+    b: dict[str, int] = {}
+
+
+def _rounded(value: Any) -> Any:
+    return round(value) if isinstance(value, float) else value
+
+
+async def _plain(a: int, b: float | None = None, c: str = "", d: Any = None, e: decimal.Decimal | None = None): ...
+async def _records(a: list[dict[str, int | str]], b: dict[str, Any] | None = None, c: list[Query] | None = None): ...
+async def _keys(a: dict[int, Any], b: dict[str, int] | None = None): ...
+async def _union(a: dict[str, int] | dict[str, str] | None, b: dict[str, dt.date] | list[Any] | None = None): ...
+async def _models(a: Query | Note | Open, b: Bare | None = None, c: Open | None = None): ...
+async def _watched(a: dict[str, Annotated[Any, BeforeValidator(_rounded)]], b: Any = None): ...
+async def _open(a: int, **more: int): ...
+async def _renamed(a: Annotated[int, Field(alias="b")] = 0, **more: Any): ...
+async def _by_position(a: Any = 1, b: list[int] | None = None, /): ...
+
+
+_READERS = [_plain, _records, _keys, _union, _models, _watched, _open, _renamed, _by_position]
+_NUMBERS = ["0", "-0", "1", "1.0", "1e2", "-1E+2", "1.10", "0.1e1", "123456789012345678901234567890", "1e-400", "12.5"]
+_TEXTS = [r'"\u00e9"', r'"\ud83d\ude00"', '"1"', '" a "', '"2026-01-02"', '"NaN"', '"Infinity"', '"[1]"', '"{}"', '"a"']
+_KEYS = [
+    '"a"',
+    '"b"',
+    '"c"',
+    '"d"',
+    '"e"',
+    '" a"',
+    r'"\u0061"',
+    '"1"',
+    '"01"',
+    '"text"',
+    '"on"',
+    '"words"',
+    '"max"',
+    '"inner"',
+]
+
+
+def _object(items: list[tuple[str, str]]) -> str:
+    """Names may be there more than once."""
+    return "{" + ", ".join(f"{name} : {value}" for name, value in items) + "}"
+
+
+def _objects(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    return st.lists(st.tuples(st.sampled_from(_KEYS), inner), max_size=4).map(_object)
+
+
+_JSON_TEXT = st.recursive(
+    st.sampled_from([*_NUMBERS, *_TEXTS, "null", "true", "[]", "{}"]),
+    lambda inner: st.lists(inner, max_size=3).map(lambda items: f"[{','.join(items)}]") | _objects(inner),
+    max_leaves=8,
+)
+
+
+def _reader(function: Any, runtime: Runtime) -> ArgumentReader:
+    declared = declaration_of(skill_command(function))
+    assert declared is not None
+    return runtime.entry_of(declared).plan.reader
+
+
+def _read(reader: ArgumentReader, arguments: Any) -> Any:
+    """The values and what was decoded, or the problems; types count."""
+    decoded: list[str] = []
+    try:
+        values = reader.from_json(arguments, decoded)
+    except InputError as error:
+        return error.problems
+    return repr(values), decoded
+
+
+@pytest.mark.parametrize("function", _READERS)
+def test_text_is_read_like_what_it_says(function: Any, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Whether the text goes straight to the validator or is parsed first: values, types and problems are the same."""
+    runtime = Runtime(tmp_path_factory.mktemp("project"))
+    reader = _reader(function, runtime)
+
+    @given(_objects(_JSON_TEXT))
+    def compare(text: str) -> None:
+        assert _read(reader, from_json(text)) == _read(reader, JsonText(text.encode()))
+
+    compare()
+    runtime.close()
+
+
+@pytest.mark.parametrize(
+    "function, text",
+    [
+        (_keys, '{"a": {"1": 1, "01": 2, "1": 3}}'),
+        (_union, '{"a": {"x": "y", "x": 1}}'),
+        (_union, '{"a": {"x": 1, "x": "y"}}'),
+        (_union, '{"a": null, "b": {"x": "2026-01-02", "x": "y"}}'),
+        (_records, '{"a": [{"x": null, "x": 1}]}'),
+        (_models, '{"a": {"b": 1, "words": 2, "words": ["x"], "max": 1}, "b": {"b": {"x ": 1, "x": 2, "x ": 3}}}'),
+        (_open, '{"a": 1, "b": "x", "b": 2}'),
+        (_watched, '{"a": {"x": 1.6, "x": 2.4}}'),
+        (_plain, '{"a": 1, "d": "NaN"}'),
+    ],
+)
+def test_the_last_of_equal_names_counts(function: Any, text: str, tmp_path: Path) -> None:
+    """Also where pydantic by itself would look at the others."""
+    runtime = Runtime(tmp_path)
+    reader = _reader(function, runtime)
+    assert _read(reader, from_json(text)) == _read(reader, JsonText(text.encode()))
+    runtime.close()
+
+
+@pytest.mark.parametrize("function", [_plain, _records, _by_position, _open])
+def test_ordinary_text_is_never_parsed_twice(function: Any, runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It goes to the validator as it came."""
+    reader = _reader(function, runtime)
+    monkeypatch.setattr(arguments_module, "from_json", None)
+    monkeypatch.setattr(arguments_module, "to_json", None)
+    text = b'{"a": [{"x": 1, "y": "z"}]}' if function is _records else b'{"a": 1}'
+    assert from_json(text).items() <= reader.from_json(JsonText(text)).items()
+
+
+@pytest.mark.parametrize("text", ["[1]", "1", "{", '{"a": ' + "[" * 5000 + "]" * 5000 + "}", '{"a": NaN}'])
+def test_text_that_is_not_an_object_is_refused(text: str, runtime: Runtime) -> None:
+    """A host that speaks another release of the link may send anything."""
+    problems = _read(_reader(_plain, runtime), JsonText(text.encode()))
+    assert isinstance(problems, list)
+    assert problems
+
+
+def test_text_of_text_is_decoded(runtime: Runtime) -> None:
+    """As some clients send it."""
+    assert ("{'a': 1}", ["arguments"]) == _read(_reader(_plain, runtime), JsonText(b'"{\\"a\\":1}"'))
+    assert ("{'a': [{'x': 1}]}", ["a"]) == _read(_reader(_records, runtime), JsonText(b'{"a": "[{\\"x\\":1}]"}'))

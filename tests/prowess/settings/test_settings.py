@@ -1,0 +1,557 @@
+"""Layers, own keys and free tables of the settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+
+from prowess.errors import SettingsError
+from prowess.settings.settings import OwnSettings, RetrySettings, Settings, is_configured, own_keys
+
+
+def load(root: Path, toml: str = "", environ: dict[str, str] | None = None, **flags: Any) -> Settings:
+    if toml:
+        (root / "prowess.toml").write_text(toml)
+    return Settings.load(root, environ=environ or {}, flags=flags)
+
+
+def refusal(root: Path, toml: str = "", environ: dict[str, str] | None = None, **flags: Any) -> str:
+    with pytest.raises(SettingsError) as caught:
+        load(root, toml, environ, **flags)
+    return str(caught.value).replace(f"{root}/", "")
+
+
+# --- layers ---------------------------------------------------------------------------------------
+
+
+def test_without_any_layer_everything_has_its_default(tmp_path: Path):
+    """A project needs no settings at all."""
+    settings = load(tmp_path)
+    assert OwnSettings() == settings.own
+    assert 300.0 == settings.get("timeout")
+    assert settings.config_file is None
+    assert [] == settings.keys()
+
+
+def test_later_layers_win(tmp_path: Path):
+    """The file, then the environment, then flags."""
+    toml = "timeout = 1\nthreads = 1\nnames = 'dotted'"
+    environ = {"PROWESS_TIMEOUT": "2", "PROWESS_THREADS": "2"}
+    settings = load(tmp_path, toml, environ, timeout=3)
+    assert (3.0, 2, "dotted") == (settings.own.timeout, settings.own.threads, settings.own.names)
+    assert tmp_path / "prowess.toml" == settings.config_file
+
+
+def test_tables_of_several_layers_are_merged(tmp_path: Path):
+    """An environment variable replaces one key, not the table that it is in."""
+    toml = '[api]\nurl = "u"\nkey = "file"\n[api.deep]\na = 1\n[host]\nworkers = 2\n[wire_names]\n"a.b" = "x"'
+    environ = {
+        "PROWESS_API__KEY": "env",
+        "PROWESS_API__DEEP__B": "2",
+        "PROWESS_HOST__GRACE": "1",
+        "PROWESS_WIRE_NAMES__C__D": "y",
+    }
+    settings = load(tmp_path, toml, environ)
+    assert {"url": "u", "key": "env", "deep": {"a": 1, "b": "2"}} == settings.get("api")
+    assert (2, 1.0) == (settings.own.host.workers, settings.own.host.grace)
+    assert {"a.b": "x", "c.d": "y"} == settings.own.wire_names
+
+
+def test_a_table_replaces_a_value_and_a_value_replaces_a_table(tmp_path: Path):
+    """The last layer decides what a key is."""
+    environ = {"PROWESS_API__KEY__PART": "p", "PROWESS_API__URL": "u"}
+    settings = load(tmp_path, '[api]\nkey = "k"\nurl = {host = "h"}', environ)
+    assert {"key": {"part": "p"}, "url": "u"} == settings.get("api")
+
+
+def test_pyproject_holds_the_same_settings(tmp_path: Path):
+    """`[tool.prowess]` reads like prowess.toml."""
+    pyproject = tmp_path / "pyproject.toml"
+    pyproject.write_text('[tool.prowess]\ntimeout = 5\n[tool.prowess.api]\nkey = "k"\n[tool.ruff]\nselect = []')
+    settings = load(tmp_path)
+    assert (5.0, "k") == (settings.own.timeout, settings.get("api.key"))
+    assert pyproject == settings.config_file
+
+
+@pytest.mark.parametrize(
+    "text", ["[project]\nname = 'x'", "[project]\ndependencies = ['prowess']", "tool = 1\nx = 'prowess'", "broken ="]
+)
+def test_a_pyproject_without_our_table_is_no_settings(tmp_path: Path, text: str):
+    """A stranger's pyproject.toml is left alone, and not even parsed where it never mentions Prowess."""
+    (tmp_path / "pyproject.toml").write_text(text)
+    assert load(tmp_path).config_file is None
+
+
+def test_two_configuration_files_are_refused(tmp_path: Path):
+    """Which one counts would be a guess."""
+    (tmp_path / "pyproject.toml").write_text("[tool.prowess]\n")
+    assert "prowess.toml and [tool.prowess] in pyproject.toml both hold settings: remove one of them" == refusal(
+        tmp_path, "timeout = 1"
+    )
+
+
+def test_a_broken_pyproject_does_not_spoil_prowess_toml(tmp_path: Path):
+    """A file that need not hold our settings is not a reason to refuse those that are there."""
+    (tmp_path / "pyproject.toml").write_text("[tool.prowess")
+    assert 1.0 == load(tmp_path, "timeout = 1").own.timeout
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("key", ["api.max-size", "api.max_size", "API.Max_Size"])
+def test_a_key_may_be_written_as_in_the_file_or_as_in_the_environment(tmp_path: Path, key: str):
+    """Case and dashes do not count, since environment variables have neither lower case nor dashes."""
+    assert 1 == load(tmp_path, "[api]\nmax-size = 1").get(key)
+    assert "2" == load(tmp_path, environ={"prowess_api__max_size": "2"}).get(key)
+
+
+def test_the_exact_spelling_comes_first(tmp_path: Path):
+    """Free tables keep their keys as they were written."""
+    settings = load(tmp_path, '[fetch.headers]\nx_a = "1"\nX-A = "2"')
+    assert ("1", "2") == (settings.get("fetch.headers.x_a"), settings.get("fetch.headers.X-A"))
+    settings = load(tmp_path, "[Fetch]\nUser-Agent = '1'", {"PROWESS_FETCH__USER_AGENT": "2"})
+    assert {"User-Agent": "2"} == settings.get("fetch")
+
+
+@pytest.mark.parametrize("key", ["", ".", "api", "api.key", "timeout.x", "api..key", "python"])
+def test_what_is_not_set_gives_the_default(tmp_path: Path, key: str):
+    """Reading never raises."""
+    assert "d" == load(tmp_path).get(key, "d")
+    assert load(tmp_path).get(key) is None
+
+
+def test_a_table_that_was_read_can_be_changed_without_harm(tmp_path: Path):
+    """Two skills that read the same table do not share it."""
+    settings = load(tmp_path, "[api]\nurls = ['a']")
+    settings.get("api")["urls"].append("b")
+    assert ["a"] == settings.get("api.urls")
+
+
+def test_own_tables_are_read_with_their_defaults(tmp_path: Path):
+    """A table that was set in part is whole."""
+    assert {"initial": 0.5, "maximum": 9.0} == load(tmp_path, "retry.maximum = 9").get("retry")
+
+
+def test_a_required_setting_is_given(tmp_path: Path):
+    """What is set is returned, be it false."""
+    assert load(tmp_path, "[api]\non = false").require("api.on") is False
+
+
+@pytest.mark.parametrize(
+    "toml, key, message",
+    [
+        (
+            "",
+            "api.key",
+            (
+                "setting 'api.key' is not set. "
+                "Set key under [api] in prowess.toml, or the environment variable PROWESS_API__KEY."
+            ),
+        ),
+        (
+            "[api]\nkye = 'secret'",
+            "api.key",
+            (
+                "setting 'api.key' is not set; did you mean \"api.kye\". "
+                "Set key under [api] in prowess.toml, or the environment variable PROWESS_API__KEY."
+            ),
+        ),
+        (
+            "",
+            "python",
+            (
+                "setting 'python' is not set. "
+                "Set python at the top in prowess.toml, or the environment variable PROWESS_PYTHON."
+            ),
+        ),
+        (
+            "",
+            "token",
+            (
+                "setting 'token' is not set. "
+                'Settings of a skill stand in a table of their own: use a key like "mine.token".'
+            ),
+        ),
+    ],
+)
+def test_a_missing_setting_is_named_with_the_ways_to_set_it(tmp_path: Path, toml: str, key: str, message: str):
+    """The person who reads this can act on it at once."""
+    with pytest.raises(SettingsError) as caught:
+        load(tmp_path, toml).require(key)
+    assert message == str(caught.value)
+
+
+def test_a_missing_setting_belongs_into_the_file_that_is_there(tmp_path: Path):
+    """A project with [tool.prowess] is not told to write a second file."""
+    (tmp_path / "pyproject.toml").write_text("[tool.prowess]\n")
+    with pytest.raises(SettingsError, match=r"under \[tool\.prowess\.api\] in pyproject\.toml"):
+        load(tmp_path).require("api.key")
+
+
+def test_no_value_shows_in_a_repr(tmp_path: Path):
+    """Settings end up in logs and tracebacks, secrets must not."""
+    assert f"<Settings of {str(tmp_path)!r}: nothing set>" == repr(load(tmp_path))
+    settings = load(tmp_path, "timeout = 5\n[api]\nkey = 'hush'\n[api.more]\ntoken = 'hush'")
+    assert f"<Settings of {str(tmp_path)!r}: timeout, api.key, api.more.token>" == repr(settings)
+    assert ["timeout", "api.key", "api.more.token"] == settings.keys()
+
+
+# --- own keys -------------------------------------------------------------------------------------
+
+
+def test_every_own_key_is_documented():
+    """The table names all keys, their types and what they are for."""
+    rows = {row.name: row for row in own_keys()}
+    assert (
+        "timeout skills hide profile describe_results names python threads cache_bytes cache_dir allow_outside_root max_result "
+        "kept_results token_budget retry.initial retry.maximum inject.container host.workers host.grace host.cancel_grace "
+        "host.stall_limit host.import_limit host.max_line "
+        "host.drain host.restart_limit host.restart_window wire_names"
+    ).split() == list(rows)
+    assert ("a number > 0", 300.0) == (rows["timeout"].type, rows["timeout"].default)
+    assert ('"flat" or "dotted"', {}) == (rows["names"].type, rows["wire_names"].default)
+    assert all(row.help for row in rows.values())
+
+
+def test_own_keys_arrive_typed(tmp_path: Path):
+    """An integer is good enough for a number, a list becomes a tuple."""
+    settings = load(
+        tmp_path,
+        'timeout = 5\nskills = ["a", "b"]\nhide = ["x.*", "!x.y"]\npython = "python3"\nallow-outside-root = true\n'
+        "cache-bytes = 0\n[retry]\ninitial = 0\n[wire_names]\ngit.status = 'status'\n\"git.log\" = 'log'",
+    )
+    assert (
+        OwnSettings(
+            timeout=5.0,
+            skills=("a", "b"),
+            hide=("x.*", "!x.y"),
+            python="python3",
+            allow_outside_root=True,
+            cache_bytes=0,
+            retry=RetrySettings(initial=0.0),
+            wire_names={"git.status": "status", "git.log": "log"},
+        )
+        == settings.own
+    )
+    assert isinstance(settings.own.timeout, float)
+
+
+def test_a_timeout_may_be_infinite(tmp_path: Path):
+    """`inf` is TOML, and says that there is no limit."""
+    assert float("inf") == load(tmp_path, "timeout = inf").own.timeout
+
+
+@pytest.mark.parametrize(
+    "toml, message",
+    [
+        ("timeout = 'soon'", 'prowess.toml:1: timeout must be a number > 0, not "soon"'),
+        ("timeout = 0", "prowess.toml:1: timeout must be a number > 0, not 0"),
+        ("timeout = nan", "prowess.toml:1: timeout must be a number > 0, not NaN"),
+        ("timeout = true", "prowess.toml:1: timeout must be a number > 0, not true"),
+        (f"timeout = 1{'0' * 400}", f"prowess.toml:1: timeout must be a number > 0, not 1{'0' * 58}…"),
+        ("\nthreads = 1.5", "prowess.toml:2: threads must be an integer >= 1, not 1.5"),
+        ("threads = 0", "prowess.toml:1: threads must be an integer >= 1, not 0"),
+        ("names = 'curly'", 'prowess.toml:1: names must be "flat" or "dotted", not "curly"'),
+        ("python = 3", "prowess.toml:1: python must be a string, not 3"),
+        ("skills = 'skills'", 'prowess.toml:1: skills must be a list of strings, not "skills"'),
+        ("hide = [1]", "prowess.toml:1: hide must be a list of strings, not [1]"),
+        ("allow_outside_root = 1", "prowess.toml:1: allow_outside_root must be true or false, not 1"),
+        ("retry = 3", "prowess.toml:1: retry must be a table, not 3"),
+        ("[retry]\n# so\ninitial = -1", "prowess.toml:3: retry.initial must be a number >= 0, not -1"),
+        ("host = { workers = 0 }", "prowess.toml:1: host.workers must be an integer >= 1, not 0"),
+        ("wire_names = 3", "prowess.toml:1: wire_names must be a table of strings, not 3"),
+        ("[wire_names]\na = 3", "prowess.toml:1: wire_names must be a table of strings, not a table"),
+        ("[profile]\ntoken = 'hush'", "prowess.toml:1: profile must be a string, not a table"),
+        ("[[profile]]\ntoken = 'hush'", "prowess.toml:1: profile must be a string, not a table"),
+        ("timeout = 2020-01-01", 'prowess.toml:1: timeout must be a number > 0, not "2020-01-01"'),
+    ],
+)
+def test_a_wrong_value_is_named_with_its_place_and_what_was_expected(tmp_path: Path, toml: str, message: str):
+    """A table in the wrong place may hold a skill's secrets: its content is not shown."""
+    assert message == refusal(tmp_path, toml)
+
+
+@pytest.mark.parametrize(
+    "toml, message",
+    [
+        ("timeuot = 3", "prowess.toml:1: unknown setting 'timeuot'; did you mean \"timeout\"?"),
+        ("Timeouts = 3", "prowess.toml:1: unknown setting 'Timeouts'; did you mean \"timeout\"?"),
+        ("hots = 3", "prowess.toml:1: unknown setting 'hots'; did you mean \"host\"?"),
+        (
+            "zebra = 'hush'",
+            "prowess.toml:1: unknown setting 'zebra'. Settings of a skill stand in a table of their own",
+        ),
+        ("zebra = []", "prowess.toml:1: unknown setting 'zebra'. Settings of a skill stand in a table of their own"),
+        (
+            "[api]\nworkrs = 1\n[host]\nworkrs = 1",
+            "prowess.toml:4: unknown setting 'host.workrs'; did you mean \"host.workers\"?",
+        ),
+        ("host = {\tzebra = 1 }", "prowess.toml:1: unknown setting 'host.zebra'"),
+        (
+            "[hots]\nworkers = 1",
+            ("prowess.toml:1: unknown table 'hots'; did you mean 'host'? If this is your own table, rename it"),
+        ),
+        (
+            "[[wire-name]]\n",
+            (
+                "prowess.toml:1: unknown table 'wire-name'; did you mean 'wire_names'? "
+                "If this is your own table, rename it"
+            ),
+        ),
+        (
+            "[skills]\nfolders = ['x']",
+            (
+                "prowess.toml:2: as a table, skills holds one table for each skill, but 'folders' is a plain value; "
+                'write folders as a list: skills = ["skills"]'
+            ),
+        ),
+    ],
+)
+def test_an_unknown_key_is_an_error_with_the_nearest_one(tmp_path: Path, toml: str, message: str):
+    """A typing error is never silently the default."""
+    assert message == refusal(tmp_path, toml)
+
+
+def test_a_line_is_left_out_where_it_cannot_be_found(tmp_path: Path):
+    """Escapes in a key would need a parser; the file is named all the same."""
+    assert "prowess.toml: unknown setting 'zebra'" in refusal(tmp_path, '# a comment\n"\\u007aebra" = 1')
+
+
+def test_lines_count_in_pyproject_too(tmp_path: Path):
+    """The table of another tool may hold the same key."""
+    (tmp_path / "pyproject.toml").write_text("[tool.other]\ntimeout = 0\n[tool.prowess]\ntimeout = 0")
+    assert "pyproject.toml:4: timeout must be a number > 0, not 0" == refusal(tmp_path)
+
+
+def test_free_tables_are_free(tmp_path: Path):
+    """Any other table belongs to skills, with whatever it holds; so do arrays of tables."""
+    settings = load(
+        tmp_path,
+        "[api]\nkey = 1979-05-27\n[fetch]\nhosts = ['a']\n[skills.x]\ny = 1\n[hooks]\n[post]\n[[servers]]\nname = 'a'",
+    )
+    assert (["a"], 1, {}, [{"name": "a"}]) == tuple(
+        map(settings.get, ["fetch.hosts", "skills.x.y", "hooks", "servers"])
+    )
+    assert ("skills",) == settings.own.skills
+
+
+def test_folders_may_come_from_another_layer_than_the_tables_of_skills(tmp_path: Path):
+    """`skills` is a list of folders and, as a table, a place for skills; one does not hide the other."""
+    settings = load(tmp_path, "[skills.x]\ny = 1", {"PROWESS_SKILLS": '["more"]'})
+    assert (("more",), 1) == (settings.own.skills, settings.get("skills.x.y"))
+    settings = load(tmp_path, "skills = ['more']", {"PROWESS_SKILLS__X__Y": "1"})
+    assert (("more",), "1") == (settings.own.skills, settings.get("skills.x.y"))
+
+
+# --- the environment, and flags ---------------------------------------------------------------------
+
+
+def test_own_keys_in_the_environment_are_read_as_toml(tmp_path: Path):
+    """A text stays a text where a text is wanted, quoted or not."""
+    settings = load(
+        tmp_path,
+        environ={
+            "PROWESS_TIMEOUT": "2.5",
+            "PROWESS_SKILLS": '["a"]',
+            "PROWESS_ALLOW_OUTSIDE_ROOT": "true",
+            "PROWESS_PYTHON": "3.11",
+            "PROWESS_PROFILE": '"full"',
+            "PROWESS_CACHE_DIR": "/tmp/it's",
+            "PROWESS_RETRY": "{ initial = 1 }",
+            "PROWESS_WIRE_NAMES": '{ "a.b" = "c" }',
+            "Prowess_Host__Max-Line": "2048",
+        },
+    )
+    own = settings.own
+    assert (2.5, ("a",), True, "3.11", "full") == (
+        own.timeout,
+        own.skills,
+        own.allow_outside_root,
+        own.python,
+        own.profile,
+    )
+    assert ("/tmp/it's", 1.0, {"a.b": "c"}, 2048) == (
+        own.cache_dir,
+        own.retry.initial,
+        own.wire_names,
+        own.host.max_line,
+    )
+
+
+def test_free_keys_in_the_environment_stay_strings(tmp_path: Path):
+    """A key that looks like a number is still a key."""
+    assert "0123" == load(tmp_path, environ={"PROWESS_API__KEY": "0123"}).get("api.key")
+
+
+def test_foreign_private_and_empty_variables_are_no_settings(tmp_path: Path):
+    """Clients hand on unset variables as empty ones; PROWESS__* is kept for Prowess itself."""
+    settings = load(tmp_path, environ={"PATH": "/bin", "PROWESSX": "1", "PROWESS__LINK": "3", "PROWESS_TIMEOUT": ""})
+    assert [] == settings.keys()
+
+
+@pytest.mark.parametrize(
+    "variable, text, message",
+    [
+        ("PROWESS_TIMEOUT", "soon", 'environment variable PROWESS_TIMEOUT: timeout must be a number > 0, not "soon"'),
+        (
+            "PROWESS_THREADS",
+            "1\nx=2",
+            'environment variable PROWESS_THREADS: threads must be an integer >= 1, not "1\\nx=2"',
+        ),
+        (
+            "PROWESS_TIMEUOT",
+            "1",
+            "environment variable PROWESS_TIMEUOT: unknown setting 'timeuot'; did you mean \"PROWESS_TIMEOUT\"?",
+        ),
+        (
+            "PROWESS_HOST__WORKRS",
+            "1",
+            (
+                "environment variable PROWESS_HOST__WORKRS: unknown setting 'host.workrs'; "
+                'did you mean "PROWESS_HOST__WORKERS"?'
+            ),
+        ),
+        (
+            "PROWESS_API__",
+            "1",
+            "environment variable PROWESS_API__: part of the name is empty; write PROWESS_TABLE__KEY",
+        ),
+        (
+            "PROWESS_HOTS__X",
+            "hush",
+            (
+                "environment variable PROWESS_HOTS__X: unknown table 'hots'; did you mean 'host'? "
+                "If this is your own table, rename it"
+            ),
+        ),
+    ],
+)
+def test_a_wrong_variable_is_named(tmp_path: Path, variable: str, text: str, message: str):
+    """The place of an error is the variable, and so is the way out."""
+    assert message == refusal(tmp_path, environ={variable: text})
+
+
+def test_flags_are_dotted_keys(tmp_path: Path):
+    """Typed values are taken as they are, text as in the environment; a flag of None was not given."""
+    flags = {"timeout": "5", "host.workers": 2, "profile": None, "api.key": "k", "hide": ("a",), "api.more": {"x": 1}}
+    settings = Settings.load(tmp_path, environ={}, flags=flags)
+    assert (5.0, 2, "portable", ("a",)) == (
+        settings.own.timeout,
+        settings.own.host.workers,
+        settings.own.profile,
+        settings.own.hide,
+    )
+    assert {"key": "k", "more": {"x": 1}} == settings.get("api")
+
+
+def test_a_wrong_flag_is_named(tmp_path: Path):
+    """The place of an error is the flag."""
+    assert "flag timeout: timeout must be a number > 0, not -1" == refusal(tmp_path, timeout=-1)
+
+
+# --- files ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "toml, line",
+    [
+        (b"timeout = 1\nbroken", 2),
+        (b"a = [\n1,\n", 2),
+        (b"a = " + b"9" * 5000, 1),
+        (b"a = " + b"[" * 5000, 1),
+        (b"timeout = 1\na = '\xff'", 2),
+    ],
+    ids=["statement", "end of file", "overlong number", "nesting", "encoding"],
+)
+def test_a_broken_file_is_named_with_its_line(tmp_path: Path, toml: bytes, line: int):
+    """An editor can jump to the place."""
+    (tmp_path / "prowess.toml").write_bytes(toml)
+    assert refusal(tmp_path).startswith(f"prowess.toml:{line}: not ")
+
+
+def test_a_broken_pyproject_with_our_name_in_it_is_an_error(tmp_path: Path):
+    """Our settings may be in there, and would be missed in silence."""
+    (tmp_path / "pyproject.toml").write_text("[tool.prowess]\ntimeout =")
+    assert refusal(tmp_path).startswith("pyproject.toml:2: not valid TOML")
+
+
+def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path):
+    """The system's reason is given."""
+    source = tmp_path / "prowess.toml"
+    source.write_text("timeout = 1")
+
+    class Unreadable(type(source)):
+        def read_bytes(self) -> bytes:
+            raise PermissionError(13, "Permission denied")
+
+    assert "prowess.toml: cannot be read: Permission denied" == refusal(Unreadable(tmp_path))
+
+
+def test_our_table_in_pyproject_must_be_a_table(tmp_path: Path):
+    """`tool.prowess = 3` is a slip, not a setting."""
+    (tmp_path / "pyproject.toml").write_text("tool.prowess = 3")
+    assert "pyproject.toml: tool.prowess must be a table" == refusal(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "name, text, configured",
+    [
+        ("prowess.toml", "", True),
+        ("pyproject.toml", "[tool.prowess]", True),
+        ("pyproject.toml", "[tool.prowess", True),
+        ("pyproject.toml", "[tool.other]", False),
+        ("other.toml", "", False),
+    ],
+)
+def test_a_folder_is_configured_by_either_file(tmp_path: Path, name: str, text: str, configured: bool):
+    """A broken file counts, so that loading it says why."""
+    (tmp_path / name).write_text(text)
+    assert configured is is_configured(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("prowess.toml", "timeout = 7\n[mine]\nkey = 1979-05-27\n"), ("pyproject.toml", "[tool.prowess]\ntimeout = 7\n")],
+)
+def test_settings_can_be_read_again_whatever_the_file_says_by_now(tmp_path: Path, name: str, text: str):
+    """Another process goes by the same ones."""
+    (tmp_path / name).write_text(text)
+    before = Settings.load(tmp_path, environ={}, flags={"threads": "3"})
+    (tmp_path / name).write_text("[[")
+    again = Settings.read_again(tmp_path, before.written, environ={}, flags={"threads": "3"})
+    assert (before.own, before.get("mine")) == (again.own, again.get("mine"))
+    assert 7 == again.own.timeout
+    assert OwnSettings() == Settings.read_again(tmp_path, None, environ={}, flags={}).own
+
+
+# --- settings from a mapping ----------------------------------------------------------------------
+
+
+def test_settings_are_made_from_a_mapping(tmp_path: Path):
+    """Tables, dotted keys, or both; tuples are lists, and `None` was not given. No file and no environment is read."""
+    (tmp_path / "prowess.toml").write_text("timeout = 1")
+    values = {"api": MappingProxyType({"key": "5"}), "api.hosts": ("a", {"b": 1}), "timeout": 7, "names": None}
+    settings = Settings.of(values, tmp_path)
+
+    assert {"key": "5", "hosts": ["a", {"b": 1}]} == settings.get("api")
+    assert (7.0, "flat") == (settings.own.timeout, settings.own.names)
+    assert (tmp_path, None) == (settings.root, settings.config_file)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"timeout": "soon"}, 'setting timeout: timeout must be a number > 0, not "soon"'),
+        ({"timout": 5}, "setting timout: unknown setting 'timout'; did you mean \"timeout\"?"),
+        ({"host.wrkers": 5}, "setting host.wrkers: unknown setting 'host.wrkers'; did you mean \"host.workers\"?"),
+    ],
+)
+def test_mapping_is_checked_like_a_file(values: dict[str, Any], message: str):
+    """A test that misspells a setting would test nothing."""
+    with pytest.raises(SettingsError) as caught:
+        Settings.of(values)
+    assert message == str(caught.value)

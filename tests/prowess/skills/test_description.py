@@ -1,0 +1,179 @@
+"""Descriptions: each skill by itself, with the files it is made of, as data."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+from prowess import Runtime
+from prowess.skills.description import Description, digest_of, environment_of, merged, seen_all
+from prowess.skills.stamps import look_again
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    write(
+        tmp_path,
+        "skills/one.py",
+        "from ._shared import x\nfrom prowess import skill_command\n@skill_command\ndef run(): ...\n",
+    )
+    write(
+        tmp_path,
+        "skills/two.py",
+        "from ._shared import x\nfrom prowess import skill_command\n@skill_command\ndef run(): ...\n",
+    )
+    write(tmp_path, "skills/_shared.py", "x = 1\n")
+    write(tmp_path, "skills/broken.py", "import prowess\n1/0\n")
+    write(tmp_path, "skills/plain.py", "y = 2\n")
+    return tmp_path
+
+
+def write(root: Path, name: str, text: str) -> None:
+    (root / name).parent.mkdir(parents=True, exist_ok=True)
+    (root / name).write_text(textwrap.dedent(text), "utf-8")
+
+
+async def described(root: Path, known: tuple[str, ...] = ()) -> Description:
+    async with Runtime.open(root) as runtime:
+        return runtime.describe(known)
+
+
+async def test_skill_is_described_with_all_its_files(root: Path) -> None:
+    """A file that two skills share counts for both."""
+    description = await described(root)
+    assert ("broken", "one", "two") == description.names
+    for name in ("one", "two"):
+        assert {f"{root}/skills/{name}.py", f"{root}/skills/_shared.py"} == set(description.skills[name].files)
+        assert [f"{name}.run"] == [contract.id for contract in description.skills[name].contracts]
+    assert ["ZeroDivisionError: division by zero"] == [it.reason for it in description.skills["broken"].failures]
+    assert f"{root}/skills/plain.py" in description.candidates
+    assert set(description.candidates) <= set(description.sightings)
+
+
+async def test_known_skills_are_not_imported(root: Path) -> None:
+    """Only what somebody does not know is described."""
+    description = await described(root, ("one", "broken"))
+    assert {"two"} == set(description.skills)
+    assert ("broken", "one", "two") == description.names
+
+
+async def test_description_is_data(root: Path) -> None:
+    """Through JSON and back it is the same."""
+    description = await described(root)
+    assert description == Description.from_json(json.loads(json.dumps(description.to_json())))
+
+
+async def test_description_gives_the_catalog(root: Path) -> None:
+    """The same that the runtime has."""
+    async with Runtime.open(root) as runtime:
+        assert runtime.catalog() == runtime.describe().catalog((), runtime.root)
+
+
+async def test_merging_keeps_what_is_still_there(root: Path) -> None:
+    """New facts replace old ones, and what nobody needs any more is forgotten."""
+    older = await described(root)
+    (root / "skills/two.py").unlink()
+    write(root, "skills/three.py", "from prowess import skill_command\n@skill_command\ndef run(): ...\n")
+    newer = await described(root, ("one", "broken"))
+    whole = merged(older, newer)
+    assert {"broken", "one", "three"} == set(whole.skills)
+    assert f"{root}/skills/two.py" not in whole.sightings
+    assert whole.catalog((), root) == (await described(root)).catalog((), root)
+
+
+async def test_clients_see_a_command_as_its_profile_shows_it(root: Path) -> None:
+    """Also where the profile is one that only workers know; what a profile cannot show is a failure."""
+    write(
+        root,
+        "skills/looks.py",
+        """
+        from prowess import hookimpl, skill_command
+        from prowess.profiles.profile import Profile
+        def loud(schema): return {**schema, "title": "LOUD"}
+        def fail(schema): raise ZeroDivisionError("no way")
+        @hookimpl
+        def prowess_profiles(register):
+            register(Profile("loud", input_steps=(loud,)))
+            register(Profile("failing", input_steps=(fail,)))
+        @skill_command(profile="loud")
+        def shown() -> int: ...
+        @skill_command(profile="failing")
+        def hidden(): ...
+        """,
+    )
+    facts = (await described(root)).skills["looks"]
+    assert {"looks.shown"} == set(facts.views)
+    view = facts.views["looks.shown"]
+    assert "LOUD" == view.input_schema["title"]
+    assert ["looks.hidden"] == [failure.source for failure in facts.failures]
+    assert "no way" in facts.failures[0].reason
+
+
+async def test_unknown_profile_in_the_settings_hides_everything(root: Path) -> None:
+    """Each command says why."""
+    (root / "prowess.toml").write_text('profile = "portabel"\n')
+    facts = (await described(root)).skills["one"]
+    assert not facts.views
+    assert "there is no profile 'portabel'" in facts.failures[0].reason
+
+
+async def test_digest_is_of_what_is_promised(root: Path) -> None:
+    """The same as that of the contracts alone; the place in the source is no promise."""
+    facts = (await described(root)).skills["one"]
+    assert facts.digest == digest_of(facts.contracts)
+    write(root, "skills/one.py", "\n\n" + (root / "skills/one.py").read_text())
+    assert facts.digest == (await described(root)).skills["one"].digest
+    assert facts.digest != digest_of(())
+
+
+async def test_hooks_are_the_files_that_may_shape_everything(root: Path) -> None:
+    """With what they said."""
+    assert frozenset() == (await described(root)).hooks
+    write(root, "skills/plug.py", "from prowess import hookimpl\n@hookimpl\ndef prowess_render(value): ...\n")
+    before = (await described(root)).hooks
+    assert [f"{root}/skills/plug.py"] == [path for path, _ in before]
+    write(root, "skills/plug.py", "from prowess import hookimpl\n@hookimpl\ndef prowess_render(value): return value\n")
+    assert before != (await described(root)).hooks
+
+
+async def test_merging_believes_nobody_about_files_he_did_not_import(root: Path) -> None:
+    """What was saved after one skill was described, and before another one was, has still to be described."""
+    older = await described(root)
+    file = f"{root}/skills/one.py"
+    write(root, "skills/one.py", "from prowess import skill_command\n@skill_command\ndef other(): ...\n")
+    newer = await described(root, ("one", "broken"))
+    assert newer.sightings[file] != older.sightings[file] == merged(older, newer).sightings[file]
+
+
+def test_file_that_says_something_else_by_now_is_noted_as_it_was_read(tmp_path: Path) -> None:
+    """So that the next look finds it changed; a file that is gone is not noted."""
+    file, gone = str(tmp_path / "a.py"), str(tmp_path / "gone.py")
+    (tmp_path / "a.py").write_text("now", "utf-8")
+    after = time.time_ns() + 10**9
+    sightings = seen_all([file, gone], {file: "digest"}, after)
+    assert [(file, -1, "digest")] == [(path, it.mtime_ns, it.digest) for path, it in sightings.items()]
+
+
+def test_file_that_may_have_been_saved_since_it_was_imported_is_looked_at_again(tmp_path: Path) -> None:
+    """Where nobody knows what was read, the time must do."""
+    file = str(tmp_path / "a.py")
+    before = time.time_ns() - 10**9
+    (tmp_path / "a.py").write_text("now", "utf-8")
+    after = time.time_ns() + 10**9
+    assert not look_again(file, seen_all([file], {}, before)[file])
+    assert look_again(file, seen_all([file], {}, after)[file])
+
+
+def test_environment_is_told_by_the_interpreter_and_what_is_installed(tmp_path: Path) -> None:
+    """Also by an interpreter that is not there any more."""
+    python, site = tmp_path / "python", tmp_path / "site"
+    before = environment_of(str(python), [str(site)])
+    assert "is not there" in before
+    python.touch()
+    there = environment_of(str(python), [str(site)])
+    (site / "a-1.0.dist-info").mkdir(parents=True)
+    assert 3 == len({before, there, environment_of(str(python), [str(site)])})

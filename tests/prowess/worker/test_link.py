@@ -1,0 +1,198 @@
+"""Frames survive any cut, and the board agrees across processes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import tracemalloc
+from itertools import pairwise
+
+import pytest
+from anyio import fail_after
+from hypothesis import given
+from hypothesis import strategies as st
+from patience import PATIENCE
+
+from prowess.worker.link import Board, Frame, FrameReader, Importing, Kind, Link, encode_frame, receive
+
+FRAMES = st.lists(
+    st.tuples(st.sampled_from(Kind), st.integers(0, 2**32 - 1), st.binary(max_size=50), st.binary(max_size=50))
+)
+
+
+@given(FRAMES, st.lists(st.integers(1, 40)))
+def test_frames_arrive_whole_however_the_bytes_are_cut(sent: list, cuts: list[int]):
+    """In order, with nothing lost or left."""
+    data = b"".join(encode_frame(*frame) for frame in sent)
+    reader, got = FrameReader(), []
+    for cut in cuts:
+        got += reader.feed(data[:cut])
+        data = data[cut:]
+    got += reader.feed(data)
+    assert [Frame(*frame) for frame in sent] == got
+    assert [] == reader.feed(b"")
+
+
+async def linked() -> tuple[list, Link, Link, asyncio.Event]:
+    """Two ends of a link, what the second one heard, and whether it was lost."""
+    loop = asyncio.get_running_loop()
+    heard: list[Frame] = []
+    lost = asyncio.Event()
+    one, other = Link(lambda _: None, lambda: None), Link(heard.append, lost.set)
+    one.send(Kind.PING, 1, b"early")
+    ours, theirs = socket.socketpair()
+    await loop.create_connection(lambda: one, sock=ours)
+    await loop.create_connection(lambda: other, sock=theirs)
+    return heard, one, other, lost
+
+
+async def test_a_link_passes_on_what_was_sent_before_it_was_made_and_after():
+    """Also what is larger than any buffer."""
+    heard, one, _, lost = await linked()
+    one.send(Kind.RESULT, 7, b"{}", b"x" * 3_000_000)
+    one.close()
+    with fail_after(PATIENCE):
+        await lost.wait()
+    assert [(Kind.PING, 1), (Kind.RESULT, 7)] == [frame[:2] for frame in heard]
+    assert 3_000_000 == len(heard[1].body)
+
+
+async def test_frames_that_go_together_keep_their_places():
+    """Before whatever is sent later, also where that goes at once or is the end."""
+    heard, one, _, lost = await linked()
+    for number, size in ((2, 1), (3, 1), (4, 100_000), (5, 1), (6, 1)):
+        one.send(Kind.RESULT, number, b"{}", b"x" * size, more=True)
+    await asyncio.sleep(0)
+    one.send(Kind.RESULT, 7, more=True)
+    one.send(Kind.RESULT, 8)
+    one.send(Kind.RESULT, 9, more=True)
+    one.close()
+    one.send(Kind.RESULT, 10, more=True)
+    with fail_after(PATIENCE):
+        await lost.wait()
+    assert list(range(1, 10)) == [frame.number for frame in heard]
+
+
+async def test_sending_to_nobody_does_nothing():
+    """Its owner hears of the end elsewhere."""
+    _, one, other, lost = await linked()
+    other.close()
+    one.close()
+    one.send(Kind.PING)
+    with fail_after(PATIENCE):
+        await lost.wait()
+    Link(lambda _: None, lambda: None).close()  # also before there was a connection
+
+
+def test_the_board_is_one_for_both_sides():
+    """What the host forgets or retires, the worker sees; what the worker starts, the host."""
+    host = Board()
+    worker = Board(os.dup(host.fd))
+    assert not host.started(5)
+    assert worker.start(5)
+    assert (True, False) == (host.started(5), host.started(6))
+    host.forget(5)
+    assert not worker.started(5)
+    host.retire()
+    assert not worker.start(6)
+    assert host.started(6)  # as far as the host must fear
+    for board in (host, worker):
+        board.close()
+
+
+def test_a_note_on_the_board_outlives_who_wrote_it():
+    """As far as it fits, in whatever letters a path may have."""
+    host = Board()
+    worker = Board(os.dup(host.fd))
+    one, other = Importing(1, "one", "/a/\udcff.py"), Importing(2, "other", "/b.py")
+    assert () == host.noted
+    worker.note([one, other])
+    worker.close()
+    assert (one, other) == host.noted
+    host.note([one, Importing(3, "long", "x" * 100_000)])
+    assert (one,) == host.noted
+    host.note([])
+    assert () == host.noted
+    host.close()
+
+
+def test_a_note_that_is_half_written_says_nothing():
+    """The host may read it just then, and a worker may end just then."""
+    host = Board()
+    host.note([Importing(1, "one", "/a.py")])
+    host._memory[-60000:] = bytes(60000)
+    host._memory[2 * Board.SLOTS + 10] = 0
+    assert () == host.noted
+    host.close()
+
+
+def test_a_call_that_is_withdrawn_does_not_start():
+    """The others do, and once it is forgotten its slot is free for another one."""
+    host = Board()
+    worker = Board(os.dup(host.fd))
+    host.withdraw([5, 6])
+    assert not worker.start(5)
+    assert worker.start(7)
+    assert [True, False, True] == [host.started(number) for number in (5, 6, 7)]
+    host.forget(5)
+    assert worker.start(5)
+    for board in (host, worker):
+        board.close()
+
+
+def test_a_beat_changes_what_the_other_end_sees():
+    """However many there were; and it is 0 only before the first one."""
+    host = Board()
+    worker = Board(os.dup(host.fd))
+    seen = [host.beats]
+    for _ in range(600):
+        worker.beat()
+        seen.append(host.beats)
+    assert 0 == seen[0]
+    assert all(one != other for one, other in pairwise(seen))
+    assert 0 not in seen[1:]
+    for board in (host, worker):
+        board.close()
+
+
+async def test_a_frame_can_be_waited_for_without_a_loop():
+    """However it is cut; and the other end may go in the midst of it."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        frame = encode_frame(Kind.CALL, 7, b"head", b"body" * 100_000)
+        with fail_after(PATIENCE):
+            sending = asyncio.to_thread(ours.sendall, frame + frame[:20])
+            receiving = asyncio.to_thread(receive, theirs)
+            got, _ = await asyncio.gather(receiving, sending)
+        assert Frame(Kind.CALL, 7, b"head", b"body" * 100_000) == got
+        ours.close()
+        with pytest.raises(EOFError):
+            receive(theirs)
+
+
+def test_numbers_share_slots_only_when_they_are_far_apart():
+    """And none has the slot that says that the worker is retired."""
+    slots = {Board.slot(number) for number in range(Board.SLOTS - 1)}
+    assert Board.SLOTS - 1 == len(slots)
+    assert 0 not in slots
+    assert Board.slot(1) == Board.slot(Board.SLOTS)
+
+
+async def test_an_end_whose_other_end_is_gone_holds_no_buffers():
+    """Not even half a frame: whoever looks after dead processes may hold it for a while."""
+    loop, lost = asyncio.get_running_loop(), asyncio.Event()
+    half = encode_frame(Kind.RESULT, 1, b"", b"x" * 2_000_000)[:-1]
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    tracemalloc.start()
+    try:
+        link = Link(lambda _: None, lost.set)
+        await loop.create_connection(lambda: link, sock=theirs)
+        with ours, fail_after(PATIENCE):
+            await loop.sock_sendall(ours, half)
+        with fail_after(PATIENCE):
+            await lost.wait()
+        assert tracemalloc.get_traced_memory()[0] < 100_000
+    finally:
+        tracemalloc.stop()

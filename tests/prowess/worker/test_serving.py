@@ -1,0 +1,765 @@
+"""A worker: frames in, calls run, frames out; driven over a real socket in the loop of the test, and as a process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import AsyncGenerator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from anyio import fail_after
+from patience import PATIENCE
+
+from prowess.runtime import Runtime
+from prowess.skills.description import Description, digest_of
+from prowess.skills.loading import project_files
+from prowess.skills.texts import pack
+from prowess.worker.link import Board, Frame, Kind, Link, encode_frame, receive
+from prowess.worker.progress import Thread
+from prowess.worker.serving import Heart, Imports, LinkServer, _place, serve
+
+SKILL = """
+    from __future__ import annotations
+    import asyncio, os, sys, threading, time
+    from typing import Annotated, Any
+    from pydantic import BeforeValidator
+    from prowess import Context, skill_command
+
+    gate, held = threading.Event(), threading.Event()
+
+    def leave(value):
+        sys.exit(3)
+
+    @skill_command
+    async def say(text: str = "") -> str:
+        return text
+
+    @skill_command
+    async def wait() -> None:
+        await asyncio.sleep(600)
+
+    @skill_command
+    async def stubborn(times: int) -> None:
+        for _ in range(times):
+            try:
+                await asyncio.sleep(600)
+            except asyncio.CancelledError:
+                pass
+
+    @skill_command
+    def hold() -> None:
+        held.set()
+        gate.wait()
+
+    @skill_command
+    def until_held() -> None:
+        held.wait()
+
+    @skill_command
+    def release() -> None:
+        gate.set()
+
+    @skill_command
+    def seven() -> int:
+        return 7
+
+    @skill_command
+    async def sure(ctx: Context) -> str:
+        return str((await ctx.ask("sure", "Sure?", bool)).value)
+
+    @skill_command
+    async def tell(ctx: Context) -> None:
+        ctx.progress(1, 2.5, "m")
+        ctx.progress(2)
+        ctx.log("info", {"a": 1})
+
+    @skill_command
+    async def flood(ctx: Context, count: int) -> None:
+        for number in range(count):
+            ctx.progress(number, count, "m" * 100)
+            ctx.log("info", number)
+        await ctx.log("info", "x" * 100)
+
+    @skill_command
+    async def needs(ctx: Context) -> None:
+        ctx.require_capability("sampling.tools")
+
+    @skill_command
+    async def block(seconds: float) -> None:
+        time.sleep(seconds)
+
+    @skill_command
+    async def who(ctx: Context) -> str:
+        return f"{ctx.client_name} {ctx.capabilities} {ctx.trace_id}"
+"""
+
+
+class Host:
+    """The other end of the link."""
+
+    def __init__(self, worker: LinkServer, board: Board) -> None:
+        self.worker = worker
+        self.board = board
+        self.frames: list[Frame] = []
+        self.live: list[dict[str, str]] = []
+        self.link = Link(self.hear, lambda: None)
+
+    def hear(self, frame: Frame) -> None:
+        if frame.kind == Kind.LIVE:
+            self.live.append(json.loads(frame.head))
+        else:
+            self.frames.append(frame)
+
+    async def heard(self, kind: Kind, number: int = 0) -> Frame:
+        """The newest frame of this kind for this number, which is then forgotten."""
+        with fail_after(PATIENCE):
+            while True:
+                for frame in self.frames:
+                    if frame[:2] == (kind, number) or (frame.kind == kind and not number):
+                        self.frames.remove(frame)
+                        return frame
+                await asyncio.sleep(0.001)
+
+    def begin(self, number: int, command: str, arguments: Any = None, **how: Any) -> None:
+        text = arguments if isinstance(arguments, bytes) else json.dumps(arguments or {}).encode()
+        self.link.send(Kind.CALL, number, json.dumps({"command": command, **how}).encode(), text)
+
+    async def call(self, number: int, command: str, arguments: Any = None, **how: Any) -> tuple[dict, dict]:
+        """`_meta` and the rest of a result."""
+        self.begin(number, command, arguments, **how)
+        frame = await self.heard(Kind.RESULT, number)
+        return json.loads(frame.head), json.loads(frame.body)
+
+    async def lingering(self) -> int:
+        self.link.send(Kind.PING)
+        return (await self.heard(Kind.PONG)).number
+
+
+async def until(condition: Callable[[], Any]) -> None:
+    with fail_after(PATIENCE):
+        while not condition():  # noqa: ASYNC110 - it sends no event
+            await asyncio.sleep(0.001)
+
+
+def write(folder: Path, **skills: str) -> Path:
+    (folder / "skills").mkdir(exist_ok=True)
+    for name, body in skills.items():
+        (folder / f"skills/{name}.py").write_text(textwrap.dedent(body))
+    return folder
+
+
+@pytest.fixture
+async def host(tmp_path: Path) -> AsyncGenerator[Host]:
+    """A worker in this loop, and the host it serves."""
+    async with linked(tmp_path) as host:
+        yield host
+
+
+@contextlib.asynccontextmanager
+async def linked(tmp_path: Path) -> AsyncGenerator[Host]:
+    """The same, with the skills that are there by now."""
+    loop = asyncio.get_running_loop()
+    board = Board()
+    async with Runtime.open(write(tmp_path, t=SKILL)) as runtime:
+        await runtime.find("t.say")  # calls begin in the order in which they come, once nothing has to be imported
+        worker = LinkServer(runtime, board)
+        host = Host(worker, board)
+        ours, theirs = socket.socketpair()
+        await loop.create_connection(lambda: host.link, sock=ours)
+        await loop.create_connection(lambda: worker.link, sock=theirs)
+        yield host
+        host.link.close()
+        with fail_after(PATIENCE):
+            await worker.gone.wait()
+    board.close()
+
+
+async def test_a_call_gives_a_ready_made_result(host: Host):
+    """`_meta` apart, so that it can be spliced."""
+    meta, body = await host.call(1, "t.say", {"text": "x"})
+    assert {} == meta
+    assert {"content": [{"type": "text", "text": "x"}], "isError": False} == body
+    assert host.board.started(1)
+
+
+async def test_an_outcome_is_sent_whole_where_it_is_asked_for(host: Host):
+    """With all its facts in the place of `_meta`, and under the id that the caller gave."""
+    facts, body = await host.call(1, "t.say", {"text": "x"}, outcome=True, call_id="mine")
+    assert ("ok", 1, False, "mine") == tuple(
+        facts[f"prowess/{name}"] for name in ("kind", "attempts", "cached", "call_id")
+    )
+    assert facts["prowess/duration"] > 0
+    assert ("x", "x", True) == (body["result"]["value"], body["result"]["text"], body["result"]["structured"])
+
+
+async def test_a_wire_without_boxes_gets_none(host: Host):
+    assert 7 == (await host.call(1, "t.seven", {}, boxed=False, profile="portable"))[1]["structuredContent"]
+    assert {"result": 7} == (await host.call(2, "t.seven", {}, profile="portable"))[1]["structuredContent"]
+
+
+async def test_a_failure_says_its_kind(host: Host):
+    meta, body = await host.call(1, "t.say", {"text": 5})
+    assert ("input", True) == (meta["prowess/kind"], body["isError"])
+
+
+@pytest.mark.parametrize("arguments", [b"[" * 5000, b"{", b'{"text":"\xff"}'])
+async def test_arguments_that_cannot_be_read_are_an_input_failure(host: Host, arguments: bytes):
+    """Deeper than anybody nests them, or no JSON at all."""
+    meta, body = await host.call(1, "t.say", arguments)
+    assert ("input", True) == (meta["prowess/kind"], body["isError"])
+
+
+async def test_a_number_beyond_any_float_is_an_input_failure(host: Host):
+    meta, _ = await host.call(1, "t.say", b'{"text":1e999}')
+    assert "input" == meta["prowess/kind"]
+
+
+async def test_an_unknown_command_is_refused(host: Host):
+    host.begin(1, "t.no")
+    assert "unknown" == json.loads((await host.heard(Kind.REFUSED, 1)).head)["kind"]
+
+
+async def test_a_missing_capability_is_refused_where_the_wire_has_a_word_for_it(host: Host):
+    host.begin(1, "t.needs", answers={})
+    assert "sampling.tools" == json.loads((await host.heard(Kind.REFUSED, 1)).head)["name"]
+    meta, _ = await host.call(2, "t.needs")
+    assert "failed" == meta["prowess/kind"]
+
+
+async def test_a_frame_of_no_meaning_is_ignored(host: Host):
+    """It may be from a newer host."""
+    host.link.send(Kind.READY, 1)
+    assert 0 == await host.lingering()
+
+
+async def test_a_retired_worker_begins_nothing(host: Host):
+    """The call is run by another one, which it says, since the host may have seen its mark and taken it for begun."""
+    await host.call(1, "t.say")  # the skill is loaded now, so that the next call gets as far as beginning
+    host.board.retire()
+    host.begin(2, "t.say")
+    for _ in range(2):
+        assert 0 == await host.lingering()
+    assert [(Kind.UNBEGUN, 2)] == [(frame.kind, frame.number) for frame in host.frames]
+
+
+async def test_what_a_command_is_told_of_its_caller(host: Host):
+    _, body = await host.call(1, "t.who", client="c", capabilities={"x": {}}, trace="t")
+    assert "c {'x': {}} t" == body["content"][0]["text"]
+
+
+async def test_progress_and_logs_are_sent_where_they_are_wanted(host: Host):
+    await host.call(1, "t.tell", progress=True, log=True)
+    assert [1, 2.5, "m"] == json.loads((await host.heard(Kind.PROGRESS, 1)).head)
+    assert [2, None, None] == json.loads((await host.heard(Kind.PROGRESS, 1)).head)
+    assert ["info", {"a": 1}] == json.loads((await host.heard(Kind.LOG, 1)).head)
+    await host.call(2, "t.tell")
+    assert [] == host.frames
+
+
+async def test_a_host_that_does_not_read_gets_the_newest_progress_and_hears_of_lost_logs(host: Host):
+    """The worker keeps one progress of each call, and no logs, until there is room."""
+    transport = host.link._transport
+    transport.pause_reading()  # type: ignore[union-attr]
+    host.begin(1, "t.flood", {"count": 100_000}, progress=True, log=True)
+    await until(lambda: host.worker.link.full)
+    transport.resume_reading()  # type: ignore[union-attr]
+    await host.heard(Kind.RESULT, 1)
+    await host.call(2, "t.tell", log=True)
+    progress = [json.loads(frame.head)[0] for frame in host.frames if frame.kind == Kind.PROGRESS]
+    logs = [json.loads(frame.head) for frame in host.frames if frame.kind == Kind.LOG and frame.number == 1]
+    assert (99_999, sorted(progress)) == (progress[-1], progress)
+    assert len(progress) < 50_000
+    assert 99_999 not in [data for _, data in logs]
+    first, second = [json.loads(frame.head) for frame in host.frames if frame.kind == Kind.LOG and frame.number == 2]
+    assert [
+        "warning",
+        f"{100_001 - len(logs)} log messages were dropped: they came faster than the host could read",
+    ] == first
+    assert ["info", {"a": 1}] == second
+
+
+async def test_progress_that_was_held_back_is_sent_before_the_answer(host: Host):
+    """Also where there is still no room."""
+    transport = host.link._transport
+    transport.pause_reading()  # type: ignore[union-attr]
+    host.begin(1, "t.flood", {"count": 100_000}, progress=True)
+    await until(lambda: host.worker.link.full and not host.worker._calls)
+    transport.resume_reading()  # type: ignore[union-attr]
+    await host.heard(Kind.RESULT, 1)
+    newest = [json.loads(frame.head)[0] for frame in host.frames if frame.kind == Kind.PROGRESS][-1]
+    assert 99_999 == newest
+
+
+async def test_what_plugins_report_is_made_into_json(host: Host):
+    """They reach the channel without the care that `Context` takes."""
+    channel = host.worker._channel(1, {"progress": True, "log": True})
+    channel.progress(float("nan"), None, None)
+    channel.progress(10**400, None, None)
+    channel.progress("many", None, None)  # type: ignore[arg-type]
+    channel.progress(1.5, float("inf"), "\ud800")
+    assert [10**400, None, None] == json.loads((await host.heard(Kind.PROGRESS, 1)).head)
+    assert [1.5, None, "\\ud800"] == json.loads((await host.heard(Kind.PROGRESS, 1)).head)
+    channel.log("info", float("nan"))
+    assert ["info", "nan"] == json.loads((await host.heard(Kind.LOG, 1)).head)
+    assert [] == host.frames
+
+
+# Questions
+
+
+async def test_a_question_waits_for_its_answer(host: Host):
+    host.begin(1, "t.sure", asks=True)
+    assert "Sure?" == json.loads((await host.heard(Kind.QUESTIONS, 1)).head)["sure"]["message"]
+    answers = {"sure": {"action": "accept", "content": {"value": True}}}
+    for _ in range(2):  # the second one finds nobody who asks
+        host.link.send(Kind.ANSWERS, 1, json.dumps({"answers": answers}).encode())
+    assert "True" == json.loads((await host.heard(Kind.RESULT, 1)).body)["content"][0]["text"]
+
+
+async def test_a_question_that_nobody_could_be_asked_is_a_failure(host: Host):
+    host.begin(1, "t.sure", asks=True)
+    await host.heard(Kind.QUESTIONS, 1)
+    host.link.send(Kind.ANSWERS, 1, b'{"error":"no window"}')
+    assert "no window" in (await host.heard(Kind.RESULT, 1)).body.decode()
+
+
+async def test_recorded_answers_end_the_run_with_what_is_missing(host: Host):
+    host.begin(1, "t.sure", answers={})
+    assert ["sure"] == list(json.loads((await host.heard(Kind.INPUT_REQUIRED, 1)).head))
+
+
+# Cancelling
+
+
+async def until_quiet(host: Host) -> None:
+    """Until nothing runs on that nobody waits for."""
+    with fail_after(PATIENCE):
+        while await host.lingering():  # noqa: ASYNC110 - it is the worker's answer that counts
+            await asyncio.sleep(0)
+
+
+async def test_a_cancelled_call_is_not_answered(host: Host):
+    host.begin(1, "t.wait")
+    host.link.send(Kind.CANCEL, 1)
+    host.link.send(Kind.CANCEL, 2)  # one that is over
+    assert "x" == (await host.call(3, "t.say", {"text": "x"}))[1]["content"][0]["text"]
+    assert 0 == await host.lingering()
+    assert [] == host.frames
+
+
+async def test_a_call_that_swallows_its_cancellation_lingers(host: Host):
+    """It is cancelled again and again, and counted meanwhile."""
+    host.begin(1, "t.stubborn", {"times": 3})
+    await host.call(2, "t.say")
+    host.link.send(Kind.CANCEL, 1)
+    assert 1 == await host.lingering()
+    await until_quiet(host)
+
+
+async def test_a_thread_that_is_left_behind_is_told_and_counted(host: Host):
+    """Once when it is left, and whenever the host asks."""
+    host.begin(1, "t.hold")
+    await host.call(2, "t.until_held")
+    host.link.send(Kind.CANCEL, 1)
+    assert 1 == (await host.heard(Kind.LINGERING)).number
+    await host.call(3, "t.say")
+    assert 1 == await host.lingering()
+    await host.call(4, "t.release")
+    await until_quiet(host)
+    assert [] == [frame for frame in host.frames if frame.kind == Kind.LINGERING]
+
+
+# What even the runtime lets through
+
+
+class Odd:
+    """A runtime whose calls end in a way no runtime's should."""
+
+    def __init__(self, root: Path, end: Callable[[], Any]) -> None:
+        self.root = root
+        self.end = end
+        self.abandoned_threads = 0
+        self.loaded = ()
+
+    def known(self, _command: str) -> bool:
+        return True
+
+    async def call(self, *_: Any, **__: Any) -> Any:
+        return self.end()
+
+    def describe(self, _known: Any) -> Any:
+        return self.end()
+
+
+def raising(error: BaseException) -> Callable[[], Any]:
+    def end() -> Any:
+        raise error
+
+    return end
+
+
+class Unsayable:
+    """An outcome that cannot be written as JSON."""
+
+    kind = "ok"
+    missing_capability = None
+
+    def payload(self, *_: Any, **__: Any) -> Any:
+        return {"content": object()}
+
+
+ODD = [
+    (raising(SystemExit(3)), "crashed"),
+    (raising(asyncio.CancelledError()), "crashed"),
+    (Unsayable, "output"),
+]
+
+
+@pytest.mark.parametrize("end, kind", ODD, ids=["exit", "cancelled", "unsayable"])
+async def test_every_call_is_answered(host: Host, end: Callable[[], Any], kind: str):
+    """Whatever happens in it; and the loop goes on."""
+    host.worker._runtime = Odd(Path("/"), end)  # type: ignore[assignment]
+    meta, body = await host.call(1, "t.say")
+    assert (kind, True) == (meta["prowess/kind"], body["isError"])
+
+
+# The catalog
+
+
+async def test_the_description_leaves_out_what_is_known(host: Host):
+    """And comes with the files that skills import."""
+    for known, told in (([], ["t"]), (["t"], [])):
+        host.link.send(Kind.DESCRIBE, 0, json.dumps(known).encode())
+        description = Description.from_json(json.loads((await host.heard(Kind.CATALOG)).head))
+        assert told == [name for name in description.skills if name not in known]
+        assert ("t",) == description.names
+
+
+async def test_the_host_hears_of_what_is_imported_for_a_call(host: Host):
+    """Once, with what it promises, so that it can compare; not of what it had described."""
+    await host.call(1, "t.say", {"text": "x"})
+    await host.call(2, "t.say", {"text": "y"})
+    assert [{"t": digest_of(host.worker._runtime.contracts_of("t"))}] == host.live
+    host.link.send(Kind.DESCRIBE, 0, b"[]")
+    await host.heard(Kind.CATALOG)
+    await host.call(3, "t.say", {"text": "x"})
+    assert 1 == len(host.live)
+
+
+async def test_a_catalog_that_cannot_be_made_is_a_reason(host: Host):
+    """The host does not wait for ever."""
+    host.worker._runtime = Odd(Path("/"), raising(RuntimeError("no catalog")))  # type: ignore[assignment]
+    host.link.send(Kind.DESCRIBE, 0, b"[]")
+    assert b"RuntimeError: no catalog" == (await host.heard(Kind.FAILED)).head
+
+
+def test_files_of_the_project_are_those_below_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Not what is installed into it, and not what is gone by now."""
+    module = type(sys)
+    for name in ("here.py", "gone.py", "site-packages/x.py"):
+        file = tmp_path / name
+        file.parent.mkdir(exist_ok=True)
+        file.touch()
+        made = module(f"files_{file.stem}")
+        made.__file__ = str(file)
+        monkeypatch.setitem(sys.modules, made.__name__, made)
+    (tmp_path / "gone.py").unlink()
+    assert [str(tmp_path / "here.py")] == list(project_files(tmp_path))
+
+
+# Its heart
+
+
+async def test_a_blocked_loop_is_said_with_the_place(caplog: pytest.LogCaptureFixture):
+    """Once for each time; and it is quiet while there is nothing to do."""
+    heart = Heart(0.05)
+    heart.wake()  # nobody watches yet
+    heart.start()
+    heart.wake()
+    await asyncio.sleep(0)
+    patience = time.monotonic() + 60
+    while not caplog.records and time.monotonic() < patience:
+        time.sleep(0.01)  # noqa: ASYNC251 - this is the one that blocks
+    assert ["test_serving.py" in record.getMessage() for record in caplog.records] == [True]
+    with fail_after(PATIENCE):
+        while heart._wanted.is_set():  # noqa: ASYNC110 - a thread's event
+            await asyncio.sleep(0.001)
+    heart.wake()
+    heart.wake()
+
+
+async def test_a_heart_beats_until_the_board_is_closed():
+    """And says nothing more after that."""
+    beats: list[int] = []
+
+    def beat() -> None:
+        beats.append(1)
+        if len(beats) == 3:
+            raise ValueError("mmap closed or invalid")
+
+    others = threading.enumerate()
+    heart = Heart(0.01, beat)
+    heart.busy = lambda: True
+    heart.start()
+    heart.wake()
+    with fail_after(60):
+        while any(it.name == "prowess-watch" and it.is_alive() for it in threading.enumerate() if it not in others):  # noqa: ASYNC110 - a thread
+            await asyncio.sleep(0.001)
+    assert 3 == len(beats)
+    heart.busy = bool
+
+
+async def test_a_loop_that_waits_for_a_processor_is_not_blocked(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    """Whatever time passes: the system says that the thread of the loop was in the queue."""
+    asked: list[int] = []
+
+    def starved(_pid: int) -> dict[int, Thread]:
+        asked.append(1)
+        return {0: Thread(0.0, len(asked) * 1000.0, runnable=True)}
+
+    monkeypatch.setattr("prowess.worker.serving.threads_of", starved)
+    heart = Heart(0.01)
+    heart.start()
+    heart.wake()
+    patience = time.monotonic() + 60
+    while len(asked) < 20 and time.monotonic() < patience:
+        time.sleep(0.001)  # noqa: ASYNC251 - the loop gets nowhere
+    assert 20 <= len(asked)
+    assert [] == caplog.records
+
+
+async def test_an_import_goes_on_when_the_call_that_began_it_is_given_up(tmp_path: Path):
+    """It is no call that lingers, and whoever calls next finds it done."""
+    gate = tmp_path / "gate"
+    wait = f"import os, time\nwhile not os.path.exists({str(gate)!r}):\n    time.sleep(0.001)\n"
+    write(
+        tmp_path, slow=f"{wait}from prowess import skill_command\n@skill_command\ndef say() -> str:\n    return 'x'\n"
+    )
+    async with linked(tmp_path) as host:
+        host.begin(1, "slow.say")
+        assert 0 == await host.lingering()
+        host.link.send(Kind.CANCEL, 1)
+        for _ in range(3):
+            assert 0 == await host.lingering()
+        gate.touch()
+        assert "x" == (await host.call(2, "slow.say"))[1]["content"][0]["text"]
+
+
+def test_imports_that_go_on_at_once_are_all_noted():
+    """Each until it is over."""
+    board = Board()
+    imports = Imports(board)
+    imports("a", "/a.py")
+    imports("b", "/b.py")
+    assert [("a", "/a.py"), ("b", "/b.py")] == [noted[1:] for noted in board.noted]
+    imports("a", "/a2.py")
+    assert {("a", "/a2.py"), ("b", "/b.py")} == {noted[1:] for noted in board.noted}
+    imports("b", "")
+    imports("a", "")
+    assert () == board.noted
+    board.close()
+
+
+# As a process
+
+
+def begin(flags: dict | None = None, written: tuple[str, str] | None = None) -> bytes:
+    """What a host sends first."""
+    return encode_frame(Kind.BEGIN, 0, json.dumps({"flags": flags or {}, "written": written}).encode())
+
+
+def started(root: Path, flags: dict | None = None, *, at: str = "") -> tuple[subprocess.Popen, socket.socket, Board]:
+    """A worker process, and our end of its link."""
+    ours, theirs = socket.socketpair()
+    board = Board()
+    ours.sendall(begin(flags))
+    command = [sys.executable, "-P", "-m", "prowess.worker", str(theirs.fileno()), str(board.fd)]
+    process = subprocess.Popen(
+        [*command, at or str(root)],
+        pass_fds=(theirs.fileno(), board.fd),
+        stderr=subprocess.PIPE,
+        cwd=root,
+    )
+    theirs.close()
+    return process, ours, board
+
+
+async def until_answered(sock: socket.socket) -> bytes:
+    """What the worker has sent once there is a result in it."""
+    with fail_after(PATIENCE):
+        while b"isError" not in (got := await asyncio.to_thread(sock.recv, 65536, socket.MSG_PEEK)):  # noqa: ASYNC110 - peeking waits only for the first byte
+            await asyncio.sleep(0.01)
+        return got
+
+
+async def finished(process: subprocess.Popen, sock: socket.socket, board: Board) -> tuple[int, bytes, str]:
+    """Its exit code, what it sent, and what it complained of."""
+
+    def read() -> bytes:
+        with sock:
+            return b"".join(iter(lambda: sock.recv(65536), b""))
+
+    with fail_after(PATIENCE):
+        sent = await asyncio.to_thread(read)
+        _, complaints = await asyncio.to_thread(process.communicate)
+    board.close()
+    return process.returncode, sent, complaints.decode()
+
+
+async def test_a_process_serves_until_it_is_told_to_go(tmp_path: Path):
+    """Then what was to be done at the end is done; and the project is importable, but last."""
+    (tmp_path / "shop.py").write_text("import sys\nPLACE = sys.path[-1]\n")
+    skill = """
+        import atexit
+        from pathlib import Path
+        from prowess import skill_command
+        import shop
+        atexit.register(Path("left").touch)
+
+        @skill_command
+        def place() -> str:
+            return shop.PLACE
+    """
+    process, sock, board = started(write(tmp_path, t=skill))
+    sock.sendall(encode_frame(Kind.CALL, 1, b'{"command":"t.place"}', b"{}"))
+    got = await until_answered(sock)
+    assert str(tmp_path).encode() in got
+    sock.sendall(encode_frame(Kind.QUIT))
+    assert 0 == (await finished(process, sock, board))[0]
+    assert (tmp_path / "left").exists()
+
+
+async def test_a_process_goes_with_its_host(tmp_path: Path):
+    """The end of the link is the end."""
+    process, sock, board = started(write(tmp_path))
+    sock.shutdown(socket.SHUT_WR)
+    assert 0 == (await finished(process, sock, board))[0]
+
+
+async def test_a_child_does_not_hold_the_link(tmp_path: Path):
+    """A fork finds nothing where the link was."""
+    skill = """
+        import os
+        from prowess import skill_command
+
+        @skill_command
+        async def fork(link: int) -> int:
+            child = os.fork()
+            if not child:
+                os._exit(0 if os.path.samefile(f"/dev/fd/{link}", os.devnull) else 1)
+            return os.waitpid(child, 0)[1]
+    """
+    process, sock, board = started(write(tmp_path, t=skill))
+    link = int(process.args[5])  # type: ignore[index, arg-type]
+    sock.sendall(encode_frame(Kind.CALL, 1, b'{"command":"t.fork"}', json.dumps({"link": link}).encode()))
+    got = await until_answered(sock)
+    assert b'"result":0' in got
+    sock.shutdown(socket.SHUT_WR)
+    assert 0 == (await finished(process, sock, board))[0]
+
+
+async def test_settings_that_are_wrong_are_told_to_the_host(tmp_path: Path):
+    """And the process ends with 1."""
+    process, sock, board = started(write(tmp_path), {"timeuot": 1})
+    code, sent, complaints = await finished(process, sock, board)
+    assert (1, True, True) == (code, b"timeuot" in sent, "timeuot" in complaints)
+
+
+async def test_a_process_that_cannot_serve_at_all_says_why(tmp_path: Path):
+    """A link that is none: there is nobody but stderr to tell."""
+    command = [sys.executable, "-P", "-m", "prowess.worker", "0", "0", str(tmp_path)]
+    done = await asyncio.to_thread(
+        subprocess.run, command, capture_output=True, stdin=subprocess.DEVNULL, timeout=PATIENCE
+    )
+    assert (1, True) == (done.returncode, b"Traceback" in done.stderr)
+
+
+async def test_serving_ends_with_the_host_and_closes_the_runtime(tmp_path: Path):
+    """In this loop, as in a process."""
+    ours, theirs = socket.socketpair()
+    board = Board()
+    ours.sendall(begin())
+    serving = asyncio.ensure_future(serve(theirs, board, write(tmp_path)))
+    with fail_after(PATIENCE):
+        await asyncio.to_thread(ours.recv, 100)
+        ours.close()
+        assert 0 == await serving
+    board.close()
+
+
+async def test_serving_wrong_settings_is_a_failure(tmp_path: Path):
+    ours, theirs = socket.socketpair()
+    ours.sendall(begin({"timeuot": 1}))
+    with fail_after(PATIENCE):
+        assert 1 == await serve(theirs, Board(), write(tmp_path))
+        assert b"timeuot" in await asyncio.to_thread(ours.recv, 1000)
+    ours.close()
+    await asyncio.sleep(0)
+
+
+async def test_serving_goes_by_the_settings_of_the_host(tmp_path: Path):
+    """Whatever the file says by now: it may just be broken."""
+    (
+        write(tmp_path, t="from prowess import skill_command\n@skill_command\ndef say(): ...\n") / "prowess.toml"
+    ).write_text("[[")
+    ours, theirs = socket.socketpair()
+    board = Board()
+    ours.sendall(begin(written=(str(tmp_path / "prowess.toml"), 'names = "dotted"\n')))
+    ours.sendall(encode_frame(Kind.DESCRIBE, 0, b"[]"))
+    serving = asyncio.ensure_future(serve(theirs, board, tmp_path))
+    with fail_after(PATIENCE):
+        assert Kind.READY == (await asyncio.to_thread(receive, ours)).kind
+        told = json.loads((await asyncio.to_thread(receive, ours)).head)
+        assert "t.say" == told["skills"]["t"]["contracts"][0]["wire_name"]
+        ours.close()
+        assert 0 == await serving
+    board.close()
+
+
+async def test_serving_a_host_that_has_gone_already_is_over(tmp_path: Path):
+    """There is nobody to tell."""
+    ours, theirs = socket.socketpair()
+    ours.close()
+    board = Board()
+    assert 0 == await serve(theirs, board, tmp_path)
+    board.close()
+    theirs.close()
+
+
+async def test_a_heart_without_a_loop_in_that_thread_still_says_something(caplog: pytest.LogCaptureFixture):
+    """The thread may have gone."""
+    assert "an unknown place" == _place(-1)
+
+
+async def test_root_is_on_the_path_only_once(tmp_path: Path):
+    """Where the environment has put it there already."""
+    root = write(tmp_path)
+    command = [sys.executable, "-m", "prowess.worker", "0", "0", str(root), "{}"]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root), *filter(None, [os.environ.get("PYTHONPATH")])])}
+    done = await asyncio.to_thread(
+        subprocess.run, command, capture_output=True, stdin=subprocess.DEVNULL, timeout=PATIENCE, env=env
+    )
+    assert 1 == done.returncode
+
+
+async def test_a_skill_is_imported_from_the_source_that_the_host_gives(host: Host):
+    """Before its first call."""
+    file = host.worker._runtime.root / "skills/t.py"
+    told = {"skill": "t", "place": str(file), "own": [str(file)], "has_hooks": False, "kept": True}
+    text = file.read_bytes()
+    file.write_text("import prowess\n1 / 0\n")
+    host.link.send(Kind.SOURCE, 0, json.dumps(told).encode(), pack({str(file): text}))
+    meta, payload = (await host.call(1, "t.say", {"text": "x"}))[:2]
+    assert not payload["isError"], (meta, payload)

@@ -1,0 +1,295 @@
+"""A broken save costs nothing that worked: the host keeps the last good source of every skill, for any worker."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from piped import Client, hosted, make_project, result, until, write_skill
+
+CHANGED = "notifications/tools/list_changed"
+ONE = """
+    @skill_command
+    def version() -> str:
+        return "one"
+
+    @skill_command
+    def pid() -> int:
+        return os.getpid()
+"""
+TWO = ONE.replace("one", "two")
+BROKEN = "import nothing_of_this_name\n@skill_command\ndef version() -> str: ...\n"
+HANDS = """
+    from _hands import NAME
+    @skill_command
+    def version() -> str:
+        return NAME
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    return make_project(tmp_path, t=ONE, u=ONE)
+
+
+async def told_of(host: Client, text: str) -> str:
+    """What the diagnostics say, as soon as they say something with this text."""
+    found = ""
+    while text not in found:
+        message = await host.start_call("prowess_diagnostics")
+        found = message["result"]["content"][0]["text"] if "result" in message else ""
+        await asyncio.sleep(0.01)
+    return found
+
+
+async def replace_worker(host: Client) -> None:
+    """Kill the workers, and wait until they are gone."""
+    old = host.workers()
+    for pid in old:
+        os.kill(pid, signal.SIGKILL)
+    await until(lambda: not set(old) & set(host.workers()))
+
+
+BREAKS = {
+    "import": BROKEN,
+    "syntax": "import prowess\ndef f(:\n",
+    "annotation": "@skill_command\ndef version(x: Nowhere) -> str: ...\n",
+    "exit": "os._exit(4)\n",
+    "system exit": "raise SystemExit\n",
+    "command missing and more broken": "@skill_command\ndef other() -> str: ...\n1 / 0\n",
+}
+
+
+@pytest.mark.parametrize("broken", BREAKS.values(), ids=BREAKS)
+@pytest.mark.parametrize("warm", [False, True], ids=["cold", "warm"])
+async def test_a_skill_that_breaks_is_served_by_any_worker(project: Path, broken: str, warm: bool):
+    """Also by workers that never had it, whether or not anybody had called it before."""
+    if warm:
+        async with hosted(project) as host:
+            await host.tools()
+    async with hosted(project) as host:
+        before = await host.tools()
+        assert "one" == await host.text("u_version")
+        file = write_skill(project, "t.py", broken)
+        await host.noted(CHANGED)
+        for _ in range(3):
+            told = await host.text("prowess_diagnostics")
+            assert str(file) in told
+            assert "the last good version goes on" in told
+            assert [*sorted([*before, "prowess_diagnostics"])] == sorted(await host.tools())
+            assert ("one", "one") == (await host.text("t_version"), await host.text("u_version"))
+            await replace_worker(host)
+        write_skill(project, "u.py", TWO)
+        while "two" != await host.text("u_version"):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        assert "one" == await host.text("t_version")
+        write_skill(project, "t.py", TWO)
+        await host.noted(CHANGED, 2)
+        assert "two" == await host.text("t_version")
+        assert before == await host.tools()
+
+
+async def test_a_call_at_the_moment_of_a_broken_save_is_answered(project: Path):
+    """The skill is known, and was not imported yet; nothing vanishes from the list."""
+    async with hosted(project) as host:
+        await host.tools()
+    async with hosted(project) as host:
+        before = await host.tools()
+        assert "one" == await host.text("u_version")
+        for _ in range(5):
+            await replace_worker(host)
+            write_skill(project, "t.py", BROKEN)
+            assert "one" == await host.text("t_version")
+            assert set(before) <= set(await host.tools())
+            write_skill(project, "t.py", ONE)
+            assert "one" == await host.text("t_version")
+            assert set(before) <= set(await host.tools())
+
+
+@pytest.mark.parametrize("torn", ["", "from prowess import skill_comm", '"""What\n', "   \n"])
+async def test_half_of_a_save_takes_nothing_away(project: Path, torn: str):
+    """An editor that truncates a file and then writes it may be seen in between."""
+    async with hosted(project) as host:
+        before = await host.tools()
+        (project / "skills/t.py").write_text(torn)
+        assert "t.py" in await told_of(host, "last good version goes on")
+        assert "one" == await host.text("t_version")
+        write_skill(project, "t.py", ONE)
+        await host.noted(CHANGED, 2)
+        assert before == await host.tools()
+
+
+async def test_what_is_taken_away_is_gone(project: Path):
+    """A file that is deleted or renamed is no broken one, also while it was broken; nor is one that is no skill any more."""
+    async with hosted(project) as host:
+        await host.tools()
+        (project / "skills/t.py").rename(project / "skills/v.py")
+        await host.noted(CHANGED, 1)
+        assert ["u_pid", "u_version", "v_pid", "v_version"] == await host.tools()
+        write_skill(project, "v.py", BROKEN)
+        await host.noted(CHANGED, 2)
+        (project / "skills/v.py").unlink()
+        await host.noted(CHANGED, 3)
+        assert ["u_pid", "u_version"] == await host.tools()
+        (project / "skills/u.py").write_text("x = 1\n")
+        await host.noted(CHANGED, 4)
+        assert [] == await host.tools()
+
+
+async def test_several_workers_all_serve_the_last_good_version(project: Path):
+    """Whichever of them gets the call."""
+    (project / "prowess.toml").write_text('cache_dir = "cache"\n[host]\nworkers = 3\n')
+    async with hosted(project) as host:
+        await host.tools()
+        write_skill(project, "t.py", BROKEN)
+        await host.noted(CHANGED)
+        await until(lambda: len(host.workers()) == 3)
+        answers = [host.start_call("t_version") for _ in range(30)]
+        assert {"one"} == {(await result(answer))["content"][0]["text"] for answer in answers}
+
+
+async def test_helpers_beside_a_skill_are_kept_with_it(tmp_path: Path):
+    """One that is saved so that one skill breaks and the other does not: each gets its own version of it."""
+    make_project(tmp_path)
+    for name, wanted in (("a", "x"), ("b", "y")):
+        body = f"from ._h import {wanted}, Shared\n@skill_command\ndef version() -> int:\n    return {wanted}\n"
+        write_skill(tmp_path, f"{name}.py", body)
+    helper = tmp_path / "skills/_h.py"
+    (tmp_path / "skills/_types.py").write_text("class Shared: ...\n")
+    helper.write_text("from ._types import Shared\nx, y = 1, 1\n")
+    async with hosted(tmp_path) as host:
+        await host.tools()
+        helper.write_text("from ._types import Shared\ny = 2\n")
+        await host.noted(CHANGED)
+        for _ in range(2):
+            assert ("1", "2") == (await host.text("a_version"), await host.text("b_version"))
+            assert ("2", "1") == (await host.text("b_version"), await host.text("a_version"))
+            await replace_worker(host)
+        helper.write_text("from ._types import Shared\nx, y = 3, 3\n")
+        await host.noted(CHANGED, 2)
+        assert ("3", "3") == (await host.text("a_version"), await host.text("b_version"))
+
+
+@pytest.mark.parametrize("broken", ["def f(:\n", "", None], ids=["syntax", "empty", "deleted"])
+async def test_a_broken_module_of_the_project_breaks_no_skill(tmp_path: Path, broken: str | None):
+    """It is imported by its absolute name, by two skills."""
+    make_project(tmp_path, a=HANDS, b=HANDS, c=ONE)
+    module = tmp_path / "_hands.py"
+    module.write_text("NAME = 'one'\n")
+    async with hosted(tmp_path) as host:
+        before = await host.tools()
+        if broken is None:
+            module.unlink()
+        else:
+            module.write_text(broken)
+        await told_of(host, "last good version goes on")
+        for _ in range(2):
+            assert ("one", "one") == (await host.text("a_version"), await host.text("b_version"))
+            assert "one" == await host.text("c_version")
+            await replace_worker(host)
+        module.write_text("NAME = 'two'\n")
+        await host.noted(CHANGED, 2)
+        assert ("two", "two") == (await host.text("a_version"), await host.text("b_version"))
+        assert before == await host.tools()
+
+
+async def test_a_module_of_the_project_may_have_two_versions(tmp_path: Path):
+    """The skill that breaks keeps the old one, and the one that does not gets the new one; both share the rest."""
+    make_project(tmp_path)
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop/__init__.py").touch()
+    (tmp_path / "shop/prices.py").write_text("x, y = 1, 1\n")
+    (tmp_path / "shop/goods.py").write_text("class Good: ...\n")
+    for name, wanted in (("a", "x"), ("b", "y")):
+        body = (
+            f"from shop.prices import {wanted}\nfrom shop import goods\n@skill_command\ndef version() -> list[int]:\n"
+        )
+        write_skill(tmp_path, f"{name}.py", f"{body}    from shop import prices\n    return [{wanted}, prices.y]\n")
+    async with hosted(tmp_path) as host:
+        await host.tools()
+        (tmp_path / "shop/prices.py").write_text("y = 2\n")
+        await host.noted(CHANGED)
+        for _ in range(2):
+            assert [1, 2] == (await host.call("a_version"))["structuredContent"]["result"]
+            assert [2, 2] == (await host.call("b_version"))["structuredContent"]["result"]
+            await replace_worker(host)
+            assert [2, 2] == (await host.call("b_version"))["structuredContent"]["result"]
+            assert [1, 2] == (await host.call("a_version"))["structuredContent"]["result"]
+
+
+async def test_a_broken_plugin_costs_nobody_what_it_gives(tmp_path: Path):
+    """Skills that rely on what it provides keep that, by type, also in another worker."""
+    plug = """
+        from prowess import hookimpl
+        class Clock:
+            def now(self): return "noon"
+        @hookimpl
+        def prowess_injectables(provide): provide(Clock, Clock)
+        @hookimpl
+        def prowess_skill_folders(): return ["more"]
+    """
+    uses = "from .clock import Clock\n@skill_command\ndef now(clock: Clock) -> str:\n    return clock.now()\n"
+    make_project(tmp_path, clock=plug, b=uses)
+    write_skill(tmp_path, "../more/far.py", ONE)
+    async with hosted(tmp_path) as host:
+        before = await host.tools()
+        write_skill(tmp_path, "clock.py", "from prowess import hookimpl\n1 / 0\n")
+        await told_of(host, "last good version goes on")
+        for _ in range(2):
+            assert ("noon", "one") == (await host.text("b_now"), await host.text("far_version"))
+            await replace_worker(host)
+        write_skill(tmp_path, "clock.py", plug.replace("noon", "night"))
+        await until(lambda: len([note for note in host.notes if note["method"] == CHANGED]) > 1)
+        assert "night" == await host.text("b_now")
+        assert before == await host.tools()
+
+
+async def test_broken_settings_cost_nothing(project: Path):
+    """Everything goes on by what they said before, also in a new worker."""
+    async with hosted(project) as host:
+        before = await host.tools()
+        (project / "prowess.toml").write_text("cache_dir = \n")
+        assert "prowess.toml" in await told_of(host, "what was there before goes on")
+        await replace_worker(host)
+        assert "one" == await host.text("t_version")
+        assert {*before, "prowess_diagnostics"} == set(await host.tools())
+
+
+async def test_a_skill_that_is_too_large_to_be_kept_says_what_is_wrong(project: Path):
+    """Its commands stay, and each call gives the file, the line and the reason."""
+    file = project / "skills/t.py"
+    file.write_text(file.read_text() + "#" * (1 << 20))
+    async with hosted(project) as host:
+        before = await host.tools()
+        file = write_skill(project, "t.py", "x = 1\nimport nothing_of_this_name\n")
+        await host.noted(CHANGED)
+        assert {*before, "prowess_diagnostics"} == set(await host.tools())
+        failed = await host.call("t_version")
+        assert failed["isError"]
+        text = failed["content"][0]["text"]
+        assert f"{file}:5" in text
+        assert "nothing_of_this_name" in text
+        write_skill(project, "t.py", TWO)
+        await host.noted(CHANGED, 2)
+        assert "two" == await host.text("t_version")
+
+
+async def test_two_hosts_on_one_manifest_each_keep_their_own_versions(project: Path):
+    """A third one that starts while a skill is broken has nothing to serve it from, and says so."""
+    async with hosted(project) as one, hosted(project) as other:
+        await asyncio.gather(one.tools(), other.tools())
+        write_skill(project, "t.py", BROKEN)
+        for host in (one, other):
+            await host.noted(CHANGED)
+            assert "one" == await host.text("t_version")
+        async with hosted(project) as third:
+            assert ["prowess_diagnostics", "u_pid", "u_version"] == await third.tools()
+        write_skill(project, "t.py", TWO)
+        for host in (one, other):
+            await host.noted(CHANGED, 2)
+            assert "two" == await host.text("t_version")
+    async with hosted(project) as host:
+        assert "two" == await host.text("t_version")

@@ -1,0 +1,171 @@
+"""`prowess check`, run as a person runs it."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from prowess_host.cli.checking import _Style
+from prowess_host.cli.commands import run
+
+SHOP = """
+    from typing import Literal
+    from prowess import skill_command
+
+    @skill_command(read_only=True)
+    def find(query: str, sort: Literal["name", "price"] = "name") -> list[str]:
+        '''Find something.
+
+        Args:
+            query: What to look for.
+            sort: The order.
+        '''
+        return [query]
+"""
+NARROWER = SHOP.replace('"name", "price"', '"name"')
+WIDER = SHOP.replace('"name", "price"', '"name", "price", "age"')
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Path:
+    """A project with a committed catalog, and the working directory in it."""
+    (tmp_path / "prowess.toml").touch()
+    write(tmp_path, SHOP)
+    monkeypatch.chdir(tmp_path)
+    assert 0 == run(["build"])
+    capsys.readouterr()
+    return tmp_path
+
+
+def write(project: Path, source: str, name: str = "shop") -> None:
+    file = project / "skills" / f"{name}.py"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(dedent(source), "utf-8")
+
+
+def test_nothing_changed(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One line says so, and what the catalog costs."""
+    assert 0 == run(["check"])
+    assert (
+        "No differences from schemas/catalog.json; 0 errors, 0 warnings; 1 command, about 81 tokens as portable.\n"
+        == capsys.readouterr().out
+    )
+
+
+def test_breaking_change_fails_with_advice(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """And says how to go on all the same."""
+    write(project, NARROWER)
+
+    assert 1 == run(["check"])
+    told = capsys.readouterr().out
+    assert (
+        "shop.find\n"
+        '  breaks  parameter sort: no longer "price"\n'
+        "          → keep the old values, if only as other names for new ones\n" in told
+    )
+    assert "1 breaking and 0 compatible differences" in told
+    assert "If callers can bear it: prowess build, and commit schemas/catalog.json." in told
+
+
+def test_compatible_change_passes(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is told all the same."""
+    write(project, WIDER)
+
+    assert 0 == run(["check"])
+    assert '  ok      parameter sort: also "age"\n' in capsys.readouterr().out
+
+
+def test_report_as_json(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Everything that the text tells, for programs."""
+    write(project, NARROWER)
+    assert 1 == run(["check", "--json", "--budget", "10"])
+    told = json.loads(capsys.readouterr().out)
+
+    assert [1, 1, 0, True] == [told["breaking"], told["errors"], told["warnings"], told["compared"]]
+    assert ["/inputSchema/properties/sort"] == [item["where"] for item in told["differences"]]
+    assert ["budget"] == [item["rule"] for item in told["findings"]]
+    assert 10 == told["tokens"]["budget"]
+    assert told["tokens"]["total"] == told["tokens"]["commands"]["shop.find"]
+
+
+def test_what_hurts_clients_is_told(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A warning passes unless asked to be strict; what a client refuses is an error for who asked about that client."""
+    write(project, "from prowess import skill_command\n@skill_command\ndef f(x: int | None): 'F.'", "other")
+    run(["build"])
+
+    assert [0, 1] == [run(["check"]), run(["check", "--strict"])]
+    assert "warning the parameter x has no description" in capsys.readouterr().out
+    full = ["check", "--set", "profile=full"]
+    assert [0, 1] == [run(full), run([*full, "--client", "gemini", "--client", "cursor"])]
+    assert "  error   gemini: a null branch is refused  /inputSchema/properties/x/anyOf/1" in capsys.readouterr().out
+    long = ["check", "--server", "s" * 60]
+    run(long)
+    assert "  warning claude: 'mcp__" in capsys.readouterr().out
+
+
+def test_clients_with_the_same_rule_share_a_line(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nobody wants to read it three times."""
+    dotted = ["--set", "names=dotted"]
+    run(["build", *dotted])
+
+    assert 0 == run(["check", *dotted])
+    assert "  warning claude, codex, cursor: the name 'shop.find' may only have" in capsys.readouterr().out
+
+
+def test_budget_of_the_settings(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A flag wins over it."""
+    (project / "prowess.toml").write_text("token_budget = 20")
+
+    assert [1, 0] == [run(["check"]), run(["check", "--budget", "500"])]
+    assert "the catalog\n  error   the catalog costs about" in capsys.readouterr().out
+
+
+def test_nothing_to_compare_with(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What hurts clients is told all the same."""
+    (project / "schemas/catalog.json").unlink()
+
+    assert 2 == run(["check"])
+    told = capsys.readouterr().out
+    assert "There is no schemas/catalog.json to compare with. Run prowess build, and commit what it writes." in told
+    assert "\n0 errors, 0 warnings; 1 command" in told
+
+
+def test_broken_skill_fails(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its commands are gone, and the reason is told."""
+    write(project, "from prowess import skill_command\n1 / 0")
+
+    assert 1 == run(["check"])
+    told = capsys.readouterr().out
+    assert "breaks  the command is gone" in told
+    assert "1 could not be loaded:" in told
+
+
+def test_catalog_of_another_place(
+    project: Path, capsys: pytest.CaptureFixture[str], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Say, one that was released."""
+    released = tmp_path_factory.mktemp("released") / "catalog.json"
+    (project / "schemas/catalog.json").rename(released)
+
+    assert 0 == run(["check", "--catalog", str(released)])
+    assert f"No differences from {released}" in capsys.readouterr().out
+    released.write_text("[]")
+    assert 2 == run(["check", "--catalog", str(released)])
+
+
+def test_colours_only_where_they_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a terminal, unless it is asked to do without."""
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert "\x1b[1ma\x1b[0m" == _Style.of(Terminal())("a", "1")
+    assert "a" == _Style.of(io.StringIO())("a", "1")
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "a" == _Style.of(Terminal())("a", "1")

@@ -1,0 +1,269 @@
+"""The client's ends of the pipes: nothing blocks the loop, nothing is lost, and a client that is gone is noticed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from anyio import fail_after
+from patience import PATIENCE
+from piped import until
+
+from prowess_host.stderr import Complaints
+from prowess_host.transports.stdio import Reader, Writer
+
+
+@contextlib.contextmanager
+def pipe():
+    """Both ends of a pipe, closed at the end whatever became of them."""
+    ends = os.pipe()
+    try:
+        yield ends
+    finally:
+        for fd in ends:
+            with contextlib.suppress(OSError):
+                os.close(fd)
+
+
+async def test_a_reader_hands_over_what_arrives_and_then_nothing():
+    """An empty chunk is the end."""
+    with pipe() as (reading, writing):
+        got: asyncio.Queue[bytes] = asyncio.Queue()
+        reader = Reader(reading, got.put_nowait)
+        reader.start()
+        reader.start()  # reading already
+        os.write(writing, b"one")
+        with fail_after(PATIENCE):
+            assert b"one" == await got.get()
+            os.close(writing)
+            assert b"" == await got.get()
+        reader.start()  # over
+        assert got.empty()
+
+
+async def test_a_paused_reader_knows_when_the_client_has_left():
+    """Although what it said has not been read."""
+    with pipe() as (reading, writing):
+        got: asyncio.Queue[bytes] = asyncio.Queue()
+        reader = Reader(reading, got.put_nowait)
+        os.write(writing, b"unread")
+        assert not reader.left
+        os.close(writing)
+        assert reader.left
+        reader.start()
+        with fail_after(PATIENCE):
+            assert b"unread" == await got.get()
+
+
+async def test_a_non_blocking_end_without_anything_to_read_is_no_end():
+    with pipe() as (reading, _):
+        os.set_blocking(reading, False)
+        got: list[bytes] = []
+        Reader(reading, got.append)._read()
+        assert [] == got
+
+
+async def test_an_end_that_cannot_be_read_is_the_end(tmp_path: Path):
+    """Whatever the reason."""
+    fd = os.open(tmp_path, os.O_RDONLY)  # a folder
+    got: list[bytes] = []
+    Reader(fd, got.append)._read()
+    os.close(fd)
+    assert [b""] == got
+
+
+async def test_a_paused_file_is_not_read(tmp_path: Path):
+    (tmp_path / "session").write_bytes(b"x" * 600_000)
+    fd = os.open(tmp_path / "session", os.O_RDONLY)
+    got: list[bytes] = []
+    reader = Reader(fd, lambda data: (got.append(data), reader.pause()))
+    reader.start()
+    await until(lambda: got)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert 1 == len(got)
+    reader.start()
+    reader.start()
+    await until(lambda: len(got) == 2)
+    os.close(fd)
+
+
+async def test_a_writer_keeps_the_order_of_small_and_large():
+    """What does not fit waits, and everything after it."""
+    with pipe() as (reading, writing):
+        writer = Writer(writing, lambda: None)
+        assert writer.flush(0)
+        lines = [b"a" * size + b"\n" for size in (1, 300_000, 5, 70_000, 1)]
+        for line in lines:
+            writer.write(line)
+        writer.write(b"")
+        assert writer.backlog > 0
+        assert not writer.full
+        with fail_after(PATIENCE):
+            got = b""
+            while len(got) < sum(map(len, lines)):
+                got += await asyncio.to_thread(os.read, reading, 65536)
+            assert b"".join(lines) == got
+            assert await asyncio.to_thread(writer.flush, 5)
+
+
+async def test_a_client_that_reads_slowly_gets_everything_at_the_end():
+    """As long as it goes on reading; one that has stopped is not waited for."""
+    with pipe() as (reading, writing):
+        writer = Writer(writing, lambda: None)
+        writer.write(b"x" * 300_000)
+        writer.write(b"y" * 300_000)
+        flushing = asyncio.create_task(asyncio.to_thread(writer.flush, 5))
+        got = 0
+        while got < 600_000:
+            got += len(await asyncio.to_thread(os.read, reading, 8192))
+        assert await flushing
+    with pipe() as (reading, writing):
+        writer = Writer(writing, lambda: None)
+        writer.write(b"x" * 300_000)
+        assert not await asyncio.to_thread(writer.flush, 0.01)
+
+
+async def test_what_goes_together_is_written_at_the_end_of_the_turn():
+    """In one piece, and in its place before whatever comes later."""
+    with pipe() as (reading, writing):
+        os.set_blocking(reading, False)
+        writer = Writer(writing, lambda: None)
+        writer.write(b"1\n", more=True)
+        writer.write(b"2\n", more=True)
+        with pytest.raises(BlockingIOError):
+            os.read(reading, 100)
+        await asyncio.sleep(0)
+        assert b"1\n2\n" == os.read(reading, 100)
+        writer.write(b"3\n", more=True)
+        writer.write(b"4\n")
+        assert b"3\n4\n" == os.read(reading, 100)
+        writer.write(b"5\n", more=True)
+        assert writer.flush(0)
+        assert b"5\n" == os.read(reading, 100)
+
+
+async def test_what_is_large_is_not_held_back():
+    """To copy it once more would cost more than to write it alone."""
+    with pipe() as (reading, writing):
+        writer = Writer(writing, lambda: None)
+        writer.write(b"1\n", more=True)
+        writer.write(b"x" * 20_000, more=True)
+        assert b"1\n" + b"x" * 20_000 == os.read(reading, 65536)
+
+
+async def test_a_writer_without_a_reader_says_so_once():
+    """Also where it finds out in its thread."""
+    with pipe() as (reading, writing):
+        broken: list[bool] = []
+        writer = Writer(writing, lambda: broken.append(True))
+        writer.write(b"x" * 300_000)
+        assert not await asyncio.to_thread(writer.flush, 0)
+        os.close(reading)
+        await until(lambda: broken)
+        writer.write(b"x")
+        assert [True] == broken
+
+
+async def test_a_writer_to_a_file_writes_everything(tmp_path: Path):
+    with (tmp_path / "out").open("wb") as file:
+        writer = Writer(file.fileno(), lambda: None)
+        writer.write(b"one\n")
+        writer.write(b"two\n")
+        assert await asyncio.to_thread(writer.flush, 5)
+    assert b"one\ntwo\n" == (tmp_path / "out").read_bytes()
+
+
+def test_complaints_that_nobody_reads_are_dropped():
+    """Whoever complains does not wait."""
+    with pipe() as (reading, writing):
+        complaints = Complaints(writing, 1_000_000)
+        text = "é" * 1_000_000
+        assert len(text) == complaints.write(text)
+        assert len(text) == complaints.write(text)
+        assert complaints.writable()
+        os.close(reading)
+        assert 1 == complaints.write("\ud800")
+
+
+@pytest.mark.parametrize("over", ["pipe", "socket"])
+def test_how_much_was_dropped_is_told_on_a_line_of_its_own(over: str):
+    """Also after a line of which only the beginning was written. The newest lines are kept."""
+    ends = os.pipe() if over == "pipe" else [end.detach() for end in socket.socketpair()]
+    complaints = Complaints(ends[1], 1000)
+    complaints.send(b"x" * 1_000_000 + b"\n")
+    for number in range(1000):
+        complaints.send(b"%d\n" % number)
+    got = b""
+    while not got.endswith(b"\n999\n"):
+        got += os.read(ends[0], 65536)
+    complaints.finish(PATIENCE)
+    torn, *told = got.decode().splitlines()
+    notes = [int(line.split()[1]) for line in told if line.endswith("lines were dropped: nobody read stderr")]
+    kept = [int(line) for line in told if not line.startswith("prowess: ")]
+    assert {"x"} == set(torn)
+    assert 1001 == sum(notes) + len(kept)  # the long line counts: it is torn
+    assert (sorted(kept), 999) == (kept, kept[-1])
+    for fd in ends:
+        os.close(fd)
+
+
+def test_a_socket_and_a_terminal_are_never_waited_for():
+    """A terminal may be halted, so a thread writes to it."""
+    one, other = socket.socketpair()
+    with one, other:
+        Complaints(other.fileno()).send(b"one\n")
+        assert b"one\n" == one.recv(9)
+    master, slave = os.openpty()
+    complaints = Complaints(slave)
+    complaints.send(b"one\n")
+    assert b"one\r\n" == os.read(master, 9)
+    complaints.finish(PATIENCE)
+    os.close(master)
+    os.close(slave)
+
+
+def test_complaints_go_to_files_whole(tmp_path: Path):
+    with (tmp_path / "log").open("w") as file:
+        Complaints(file.fileno()).write("é\ud800\n")
+    assert "é\\ud800\n" == (tmp_path / "log").read_text()
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_claiming_bears_what_is_closed_already(tmp_path: Path, closed: str):
+    """What is opened later does not take the place of what was closed."""
+    script = (
+        "from prowess_host.transports.stdio import claim; import os; wire = claim();"
+        "file = os.open('f', os.O_CREAT | os.O_RDWR); os.write(1, b'printed'); print(os.read(0, 9));"
+        "os.write(file, repr((min(wire) > 2, file > 2)).encode())"
+    )
+    subprocess.run(
+        ["/bin/sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-c", script],
+        cwd=tmp_path,
+        check=True,
+        timeout=PATIENCE,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    assert "(True, True)" == (tmp_path / "f").read_text()
+
+
+async def test_what_was_written_is_let_go_of():
+    """Also the last message, although the thread that wrote it waits for another."""
+    with pipe() as (reading, writing):
+        writer = Writer(writing, lambda: None)
+        line = b"x" * 300_000 + b"\n"
+        held = sys.getrefcount(line)
+        writer.write(line)
+        rest = len(line)
+        while rest:
+            rest -= len(await asyncio.to_thread(os.read, reading, rest))
+        await until(lambda: not writer.backlog and sys.getrefcount(line) == held)
+        assert writer.flush(5)

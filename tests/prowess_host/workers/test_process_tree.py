@@ -1,0 +1,373 @@
+"""Whatever comes from a worker ends with it, wherever it hides, and with the host, however that goes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from anyio import fail_after
+from patience import PATIENCE
+from piped import MARK, Client, hosted, make_project, until
+
+from prowess_host.workers import process_tree
+
+SKILL = """
+    import signal
+    from pathlib import Path
+
+    def note(folder):
+        Path(folder, str(os.getpid())).touch()
+
+    def linger(folder):
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+            signal.signal(number, signal.SIG_IGN)
+        note(folder)
+        while True:
+            time.sleep(600)
+
+    WAITING = "import os, pathlib, sys, time; pathlib.Path(sys.argv[1], str(os.getpid())).touch(); time.sleep(600)"
+
+    def start(folder, **options):
+        subprocess.Popen([sys.executable, "-S", "-c", WAITING, folder], **options)
+
+    def daemon(folder, env=None):
+        if os.fork():
+            return
+        os.setsid()
+        if os.fork():
+            os._exit(0)
+        os.execve(sys.executable, [sys.executable, "-S", "-c", WAITING, folder], os.environ if env is None else env)
+
+    def escape(how, folder):
+        if how == "session":
+            os.setsid()
+        elif how == "group":
+            os.setpgid(0, 0)
+        elif how == "fork":
+            if not os.fork():
+                os.setsid()
+                linger(folder)
+        elif how == "child session":
+            start(folder, start_new_session=True)
+        elif how == "bare child session":
+            start(folder, start_new_session=True, env={})
+        elif how == "daemon":
+            daemon(folder)
+        elif how == "bare daemon":
+            daemon(folder, {})
+        elif how == "all":
+            start(folder, start_new_session=True)
+            daemon(folder)
+            os.setsid()
+            start(folder)
+        note(folder)
+
+    @skill_command
+    async def block_loop(how: str, folder: str) -> str:
+        escape(how, folder)
+        linger(folder)
+
+    @skill_command
+    def block(how: str, folder: str) -> str:
+        escape(how, folder)
+        while True:
+            time.sleep(600)
+
+    @skill_command
+    def leave_behind(how: str, folder: str) -> str:
+        escape(how, folder)
+        return "done"
+
+    @skill_command
+    def crash(how: str, folder: str) -> str:
+        escape(how, folder)
+        count = 3 if how == "all" else 1
+        while len(os.listdir(folder)) < count:
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    @skill_command
+    def say() -> str:
+        return str(os.getpid())
+"""
+COUNTS = {"session": 1, "group": 1, "fork": 2, "child session": 2, "bare child session": 2, "daemon": 2, "bare daemon": 2, "all": 4}  # fmt: skip
+"""How a worker escapes, and how many processes there are then."""
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process is there, and is more than an entry in the table of processes."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (OSError, IndexError):
+        return False
+
+
+class Runaways:
+    """The processes that a command started, each of which has left its number in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir()
+
+    def pids(self) -> list[int]:
+        return [int(file.name) for file in self.folder.iterdir()]
+
+    async def started(self, count: int) -> None:
+        await until(lambda: len(self.pids()) >= count)
+
+    async def gone(self) -> None:
+        await until(lambda: not [pid for pid in self.pids() if is_alive(pid)], PATIENCE)
+
+
+@pytest.fixture
+def runaways(tmp_path: Path) -> Iterator[Runaways]:
+    found = Runaways(tmp_path / "pids")
+    yield found
+    for pid in found.pids():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def make(tmp_path: Path, settings: str = "[host]\ndrain = 0.5\ngrace = 0.5\n") -> Path:
+    return make_project(tmp_path, settings, t=SKILL)
+
+
+async def ended(host: Client) -> int:
+    with fail_after(PATIENCE):
+        return await host.process.wait()
+
+
+@pytest.mark.parametrize("name", ["t_block", "t_block_loop"])
+@pytest.mark.parametrize("how", COUNTS)
+async def test_the_host_leaves_and_takes_everything_along(tmp_path: Path, runaways: Runaways, how: str, name: str):
+    """At the end of input, with 0, although a worker has left its group and blocks."""
+    async with hosted(make(tmp_path)) as host:
+        answer = host.start_call(name, how=how, folder=str(runaways.folder))
+        await runaways.started(COUNTS[how])
+        host.close_input()
+        assert 0 == await ended(host)
+        await runaways.gone()
+        assert (await answer)["result"]["isError"]
+
+
+@pytest.mark.parametrize("name", ["t_block", "t_block_loop"])
+@pytest.mark.parametrize("how", [how for how in COUNTS if how != "bare daemon"])  # then nothing is left to tell it by
+async def test_a_host_that_is_killed_takes_everything_along(tmp_path: Path, runaways: Runaways, how: str, name: str):
+    async with hosted(make(tmp_path)) as host:
+        host.start_call(name, how=how, folder=str(runaways.folder))
+        await runaways.started(COUNTS[how])
+        host.process.kill()
+        assert -signal.SIGKILL == await ended(host)
+        await runaways.gone()
+
+
+@pytest.mark.parametrize("how", COUNTS)
+async def test_a_cancelled_call_ends_with_all_it_started(tmp_path: Path, runaways: Runaways, how: str):
+    """And the session goes on in another worker."""
+    async with hosted(make(tmp_path)) as host:
+        answer = host.start_call("t_block", how=how, folder=str(runaways.folder))
+        await runaways.started(COUNTS[how])
+        host.cancel(answer)
+        await runaways.gone()
+        assert int(await host.text("t_say")) not in runaways.pids()
+
+
+@pytest.mark.parametrize("how", COUNTS)
+async def test_a_worker_that_ends_by_itself_leaves_nothing_behind(tmp_path: Path, runaways: Runaways, how: str):
+    """Its orphans are looked for, and are not left in the table of processes."""
+    async with hosted(make(tmp_path)) as host:
+        answer = host.start_call("t_crash", how=how, folder=str(runaways.folder))
+        await runaways.started(1)
+        assert (await answer)["result"]["isError"]
+        await runaways.gone()
+        await until(lambda: not [pid for pid in runaways.pids() if Path(f"/proc/{pid}").exists()], PATIENCE)
+        assert int(await host.text("t_say")) not in runaways.pids()
+
+
+@pytest.mark.parametrize("how", ["child session", "daemon", "bare daemon"])
+async def test_what_a_call_left_behind_lives_as_long_as_its_worker(tmp_path: Path, runaways: Runaways, how: str):
+    async with hosted(make(tmp_path)) as host:
+        arguments = {"how": how, "folder": str(runaways.folder)}
+        assert "done" == await host.text("t_leave_behind", **arguments)
+        await runaways.started(2)
+        worker = int(await host.text("t_say"))
+        left = [pid for pid in runaways.pids() if pid != worker]
+        assert all(map(is_alive, left))
+        assert 0 == await host.leave()
+        await runaways.gone()
+
+
+async def test_orphans_that_end_are_taken_note_of(tmp_path: Path, runaways: Runaways):
+    """The host adopts them, so that the table of processes does not fill up."""
+    async with hosted(make(tmp_path)) as host:
+        await host.text("t_leave_behind", how="daemon", folder=str(runaways.folder))
+        await runaways.started(2)
+        worker = int(await host.text("t_say"))
+        [orphan] = [pid for pid in runaways.pids() if pid != worker]
+        os.kill(orphan, signal.SIGKILL)
+        await until(lambda: not Path(f"/proc/{orphan}").exists(), PATIENCE)
+
+
+async def test_a_second_signal_takes_everything_along(tmp_path: Path, runaways: Runaways):
+    async with hosted(make(tmp_path, "[host]\ndrain = 600\n")) as host:
+        host.start_call("t_block_loop", how="all", folder=str(runaways.folder))
+        await runaways.started(COUNTS["all"])
+        for _ in range(1000):
+            if host.process.returncode is not None:
+                break
+            with contextlib.suppress(ProcessLookupError):
+                host.process.send_signal(signal.SIGTERM)
+            await asyncio.sleep(0.05)
+        assert 143 == await ended(host)
+        await runaways.gone()
+
+
+async def test_without_a_shell_nothing_is_different(tmp_path: Path, runaways: Runaways):
+    """A container may have none."""
+    script = (
+        "import sys; from prowess_host.workers import process_tree; process_tree._SHELL = '/no/such/shell';"
+        "from prowess_host.cli.main import main; main(['host', '--project', sys.argv[1]])"
+    )
+    mark = uuid.uuid4().hex
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", script, str(make(tmp_path))),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, MARK: mark},
+    )
+    host = Client(process, "2025-11-25")
+    host.mark = mark
+    await host.open()
+    host.start_call("t_block_loop", how="all", folder=str(runaways.folder))
+    await runaways.started(COUNTS["all"])
+    process.kill()
+    await ended(host)
+    await runaways.gone()
+    await host.alone()
+
+
+# The parts
+
+
+def sleeper(**options: object) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(["sleep", "600"], **options)  # type: ignore[call-overload]
+
+
+def test_a_process_is_spared_if_its_id_is_somebody_elses_by_now():
+    child = sleeper()
+    try:
+        process_tree.end(child.pid, lambda _: False)
+        assert child.poll() is None
+    finally:
+        process_tree.end(child.pid)
+    assert -signal.SIGKILL == child.wait(PATIENCE)
+    process_tree.end(child.pid)  # of no effect
+
+
+def test_where_processes_have_no_descriptors_ids_have_to_do(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delattr(os, "pidfd_open", raising=False)
+    child = sleeper()
+    process_tree.end(child.pid)
+    assert -signal.SIGKILL == child.wait(PATIENCE)
+
+
+@pytest.mark.parametrize("lists", [True, False], ids=["by the kernel's lists", "by ps"])
+def test_descendants_are_found(lists: bool, monkeypatch: pytest.MonkeyPatch):
+    if not lists:
+        monkeypatch.setattr(process_tree, "_has_lists", lambda: False)
+    script = "sleep 600 & sh -c 'sleep 600 & echo $!; wait' & wait"
+    with subprocess.Popen(["/bin/sh", "-c", script], stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        grandchild = int(parent.stdout.readline())
+        found = process_tree.descendants(parent.pid)
+        assert (3, True) == (len(found), grandchild in found)
+        process_tree.end_tree(parent.pid)
+        parent.wait(PATIENCE)
+    assert [] == [pid for pid in found if is_alive(pid)]
+
+
+def test_where_nothing_tells_of_processes_nothing_is_found(monkeypatch: pytest.MonkeyPatch):
+    """Neither /proc nor ps: what is known by its id or its group is ended all the same."""
+    monkeypatch.setattr(process_tree, "_has_lists", lambda: False)
+    monkeypatch.setattr(process_tree, "_PROC", Path("/no/such/proc"))
+    monkeypatch.setenv("PATH", "/no/such/folder")
+    assert [] == process_tree.descendants(os.getpid())
+    process_tree.end_everything_of("no such mark")
+
+
+def test_marks_add_up(monkeypatch: pytest.MonkeyPatch):
+    """A skill may start a host: its workers come from both."""
+    monkeypatch.setenv(process_tree.MARK, "outer")
+    assert "outer inner" == process_tree.marked_environment("inner")[process_tree.MARK]
+
+
+def test_what_cannot_be_ended_is_not_waited_for(monkeypatch: pytest.MonkeyPatch):
+    mark = uuid.uuid4().hex
+    child = sleeper(env={**os.environ, process_tree.MARK: mark})
+    monkeypatch.setattr(process_tree, "end", lambda *_: None)
+    try:
+        process_tree.end_everything_of(mark, 0.0)
+        assert child.poll() is None
+    finally:
+        child.kill()
+        child.wait()
+
+
+def ignores(pid: int, number: signal.Signals) -> bool:
+    """Whether a process has come so far as to ignore a signal."""
+    rows = dict(row.split(":\t") for row in Path(f"/proc/{pid}/status").read_text().splitlines())
+    return bool(int(rows["SigIgn"], 16) >> (number - 1) & 1)
+
+
+def start_guard(mark: str, tools: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        ["/bin/sh", "-c", process_tree._GUARD, "guard", mark],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        env={"PATH": tools},
+    )
+
+
+@pytest.mark.parametrize("tools", ["/usr/bin:/bin", "/no/such/folder"], ids=["with grep", "without"])
+async def test_the_guard_ends_what_bears_the_mark(tools: str):
+    """Also where the shell has nothing but itself, and the worker's id never came."""
+    mark = uuid.uuid4().hex
+    child = sleeper(env={"LINES": "a\nb", process_tree.MARK: f"outer {mark}", "Z": "z"}, start_new_session=True)
+    other = sleeper()
+    guard = start_guard(mark, tools)
+    try:
+        assert guard.stdin is not None
+        await until(lambda: ignores(guard.pid, signal.SIGTERM))
+        guard.send_signal(signal.SIGTERM)
+        assert child.poll() is None
+        guard.stdin.close()
+        assert -signal.SIGKILL == guard.wait(PATIENCE)
+        assert -signal.SIGKILL == child.wait(PATIENCE)
+        assert other.poll() is None
+    finally:
+        for process in (child, other, guard):
+            process.kill()
+            process.wait()
+
+
+def test_a_command_from_the_shell_ends_what_it_started(tmp_path: Path, runaways: Runaways):
+    """`prowess call` is a host as well."""
+    command = [sys.executable, "-m", "prowess_host.cli", "call", "t.leave_behind", "--project", str(make(tmp_path))]
+    told = json.dumps({"how": "all", "folder": str(runaways.folder)})
+    script = "import sys; from prowess_host.cli.main import main; main(sys.argv[1:])"
+    done = subprocess.run(
+        [sys.executable, "-c", script, *command[3:], "--json", told], capture_output=True, timeout=PATIENCE, check=False
+    )
+    assert 0 == done.returncode, done.stderr
+    assert [] == [pid for pid in runaways.pids() if is_alive(pid)]

@@ -1,0 +1,78 @@
+"""A call that looked begun when its worker was retired, and was not: the worker gives it back, and it moves on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import anyio
+from patience import PATIENCE
+
+from prowess.settings.settings import Settings
+from prowess.worker.link import Frame, Kind
+from prowess_host.workers.jobs import Job
+from prowess_host.workers.supervisor import Supervisor
+
+SKILL = """
+from prowess import skill_command
+
+@skill_command
+def say(text: str) -> str:
+    return text
+"""
+
+
+class Told:
+    """Listens to one job."""
+
+    def __init__(self) -> None:
+        self.body: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    def result(self, _meta: bytes, body: bytes) -> None:
+        self.body.set_result(json.loads(body))
+
+
+async def test_call_that_is_given_back_is_run_all_the_same(tmp_path: Path) -> None:
+    """It is dispatched again, under a new number, and the move is counted."""
+    (tmp_path / "skills").mkdir()
+    (tmp_path / "skills" / "t.py").write_text(SKILL, "utf-8")
+    supervisor = Supervisor(tmp_path, Settings.load(tmp_path, environ={}), {})
+    try:
+        with anyio.fail_after(PATIENCE):
+            (contract,) = (await supervisor.describe()).skills["t"].contracts
+            told: Any = Told()
+            job = Job(contract, b'{"command": "t.say"}', b'{"text": "x"}', told, 30)
+            supervisor.submit(job)
+            first, worker = job.number, supervisor._pool.active[0]
+            supervisor._on_frame(worker, Frame(Kind.UNBEGUN, first, b"", b""))
+            assert first != job.number
+            assert 1 == job.moves
+            assert "x" == (await told.body)["content"][0]["text"]
+    finally:
+        await supervisor.close()
+
+
+async def test_call_that_is_given_back_again_and_again_is_answered_in_the_end(tmp_path: Path) -> None:
+    """Whatever takes it from its workers: it does not move for ever."""
+    (tmp_path / "skills").mkdir()
+    (tmp_path / "skills" / "t.py").write_text(SKILL, "utf-8")
+    supervisor = Supervisor(tmp_path, Settings.load(tmp_path, environ={}), {})
+    try:
+        with anyio.fail_after(PATIENCE):
+            (contract,) = (await supervisor.describe()).skills["t"].contracts
+            told: Any = Told()
+            job = Job(contract, b'{"command": "t.say"}', b'{"text": "x"}', told, 30)
+            supervisor.submit(job)
+            worker = supervisor._pool.active[0]
+            moves = 0
+            while not told.body.done():
+                moves += 1
+                supervisor._on_frame(worker, Frame(Kind.UNBEGUN, job.number, b"", b""))
+            text = (await told.body)["content"][0]["text"]
+            assert 10 == moves
+            assert "10 workers were replaced before they began it" in text
+            assert "It never began, so trying again is safe." in text
+    finally:
+        await supervisor.close()
