@@ -282,7 +282,7 @@ def test_where_processes_have_no_descriptors_ids_have_to_do(monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("lists", [True, False], ids=["by the kernel's lists", "by ps"])
-def test_descendants_are_found(lists: bool, monkeypatch: pytest.MonkeyPatch):
+async def test_descendants_are_found(lists: bool, monkeypatch: pytest.MonkeyPatch):
     if not lists:
         monkeypatch.setattr(process_tree, "_has_lists", lambda: False)
     script = "sleep 600 & sh -c 'sleep 600 & echo $!; wait' & wait"
@@ -293,7 +293,7 @@ def test_descendants_are_found(lists: bool, monkeypatch: pytest.MonkeyPatch):
         assert (3, True) == (len(found), grandchild in found)
         process_tree.end_tree(parent.pid)
         parent.wait(PATIENCE)
-    assert [] == [pid for pid in found if is_alive(pid)]
+    await until(lambda: not [pid for pid in found if is_alive(pid)])  # a killed process takes a moment to end
 
 
 def test_where_nothing_tells_of_processes_nothing_is_found(monkeypatch: pytest.MonkeyPatch):
@@ -361,7 +361,7 @@ async def test_the_guard_ends_what_bears_the_mark(tools: str):
             process.wait()
 
 
-def test_a_command_from_the_shell_ends_what_it_started(tmp_path: Path, runaways: Runaways):
+async def test_a_command_from_the_shell_ends_what_it_started(tmp_path: Path, runaways: Runaways):
     """`prowess call` is a host as well."""
     command = [sys.executable, "-m", "prowess_host.cli", "call", "t.leave_behind", "--project", str(make(tmp_path))]
     told = json.dumps({"how": "all", "folder": str(runaways.folder)})
@@ -370,4 +370,4 @@ def test_a_command_from_the_shell_ends_what_it_started(tmp_path: Path, runaways:
         [sys.executable, "-c", script, *command[3:], "--json", told], capture_output=True, timeout=PATIENCE, check=False
     )
     assert 0 == done.returncode, done.stderr
-    assert [] == [pid for pid in runaways.pids() if is_alive(pid)]
+    await runaways.gone()
