@@ -24,13 +24,13 @@ from prowess_host.tool_calls import UNLIMITED, Limit, ToolCall
 if TYPE_CHECKING:
     from prowess.contracts.contract import Contract
     from prowess.jsontypes import JsonObject
-    from prowess_host.catalog.listing import Offer
+    from prowess_host.catalog.listing import Listing
     from prowess_host.project import Project
     from prowess_host.protocol.identity import Server
     from prowess_host.protocol.lines import Oversized
     from prowess_host.workers.jobs import Job
 
-__all__ = ["Connection", "Outgoing"]
+__all__ = ["Connection", "Transport"]
 
 _log = logging.getLogger("prowess.host")
 _LIMIT_KEY: Final = "anthropic/maxResultSizeChars"
@@ -39,7 +39,7 @@ _MOST_NOTICES: Final = 1024 * 1024
 """Bytes that may wait for a client before progress and logs are dropped: they are of the moment, answers are not."""
 
 
-class Outgoing(Protocol):
+class Transport(Protocol):
     """The way to a client. Neither member blocks or raises, also when the client is gone."""
 
     @property
@@ -55,7 +55,7 @@ class Outgoing(Protocol):
 class Connection:
     """Serves one client. Give it each line that arrives, and close it when the client has left."""
 
-    def __init__(self, project: Project, server: Server, out: Outgoing, now: Callable[[], float]) -> None:
+    def __init__(self, project: Project, server: Server, out: Transport, now: Callable[[], float]) -> None:
         self._project = project
         self._session = Session(server)
         self._out = out
@@ -199,7 +199,7 @@ class Connection:
         body = dumps({"content": [{"type": "text", "text": text}], "isError": is_error})
         self._out.write(self._session.answer(call, body, meta=meta))
 
-    def show(self, before: Offer, after: Offer) -> None:
+    def show(self, before: Listing, after: Listing) -> None:
         """Serve what waited for this listing. The client hears of it only if what it can see has changed."""
         waiting, self._waiting = self._waiting, []
         for call in waiting:

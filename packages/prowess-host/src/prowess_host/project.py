@@ -18,8 +18,8 @@ from prowess.errors import UnknownCommand
 from prowess.jsontypes import JsonObject
 from prowess.settings.paths import ConfigPaths
 from prowess.settings.settings import OwnSettings, Settings
-from prowess_host.catalog.listing import Offer
-from prowess_host.catalog.updates import Learner
+from prowess_host.catalog.listing import Listing
+from prowess_host.catalog.updates import CatalogUpdates
 from prowess_host.long_results import Pages
 from prowess_host.tool_calls import Sealing, load_key
 from prowess_host.workers.process import Spawn, WorkerProcess
@@ -40,7 +40,7 @@ _CLOSING: Final = 5.0
 class Client(Protocol):
     """What a project tells its clients."""
 
-    def show(self, before: Offer, after: Offer) -> None:
+    def show(self, before: Listing, after: Listing) -> None:
         """There is another listing."""
         ...
 
@@ -58,10 +58,10 @@ class Project:
         """`spawn` starts a worker: a process, or for debuggers a part of this one."""
         self.settings = settings
         self._paths = ConfigPaths.of(settings, environ)
-        self._learner = Learner(self._paths, settings, flags, environ, self._publish, spawn=spawn)
-        self.workers = self._learner.supervisor
+        self._updates = CatalogUpdates(self._paths, settings, flags, environ, self._publish, spawn=spawn)
+        self.workers = self._updates.supervisor
         self.sealing = Sealing(lambda: load_key(self._paths.get_cache_dir), time.time)
-        self.listing = Offer.nothing()
+        self.listing = Listing.nothing()
         """What can be listed and called now."""
         self._clients: dict[Client, Pages] = {}
         self._watching: asyncio.Task[None] | None = None
@@ -69,7 +69,7 @@ class Project:
     @property
     def own(self) -> OwnSettings:
         """The settings of Prowess itself, as they were saved last."""
-        return self._learner.own
+        return self._updates.own
 
     # The catalog
 
@@ -79,26 +79,26 @@ class Project:
 
     async def _watch(self) -> None:
         try:
-            await self._learner.run()
+            await self._updates.run()
         except Exception:  # noqa: BLE001 - a fault of ours: what is offered by now goes on
             _log.exception("the skills are no longer watched")
             self._publish(self.listing.failing("the skills are no longer watched, because of a fault in the host"))
         finally:
-            self._learner.settled.set()
+            self._updates.settled.set()
 
     async def load(self, command: str = "") -> None:
         """Know all commands, or at least this one, and follow no changes. A `ChildProcessError` says what failed."""
-        await self._learner.load(lambda listing: listing[command] is not None)
+        await self._updates.load(lambda listing: listing[command] is not None)
 
     async def describe(self) -> Catalog:
         """Everything that the project holds, imported now. A `ChildProcessError` says what failed."""
-        return await self._learner.describe_anew()
+        return await self._updates.describe_anew()
 
     def wanted(self) -> None:
         """Somebody lists or calls tools: workers may start."""
-        self._learner.asked.set()
+        self._updates.asked.set()
 
-    def _publish(self, listing: Offer) -> None:
+    def _publish(self, listing: Listing) -> None:
         before, self.listing = self.listing, listing
         if self._watching is not None:
             for failure in listing.catalog.failures:
@@ -130,7 +130,7 @@ class Project:
         """The contract of the command that answers to a name, as soon as it is known whether there is one."""
         self.wanted()
         if self.listing[command] is None and self._watching is not None:
-            await self._learner.settled.wait()
+            await self._updates.settled.wait()
         return self.listing[command]
 
     async def call(self, command: str, arguments: Any = None, *, channel: Channel | None = None) -> Outcome:
@@ -167,7 +167,7 @@ class Project:
             await asyncio.wait_for(self.workers.close(), _CLOSING)
         for client in list(self._clients):
             _tell(client.close)
-        await self._learner.close(_SAVING)
+        await self._updates.close(_SAVING)
 
 
 def _tell(heard: Callable[..., None], *news: Any) -> None:

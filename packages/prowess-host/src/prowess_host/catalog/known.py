@@ -32,7 +32,7 @@ from prowess_host.catalog.manifest import (
 from prowess_host.catalog.sources import Sources
 from prowess_host.workers.describe import LostImport
 
-__all__ = ["Ask", "Knowledge", "described"]
+__all__ = ["Ask", "KnownCatalog", "described"]
 
 _log = logging.getLogger("prowess.host")
 
@@ -40,7 +40,7 @@ Ask: TypeAlias = "Callable[[Collection[str]], Awaitable[Description]]"
 """Has all skills described but those that are given."""
 
 
-class Knowledge:
+class KnownCatalog:
     """The skills of one project, as far as they are known."""
 
     def __init__(self, paths: ConfigPaths, own: OwnSettings) -> None:

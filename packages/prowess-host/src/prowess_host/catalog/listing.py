@@ -14,13 +14,13 @@ from prowess_host.protocol.codec import dumps
 from prowess_host.protocol.rpc import EncodeError
 from prowess_host.protocol.tool_list import ToolList, define_tool
 
-__all__ = ["DIAGNOSTICS", "Offer"]
+__all__ = ["DIAGNOSTICS", "Listing"]
 
 DIAGNOSTICS: Final = "prowess_diagnostics"
 """The tool that is there while something cannot be loaded."""
 
 
-class Offer:
+class Listing:
     """The tools of one catalog, with what answers to their names."""
 
     def __init__(self, catalog: Catalog, views: Mapping[str, View], *, complete: bool = True) -> None:
@@ -48,7 +48,7 @@ class Offer:
         self.names = {name: each for each in contracts for name in _names(each)}
 
     @classmethod
-    def nothing(cls) -> Offer:
+    def nothing(cls) -> Listing:
         """What there is to offer before anything is known."""
         return cls(Catalog(), {}, complete=False)
 
@@ -56,19 +56,19 @@ class Offer:
         """The command that answers to a name in any of its forms."""
         return self.names.get(name) or self.names.get(name.replace("/", "."))
 
-    def failing(self, reason: str) -> Offer:
+    def failing(self, reason: str) -> Listing:
         """The same, with something wrong that is no skill's fault."""
         of_skills = [failure for failure in self.catalog.failures if failure.source != "worker"]
         failures = (*of_skills, Failure("worker", reason))
-        return Offer(Catalog(self.catalog.contracts, failures), self.views)
+        return Listing(Catalog(self.catalog.contracts, failures), self.views)
 
-    def replaced(self, catalog: Catalog, views: Mapping[str, View], keeping: Collection[str]) -> Offer:
+    def replaced(self, catalog: Catalog, views: Mapping[str, View], keeping: Collection[str]) -> Listing:
         """Another catalog, with what is offered now of the skills in `keeping`."""
         kept = [contract for contract in self.catalog.contracts if contract.skill in keeping]
         contracts = [contract for contract in catalog.contracts if contract.skill not in keeping] + kept
         contracts.sort(key=lambda contract: contract.id)
         shown = {**views, **{contract.id: self.views[contract.id] for contract in kept}}
-        return Offer(Catalog(tuple(contracts), catalog.failures), shown)
+        return Listing(Catalog(tuple(contracts), catalog.failures), shown)
 
     def last_good(self, new: Catalog) -> set[str]:
         """Skills that lost commands because they are broken, and not because somebody took them away."""

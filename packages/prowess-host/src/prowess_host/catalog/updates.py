@@ -1,6 +1,6 @@
-"""How a host comes to know what it can offer: from what it remembers, from workers, and again after every save.
+"""How a host comes to know what it can list: from what it remembers, from workers, and again after every save.
 
-Knows no wire and no session; whoever shows the offer is told when there is another one.
+Knows no wire and no session; whoever shows the listing is told when there is another one.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from prowess.jsontypes import JsonObject
 from prowess.settings.paths import ConfigPaths
 from prowess.settings.settings import Settings
 from prowess.skills.description import Description
-from prowess_host.catalog.known import Knowledge, described
-from prowess_host.catalog.listing import Offer
+from prowess_host.catalog.known import KnownCatalog, described
+from prowess_host.catalog.listing import Listing
 from prowess_host.catalog.watcher import Watcher
 from prowess_host.workers.describe import LostWorker
 from prowess_host.workers.process import Spawn, WorkerProcess
 from prowess_host.workers.supervisor import Source, Successor, Supervisor
 
-__all__ = ["Learner"]
+__all__ = ["CatalogUpdates"]
 
 _log = logging.getLogger("prowess.host")
 _LOADING: Final = 60.0
@@ -37,8 +37,8 @@ _SOON: Final = 0.5
 """Seconds after which a worker is started although nobody has asked for tools."""
 
 
-class Learner:
-    """Keeps one offer true for as long as a host runs."""
+class CatalogUpdates:
+    """Keeps one listing true for as long as a host runs."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Learner:
         settings: Settings,
         flags: JsonObject,
         environ: Mapping[str, str],
-        show: Callable[[Offer], None],
+        show: Callable[[Listing], None],
         *,
         spawn: Spawn = WorkerProcess,
     ) -> None:
@@ -58,11 +58,11 @@ class Learner:
         self.own, self._written = settings.own, settings.written
         self.supervisor = Supervisor(paths.project_root, settings, flags, spawn)
         self.supervisor.on_live = self._compare
-        self._knowledge = Knowledge(paths, settings.own)
+        self._known = KnownCatalog(paths, settings.own)
         self.supervisor.source_of = self._source_of
-        self.supervisor.hooks = lambda: self._knowledge.sources.hooks
-        self._watcher = Watcher(paths, self._renew, lambda: self._knowledge.files)
-        self._offer = Offer.nothing()
+        self.supervisor.hooks = lambda: self._known.sources.hooks
+        self._watcher = Watcher(paths, self._renew, lambda: self._known.files)
+        self._listing = Listing.nothing()
         self._kept: set[str] = set()
         """Skills that no longer load, and are served from their last good sources, as far as the host has them."""
         self._proven: set[str] = set()
@@ -77,27 +77,27 @@ class Learner:
     async def run(self) -> None:
         """Come to know the skills, as soon as what the client has sent already is answered; then see to changes."""
         await asyncio.sleep(0)
-        standing = self._knowledge.recall()
+        standing = self._known.recall()
         if standing.complete:
-            await self._start_knowing(standing.known)
+            await self._start_warm(standing.known)
         else:
-            await self._start_learning(standing.known)
+            await self._start_cold(standing.known)
         self.settled.set()
         if not self._goes_by_what_is_written():  # saved before the watcher looked
             await self._renew()
         await self._watcher.run()
 
-    async def load(self, is_enough: Callable[[Offer], bool]) -> None:
+    async def load(self, is_enough: Callable[[Listing], bool]) -> None:
         """Come to know the skills, as far as that is needed, and watch nothing. Fails as `Supervisor.describe` does."""
-        standing = self._knowledge.recall()
-        known = standing.known - self._knowledge.doubtful
+        standing = self._known.recall()
+        known = standing.known - self._known.doubtful
         if standing.complete and known == standing.known:
-            self._publish(Offer(self._knowledge.catalog(), self._knowledge.views()))
+            self._publish(Listing(self._known.catalog(), self._known.views()))
             return
-        self._publish(Offer(self._knowledge.catalog(known), self._knowledge.views(), complete=False))
-        if not is_enough(self._offer):
-            await self._learn(known)
-            self._adopt_knowledge()
+        self._publish(Listing(self._known.catalog(known), self._known.views(), complete=False))
+        if not is_enough(self._listing):
+            await self._describe(known)
+            self._adopt_known()
 
     async def describe_anew(self) -> Catalog:
         """All skills as their files are now, whatever was known of them. Fails as `Supervisor.describe` does."""
@@ -109,38 +109,38 @@ class Learner:
         self._watcher.stop()
         for task in self._background:
             task.cancel()
-        await self._knowledge.kept(seconds)
+        await self._known.kept(seconds)
 
     # The start
 
-    async def _start_knowing(self, known: Collection[str]) -> None:
+    async def _start_warm(self, known: Collection[str]) -> None:
         """Nothing has changed since the last time: what costs time comes after the first answer."""
-        self._publish(Offer(self._knowledge.catalog(), self._knowledge.views()))
-        if not self._knowledge.doubtful:
+        self._publish(Listing(self._known.catalog(), self._known.views()))
+        if not self._known.doubtful:
             self.settled.set()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.asked.wait(), _SOON)
         self.supervisor.start()
-        await asyncio.to_thread(self._knowledge.read_sources, known)
+        await asyncio.to_thread(self._known.read_sources, known)
         self._watcher.start()
         await asyncio.to_thread(self._watcher.ready.wait)
-        standing = await asyncio.to_thread(self._knowledge.standing)
+        standing = await asyncio.to_thread(self._known.standing)
         if not standing.complete:  # something was saved before the watcher looked
             await self._renew()
         else:
             async with self._one_at_a_time:
-                if await asyncio.to_thread(self._knowledge.refresh):
-                    self._knowledge.keep()
-            await self._look_again(self._knowledge.doubtful)
+                if await asyncio.to_thread(self._known.refresh):
+                    self._known.keep()
+            await self._look_again(self._known.doubtful)
 
-    async def _start_learning(self, known: Collection[str]) -> None:
-        """The first offer. What is known can be called at once."""
+    async def _start_cold(self, known: Collection[str]) -> None:
+        """The first listing. What is known can be called at once."""
         self._watcher.start()
         self.supervisor.start()
-        partial = Offer(self._knowledge.catalog(known), self._knowledge.views(), complete=False)
+        partial = Listing(self._known.catalog(known), self._known.views(), complete=False)
         self._publish(partial)
-        await asyncio.to_thread(self._knowledge.read_sources, known)
-        learning = self._loop.create_task(self._learn(known))
+        await asyncio.to_thread(self._known.read_sources, known)
+        learning = self._loop.create_task(self._describe(known))
         learning.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody may be there to hear it
         await asyncio.wait([learning], timeout=_LOADING)
         if not learning.done():
@@ -152,12 +152,12 @@ class Learner:
         except ChildProcessError as error:
             self._publish(partial.failing(str(error)))
         else:
-            self._knowledge.hold_sources(self._kept)
-            self._adopt_knowledge()
+            self._known.hold_sources(self._kept)
+            self._adopt_known()
 
-    async def _learn(self, known: Collection[str]) -> None:
+    async def _describe(self, known: Collection[str]) -> None:
         async with self._one_at_a_time:
-            await self._knowledge.learn(self.supervisor.describe, known)
+            await self._known.learn(self.supervisor.describe, known)
 
     # Changes
 
@@ -170,7 +170,7 @@ class Learner:
                     return
                 except LostWorker as error:  # killed from outside: no save would come to tell of that
                     if attempt == _MOST_ATTEMPTS:
-                        self._publish(self._offer.failing(f"{error} (what was there before goes on)"))
+                        self._publish(self._listing.failing(f"{error} (what was there before goes on)"))
 
     async def _next_generation(self) -> None:
         successor: Successor | None = None
@@ -184,22 +184,22 @@ class Learner:
 
         try:
             self._configure(self._settings())
-            standing = await asyncio.to_thread(self._knowledge.standing)
+            standing = await asyncio.to_thread(self._known.standing)
             loaded = (
                 self.supervisor.loaded
             )  # imported anew before it is needed: so it is as warm, and has a last good version
-            await self._knowledge.learn(ask, standing.known - loaded - self._knowledge.doubtful)
+            await self._known.learn(ask, standing.known - loaded - self._known.doubtful)
         except LostWorker:
             raise
         except (SettingsError, ChildProcessError) as error:
-            self._publish(self._offer.failing(f"{error} (what was there before goes on)"))
+            self._publish(self._listing.failing(f"{error} (what was there before goes on)"))
             return
         assert successor is not None  # noqa: S101 - else nothing was learned
-        self._kept = self._offer.last_good(self._knowledge.catalog())
-        self._kept |= self._knowledge.sources.broken_plugins(self._knowledge.description)
-        self._knowledge.hold_sources(self._kept)
+        self._kept = self._listing.last_good(self._known.catalog())
+        self._kept |= self._known.sources.broken_plugins(self._known.description)
+        self._known.hold_sources(self._kept)
         self.supervisor.adopt(successor, self._kept)
-        self._adopt_knowledge()
+        self._adopt_known()
 
     def _settings(self) -> Settings:
         return Settings.load(self._paths.project_root, environ=self._environ, flags=self._flags)
@@ -214,11 +214,11 @@ class Learner:
         self._paths = ConfigPaths.of(settings, self._environ)
         self.own, self._written = settings.own, settings.written
         self.supervisor.configure(settings)
-        self._knowledge.configure(settings.own)
+        self._known.configure(settings.own)
 
     def _compare(self, digests: Mapping[str, str]) -> None:
         """A worker has imported skills. What they promise now counts, not what they promised before."""
-        differing = self._knowledge.differing(digests) - self._kept
+        differing = self._known.differing(digests) - self._kept
         self._proven |= digests.keys() - differing
         if differing:
             self._in_background(self._look_again(differing))
@@ -228,14 +228,14 @@ class Learner:
         if not skills:
             return
         try:
-            await self._learn(self._knowledge.description.skills.keys() - skills)
+            await self._describe(self._known.description.skills.keys() - skills)
         except ChildProcessError as error:
             _log.warning("%s could not be looked at again: %s", ", ".join(sorted(skills)), error)
         else:
-            lost = self._offer.last_good(self._knowledge.catalog()) & self._proven
+            lost = self._listing.last_good(self._known.catalog()) & self._proven
             self._kept |= lost
-            self._knowledge.hold_sources(self._kept)
-            self._adopt_knowledge()
+            self._known.hold_sources(self._kept)
+            self._adopt_known()
 
     def _in_background(self, work: Coroutine[None, None, None]) -> None:
         task = self._loop.create_task(work)
@@ -247,18 +247,18 @@ class Learner:
         if not task.cancelled() and task.exception() is not None:
             _log.error("what was learned in the background is lost", exc_info=task.exception())
 
-    # The offer
+    # The listing
 
-    def _adopt_knowledge(self) -> None:
-        """Offer what is known, with the last good version of what no longer loads, and keep it for the next start."""
-        new = self._explained(self._knowledge.catalog())
+    def _adopt_known(self) -> None:
+        """Publish what is known, with the last good version of what no longer loads, and keep it for the next start."""
+        new = self._explained(self._known.catalog())
         self._proven |= {contract.skill for contract in new.contracts} & self.supervisor.loaded
-        self._publish(self._offer.replaced(new, self._knowledge.views(), self._kept))
-        self._knowledge.keep()
+        self._publish(self._listing.replaced(new, self._known.views(), self._kept))
+        self._known.keep()
 
     def _explained(self, catalog: Catalog) -> Catalog:
         """The same, saying of what no longer loads what becomes of calls to it."""
-        sources = self._knowledge.sources
+        sources = self._known.sources
         gone: dict[str, str] = {}
         failures: list[Failure] = []
         for failure in catalog.failures:
@@ -274,12 +274,12 @@ class Learner:
 
     def _source_of(self, skill: str) -> Source | None:
         """What a worker imports a skill from."""
-        self._knowledge.read_sources([skill])
-        good = self._knowledge.sources[skill]
+        self._known.read_sources([skill])
+        good = self._known.sources[skill]
         return Source(good.head(kept=skill in self._kept), good.body()) if good is not None else None
 
-    def _publish(self, offer: Offer) -> None:
-        known = map(Path, self._knowledge.description.folders)
+    def _publish(self, listing: Listing) -> None:
+        known = map(Path, self._known.description.folders)
         self._watcher.folders = tuple(dict.fromkeys((*self._paths.skills_dirs, *known)))
-        self._offer = offer
-        self._show(offer)
+        self._listing = listing
+        self._show(listing)
