@@ -10,7 +10,7 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from textwrap import dedent
-from typing import Annotated, Any
+from typing import Annotated, Any, Generic, Protocol, TypeVar
 
 import anyio
 import pytest
@@ -414,16 +414,111 @@ class Lonely(containers.DeclarativeContainer):
     db = providers.Singleton(Db, clock)
 
 
+def clock_of(db: Db) -> Clock:
+    return db.clock
+
+
 async def test_a_container_with_gaps_is_refused(tmp_path: Path):
     """What nobody provides is named; so is a name that is taken."""
+
+    class Untyped(containers.DeclarativeContainer):
+        anything = providers.Dependency(instance_of=str)
+
     async with Runtime.open(tmp_path) as runtime:
         with pytest.raises(
-            InjectionError, match=r'the container cannot be used: .*undefined dependencies.*"Lonely.clock"'
+            InjectionError, match=r'the container cannot be used: .*undefined dependencies.*"Untyped.anything"'
         ):
-            injectables(runtime).provide(Lonely)
+            injectables(runtime).provide(Untyped)
         injectables(runtime).provide(Db, name="clock")
         with pytest.raises(InjectionError, match="clock already has a provider"):
             injectables(runtime).provide(Lonely(clock=providers.Factory(Clock)))
+
+
+async def test_a_container_may_depend_on_what_plugins_provide(tmp_path: Path):
+    """In either direction, sync or async; each thing is made once, and an override reaches what was made with it."""
+
+    async def make_clock():
+        yield FakeClock()
+
+    class Shop:
+        def __init__(self, db: Db) -> None:
+            self.db = db
+
+    class Container(Lonely):
+        report = providers.Factory(make_report, Lonely.db)
+
+    @skill_command
+    def look(db: Db, shop: Shop, clock: Clock, report: Report) -> list[Any]:
+        return [clock.now(), db.clock is clock, shop.db is db, report.db is db, id(db)]
+
+    async with Runtime.open(tmp_path) as runtime:
+        injectables(runtime).provide(Container)
+        injectables(runtime).provide(Shop)
+        injectables(runtime).provide(Clock, make_clock)
+        assert {} == injectables(runtime).broken()
+        before = (await call(runtime, look)).value
+        assert ["then", True, True, True] == before[:4]
+        with runtime.override(Clock, Clock()):
+            inside = (await call(runtime, look)).value
+            assert ["now", True, True, True] == inside[:4]
+        assert before == (await call(runtime, look)).value
+    assert before[4] != inside[4]
+
+
+@pytest.mark.parametrize(
+    ("provide", "reason"),
+    [
+        (lambda given: None, "(dependency 'Lonely.clock' of its provider): there is no provider for Clock"),
+        (
+            lambda given: given.provide(Clock, lifetime="call"),
+            "is Clock, which lives for one call, and containers get only what lives as long as the runtime",
+        ),
+        (lambda given: given.provide(Clock, clock_of), "depend on each other in a circle"),
+    ],
+    ids=["nobody", "per call", "circle"],
+)
+async def test_a_dependency_that_cannot_be_filled_is_named_at_load(tmp_path: Path, provide: Any, reason: str):
+    """With all that needs it."""
+    async with Runtime.open(tmp_path) as runtime:
+        injectables(runtime).provide(Lonely)
+        provide(injectables(runtime))
+        broken = injectables(runtime).broken()
+    assert {"clock", "db"} <= set(broken)
+    assert reason in str(broken["db"])
+
+
+T = TypeVar("T")
+
+
+class Store(Generic[T]):
+    name: str
+
+    def __init__(self, name: str = "store") -> None:
+        self.name = name
+
+
+class Named(Protocol):
+    name: str
+
+
+class UserStore(Store[User]):
+    """The same as a class."""
+
+
+@pytest.mark.parametrize("provides", [Store[User], UserStore], ids=["alias", "subclass"])
+async def test_generics_and_protocols_of_a_container_are_found_by_type(tmp_path: Path, provides: Any):
+    """What a provider makes is known with its arguments."""
+
+    class Container(containers.DeclarativeContainer):
+        store = providers.Singleton(provides, "users")
+
+    @skill_command
+    def look(store: Store[User], named: Named) -> list[str]:
+        return [store.name, named.name]
+
+    async with Runtime.open(tmp_path) as runtime:
+        injectables(runtime).provide(Container)
+        assert ["users", "users"] == (await call(runtime, look)).value
 
 
 # By the setting

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import threading
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
@@ -36,14 +36,25 @@ class Named:
     name: str
     provider: Any
     type: Any
+    needs: tuple[tuple[str, Any], ...]
+    """What others have to provide for it: the dependencies that its container declares and leaves open."""
 
 
 class Container:
     """Everything of dependency-injector that one runtime uses, in one container."""
 
-    def __init__(self, settings: Mapping[str, Any], own: Mapping[type[Any], Any]) -> None:
+    def __init__(
+        self,
+        settings: Mapping[str, Any],
+        own: Mapping[type[Any], Any],
+        ask: Callable[[Any], Coroutine[Any, Any, Any]],
+    ) -> None:
+        """`own` are things that are there already; `ask` gets what anybody else provides for a type."""
         self._settings = settings
         self._own = own
+        self._ask = ask
+        self._asked: dict[Any, tuple[str, Any]] = {}
+        """The dependencies that others fill: the name and the type of each."""
         self._root: Any = containers.DynamicContainer()
         self._lock = threading.RLock()
         self._made: set[Any] = set()
@@ -62,7 +73,7 @@ class Container:
                 self._root.set_provider(each, provider)
         else:
             self._root.set_provider(name, providers.Container(cast("Any", type(container)), container))
-        return list(_named(container.providers, f"{name}." if name else ""))
+        return list(self._named(container.providers, f"{name}." if name else ""))
 
     def add(self, provider: Any) -> None:
         """Take a single provider in."""
@@ -76,6 +87,16 @@ class Container:
                     provider.from_dict(dict(self._settings))
             elif not provider.overridden and provider.instance_of in self._own:
                 provider.override(providers.Object(self._own[provider.instance_of]))
+            elif not provider.is_defined and _found_by(provider.instance_of) is not None:
+                self._asked[provider] = (provider.parent_name or "", provider.instance_of)
+                provider.override(providers.Coroutine(self._ask, provider.instance_of))
+
+    def _named(self, members: Mapping[str, Any], prefix: str) -> Iterator[Named]:
+        for name, provider in members.items():
+            needs = tuple(self._asked[each] for each in _graph(provider) if each in self._asked)
+            yield Named(prefix + name, provider, _type_of(provider), needs)
+            if _is(provider, providers.Container):
+                yield from self._named(provider.providers, f"{prefix}{name}.")
 
     # Getting what a provider gives
 
@@ -148,15 +169,8 @@ def _is(thing: Any, *kinds: Any) -> bool:
     return isinstance(thing, kinds)
 
 
-def _named(members: Mapping[str, Any], prefix: str) -> Iterator[Named]:
-    for name, provider in members.items():
-        yield Named(prefix + name, provider, _type_of(provider))
-        if _is(provider, providers.Container):
-            yield from _named(provider.providers, f"{prefix}{name}.")
-
-
 def _type_of(provider: Any) -> Any:
-    """The type by which a provider is found. Plain data has none, nor have models, which clients send: those have names."""
+    """The type by which a provider is found, if there is one."""
     if _is(provider, providers.Object):
         kind: Any = cast("Any", type(provider()))
     elif _is(provider, providers.Dependency):
@@ -165,8 +179,13 @@ def _type_of(provider: Any) -> Any:
         kind = _provided_type(provider.provides)
     else:
         return None
+    return _found_by(kind)
+
+
+def _found_by(kind: Any) -> Any:
+    """A type by which things are found. Plain data is none, nor are models, which clients send: those have names."""
     is_model = inspect.isclass(kind) and issubclass(cast("Any", kind), BaseModel)
-    return cast("Any", kind) if is_key(kind) and not is_data(kind) and not is_model else None
+    return kind if is_key(kind) and not is_data(kind) and not is_model else None
 
 
 def _provided_type(provides: Any) -> Any:

@@ -90,6 +90,11 @@ class Recipe:
     is_contained: bool = False
     """Whether the factory is a provider of dependency-injector, whose container makes and keeps what it gives."""
 
+    @property
+    def is_asking(self) -> bool:
+        """Whether it asks others for its own type, as the `Dependency` of a container does."""
+        return any(key == self.type for _, key in self.needs)
+
 
 @dataclass(eq=False)
 class _Override:
@@ -149,7 +154,7 @@ class Injectables:
         if _is_of_library(factory, "providers"):
             container = self._library()
             container.add(factory)
-            self._add([_contained(container, key, kind, factory)])
+            self._add([_contained(container, key, kind, factory, ())])
         else:
             self._add([Recipe(key, kind, factory, lifetime, tuple(_needs(factory)), _is_async(factory))])
         return [key]
@@ -183,15 +188,19 @@ class Injectables:
         named = container.adopt(given, name)
         for each in named:
             self._check_free(each.name)
-        self._add([_contained(container, each.name, each.type, each.provider) for each in named])
+        self._add([_contained(container, each.name, each.type, each.provider, each.needs) for each in named])
         return [each.name for each in named]
 
     def _library(self) -> Container:
         if self._container is None:
             from prowess.injection.containers import Container  # 25 to 110 ms, paid only by who brings a provider
 
-            self._container = Container(self._ready[Settings].as_dict(), self._ready)
+            self._container = Container(self._ready[Settings].as_dict(), self._ready, self._ask)
         return self._container
+
+    async def _ask(self, key: Key) -> Any:
+        """What a container of dependency-injector declares as a `Dependency` and leaves to others."""
+        return (await self._part(key))[0]
 
     def _add(self, recipes: list[Recipe]) -> None:
         self._recipes.update({recipe.key: recipe for recipe in recipes})
@@ -234,7 +243,7 @@ class Injectables:
             return self._recipes.get(key)
         if key in self._ready or key in _PER_CALL or _is_of_standard_library(key):
             return None
-        typed = [recipe for recipe in self._recipes.values() if recipe.type is not None]
+        typed = [recipe for recipe in self._recipes.values() if recipe.type is not None and not recipe.is_asking]
         for is_one in (_is_type, _is_kind_of, implements):
             fitting = [recipe for recipe in typed if is_one(recipe.type, key)]
             if len(fitting) > 1:
@@ -262,7 +271,8 @@ class Injectables:
     def _check(self, recipe: Recipe, path: tuple[Key, ...]) -> None:
         path = (*path, recipe.key)
         for name, key in recipe.needs:
-            what = f"{shown(recipe.key)} (parameter {name!r} of its provider)"
+            asker = "dependency" if recipe.is_contained else "parameter"
+            what = f"{shown(recipe.key)} ({asker} {name!r} of its provider)"
             if self.given(key)[0]:
                 continue
             try:
@@ -274,6 +284,11 @@ class Injectables:
             if inner is not None and inner.key in path:
                 chain = " -> ".join(shown(item) for item in (*path, inner.key))
                 raise InjectionError(f"providers depend on each other in a circle: {chain}")
+            if recipe.is_contained and (inner is None or inner.lifetime == "call"):
+                raise InjectionError(
+                    f"{what} is {shown(key)}, which lives for one call, and containers get only what lives as long as "
+                    f"the runtime; give {shown(key)} lifetime='singleton', or make {shown(recipe.key)} with a factory"
+                )
             if recipe.lifetime == "singleton" and (inner is None or inner.lifetime == "call"):
                 raise InjectionError(f"{what} lives longer than {shown(key)}; give it lifetime='call'")
             if inner is not None:
@@ -594,7 +609,8 @@ class CallScope:
         opened = self._opened()
         if recipe.lifetime == "singleton":  # one of the container's: all others are made by now
             return await self._injectables.contained(recipe, self._call.place)
-        parts = {name: await self._part(key) for name, key in recipe.needs}
+        needs = () if recipe.is_contained else recipe.needs  # a container asks for itself
+        parts = {name: await self._part(key) for name, key in needs}
         with _providing(recipe.key):
             value, on_loop = await opened.open(functools.partial(recipe.factory, **parts), on_loop=recipe.is_async)
         if on_loop:
@@ -647,9 +663,9 @@ def _providing(key: Key) -> Generator[None]:
         raise
 
 
-def _contained(container: Container, key: Key, kind: Any, provider: Any) -> Recipe:
+def _contained(container: Container, key: Key, kind: Any, provider: Any, needs: tuple[tuple[str, Key], ...]) -> Recipe:
     lifetime: Lifetime = "call" if container.is_per_call(provider) else "singleton"
-    return Recipe(key, kind, provider, lifetime, (), container.is_async(provider), is_contained=True)
+    return Recipe(key, kind, provider, lifetime, needs, container.is_async(provider), is_contained=True)
 
 
 def _needs(factory: Callable[..., Any]) -> Iterator[tuple[str, Key]]:

@@ -210,7 +210,7 @@ def _function_of(factory: Any) -> Any:
 
 def result_type(factory: Any) -> Any:
     """What a factory gives, by its annotation: `T` also for `Iterator[T]` and the like; `None` where nobody says."""
-    if isinstance(factory, type):
+    if isinstance(get_origin(factory) or factory, type):
         return factory
     function = _function_of(factory)
     written = getattr(function, "__annotations__", {}).get("return")
