@@ -196,3 +196,14 @@ async def test_calls_before_the_first_listing_wait_for_it(root: Path) -> None:
         first = client.request("tools/list")
         assert (1, 1, 0) == (client.connection.in_flight, client.connection.unbegun, client.connection.running)
     assert -32603 == (await client.answer(first))["error"]["code"]
+
+
+async def test_a_command_that_did_not_load_is_named_with_its_reason(tmp_path: Path) -> None:
+    """A call of it is told the failure, and no guess at another name."""
+    broken = "\n    @skill_command\n    def goods(x: object()): ...\n"
+    async with served(make_project(tmp_path, t=SKILL, bad=broken)) as project:
+        (client,) = await clients(project, 1)
+        error = (await client.answer(client.start_call("bad_goods")))["error"]
+    assert -32602 == error["code"]
+    assert "Unknown tool: bad_goods. This could not be loaded: bad.goods" in error["message"]
+    assert "did you mean" not in error["message"]

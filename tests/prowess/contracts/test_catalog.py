@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from prowess import Runtime
-from prowess.contracts.catalog import Failure
+from prowess.contracts.catalog import Catalog, Failure
 
 
 async def test_catalog_is_ordered_and_looked_up_by_id(tmp_path: Path) -> None:
@@ -30,3 +30,33 @@ def test_failure_reads_like_a_line() -> None:
     assert "a (a.py:1): why" == str(Failure("a", "why", "a.py", 1))
     assert "a (a.py): why" == str(Failure("a", "why", "a.py"))
     assert "a: why" == str(Failure("a", "why"))
+
+
+@pytest.mark.parametrize(
+    "name, expected",
+    [
+        ("shop.buy", ["shop.buy: no schema"]),
+        ("shop_buy", ["shop.buy: no schema"]),
+        ("mail.send", ["mail: no module"]),
+        ("mail_send", ["mail: no module"]),
+        ("mailer.send", []),
+        ("shop.sell", []),
+    ],
+)
+def test_the_reasons_why_a_command_is_missing(name: str, expected: list[str]):
+    """By its id or its wire name: its own failure, or else that of its skill."""
+    catalog = Catalog((), (Failure("shop.buy", "no schema"), Failure("mail", "no module")))
+    assert expected == catalog.reasons(name)
+
+
+async def test_a_call_of_a_command_that_did_not_load_says_why(tmp_path: Path):
+    """The failure, and no guess at another name."""
+    path = tmp_path / "skills" / "a.py"
+    path.parent.mkdir()
+    text = "from prowess import skill_command\n@skill_command\ndef good(): ...\n@skill_command\ndef goods(x: object()): ...\n"
+    path.write_text(text)
+    async with Runtime.open(tmp_path) as runtime:
+        outcome = await runtime.call("a.goods")
+    assert "Unknown command: a.goods. This could not be loaded: a.goods" in outcome.text
+    assert "a.py:4" in outcome.text
+    assert "did you mean" not in outcome.text

@@ -9,8 +9,9 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -109,6 +110,15 @@ def is_alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except (OSError, IndexError):
         return False
+
+
+def wait_for_end(pids: Iterable[int]) -> None:
+    """Return when all have ended: a killed process takes a moment."""
+    pids = list(pids)
+    latest = time.monotonic() + PATIENCE
+    while alive := [pid for pid in pids if is_alive(pid)]:
+        assert time.monotonic() < latest, f"still alive: {alive}"
+        time.sleep(0.01)
 
 
 class Runaways:
@@ -282,7 +292,7 @@ def test_where_processes_have_no_descriptors_ids_have_to_do(monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("lists", [True, False], ids=["by the kernel's lists", "by ps"])
-async def test_descendants_are_found(lists: bool, monkeypatch: pytest.MonkeyPatch):
+def test_descendants_are_found(lists: bool, monkeypatch: pytest.MonkeyPatch):
     if not lists:
         monkeypatch.setattr(process_tree, "_has_lists", lambda: False)
     script = "sleep 600 & sh -c 'sleep 600 & echo $!; wait' & wait"
@@ -293,7 +303,7 @@ async def test_descendants_are_found(lists: bool, monkeypatch: pytest.MonkeyPatc
         assert (3, True) == (len(found), grandchild in found)
         process_tree.end_tree(parent.pid)
         parent.wait(PATIENCE)
-    await until(lambda: not [pid for pid in found if is_alive(pid)])  # a killed process takes a moment to end
+    wait_for_end(found)
 
 
 def test_where_nothing_tells_of_processes_nothing_is_found(monkeypatch: pytest.MonkeyPatch):
@@ -361,7 +371,7 @@ async def test_the_guard_ends_what_bears_the_mark(tools: str):
             process.wait()
 
 
-async def test_a_command_from_the_shell_ends_what_it_started(tmp_path: Path, runaways: Runaways):
+def test_a_command_from_the_shell_ends_what_it_started(tmp_path: Path, runaways: Runaways):
     """`prowess call` is a host as well."""
     command = [sys.executable, "-m", "prowess_host.cli", "call", "t.leave_behind", "--project", str(make(tmp_path))]
     told = json.dumps({"how": "all", "folder": str(runaways.folder)})
@@ -370,4 +380,4 @@ async def test_a_command_from_the_shell_ends_what_it_started(tmp_path: Path, run
         [sys.executable, "-c", script, *command[3:], "--json", told], capture_output=True, timeout=PATIENCE, check=False
     )
     assert 0 == done.returncode, done.stderr
-    await runaways.gone()
+    wait_for_end(runaways.pids())

@@ -23,7 +23,7 @@ Messages are written here: a call site passes facts, the class writes the text w
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 __all__ = [
@@ -135,8 +135,10 @@ class OutputError(ProwessError):
 class UnknownCommand(ProwessError):
     """No command answers to a name."""
 
-    def __init__(self, name: str, known: Iterable[str] = ()) -> None:
-        super().__init__(f"Unknown command: {name}{did_you_mean(name, known)}")
+    def __init__(self, name: str, known: Iterable[str] = (), reasons: Sequence[str] = ()) -> None:
+        """`reasons` are the failures that explain why there is no such command."""
+        why = f". This could not be loaded: {'; '.join(reasons)}" if reasons else did_you_mean(name, known)
+        super().__init__(f"Unknown command: {name}{why}")
         self.name = name
 
 

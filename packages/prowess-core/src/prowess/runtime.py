@@ -255,7 +255,7 @@ class Runtime:
 
     async def _unknown(self, command: str) -> Outcome:
         catalog: Catalog = await self._in_thread(self._library.catalog)
-        unknown = UnknownCommand(command, [contract.id for contract in catalog])
+        unknown = UnknownCommand(command, [contract.id for contract in catalog], catalog.reasons(command))
         result = text_result(str(unknown), is_error=True)
         return Outcome(command, "unknown", result, profiles=self._services.profiles)
 

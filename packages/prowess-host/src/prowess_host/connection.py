@@ -163,7 +163,9 @@ class Connection:
         elif failures and not listing.catalog.contracts:
             self._say(call, f"{name} cannot be called, because nothing could be loaded:\n{text}", is_error=True)
         else:
-            raise RpcError.unknown_tool(name, did_you_mean(name, listing.names))
+            reasons = listing.catalog.reasons(name)
+            why = f". This could not be loaded: {'; '.join(reasons)}" if reasons else did_you_mean(name, listing.names)
+            raise RpcError.unknown_tool(name, why)
 
     def _cancel(self, cancelled: Cancelled) -> None:
         self._out.write(cancelled.line)

@@ -60,7 +60,7 @@ async def call_outcome(way: Way, contract: Contract, arguments: Any, channel: Ch
 
 def unknown_outcome(command: str, catalog: Catalog) -> Outcome:
     """No command answers to this name."""
-    unknown = UnknownCommand(command, [contract.id for contract in catalog])
+    unknown = UnknownCommand(command, [contract.id for contract in catalog], catalog.reasons(command))
     return Outcome(command, "unknown", text_result(str(unknown), is_error=True))
 
 

@@ -149,7 +149,8 @@ class Project:
 
         contract = await self.contract_of(command)
         if contract is None:
-            raise UnknownCommand(command, [each.id for each in self.listing.catalog])
+            catalog = self.listing.catalog
+            raise UnknownCommand(command, [each.id for each in catalog], catalog.reasons(command))
         way = Way(self.workers, self.own.profile, self.seconds_of(contract))
         return await call_payload(way, contract, arguments)
 

@@ -44,3 +44,17 @@ class Catalog:
             if contract.id == command:
                 return contract
         raise KeyError(command)
+
+    def reasons(self, name: str) -> list[str]:
+        """Why no command answers to a name: the failures of the command, or else of the skill that it would be in."""
+        own = [str(failure) for failure in self.failures if name in _spellings(failure.source)]
+        return own or [
+            str(failure)
+            for failure in self.failures
+            if any(name.startswith((f"{source}.", f"{source}_")) for source in _spellings(failure.source))
+        ]
+
+
+def _spellings(source: str) -> tuple[str, str]:
+    """A skill or a command as an id and as clients spell it."""
+    return source, source.replace(".", "_")

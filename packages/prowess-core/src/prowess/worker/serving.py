@@ -181,7 +181,7 @@ class LinkServer:
 
     def _unknown(self, command: str) -> tuple[Kind, bytes, bytes]:
         """The host knew it: it has gone just now, or its skill cannot be loaded."""
-        message = "; ".join([str(UnknownCommand(command, [])), *self._runtime.reasons(command)])
+        message = "; ".join([str(UnknownCommand(command)), *self._runtime.reasons(command)])
         return Kind.REFUSED, to_json({"kind": "unknown", "message": _text(message)}), b""
 
     def _cut(self, number: int, outcome: Outcome, how: JsonObject) -> tuple[Kind, bytes, bytes] | None:
