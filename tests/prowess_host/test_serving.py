@@ -22,7 +22,7 @@ from prowess.settings.settings import Settings
 from prowess_host import connection as connection_module
 from prowess_host import serving as serving_module
 from prowess_host.catalog import updates as learning_module
-from prowess_host.cli.main import HostOptions, host_options
+from prowess_host.cli.main import HostOptions, main, plain_options
 from prowess_host.project import Project
 from prowess_host.protocol.identity import Server
 from prowess_host.serving import StdioHost
@@ -221,19 +221,33 @@ async def test_the_project_is_found_from_the_working_directory(tmp_path: Path):
     [
         ([], HostOptions(None, [])),
         (["--project", "p", "--set", "a=1", "--set", "b=2"], HostOptions("p", ["a=1", "b=2"])),
-        (["--project=p", "--set", "a=1"], HostOptions("p", ["a=1"])),
-        (["--project=p"], HostOptions("p", [])),
+        (["--project=p", "--set", "a=1"], None),
+        (["--project=p"], None),
     ],
 )
-def test_options_may_be_written_either_way(argv: list[str], options: HostOptions):
-    assert options == host_options(argv)
+def test_plain_options_are_read_without_a_library(argv: list[str], options: HostOptions | None):
+    """Those that an IDE writes; all others are for the command line as a whole."""
+    assert options == plain_options(argv)
+
+
+async def test_options_may_be_written_either_way(tmp_path: Path):
+    """The host serves the project that it is told, however the option is written."""
+    project = make_project(tmp_path, t=SAY)
+    init = {"protocolVersion": HANDSHAKE, "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
+    messages = [{"id": 0, "method": "initialize", "params": init}, call(1, text="x")]
+    text = "".join(json.dumps({"jsonrpc": "2.0", **message}) + "\n" for message in messages)
+    command = [sys.executable, "-m", "prowess_host", f"--project={project}"]
+    done = await asyncio.to_thread(
+        subprocess.run, command, input=text, capture_output=True, text=True, timeout=PATIENCE, check=True
+    )
+    assert "x" == json.loads(done.stdout.splitlines()[1])["result"]["content"][0]["text"]
 
 
 @pytest.mark.parametrize("argv", [["--no-such", "x"], ["--project"]])
 def test_wrong_options_are_refused(argv: list[str], capsys: pytest.CaptureFixture[str]):
     with pytest.raises(SystemExit, match="2"):
-        host_options(argv)
-    assert "usage" in capsys.readouterr().err
+        main(["host", *argv])
+    assert "`prowess host --help` explains it." in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("option", ["timeout", "timeuot=5"])

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
 
-from prowess_host.cli.checking import _Style
 from prowess_host.cli.commands import run
 
 SHOP = """
@@ -155,17 +153,3 @@ def test_catalog_of_another_place(
     assert f"No differences from {released}" in capsys.readouterr().out
     released.write_text("[]")
     assert 2 == run(["check", "--catalog", str(released)])
-
-
-def test_colours_only_where_they_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a terminal, unless it is asked to do without."""
-
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    assert "\x1b[1ma\x1b[0m" == _Style.of(Terminal())("a", "1")
-    assert "a" == _Style.of(io.StringIO())("a", "1")
-    monkeypatch.setenv("NO_COLOR", "1")
-    assert "a" == _Style.of(Terminal())("a", "1")

@@ -296,7 +296,7 @@ def test_descendants_are_found(lists: bool, monkeypatch: pytest.MonkeyPatch):
     if not lists:
         monkeypatch.setattr(process_tree, "_has_lists", lambda: False)
     script = "sleep 600 & sh -c 'sleep 600 & echo $!; wait' & wait"
-    with subprocess.Popen(["/bin/sh", "-c", script], stdout=subprocess.PIPE) as parent:  # noqa: ASYNC220 - it starts at once
+    with subprocess.Popen(["/bin/sh", "-c", script], stdout=subprocess.PIPE) as parent:
         assert parent.stdout is not None
         grandchild = int(parent.stdout.readline())
         found = process_tree.descendants(parent.pid)
@@ -376,7 +376,7 @@ def test_a_command_from_the_shell_ends_what_it_started(tmp_path: Path, runaways:
     command = [sys.executable, "-m", "prowess_host.cli", "call", "t.leave_behind", "--project", str(make(tmp_path))]
     told = json.dumps({"how": "all", "folder": str(runaways.folder)})
     script = "import sys; from prowess_host.cli.main import main; main(sys.argv[1:])"
-    done = subprocess.run(  # noqa: ASYNC221 - nothing else runs in this loop
+    done = subprocess.run(
         [sys.executable, "-c", script, *command[3:], "--json", told], capture_output=True, timeout=PATIENCE, check=False
     )
     assert 0 == done.returncode, done.stderr

@@ -2,72 +2,78 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import difflib
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import click
+
 from prowess.errors import ProwessError
-from prowess_host.cli.catalogs import Loaded, add_file_option, check_profile, failure_lines, load, shown_path
-from prowess_host.cli.main import add_project_options
+from prowess_host.cli.catalogs import Loaded, catalog_option, check_profile, failure_lines, load, shown_path
+from prowess_host.cli.exit_codes import DONE, FAILED
+from prowess_host.cli.options import ProjectOptions, project_options
+from prowess_host.cli.terminal import plural
 from prowess_host.review.snapshot import Snapshot, SnapshotError, is_damaged_catalog, read_snapshot, write_snapshot
 
-__all__ = ["add"]
+__all__ = ["command"]
 
-_FAILED: Final = 1
 _DIFF_LINES: Final = 40
 
 
-def add(commands: Any) -> None:
-    """Add the command to the parser."""
-    parser: argparse.ArgumentParser = commands.add_parser("build", help="write the catalog file for commit and review")
-    add_project_options(parser)
-    add_file_option(parser, "--output")
-    parser.add_argument(
-        "--profile",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="write the schemas in this profile; may be repeated (default: the profiles in the file, or the project's)",
-    )
-    parser.add_argument("--check", action="store_true", help="only compare; fail if the file is out of date")
-    parser.add_argument("--allow-failures", action="store_true", help="leave out skills that fail to load")
-    parser.set_defaults(run=_run)
+@dataclass(frozen=True, slots=True)
+class _Options:
+    file: str | None
+    profile: tuple[str, ...]
+    check: bool
+    allow_failures: bool
 
 
-def _run(options: argparse.Namespace) -> int:
-    return asyncio.run(_build(options))
+@click.command("build")
+@project_options
+@catalog_option("--output")
+@click.option(
+    "--profile",
+    multiple=True,
+    metavar="NAME",
+    help="Write the schemas in this profile. May be repeated. Default: the profiles in the file, or the project's.",
+)
+@click.option("--check", is_flag=True, help="Only compare; fail if the file is out of date.")
+@click.option("--allow-failures", is_flag=True, help="Leave out skills that fail to load.")
+def command(where: ProjectOptions, **options: Any) -> int:
+    """Write the catalog file for commit and review."""
+    return asyncio.run(_build(where, _Options(**options)))
 
 
-async def _build(options: argparse.Namespace) -> int:
+async def _build(where: ProjectOptions, options: _Options) -> int:
     for name in options.profile:
         check_profile(name)
-    loaded = await load(options)
+    loaded = await load(where)
     if loaded.catalog.failures:
         print("\n".join(failure_lines(loaded)), file=sys.stderr)
         if not options.allow_failures:
             print("prowess: not built; --allow-failures leaves these out", file=sys.stderr)
-            return _FAILED
-    file = loaded.file(options)
+            return FAILED
+    file = loaded.file(options.file)
     committed = _committed(file, options)
     text = write_snapshot(loaded.catalog.contracts, _profiles(options, loaded, committed))
     before = committed.text if committed else None
     shown = shown_path(file, loaded.root)
     if text == before:
         print(f"{shown} is up to date: {_count(loaded)}.")
-        return 0
+        return DONE
     if options.check:
         print(_out_of_date(shown, before, text), file=sys.stderr)
-        return _FAILED
+        return FAILED
     _write(file, text)
     print(f"{shown} {'written' if before is None else 'updated'}: {_count(loaded)}.")
-    return 0
+    return DONE
 
 
-def _committed(file: Path, options: argparse.Namespace) -> Snapshot | None:
+def _committed(file: Path, options: _Options) -> Snapshot | None:
     """The file as it is. A damaged catalog fails a check and is replaced by a build; any other file is left alone."""
     try:
         return read_snapshot(file)
@@ -77,7 +83,7 @@ def _committed(file: Path, options: argparse.Namespace) -> Snapshot | None:
         return None
 
 
-def _profiles(options: argparse.Namespace, loaded: Loaded, committed: Snapshot | None) -> Sequence[str]:
+def _profiles(options: _Options, loaded: Loaded, committed: Snapshot | None) -> Sequence[str]:
     """Those asked for; else those of the file, as long as the project's is among them."""
     if options.profile:
         return options.profile
@@ -107,5 +113,4 @@ def _write(file: Path, text: str) -> None:
 
 
 def _count(loaded: Loaded) -> str:
-    count = len(loaded.catalog)
-    return f"{count} command{'' if count == 1 else 's'}"
+    return plural(len(loaded.catalog), "command")

@@ -2,71 +2,73 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import sys
+from collections.abc import Sequence
 from typing import Any, Final
+
+import click
 
 from prowess.contracts.contract import Contract
 from prowess.errors import SettingsError
 from prowess.jsontypes import JsonObject
-from prowess_host.cli.main import add_project_options
+from prowess_host.cli.exit_codes import DONE, FAILED, WRONG_USE
+from prowess_host.cli.options import CommandId, ProjectOptions, project_options
 from prowess_host.cli.projects import opened
 
-__all__ = ["add"]
+__all__ = ["command"]
 
-_WRONG_USE: Final = 2
 _FROM_STDIN: Final = "-"
 
 
-def add(commands: Any) -> None:
-    """Add the command to the parser."""
-    parser: argparse.ArgumentParser = commands.add_parser("call", help="call a command")
-    add_project_options(parser)
-    parser.add_argument("command", help="the id, the tool name or an alias")
-    parser.add_argument(
-        "arguments", nargs="*", metavar="KEY=VALUE", help="arguments; - reads them as JSON from the input"
-    )
-    parser.add_argument(
-        "--json",
-        nargs="?",
-        const="",
-        metavar="ARGUMENTS",
-        help="print the payload as JSON; a value here gives the arguments as JSON",
-    )
-    parser.add_argument(
-        "--in-process",
-        action="store_true",
-        help="run the command in this process, for a debugger: there is nothing between you and a crash",
-    )
-    parser.set_defaults(run=_run)
+@click.command("call")
+@project_options
+@click.argument("name", metavar="COMMAND", type=CommandId())
+@click.argument("arguments", nargs=-1, metavar="[KEY=VALUE | -]...")
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=False,
+    flag_value="",
+    default=None,
+    metavar="ARGUMENTS",
+    help="Print the payload as JSON. A value here gives the arguments as JSON.",
+)
+@click.option(
+    "--in-process",
+    is_flag=True,
+    help="Run the command in this process, for a debugger: there is nothing between you and a crash.",
+)
+def command(
+    where: ProjectOptions, name: str, arguments: tuple[str, ...], *, as_json: str | None, in_process: bool
+) -> int:
+    """Call COMMAND: an id, a tool name or an alias. A `-` among the arguments reads them as JSON from the input."""
+    return asyncio.run(_call(where, name, arguments, as_json, in_process=in_process))
 
 
-def _run(options: argparse.Namespace) -> int:
-    return asyncio.run(_call(options))
-
-
-async def _call(options: argparse.Namespace) -> int:
-    async with opened(options, in_process=options.in_process) as project:
-        await project.load(options.command)
-        contract = await project.contract_of(options.command)
-        payload = await project.payload(options.command, _arguments(options, contract) if contract else {})
-    if options.json is not None:
+async def _call(
+    where: ProjectOptions, name: str, arguments: Sequence[str], as_json: str | None, *, in_process: bool
+) -> int:
+    async with opened(where, in_process=in_process) as project:
+        await project.load(name)
+        contract = await project.contract_of(name)
+        payload = await project.payload(name, _arguments(arguments, as_json, contract) if contract else {})
+    if as_json is not None:
         print(json.dumps(payload, indent=2, ensure_ascii=False))
     else:
         print(_as_text(payload), file=sys.stderr if payload["isError"] else sys.stdout)
     if not payload["isError"]:
-        return 0
-    return _WRONG_USE if payload.get("_meta", {}).get("prowess/kind") == "input" else 1
+        return DONE
+    return WRONG_USE if payload.get("_meta", {}).get("prowess/kind") == "input" else FAILED
 
 
-def _arguments(options: argparse.Namespace, contract: Contract) -> JsonObject:
+def _arguments(words: Sequence[str], as_json: str | None, contract: Contract) -> JsonObject:
     """The arguments of the command line as JSON data."""
     given: JsonObject = {}
-    if options.json:
-        given.update(_object(options.json, "--json"))
-    for item in options.arguments:
+    if as_json:
+        given.update(_object(as_json, "--json"))
+    for item in words:
         if item == _FROM_STDIN:
             given.update(_object(sys.stdin.read(), "the input"))
             continue

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-import argparse
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
+
+import click
 
 from prowess.contracts.catalog import Catalog, Failure
 from prowess.errors import ProwessError, did_you_mean
 from prowess.jsontypes import JsonObject
 from prowess.profiles.profile import BUILT_IN
 from prowess.settings.settings import OwnSettings
+from prowess_host.cli.options import ProjectOptions
 from prowess_host.cli.projects import opened
 from prowess_host.review.snapshot import PLACE
 
-__all__ = ["Loaded", "add_file_option", "check_profile", "failure_lines", "failures_as_json", "load", "shown_path"]
+__all__ = ["Loaded", "catalog_option", "check_profile", "failure_lines", "failures_as_json", "load", "shown_path"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,14 +29,14 @@ class Loaded:
     own: OwnSettings
     catalog: Catalog
 
-    def file(self, options: argparse.Namespace) -> Path:
+    def file(self, named: str | None) -> Path:
         """The committed catalog."""
-        return Path(options.file) if options.file else self.root / PLACE
+        return Path(named) if named else self.root / PLACE
 
 
-async def load(options: argparse.Namespace) -> Loaded:
+async def load(where: ProjectOptions) -> Loaded:
     """Describe the project that the options name."""
-    async with opened(options) as project:
+    async with opened(where) as project:
         check_profile(project.settings.own.profile)
         try:
             catalog = await project.describe()
@@ -41,11 +45,9 @@ async def load(options: argparse.Namespace) -> Loaded:
         return Loaded(project.settings.root, project.own, catalog)
 
 
-def add_file_option(parser: argparse.ArgumentParser, name: str) -> None:
-    """Another place for the committed catalog."""
-    parser.add_argument(
-        name, dest="file", metavar="FILE", help=f"the committed catalog (default: {PLACE} in the project)"
-    )
+def catalog_option(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Another place for the committed catalog, as the parameter `file`."""
+    return click.option(name, "file", metavar="FILE", help=f"The committed catalog. Default: {PLACE} in the project.")
 
 
 def check_profile(name: str) -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
-import os
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
@@ -13,47 +11,54 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final
 
+import click
+
 from prowess.contracts.contract import Contract
 from prowess.profiles.profile import BUILT_IN, Profile
-from prowess_host.cli.catalogs import Loaded, add_file_option, failure_lines, failures_as_json, load, shown_path
-from prowess_host.cli.main import add_project_options
+from prowess_host.cli.catalogs import Loaded, catalog_option, failure_lines, failures_as_json, load, shown_path
+from prowess_host.cli.exit_codes import DONE, FAILED, WRONG_USE
+from prowess_host.cli.options import ProjectOptions, json_option, project_options
+from prowess_host.cli.terminal import Style, plural
 from prowess_host.review.compare import Difference, compare
 from prowess_host.review.lint import CLIENTS, Finding, count_tokens, lint
 from prowess_host.review.snapshot import read_snapshot
 
-__all__ = ["add"]
+__all__ = ["command"]
 
-_FAILED: Final = 1
-_WRONG_USE: Final = 2
 _ADVICE_WIDTH: Final = 110
 
 
-def add(commands: Any) -> None:
-    """Add the command to the parser."""
-    parser: argparse.ArgumentParser = commands.add_parser(
-        "check", help="report breaking changes since the committed catalog, and schemas that clients reject"
-    )
-    add_project_options(parser)
-    add_file_option(parser, "--catalog")
-    parser.add_argument(
-        "--client",
-        action="append",
-        default=[],
-        choices=sorted(CLIENTS),
-        help="report what this client rejects as errors; may be repeated (default: warn about all clients)",
-    )
-    parser.add_argument(
-        "--server",
-        default="prowess",
-        metavar="NAME",
-        help="the server's name in the client; some clients add it to tool names",
-    )
-    parser.add_argument(
-        "--budget", type=int, metavar="N", help="tokens the catalog may cost (default: the setting token_budget)"
-    )
-    parser.add_argument("--strict", action="store_true", help="fail on warnings, too")
-    parser.add_argument("--json", action="store_true", help="print everything as JSON")
-    parser.set_defaults(run=_run)
+@dataclass(frozen=True, slots=True)
+class _Options:
+    file: str | None
+    client: tuple[str, ...]
+    server: str
+    budget: int | None
+    strict: bool
+    as_json: bool
+
+
+@click.command("check")
+@project_options
+@catalog_option("--catalog")
+@click.option(
+    "--client",
+    multiple=True,
+    type=click.Choice(sorted(CLIENTS)),
+    help="Report what this client rejects as errors. May be repeated. Default: warn about all clients.",
+)
+@click.option(
+    "--server",
+    default="prowess",
+    metavar="NAME",
+    help="The server's name in the client; some clients add it to tool names.",
+)
+@click.option("--budget", type=int, metavar="N", help="Tokens the catalog may cost. Default: the setting token_budget.")
+@click.option("--strict", is_flag=True, help="Fail on warnings, too.")
+@json_option("Print everything as JSON.")
+def command(where: ProjectOptions, **options: Any) -> int:
+    """Report breaking changes since the committed catalog, and schemas that clients reject."""
+    return asyncio.run(_check(where, _Options(**options)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,23 +80,19 @@ class _Report:
 
     def code(self, *, strict: bool) -> int:
         if self.differences is None:
-            return _WRONG_USE
+            return WRONG_USE
         hurts = self.count("error") or (strict and self.count("warning"))
-        return _FAILED if self.breaking or hurts or self.loaded.catalog.failures else 0
+        return FAILED if self.breaking or hurts or self.loaded.catalog.failures else DONE
 
 
-def _run(options: argparse.Namespace) -> int:
-    return asyncio.run(_check(options))
-
-
-async def _check(options: argparse.Namespace) -> int:
-    report = _examine(options, await load(options))
-    print(_as_json(report) if options.json else _as_text(report, _Style.of(sys.stdout)))
+async def _check(where: ProjectOptions, options: _Options) -> int:
+    report = _examine(options, await load(where))
+    print(_as_json(report) if options.as_json else _as_text(report, Style.of(sys.stdout)))
     return report.code(strict=options.strict)
 
 
-def _examine(options: argparse.Namespace, loaded: Loaded) -> _Report:
-    file = loaded.file(options)
+def _examine(options: _Options, loaded: Loaded) -> _Report:
+    file = loaded.file(options.file)
     committed = read_snapshot(file)
     contracts = loaded.catalog.contracts
     budget = loaded.own.token_budget if options.budget is None else options.budget
@@ -129,59 +130,38 @@ def _as_json(report: _Report) -> str:
 # --- for the eye ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Style:
-    """Colours where they can be seen."""
-
-    colours: bool
-
-    @classmethod
-    def of(cls, stream: Any) -> _Style:
-        return cls(stream.isatty() and "NO_COLOR" not in os.environ)
-
-    def __call__(self, text: str, code: str) -> str:
-        return f"\x1b[{code}m{text}\x1b[0m" if self.colours else text
-
-
-_BOLD: Final = "1"
-_DIM: Final = "2"
-_RED: Final = "31"
-_GREEN: Final = "32"
-_YELLOW: Final = "33"
-
-
-def _as_text(report: _Report, style: _Style) -> str:
+def _as_text(report: _Report, style: Style) -> str:
     sections = [
         _differences(report, style),
         _findings(report, style),
-        [style(line, _RED) for line in failure_lines(report.loaded)],
+        [style(line, "red") for line in failure_lines(report.loaded)],
         _summary(report, style),
     ]
     return "\n\n".join("\n".join(lines) for lines in sections if lines)
 
 
-def _differences(report: _Report, style: _Style) -> list[str]:
+def _differences(report: _Report, style: Style) -> list[str]:
     if report.differences is None:
         return [f"There is no {report.file} to compare with. Run prowess build, and commit what it writes."]
     lines: list[str] = []
     for command, items in groupby(report.differences, key=lambda item: item.command):
-        lines.append(style(command, _BOLD))
+        lines.append(style(command, "bold"))
         for item in items:
-            mark = style("breaks ", _RED) if item.breaking else style("ok     ", _GREEN)
+            mark = style("breaks ", "red") if item.breaking else style("ok     ", "green")
             lines.append(f"  {mark} {item.message}")
             lines.extend(_hanging(item.suggestion, style))
     return lines
 
 
-def _hanging(advice: str | None, style: _Style) -> Iterator[str]:
+def _hanging(advice: str | None, style: Style) -> Iterator[str]:
     for line in textwrap.wrap(advice or "", _ADVICE_WIDTH, initial_indent="→ ", subsequent_indent="  "):
-        yield f"          {style(line, _DIM)}"
+        yield f"          {style(line, 'dim')}"
 
 
-def _findings(report: _Report, style: _Style) -> list[str]:
+def _findings(report: _Report, style: Style) -> list[str]:
     lines: list[str] = []
     for command, items in groupby(report.findings, key=lambda item: item.command):
-        lines.append(style(command or "the catalog", _BOLD))
+        lines.append(style(command or "the catalog", "bold"))
         lines.extend(_finding(each, style) for each in _merged(list(items)))
     return lines
 
@@ -197,28 +177,24 @@ def _merged(items: Sequence[Finding]) -> Iterator[tuple[Finding, list[str]]]:
     yield from ((first[key], clients[key]) for key in first)
 
 
-def _finding(merged: tuple[Finding, list[str]], style: _Style) -> str:
+def _finding(merged: tuple[Finding, list[str]], style: Style) -> str:
     item, clients = merged
-    mark = style("error  ", _RED) if item.level == "error" else style("warning", _YELLOW)
+    mark = style("error  ", "red") if item.level == "error" else style("warning", "yellow")
     whom = f"{', '.join(clients)}: " if clients else ""
-    where = style(f"  {item.where}", _DIM) if item.where else ""
+    where = style(f"  {item.where}", "dim") if item.where else ""
     return f"  {mark} {whom}{item.message}{where}"
 
 
-def _summary(report: _Report, style: _Style) -> list[str]:
+def _summary(report: _Report, style: Style) -> list[str]:
     breaking, differences = len(report.breaking), len(report.differences or ())
     compared = f"{breaking} breaking and {differences - breaking} compatible" if differences else "no"
     told = [] if report.differences is None else [f"{compared} differences from {report.file}"]
-    told += [f"{_plural(report.count('error'), 'error')}, {_plural(report.count('warning'), 'warning')}"]
+    told += [f"{plural(report.count('error'), 'error')}, {plural(report.count('warning'), 'warning')}"]
     limit = f" of {report.budget:,}" if report.budget else ""
-    commands = _plural(len(report.loaded.catalog), "command")
+    commands = plural(len(report.loaded.catalog), "command")
     told += [f"{commands}, about {sum(report.tokens.values()):,}{limit} tokens as {report.loaded.own.profile}"]
     text = "; ".join(told)
-    lines = [style(f"{text[0].upper()}{text[1:]}.", _BOLD)]
+    lines = [style(f"{text[0].upper()}{text[1:]}.", "bold")]
     if breaking:
         lines.append(f"If callers can bear it: prowess build, and commit {report.file}.")
     return lines
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -1,48 +1,150 @@
-"""The commands of the `prowess` command line, one file each: every one adds its parser and runs."""
+"""The commands of the `prowess` command line: the table of them, and how one is run.
+
+A command is a module of this folder with a `click.Command` named `command`, whose callback gives the exit code. The module
+is imported when the command is used: `prowess list` imports what `list` needs, and help is printed from the table.
+"""
 
 from __future__ import annotations
 
-import argparse
+import os
 import sys
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Sequence
+from importlib import import_module
+from itertools import groupby
+from typing import Final, NamedTuple
 
-from prowess.errors import ProwessError
-from prowess_host.cli import building, calling, checking, invoking, listing
+import click
 
-__all__ = ["WRONG_USE", "parser", "run"]
+from prowess.errors import ProwessError, did_you_mean
+from prowess_host.cli.exit_codes import DONE, FAILED, INTERRUPTED, UNREAD, WRONG_USE
+from prowess_host.cli.main import VERSION
+from prowess_host.cli.terminal import Style, complain
 
-WRONG_USE: Final = 2
-_INTERRUPTED: Final = 130
-_ADD: Final[tuple[Callable[[argparse._SubParsersAction[argparse.ArgumentParser]], None], ...]] = (  # pyright: ignore[reportPrivateUsage]
-    listing.add,
-    calling.add,
-    invoking.add,
-    building.add,
-    checking.add,
-)
+__all__ = ["COMMANDS", "COMPLETE", "Entry", "prowess", "run"]
+
+COMPLETE: Final = "_PROWESS_COMPLETE"
+"""The variable by which a shell asks for completions."""
 
 
-def parser() -> argparse.ArgumentParser:
-    """The whole command line."""
-    whole = argparse.ArgumentParser(prog="prowess", description="Run Python functions as tools for coding agents.")
-    commands = whole.add_subparsers(metavar="COMMAND", required=True)
-    commands.add_parser("host", help="serve the commands of a project over stdio; an IDE starts this")
-    for add in _ADD:
-        add(commands)
-    return whole
+class Entry(NamedTuple):
+    """A command before it is imported."""
+
+    module: str
+    """In this folder."""
+    help: str
+    """One line, for `prowess --help`."""
+    group: str
+
+
+_USE: Final = "Use commands"
+_SERVE: Final = "Serve an agent"
+_KEEP: Final = "Keep promises"
+_SHELL: Final = "The shell"
+
+COMMANDS: Final[dict[str, Entry]] = {  # the commands of a group stand together
+    "list": Entry("listing", "List the commands of a project.", _USE),
+    "call": Entry("calling", "Call a command.", _USE),
+    "invoke": Entry("invoking", "Answer request envelopes from the input.", _USE),
+    "host": Entry("hosting", "Serve a project to an MCP client. An IDE starts this.", _SERVE),
+    "build": Entry("building", "Write the catalog file for commit and review.", _KEEP),
+    "check": Entry("checking", "Report breaking changes, and schemas that clients reject.", _KEEP),
+    "completion": Entry("completing", "Print the completion script of a shell.", _SHELL),
+}
+
+_EXAMPLES: Final = """\
+Examples:
+  prowess list                          what there is to call
+  prowess call text.grep pattern=TODO   call a command
+  prowess host                          what an IDE starts; it waits for a client
+"""
+
+
+class _Commands(click.Group):
+    """Finds commands in the table, and imports only the one that is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
+        entry = COMMANDS.get(cmd_name)
+        if entry is None:
+            return None
+        command: click.Command = import_module(f"prowess_host.cli.{entry.module}").command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            raise click.UsageError(f"There is no command {args[0]!r}{did_you_mean(args[0], COMMANDS)}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's signature
+        for group, entries in groupby(COMMANDS.items(), key=lambda item: item[1].group):
+            with formatter.section(group):
+                formatter.write_dl([(name, entry.help) for name, entry in entries])
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's signature
+        formatter.write(f"\n{_EXAMPLES}\n`prowess COMMAND --help` explains a command.\n")
+
+
+@click.group(cls=_Commands, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(VERSION, "--version", message="prowess %(version)s")
+@click.pass_context
+def prowess(ctx: click.Context) -> int:
+    """Run Python functions as tools for coding agents."""
+    if ctx.invoked_subcommand is None:
+        print(ctx.get_help())
+        return WRONG_USE
+    return DONE
 
 
 def run(argv: Sequence[str]) -> int:
-    """Run one command; gives the exit code."""
-    options = parser().parse_args(argv)
+    """Run one command; gives the exit code. A mistake of the person who typed it is told in words, without a traceback."""
     try:
-        return options.run(options)
-    except ProwessError as error:
-        print(f"prowess: {error}", file=sys.stderr)
+        asked = os.environ.get(COMPLETE)
+        code = _complete(asked) if asked else _run(argv)
+        sys.stdout.flush()
+    except click.UsageError as error:
+        _explain(error, argv)
+        return WRONG_USE
+    except (ProwessError, click.ClickException) as error:
+        complain(str(error))
         return WRONG_USE
     except ChildProcessError as error:
-        print(f"prowess: the project cannot be loaded: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return _INTERRUPTED
+        complain(f"the project cannot be loaded: {error}")
+        return FAILED
+    except (KeyboardInterrupt, click.Abort):
+        return INTERRUPTED
+    except BrokenPipeError:
+        _forget_output()
+        return UNREAD
+    return code
+
+
+def _run(argv: Sequence[str]) -> int:
+    try:
+        with prowess.make_context("prowess", list(argv)) as context:
+            return prowess.invoke(context) or DONE
+    except click.exceptions.Exit as error:
+        return error.exit_code
+
+
+def _complete(asked: str) -> int:
+    """Print what a shell may complete: it has set the words in its variables."""
+    from click.shell_completion import shell_complete
+
+    return shell_complete(prowess, {}, "prowess", COMPLETE, asked)
+
+
+def _explain(error: click.UsageError, argv: Sequence[str]) -> None:
+    """What is wrong with the line that was typed, and where the right ones are explained."""
+    complain(error.format_message())
+    path = error.ctx.command_path if error.ctx is not None else f"prowess {argv[0]}"
+    usage = f"{error.ctx.get_usage()}\n" if error.ctx is not None else ""
+    print(Style.of(sys.stderr)(f"{usage}`{path} --help` explains it.", "dim"), file=sys.stderr)
+
+
+def _forget_output() -> None:
+    """Nobody reads what is still to be written; without this the interpreter would complain at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import os
@@ -11,39 +10,33 @@ from collections.abc import AsyncGenerator, Iterator
 from functools import partial
 from typing import IO, Any, Final
 
+import click
+
 from prowess.jsontypes import JsonObject
-from prowess_host.cli.main import add_project_options
+from prowess_host.cli.exit_codes import DONE, FAILED
+from prowess_host.cli.options import ProjectOptions, project_options
 from prowess_host.cli.projects import opened
 
-__all__ = ["add"]
+__all__ = ["command"]
 
 _SUCCEEDED: Final = ("success", "accepted")
 
 
-def add(commands: Any) -> None:
-    """Add the command to the parser."""
-    parser: argparse.ArgumentParser = commands.add_parser(
-        "invoke", help="answer request envelopes from the input: one, or one per line"
-    )
-    add_project_options(parser)
-    parser.add_argument(
-        "--jobs", type=_positive, default=1, metavar="N", help="requests to run at once; responses keep the order"
-    )
-    parser.set_defaults(run=_run)
+@click.command("invoke")
+@project_options
+@click.option(
+    "--jobs",
+    type=click.IntRange(min=1),
+    default=1,
+    metavar="N",
+    help="Requests to run at once. Responses keep the order of the requests.",
+)
+def command(where: ProjectOptions, *, jobs: int) -> int:
+    """Answer request envelopes from the input: one, or one per line."""
+    return asyncio.run(_invoke(where, jobs))
 
 
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError("must be at least 1")
-    return number
-
-
-def _run(options: argparse.Namespace) -> int:
-    return asyncio.run(_invoke(options))
-
-
-async def _invoke(options: argparse.Namespace) -> int:
+async def _invoke(where: ProjectOptions, jobs: int) -> int:
     """Serve what comes in. Only responses reach stdout."""
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
@@ -51,14 +44,14 @@ async def _invoke(options: argparse.Namespace) -> int:
     from prowess.envelopes.envelope import finish, invoke  # pydantic, which the other commands do without
 
     succeeded = True
-    async with opened(options) as project:
+    async with opened(where) as project:
         project.start()
-        async for response in _in_order(_requests(sys.stdin.buffer), options.jobs, partial(invoke, project)):
+        async for response in _in_order(_requests(sys.stdin.buffer), jobs, partial(invoke, project)):
             succeeded = succeeded and response["status"]["code"] in _SUCCEEDED
             out.write(json.dumps(response, ensure_ascii=False) + "\n")
             out.flush()
         await finish(project)
-    return 0 if succeeded else 1
+    return DONE if succeeded else FAILED
 
 
 async def _in_order(requests: Iterator[bytes], jobs: int, serve: Any) -> AsyncGenerator[JsonObject]:

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
-import shutil
 import sys
-from typing import Any, Final
+from typing import Final
+
+import click
 
 from prowess.contracts.catalog import Catalog
 from prowess.contracts.contract import Contract
-from prowess_host.cli.main import add_project_options
+from prowess_host.cli.exit_codes import DONE
+from prowess_host.cli.options import ProjectOptions, json_option, project_options
 from prowess_host.cli.projects import opened
+from prowess_host.cli.terminal import Style, table, width
 
-__all__ = ["add", "table"]
+__all__ = ["command"]
 
-_GAP: Final = "  "
-_LEAST: Final = 24
+_LOOKS: Final = (("bold",), (), ("yellow",), ("dim",))
 _HINTS: Final = {
     "readOnlyHint": ("read-only", ""),
     "destructiveHint": ("destructive", "harmless"),
@@ -26,24 +27,20 @@ _HINTS: Final = {
 }
 
 
-def add(commands: Any) -> None:
-    """Add the command to the parser."""
-    parser: argparse.ArgumentParser = commands.add_parser("list", help="list the commands of a project")
-    add_project_options(parser)
-    parser.add_argument("--json", action="store_true", help="print contracts and failures as JSON")
-    parser.set_defaults(run=_run)
+@click.command("list")
+@project_options
+@json_option("Print contracts and failures as JSON.")
+def command(where: ProjectOptions, *, as_json: bool) -> int:
+    """List the commands of a project, and what could not be loaded."""
+    return asyncio.run(_list(where, as_json=as_json))
 
 
-def _run(options: argparse.Namespace) -> int:
-    return asyncio.run(_list(options))
-
-
-async def _list(options: argparse.Namespace) -> int:
-    async with opened(options) as project:
+async def _list(where: ProjectOptions, *, as_json: bool) -> int:
+    async with opened(where) as project:
         await project.load()
         catalog = project.catalog()
-    print(_as_json(catalog) if options.json else _as_text(catalog))
-    return 0
+    print(_as_json(catalog) if as_json else _as_text(catalog))
+    return DONE
 
 
 def _as_json(catalog: Catalog) -> str:
@@ -56,14 +53,18 @@ def _as_json(catalog: Catalog) -> str:
 
 
 def _as_text(catalog: Catalog) -> str:
-    width = shutil.get_terminal_size((120, 24)).columns if sys.stdout.isatty() else 160
+    style = Style.of(sys.stdout)
     rows = [("COMMAND", "SUMMARY", "HINTS", "SOURCE"), *(_row(contract) for contract in catalog)]
-    lines = table(rows, width) if catalog.contracts else ["No commands. Put a file with a @skill_command into skills/."]
+    lines = (
+        table(rows, width(sys.stdout), looks=_LOOKS, style=style)
+        if catalog.contracts
+        else ["No commands. Put a file with a @skill_command into skills/."]
+    )
     if catalog.failures:
         lines += [
             "",
             f"{len(catalog.failures)} could not be loaded:",
-            *(f"  {failure}" for failure in catalog.failures),
+            *(style(f"  {failure}", "red") for failure in catalog.failures),
         ]
     return "\n".join(lines)
 
@@ -72,15 +73,3 @@ def _row(contract: Contract) -> tuple[str, ...]:
     declared = contract.hints.to_mcp()
     hints = [_HINTS[name][0 if value else 1] for name, value in declared.items()]
     return contract.id, contract.summary, ", ".join(hint for hint in hints if hint), contract.source
-
-
-def table(rows: list[tuple[str, ...]], width: int) -> list[str]:
-    """Rows in columns; the second one gives way where they do not all fit."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    others = sum(widths) - widths[1] + len(_GAP) * (len(widths) - 1)
-    widths[1] = max(min(widths[1], width - others), min(widths[1], _LEAST))
-    return [_GAP.join(_cell(text, size) for text, size in zip(row, widths, strict=True)).rstrip() for row in rows]
-
-
-def _cell(text: str, size: int) -> str:
-    return text.ljust(size) if len(text) <= size else f"{text[: size - 1]}…"

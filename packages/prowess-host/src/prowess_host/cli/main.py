@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Sequence
 
-__all__ = ["HostOptions", "add_project_options", "host_options", "main", "setting_flags"]
+__all__ = ["VERSION", "HostOptions", "main", "plain_options", "serve", "setting_flags"]
 
-_VERSION: Final = "0.1.0"
+VERSION: Final = "0.1.0"
 _LAST_WORDS: Final = 0.5
 """Seconds that whoever reads stderr gets to take the last lines."""
 
@@ -21,16 +20,15 @@ _LAST_WORDS: Final = 0.5
 def main(argv: Sequence[str] | None = None) -> None:
     """Run a command and exit."""
     given = list(sys.argv[1:] if argv is None else argv)
-    if given[:1] == ["host"]:
-        _host(given[1:])
+    if given[:1] == ["host"] and (options := plain_options(given[1:])) is not None:
+        serve(options)
     from prowess_host.cli.commands import run  # see the docstring of the module
 
     sys.exit(run(given))
 
 
-def _host(argv: list[str]) -> NoReturn:
+def serve(options: HostOptions) -> NoReturn:
     """Serve a client on stdin and stdout. The wire is claimed before anything else is imported."""
-    options = host_options(argv)
     modules: dict[str, Any] = sys.modules
     modules.setdefault("ssl", None)  # asyncio does without it; it costs 5 ms, and there is no TLS on pipes
     from prowess_host.stderr import complaints
@@ -60,7 +58,7 @@ def _host(argv: list[str]) -> NoReturn:
         _leave(2)
     adopt_orphans()
     # The runner is never closed, and the end is abrupt: a thread that is stuck with a client must not hold the process.
-    code = asyncio.Runner(loop_factory=new_loop).run(serve_stdio(wire, settings, _VERSION, flags, os.environ))
+    code = asyncio.Runner(loop_factory=new_loop).run(serve_stdio(wire, settings, VERSION, flags, os.environ))
     _leave(code)
 
 
@@ -88,8 +86,8 @@ class HostOptions(NamedTuple):
     set: list[str]
 
 
-def host_options(argv: list[str]) -> HostOptions:
-    """The options of the host. The plain ones are read without argparse, which costs 5 ms."""
+def plain_options(argv: Sequence[str]) -> HostOptions | None:
+    """The options of the host, if they are written as IDEs write them; click, which costs 50 ms, reads all others."""
     project: str | None = None
     given: list[str] = []
     for name, value in zip(argv[::2], argv[1::2], strict=False):
@@ -98,30 +96,5 @@ def host_options(argv: list[str]) -> HostOptions:
         elif name == "--set":
             given.append(value)
         else:
-            return _parsed_options(argv)
-    return HostOptions(project, given) if len(argv) % 2 == 0 else _parsed_options(argv)
-
-
-def _parsed_options(argv: list[str]) -> HostOptions:
-    import argparse
-
-    parser = argparse.ArgumentParser(
-        prog="prowess host", description="Serve the commands of a project to an MCP client over stdio."
-    )
-    add_project_options(parser)
-    options = parser.parse_args(argv)
-    return HostOptions(options.project, options.set)
-
-
-def add_project_options(parser: argparse.ArgumentParser) -> None:
-    """Which project, and settings that win over its files."""
-    parser.add_argument(
-        "--project", metavar="FOLDER", help="the project (default: the project around the working directory)"
-    )
-    parser.add_argument(
-        "--set",
-        metavar="KEY=VALUE",
-        action="append",
-        default=[],
-        help="override a setting, for example timeout=60; may be repeated",
-    )
+            return None
+    return HostOptions(project, given) if len(argv) % 2 == 0 else None

@@ -1,37 +1,36 @@
-"""What the commands share: the project they are about, opened with its workers."""
+"""What the commands share: the project they are about, opened with its workers, or what is remembered of it."""
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import os
 from collections.abc import AsyncGenerator
-from pathlib import Path
 
-from prowess.settings.paths import find_project_root
+from prowess.contracts.catalog import Catalog
+from prowess.settings.paths import ConfigPaths
 from prowess.settings.settings import Settings
-from prowess_host.cli.main import setting_flags
+from prowess_host.catalog.known import KnownCatalog
+from prowess_host.cli.options import ProjectOptions
 from prowess_host.project import Project
 
-__all__ = ["opened"]
+__all__ = ["opened", "remembered", "settings_of"]
 
 _PATIENT = {"host.import_limit": "1e9", "host.stall_limit": "1e9"}
 """In a debugger an import may stop for hours, and nothing is stuck."""
 
 
 @contextlib.asynccontextmanager
-async def opened(options: argparse.Namespace, *, in_process: bool = False) -> AsyncGenerator[Project]:
+async def opened(where: ProjectOptions, *, in_process: bool = False) -> AsyncGenerator[Project]:
     """The project that the options name; its workers are gone at the end."""
-    root = _project_root(options)
-    flags = setting_flags(options.set)
+    flags = where.flags
     if in_process:
         from prowess_host.workers.in_process import InProcessWorker  # the runtime, which otherwise only workers need
 
         flags = {**_PATIENT, **flags}
-        project = Project(Settings.load(root, environ=os.environ, flags=flags), flags, os.environ, InProcessWorker)
+        project = Project(_load(where, flags), flags, os.environ, InProcessWorker)
     else:
-        project = Project(Settings.load(root, environ=os.environ, flags=flags), flags, os.environ)
+        project = Project(_load(where, flags), flags, os.environ)
     try:
         yield project
     finally:
@@ -39,6 +38,18 @@ async def opened(options: argparse.Namespace, *, in_process: bool = False) -> As
         await asyncio.sleep(0)
 
 
-def _project_root(options: argparse.Namespace) -> Path:
-    """The project that was named, or the one around the working directory."""
-    return Path(options.project).resolve() if options.project else find_project_root(Path.cwd())
+def settings_of(where: ProjectOptions) -> Settings:
+    """The settings of the project that the options name."""
+    return _load(where, where.flags)
+
+
+def _load(where: ProjectOptions, flags: dict[str, str]) -> Settings:
+    return Settings.load(where.root, environ=os.environ, flags=flags)
+
+
+def remembered(where: ProjectOptions) -> Catalog:
+    """The catalog as it was known last, whether or not it still holds. Starts nothing."""
+    settings = settings_of(where)
+    known = KnownCatalog(ConfigPaths.of(settings, os.environ), settings.own)
+    known.recall()
+    return known.catalog()

@@ -1,0 +1,17 @@
+"""The exit codes of every command, in one place."""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["DONE", "FAILED", "INTERRUPTED", "UNREAD", "WRONG_USE"]
+
+DONE: Final = 0
+FAILED: Final = 1
+"""The command ran, and what it was about failed."""
+WRONG_USE: Final = 2
+"""What was typed or set is wrong: the same line fails again."""
+INTERRUPTED: Final = 130
+"""Ctrl-C: 128 + SIGINT, as shells count."""
+UNREAD: Final = 141
+"""Whoever read the output has left, as `head` does: 128 + SIGPIPE, as for other programs."""

@@ -1,0 +1,110 @@
+"""What a person sees: colours where they can be seen, columns as wide as the terminal, plain text when piped.
+
+rich is imported only when something asks for `console()`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TextIO
+from unicodedata import combining, east_asian_width
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["Style", "complain", "console", "has_colours", "plural", "table", "width"]
+
+_CODES: Final = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
+_PIPED_WIDTH: Final = 160
+"""Columns where there is no terminal: enough for what a person reads in a file."""
+_GAP: Final = "  "
+_LEAST: Final = 24
+
+
+def has_colours(stream: TextIO) -> bool:
+    """Whether colours reach a person there: on a terminal, unless `NO_COLOR` is set or the terminal is dumb."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def width(stream: TextIO) -> int:
+    """The columns of the terminal, or of a page where there is none."""
+    return shutil.get_terminal_size((120, 24)).columns if stream.isatty() else _PIPED_WIDTH
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """Paints text, where colours can be seen."""
+
+    colours: bool
+
+    @classmethod
+    def of(cls, stream: TextIO) -> Style:
+        """As it fits to a stream."""
+        return cls(has_colours(stream))
+
+    def __call__(self, text: str, *looks: str) -> str:
+        """The text in these looks, for example `bold` and `red`."""
+        if not self.colours or not looks or not text:
+            return text
+        return f"\x1b[{';'.join(_CODES[look] for look in looks)}m{text}\x1b[0m"
+
+
+def complain(message: str) -> None:
+    """Tell a person on stderr what is wrong."""
+    style = Style.of(sys.stderr)
+    print(f"{style('prowess:', 'bold', 'red')} {message}", file=sys.stderr)
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A console of rich, which costs some 80 ms to import."""
+    from rich.console import Console
+
+    stream = sys.stderr if stderr else sys.stdout
+    colours: Any = {} if has_colours(stream) else {"no_color": True, "highlight": False}
+    return Console(stderr=stderr, width=None if stream.isatty() else _PIPED_WIDTH, **colours)
+
+
+def table(
+    rows: Sequence[Sequence[str]], columns: int, *, yields: int = 1, looks: Iterable[Sequence[str]] = (), style: Style
+) -> list[str]:
+    """Rows in columns, the first row as the header; the column `yields` gives way where they do not all fit."""
+    widths = [max(_cells(row[column]) for row in rows) for column in range(len(rows[0]))]
+    others = sum(widths) - widths[yields] + len(_GAP) * (len(widths) - 1)
+    widths[yields] = max(min(widths[yields], columns - others), min(widths[yields], _LEAST))
+    painted = [*looks] or [()] * len(widths)
+    header, *body = ([_fitted(text, size) for text, size in zip(row, widths, strict=True)] for row in rows)
+    lines = [style(_GAP.join(header).rstrip(), "dim")]
+    for row in body:
+        row[-1] = row[-1].rstrip()
+        lines.append(_GAP.join(style(text, *look) for text, look in zip(row, painted, strict=True)).rstrip())
+    return lines
+
+
+def plural(count: int, noun: str) -> str:
+    """A count with its noun."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def _fitted(text: str, size: int) -> str:
+    """The text in exactly so many columns of a terminal."""
+    cells = _cells(text)
+    if cells <= size:
+        return text + " " * (size - cells)
+    kept, used = "", 0
+    for letter in text:
+        used += _cells(letter)
+        if used > size - 1:
+            break
+        kept += letter
+    return f"{kept}…" + " " * (size - 1 - _cells(kept))
+
+
+def _cells(text: str) -> int:
+    """The columns that a text takes on a terminal."""
+    if text.isascii():
+        return len(text)
+    return sum(0 if combining(letter) else 2 if east_asian_width(letter) in "WF" else 1 for letter in text)

@@ -1,0 +1,149 @@
+"""The frame of the command line: the table of commands, help, mistakes, exit codes, completion."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import click
+import pytest
+from patience import PATIENCE
+
+from prowess_host.cli import commands
+from prowess_host.cli.commands import COMMANDS, run
+
+SKILL = """
+from prowess import skill_command
+
+@skill_command
+def find(query: str) -> list[str]:
+    '''Find something.'''
+    return [query]
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "skills").mkdir()
+    (tmp_path / "skills" / "shop.py").write_text(SKILL, "utf-8")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_is_a_command_of_click(name: str) -> None:
+    """With help of its own, and one line in the table that fits on a terminal."""
+    command = commands.prowess.get_command(click.Context(commands.prowess), name)
+    assert isinstance(command, click.Command)
+    assert name == command.name
+    assert command.help
+    assert 80 >= len(COMMANDS[name].help) + len("  completion  ")
+
+
+def test_groups_stand_together() -> None:
+    """Each is one section of the help."""
+    groups = [entry.group for entry in COMMANDS.values()]
+    assert len(set(groups)) == 1 + sum(one != other for one, other in pairwise(groups))
+
+
+def test_help_is_grouped_and_has_examples(capsys: pytest.CaptureFixture[str]) -> None:
+    """Every command stands there. Without a command the help is what is needed."""
+    assert 0 == run(["--help"])
+    told = capsys.readouterr().out
+    assert all(f"\n  {name} " in told for name in COMMANDS)
+    assert "Examples:" in told
+    assert 2 == run([])
+    assert told == capsys.readouterr().out
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert 0 == run(["--version"])
+    assert "prowess 0.1.0\n" == capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["lits"], "There is no command 'lits'; did you mean \"list\"?"),
+        (["zzz"], "There is no command 'zzz'"),
+        (["list", "--jso"], "--json"),
+        (["call"], "Missing argument"),
+        (["completion", "tcsh"], "'bash', 'zsh', 'fish'"),
+    ],
+)
+def test_mistakes_are_explained(words: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """With the exit code of wrong use, and where to read on."""
+    assert 2 == run(words)
+    err = capsys.readouterr().err
+    assert told in err
+    assert "--help` explains it." in err
+
+
+def test_a_command_imports_what_it_needs(project: Path) -> None:
+    """No other command, and rich only for a terminal."""
+    code = (
+        "import sys; from prowess_host.cli.commands import run; run(['list']);"
+        "print(*(name for name in sys.modules if name.startswith('prowess_host.cli.') or name == 'rich'))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=PATIENCE)
+    loaded = set(done.stdout.splitlines()[-1].split())
+    modules = {f"prowess_host.cli.{entry.module}" for entry in COMMANDS.values()}
+    assert {"prowess_host.cli.listing"} == loaded & modules
+    assert "rich" not in loaded
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each names the variable by which it asks."""
+    assert 0 == run(["completion", shell])
+    assert f"{commands.COMPLETE}={shell}_complete" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("prowess li", ["list"]),
+        ("prowess completion z", ["zsh"]),
+        ("prowess call sh", ["shop.find"]),
+        ("prowess call zz", []),
+        ("prowess call --project /nowhere sh", []),
+        ("prowess call --set nonsense sh", []),
+    ],
+)
+def test_completion_of_commands_and_ids(
+    words: str, offered: list[str], project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The ids come from what is known of the project: no skill is imported for them."""
+    assert 0 == run(["list"])
+    (project / "skills" / "shop.py").write_text("1 / 0", "utf-8")
+    capsys.readouterr()
+    monkeypatch.setenv(commands.COMPLETE, "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - 1))
+    assert 0 == run([])
+    assert offered == [line.removeprefix("plain,") for line in capsys.readouterr().out.split()]
+
+
+def test_bash_itself_completes(project: Path) -> None:
+    """The script and the program understand each other."""
+    program = project / "prowess"
+    program.write_text(f"#!{sys.executable}\nfrom prowess_host.cli.main import main\nmain()\n", "utf-8")
+    program.chmod(0o755)
+    script = (
+        'eval "$(./prowess completion bash)"; COMP_WORDS=(./prowess bui); COMP_CWORD=1; '
+        '_prowess_completion ./prowess; echo "${COMPREPLY[@]}"'
+    )
+    done = subprocess.run(
+        ["bash", "-c", script], capture_output=True, text=True, cwd=project, timeout=PATIENCE, check=False
+    )
+    assert "build" == done.stdout.strip(), done.stderr
+
+
+def test_reader_that_leaves_is_no_error(project: Path) -> None:
+    """As in `prowess list --json | head -1`."""
+    line = f"{sys.executable} -c 'from prowess_host.cli.main import main; main()' list --json | :"
+    script = f"{line}; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert ("141\n", "") == (done.stdout, done.stderr)

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from prowess_host.cli.terminal import Style, has_colours, table, width
+
+PLAIN = Style(colours=False)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture(autouse=True)
+def bare(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An environment that says nothing of colours."""
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+
+
+def test_colours_only_where_they_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a terminal, unless it is asked to do without."""
+    assert "\x1b[1ma\x1b[0m" == Style.of(Terminal())("a", "bold")
+    assert "\x1b[1;31ma\x1b[0m" == Style.of(Terminal())("a", "bold", "red")
+    assert "a" == Style.of(io.StringIO())("a", "bold")
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "a" == Style.of(Terminal())("a", "bold")
+
+
+def test_dumb_terminal_gets_no_colours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would show the codes. An empty `NO_COLOR` asks for nothing."""
+    monkeypatch.setenv("NO_COLOR", "")
+    assert has_colours(Terminal())
+    monkeypatch.setenv("TERM", "dumb")
+    assert not has_colours(Terminal())
+
+
+def test_table_is_as_wide_as_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One column gives way, down to what can still be read."""
+    rows = [("A", "B", "C"), ("one", "x" * 50, "three")]
+    assert ["A    B" + " " * 51 + "C", "one  " + "x" * 50 + "  three"] == table(rows, 80, style=PLAIN)
+    assert "one  " + "x" * 27 + "…  three" == table(rows, 40, style=PLAIN)[1]
+    assert "one  " + "x" * 23 + "…  three" == table(rows, 10, style=PLAIN)[1]
+    monkeypatch.setenv("COLUMNS", "57")
+    assert 57 == width(Terminal())
+    assert 160 == width(io.StringIO())
+
+
+def test_wide_letters_take_two_columns() -> None:
+    """And combining ones none."""
+    rows = [("A", "B", "C"), ("日本", "e\u0301", "."), ("a", "日" * 30, ".")]
+    lines = table(rows, 40, style=PLAIN)
+    assert "日本  e\u0301" + " " * 32 + "." == lines[1]
+    assert "a     " + "日" * 15 + "…" + "  ." == lines[2]
+
+
+def test_looks_do_not_change_the_columns() -> None:
+    """Codes take no place on a terminal."""
+    rows = [("A", "B"), ("one", "x")]
+    header, body = table(rows, 80, looks=(("bold",), ()), style=Style(colours=True))
+    assert "\x1b[2mA    B\x1b[0m" == header
+    assert "\x1b[1mone\x1b[0m  x" == body
