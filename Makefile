@@ -9,7 +9,7 @@ PY := .venv/bin/python
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test prepare pytest property test-lowest cov check format lint types fix wheels conformance catalog soak bench clean
+.PHONY: help run test prepare docs reference pytest property test-lowest cov check format lint types fix wheels conformance catalog soak bench clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -20,6 +20,14 @@ run: ## set up, and show the product doing its main job
 
 prepare: ## set up all that the other targets need
 	@sh scripts/prepare.sh all
+
+docs: ## build the documentation site into site/, and check its links
+	@sh scripts/prepare.sh docs
+	@.venv-docs/bin/python scripts/docs.py
+
+reference: ## rewrite what the documentation takes from the program: tables, schemas/prowess.toml.schema.json, llms.txt
+	@sh scripts/prepare.sh test
+	@$(PY) scripts/reference.py
 
 test: ## set up, and run all the tests with the coverage gate
 	@sh scripts/prepare.sh test
@@ -81,4 +89,4 @@ bench: ## measure beside the peers, and print the table
 	@$(PY) benchmarks/run.py $(ARGS)
 
 clean: ## remove all that make built
-	@rm -rf tests/conformance/node_modules tests/clients/node_modules .venv .venv-lowest build dist htmlcov .coverage .coverage.* .pytest_cache .ruff_cache .hypothesis
+	@rm -rf tests/conformance/node_modules tests/clients/node_modules .venv .venv-docs .venv-lowest build dist htmlcov site .cache .coverage .coverage.* .pytest_cache .ruff_cache .hypothesis

@@ -30,11 +30,14 @@ VERSION_OF = "import sys; print(*sys.version_info[:2], sep='.')"
 
 @dataclass(frozen=True)
 class Purpose:
-    """What an environment is wanted for: its folder, the dependency groups in it, and whether versions are the lowest."""
+    """What an environment is wanted for: its folder, the dependency groups in it, whether versions are the lowest, and
+    whether our own packages are installed too.
+    """
 
     folder: str
     groups: tuple[str, ...]
     lowest: bool = False
+    packages: bool = True
 
 
 PURPOSES = {
@@ -43,6 +46,7 @@ PURPOSES = {
     "check": Purpose(".venv", ("checks", "dev", "skills")),
     "all": Purpose(".venv", ("checks", "dev", "peers", "skills")),
     "lowest": Purpose(".venv-lowest", ("dev", "skills"), lowest=True),
+    "docs": Purpose(".venv-docs", ("docs",), packages=False),
 }
 
 
@@ -64,7 +68,7 @@ def main() -> None:
         return
     wanted = sorted(set(purpose.groups) | (groups or set()))
     stamp.unlink(missing_ok=True)
-    install(python, requirements(wanted), lowest=purpose.lowest)
+    install(python, requirements(wanted, packages=purpose.packages), lowest=purpose.lowest)
     if "peers" in wanted:
         fetch_schemas(python, environment / "share" / "mcp-schemas")
     stamp.write_text(json.dumps({"key": key, "groups": wanted, "root": str(ROOT)}), encoding="utf-8")
@@ -129,10 +133,11 @@ def content_key(python: Path) -> str:
     return key.hexdigest()
 
 
-def requirements(groups: list[str]) -> list[str]:
-    """The packages of the workspace, editable, and what the groups ask for."""
+def requirements(groups: list[str], *, packages: bool) -> list[str]:
+    """What the groups ask for, and the packages of the workspace, editable."""
     table = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["dependency-groups"]
-    editable = [word for package in PACKAGES for word in ("--editable", f"./{package.relative_to(ROOT)}")]
+    wanted = PACKAGES if packages else []
+    editable = [word for package in wanted for word in ("--editable", f"./{package.relative_to(ROOT)}")]
     return editable + [requirement for group in groups for requirement in table[group]]
 
 

@@ -2,10 +2,13 @@
 
 In a document, from top to bottom:
 
-- ```` ```python ```` runs, in one namespace for the whole document. `await` may stand at the top level. A block with
-  `>>> ` lines is a doctest.
-- ```` ```python title="skills/hello.py" ```` (any language) is written to that file, which later blocks may use.
-- ```` ```console run ```` runs what follows `$ ` in a shell and compares what is printed; `...` stands for anything.
+- ```` ```python ```` runs, in one namespace for the whole document, as a script would: `await` needs a function around it. A
+  block with `>>> ` lines is a doctest.
+- ```` ```python title="skills/hello.py" ```` (any language) is written to that file, which later blocks may use. Only the site
+  shows the title, so the paragraph before the block names the file, too.
+- ```` ```console ```` runs what follows `$ ` in a shell and compares what is printed; `...` stands for anything. Tests are
+  started as `pytest`, not as `python -m pytest`, which finds more modules.
+- ```` ```json ```` and ```` ```toml ```` are parsed.
 - `<!-- not run: why -->` on the line before a block lets it be, and says why.
 
 At the end, the skills a document has written have to load without a failure.
@@ -13,19 +16,19 @@ At the end, the skills a document has written have to load without a failure.
 
 from __future__ import annotations
 
-import ast
 import asyncio
 import doctest
-import inspect
+import json
 import os
 import re
 import shlex
 import subprocess
 import sys
 import textwrap
+import tomllib
 import traceback
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,6 +40,7 @@ DOCUMENTS = [
 ]
 FENCE = re.compile(r"^(?P<indent> *)(?P<ticks>`{3,})(?P<info>[^`]*)$")
 NOT_RUN = re.compile(r"^\s*<!-- not run: \S.*-->\s*$")
+PARSED: dict[str, Callable[[str], object]] = {"json": json.loads, "toml": tomllib.loads}
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
@@ -48,6 +52,8 @@ class Block:
     options: tuple[str, ...]
     line: int
     text: str
+    before: str
+    """The paragraph before the block."""
 
     @property
     def title(self) -> str | None:
@@ -69,8 +75,19 @@ def blocks(text: str) -> Iterator[Block]:
         language, *options = shlex.split(opening["info"]) or [""]
         if not (start > 1 and NOT_RUN.match(lines[start - 2])):
             code = textwrap.dedent("\n".join(lines[start:number]) + "\n")
-            yield Block(language, tuple(options), start + 1, code)
+            yield Block(language, tuple(options), start + 1, code, paragraph_before(lines, start - 1))
         number += 1
+
+
+def paragraph_before(lines: list[str], fence: int) -> str:
+    """The text before a fence, up to the next empty line."""
+    above = lines[:fence]
+    while above and not above[-1].strip():
+        above.pop()
+    found: list[str] = []
+    while above and above[-1].strip():
+        found.insert(0, above.pop())
+    return "\n".join(found)
 
 
 def is_closing(line: str, ticks: str) -> bool:
@@ -92,22 +109,26 @@ class Reader:
             self.run_doctest(block)
         elif block.language == "python":
             self.run_python(block)
-        elif block.language == "console" and "run" in block.options:
+        elif block.language == "console":
             self.run_console(block)
+        elif block.language in PARSED:
+            PARSED[block.language](block.text)
 
     def write(self, block: Block) -> None:
+        assert f"`{block.title}`" in block.before, (
+            f"{self.document}:{block.line}: name `{block.title}` in the text before it"
+        )
         target = self.project / str(block.title)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(block.text, encoding="utf-8")
         if block.language == "python":
             compile(self.in_place(block), self.document, "exec", dont_inherit=True)
+        elif block.language in PARSED:
+            PARSED[block.language](block.text)
 
     def run_python(self, block: Block) -> None:
-        flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
-        code = compile(self.in_place(block), self.document, "exec", flags=flags, dont_inherit=True)
-        result = eval(code, vars(self.module))
-        if code.co_flags & inspect.CO_COROUTINE:
-            asyncio.run(result)
+        code = compile(self.in_place(block), self.document, "exec", dont_inherit=True)
+        exec(code, vars(self.module))
 
     def run_doctest(self, block: Block) -> None:
         parser = doctest.DocTestParser()
@@ -120,6 +141,9 @@ class Reader:
     def run_console(self, block: Block) -> None:
         for step in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
             command, _, expected = step.partition("\n")
+            assert "-m pytest" not in command, (
+                f"{self.document}:{block.line}: pytest by its own name, as people type it"
+            )
             path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
             environment = {**os.environ, "PATH": path}
             done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, env=environment)
@@ -163,19 +187,17 @@ def follow(reader: Reader, text: str) -> None:
         reader.follow(block)
 
 
-def test_blocks_share_names_and_may_await(reader: Reader) -> None:
+def test_blocks_share_names(reader: Reader) -> None:
     """A later block goes on where an earlier one ended."""
     follow(
         reader,
         """
         ```python
-        import asyncio
         seen = [1]
         ```
         1. in a list
 
            ```python
-           await asyncio.sleep(0)
            seen.append(2)
            ```
         ```python
@@ -188,15 +210,23 @@ def test_blocks_share_names_and_may_await(reader: Reader) -> None:
     assert [1, 2] == reader.module.seen
 
 
+def test_await_outside_of_a_function_is_refused(reader: Reader) -> None:
+    """What is pasted into a file has to be a program."""
+    with pytest.raises(SyntaxError):
+        follow(reader, "```python\nimport asyncio\nawait asyncio.sleep(0)\n```")
+
+
 def test_titled_block_becomes_a_file_that_a_console_block_sees(reader: Reader) -> None:
     """A file shown in a document is really there afterwards."""
     follow(
         reader,
         """
+        The file `deep/prowess.toml`:
+
         ```toml title="deep/prowess.toml"
         answer = 42
         ```
-        ```console run
+        ```console
         $ cat deep/prowess.toml
         answer = ...
         $ echo one; echo two
@@ -209,21 +239,35 @@ def test_titled_block_becomes_a_file_that_a_console_block_sees(reader: Reader) -
     assert "answer = 42\n" == (reader.project / "deep/prowess.toml").read_text(encoding="utf-8")
 
 
+def test_name_of_a_file_stands_in_the_text(reader: Reader) -> None:
+    """Most readers never see the title of a block."""
+    with pytest.raises(AssertionError, match=r"name `a\.toml`"):
+        follow(reader, 'Some text about `b.toml`.\n\n```toml title="a.toml"\n```')
+
+
 @pytest.mark.parametrize(
     "text",
     [
         "```python\nassert False\n```",
         "```python\n>>> 1 + 1\n3\n```",
-        "```console run\n$ echo yes\nno\n```",
-        "```console run\n$ exit 3\n```",
+        "```console\n$ echo yes\nno\n```",
+        "```console\n$ exit 3\n```",
+        "```console\n$ python -m pytest --version\n...\n```",
     ],
-    ids=["python", "doctest", "console", "exit code"],
+    ids=["python", "doctest", "console", "exit code", "pytest by its module"],
 )
 def test_block_that_lies_is_found(reader: Reader, text: str) -> None:
     """A wrong block fails, and is let be where the document says why."""
     with pytest.raises(AssertionError):
         follow(reader, text)
     follow(reader, f"<!-- not run: shows what not to do -->\n{text}")
+
+
+@pytest.mark.parametrize("text", ["```json\n{\n```", "```toml\na\n```"], ids=["json", "toml"])
+def test_data_is_parsed(reader: Reader, text: str) -> None:
+    """An example that cannot be pasted is found."""
+    with pytest.raises(ValueError):
+        follow(reader, text)
 
 
 def test_traceback_points_into_the_document(reader: Reader) -> None:
@@ -236,5 +280,5 @@ def test_traceback_points_into_the_document(reader: Reader) -> None:
 
 
 def test_other_languages_are_left_alone(reader: Reader) -> None:
-    """Only what is marked runs: a console block without `run`, or JSON, is for the eye."""
-    follow(reader, "```console\n$ exit 1\n```\n```json\n{\n```\n```\nplain\n```")
+    """A language that this reader does not know is for the eye."""
+    follow(reader, "```text\n{\n```\n```\nplain\n```")
