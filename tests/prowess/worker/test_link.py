@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from patience import PATIENCE
 
-from prowess.worker.link import Board, Frame, FrameReader, Importing, Kind, Link, encode_frame, receive
+from prowess.worker.link import Board, Frame, FrameReader, Importing, Link, encode_frame, receive
+from prowess.worker.messages import Kind
 
 FRAMES = st.lists(
     st.tuples(st.sampled_from(Kind), st.integers(0, 2**32 - 1), st.binary(max_size=50), st.binary(max_size=50))

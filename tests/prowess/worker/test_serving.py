@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from anyio import fail_after
@@ -24,7 +24,8 @@ from prowess.runtime import Runtime
 from prowess.skills.description import Description, digest_of
 from prowess.skills.loading import project_files
 from prowess.skills.texts import pack
-from prowess.worker.link import Board, Frame, Kind, Link, encode_frame, receive
+from prowess.worker.link import Board, Frame, Link, encode_frame, receive
+from prowess.worker.messages import RELEASE, VERSION, Kind, hello
 from prowess.worker.progress import Thread
 from prowess.worker.serving import Heart, Imports, LinkServer, _place, serve
 
@@ -104,6 +105,11 @@ SKILL = """
 """
 
 
+def told(frame: Frame) -> tuple:
+    """The fields of a head, in their order."""
+    return tuple(json.loads(frame.head).values())
+
+
 class Host:
     """The other end of the link."""
 
@@ -116,7 +122,7 @@ class Host:
 
     def hear(self, frame: Frame) -> None:
         if frame.kind == Kind.LIVE:
-            self.live.append(json.loads(frame.head))
+            self.live.append(json.loads(frame.head)["digests"])
         else:
             self.frames.append(frame)
 
@@ -259,9 +265,9 @@ async def test_what_a_command_is_told_of_its_caller(host: Host):
 
 async def test_progress_and_logs_are_sent_where_they_are_wanted(host: Host):
     await host.call(1, "t.tell", progress=True, log=True)
-    assert [1, 2.5, "m"] == json.loads((await host.heard(Kind.PROGRESS, 1)).head)
-    assert [2, None, None] == json.loads((await host.heard(Kind.PROGRESS, 1)).head)
-    assert ["info", {"a": 1}] == json.loads((await host.heard(Kind.LOG, 1)).head)
+    assert (1, 2.5, "m") == told(await host.heard(Kind.PROGRESS, 1))
+    assert (2, None, None) == told(await host.heard(Kind.PROGRESS, 1))
+    assert ("info", {"a": 1}) == told(await host.heard(Kind.LOG, 1))
     await host.call(2, "t.tell")
     assert [] == host.frames
 
@@ -275,17 +281,17 @@ async def test_a_host_that_does_not_read_gets_the_newest_progress_and_hears_of_l
     transport.resume_reading()  # type: ignore[union-attr]
     await host.heard(Kind.RESULT, 1)
     await host.call(2, "t.tell", log=True)
-    progress = [json.loads(frame.head)[0] for frame in host.frames if frame.kind == Kind.PROGRESS]
-    logs = [json.loads(frame.head) for frame in host.frames if frame.kind == Kind.LOG and frame.number == 1]
+    progress = [told(frame)[0] for frame in host.frames if frame.kind == Kind.PROGRESS]
+    logs = [told(frame) for frame in host.frames if frame.kind == Kind.LOG and frame.number == 1]
     assert (99_999, sorted(progress)) == (progress[-1], progress)
     assert len(progress) < 50_000
     assert 99_999 not in [data for _, data in logs]
-    first, second = [json.loads(frame.head) for frame in host.frames if frame.kind == Kind.LOG and frame.number == 2]
-    assert [
+    first, second = [told(frame) for frame in host.frames if frame.kind == Kind.LOG and frame.number == 2]
+    assert (
         "warning",
         f"{100_001 - len(logs)} log messages were dropped: they came faster than the host could read",
-    ] == first
-    assert ["info", {"a": 1}] == second
+    ) == first
+    assert ("info", {"a": 1}) == second
 
 
 async def test_progress_that_was_held_back_is_sent_before_the_answer(host: Host):
@@ -296,7 +302,7 @@ async def test_progress_that_was_held_back_is_sent_before_the_answer(host: Host)
     await until(lambda: host.worker.link.full and not host.worker._calls)
     transport.resume_reading()  # type: ignore[union-attr]
     await host.heard(Kind.RESULT, 1)
-    newest = [json.loads(frame.head)[0] for frame in host.frames if frame.kind == Kind.PROGRESS][-1]
+    newest = [told(frame)[0] for frame in host.frames if frame.kind == Kind.PROGRESS][-1]
     assert 99_999 == newest
 
 
@@ -307,10 +313,10 @@ async def test_what_plugins_report_is_made_into_json(host: Host):
     channel.progress(10**400, None, None)
     channel.progress("many", None, None)  # type: ignore[arg-type]
     channel.progress(1.5, float("inf"), "\ud800")
-    assert [10**400, None, None] == json.loads((await host.heard(Kind.PROGRESS, 1)).head)
-    assert [1.5, None, "\\ud800"] == json.loads((await host.heard(Kind.PROGRESS, 1)).head)
+    assert (10**400, None, None) == told(await host.heard(Kind.PROGRESS, 1))
+    assert (1.5, None, "\\ud800") == told(await host.heard(Kind.PROGRESS, 1))
     channel.log("info", float("nan"))
-    assert ["info", "nan"] == json.loads((await host.heard(Kind.LOG, 1)).head)
+    assert ("info", "nan") == told(await host.heard(Kind.LOG, 1))
     assert [] == host.frames
 
 
@@ -439,7 +445,7 @@ async def test_every_call_is_answered(host: Host, end: Callable[[], Any], kind: 
 async def test_the_description_leaves_out_what_is_known(host: Host):
     """And comes with the files that skills import."""
     for known, told in (([], ["t"]), (["t"], [])):
-        host.link.send(Kind.DESCRIBE, 0, json.dumps(known).encode())
+        host.link.send(Kind.DESCRIBE, 0, json.dumps({"known": known}).encode())
         description = Description.from_json(json.loads((await host.heard(Kind.CATALOG)).head))
         assert told == [name for name in description.skills if name not in known]
         assert ("t",) == description.names
@@ -450,7 +456,7 @@ async def test_the_host_hears_of_what_is_imported_for_a_call(host: Host):
     await host.call(1, "t.say", {"text": "x"})
     await host.call(2, "t.say", {"text": "y"})
     assert [{"t": digest_of(host.worker._runtime.contracts_of("t"))}] == host.live
-    host.link.send(Kind.DESCRIBE, 0, b"[]")
+    host.link.send(Kind.DESCRIBE, 0, b'{"known":[]}')
     await host.heard(Kind.CATALOG)
     await host.call(3, "t.say", {"text": "x"})
     assert 1 == len(host.live)
@@ -459,8 +465,8 @@ async def test_the_host_hears_of_what_is_imported_for_a_call(host: Host):
 async def test_a_catalog_that_cannot_be_made_is_a_reason(host: Host):
     """The host does not wait for ever."""
     host.worker._runtime = Odd(Path("/"), raising(RuntimeError("no catalog")))  # type: ignore[assignment]
-    host.link.send(Kind.DESCRIBE, 0, b"[]")
-    assert b"RuntimeError: no catalog" == (await host.heard(Kind.FAILED)).head
+    host.link.send(Kind.DESCRIBE, 0, b'{"known":[]}')
+    assert "RuntimeError: no catalog" == json.loads((await host.heard(Kind.FAILED)).head)["message"]
 
 
 def test_files_of_the_project_are_those_below_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -575,16 +581,19 @@ def test_imports_that_go_on_at_once_are_all_noted():
 # As a process
 
 
-def begin(flags: dict | None = None, written: tuple[str, str] | None = None) -> bytes:
+def begin(flags: dict | None = None, written: tuple[str, str] | None = None, **more: Any) -> bytes:
     """What a host sends first."""
-    return encode_frame(Kind.BEGIN, 0, json.dumps({"flags": flags or {}, "written": written}).encode())
+    told = {**hello(), "flags": flags or {}, "written": written, **more}
+    return encode_frame(Kind.BEGIN, 0, json.dumps(told).encode())
 
 
-def started(root: Path, flags: dict | None = None, *, at: str = "") -> tuple[subprocess.Popen, socket.socket, Board]:
+def started(
+    root: Path, flags: dict | None = None, *, at: str = "", **more: Any
+) -> tuple[subprocess.Popen, socket.socket, Board]:
     """A worker process, and our end of its link."""
     ours, theirs = socket.socketpair()
     board = Board()
-    ours.sendall(begin(flags))
+    ours.sendall(begin(flags, **more))
     command = [sys.executable, "-P", "-m", "prowess.worker", str(theirs.fileno()), str(board.fd)]
     process = subprocess.Popen(
         [*command, at or str(root)],
@@ -709,6 +718,46 @@ async def test_serving_wrong_settings_is_a_failure(tmp_path: Path):
     await asyncio.sleep(0)
 
 
+@pytest.mark.parametrize("link", [[2, 0], [0, 9], [], "1.0", [True], None])
+async def test_a_host_with_another_version_of_the_link_is_refused(tmp_path: Path, link: Any):
+    """With both versions and the remedy, and before anything of the project is read."""
+    ours, theirs = socket.socketpair()
+    ours.sendall(begin({"timeuot": 1}, link=link, release="9.9.9"))
+    board = Board()
+    with fail_after(PATIENCE):
+        assert 1 == await serve(theirs, board, tmp_path / "missing")
+        frame = await asyncio.to_thread(receive, ours)
+    failed = json.loads(frame.head)
+    assert (Kind.FAILED, list(VERSION), RELEASE) == (frame.kind, failed["link"], failed["release"])
+    assert "(release 9.9.9), the worker link 1.0 (release 0.1.0)" in failed["message"]
+    assert "-m pip install prowess-core==9.9.9`" in failed["message"]
+    ours.close()
+    board.close()
+
+
+async def test_a_host_with_a_newer_minor_version_is_served(tmp_path: Path):
+    """Unknown fields and unknown kinds are ignored."""
+    ours, theirs = socket.socketpair()
+    ours.sendall(begin(link=[VERSION[0], 99], other={"a": 1}))
+    ours.sendall(encode_frame(cast("Kind", 250), 7, b"?", b"?"))
+    ours.sendall(encode_frame(Kind.PING))
+    board = Board()
+    serving = asyncio.ensure_future(serve(theirs, board, write(tmp_path)))
+    with fail_after(PATIENCE):
+        kinds = [(await asyncio.to_thread(receive, ours)).kind for _ in range(2)]
+        ours.close()
+        assert 0 == await serving
+    assert [Kind.READY, Kind.PONG] == kinds
+    board.close()
+
+
+async def test_a_worker_process_refuses_a_host_with_another_version(tmp_path: Path):
+    """And ends with 1; the reason stands on stderr, too."""
+    process, sock, board = started(write(tmp_path), link=[9, 1])
+    code, sent, complaints = await finished(process, sock, board)
+    assert (1, True, True) == (code, b"link 9.1" in sent, "link 9.1" in complaints)
+
+
 async def test_serving_goes_by_the_settings_of_the_host(tmp_path: Path):
     """Whatever the file says by now: it may just be broken."""
     (
@@ -717,7 +766,7 @@ async def test_serving_goes_by_the_settings_of_the_host(tmp_path: Path):
     ours, theirs = socket.socketpair()
     board = Board()
     ours.sendall(begin(written=(str(tmp_path / "prowess.toml"), 'names = "dotted"\n')))
-    ours.sendall(encode_frame(Kind.DESCRIBE, 0, b"[]"))
+    ours.sendall(encode_frame(Kind.DESCRIBE, 0, b'{"known":[]}'))
     serving = asyncio.ensure_future(serve(theirs, board, tmp_path))
     with fail_after(PATIENCE):
         assert Kind.READY == (await asyncio.to_thread(receive, ours)).kind

@@ -13,7 +13,8 @@ from anyio import fail_after
 from patience import PATIENCE
 from piped import make_project, until
 
-from prowess.worker.link import Frame, Kind
+from prowess.worker.link import Frame
+from prowess.worker.messages import Kind, hello
 from prowess_host.workers import process_tree
 from prowess_host.workers.process import WorkerProcess, describe_exit
 
@@ -28,7 +29,7 @@ SKILL = """
 """
 
 
-SETTINGS = b'{"flags": {}, "written": null}'
+SETTINGS = json.dumps({**hello(), "flags": {}, "written": None}).encode()
 
 
 class Watched:

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from piped import Client, hosted, make_project, processes, result, until, write_skill
 
+from prowess.worker.messages import RELEASE
+
 SKILL = """
     import ctypes, re, signal
     from pathlib import Path
@@ -532,3 +534,34 @@ async def test_a_worker_of_another_interpreter_is_used(tmp_path: Path):
     body = "@skill_command\ndef other() -> str:\n    return os.environ['OTHER']\n"
     async with hosted(make_project(tmp_path, f'python = "{script}"\n', t=body)) as host:
         assert "yes" == await host.text("t_other")
+
+
+STRANGER = """#!{python}
+import json, runpy, sys
+import prowess.worker.messages as messages
+
+messages.VERSION, messages.RELEASE = (9, 1), "9.1.0"
+messages.mismatch = lambda *_: ""
+sys.argv = ["worker", *sys.argv[4:]]
+runpy.run_module("prowess.worker", run_name="__main__")
+"""
+
+
+async def test_a_worker_with_another_version_of_the_link_is_a_diagnosis(tmp_path: Path):
+    """It would serve, and the host refuses it: with both versions and the remedy."""
+    script = tmp_path / "python"
+    script.write_text(STRANGER.format(python=sys.executable))
+    script.chmod(0o755)
+    async with hosted(make(tmp_path, f'python = "{script}"\n')) as host:
+        why = await explained(host)
+        assert f"the host speaks link 1.0 (release {RELEASE}), the worker link 9.1 (release 9.1.0)" in why
+        assert f"`{script} -m pip install prowess-core=={RELEASE}`" in why
+
+
+async def test_a_worker_that_says_nothing_of_its_version_is_a_diagnosis(tmp_path: Path):
+    """As an older release would."""
+    script = tmp_path / "python"
+    script.write_text(STRANGER.format(python=sys.executable).replace("messages.VERSION", "messages.hello = dict  #"))
+    script.chmod(0o755)
+    async with hosted(make(tmp_path, f'python = "{script}"\n')) as host:
+        assert "the worker link no version (release unknown)" in await explained(host)

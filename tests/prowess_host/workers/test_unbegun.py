@@ -11,7 +11,8 @@ import anyio
 from patience import PATIENCE
 
 from prowess.settings.settings import Settings
-from prowess.worker.link import Frame, Kind
+from prowess.worker.link import Frame
+from prowess.worker.messages import Kind
 from prowess_host.workers.jobs import Job
 from prowess_host.workers.supervisor import Supervisor
 

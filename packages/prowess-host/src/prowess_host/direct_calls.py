@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from prowess.calls.outcome import META_KIND, Outcome, read_outcome
 from prowess.errors import UnknownCommand, message_of
 from prowess.results.normalize import text_result
+from prowess.worker.messages import CallHead
 from prowess_host.protocol.codec import dumps
 from prowess_host.protocol.rpc import EncodeError
 from prowess_host.workers.jobs import Job
@@ -37,7 +38,7 @@ class Way(NamedTuple):
 
 async def call_payload(way: Way, contract: Contract, arguments: Any) -> JsonObject:
     """The payload, as the profile shows it."""
-    how = {"command": contract.id, "profile": way.profile}
+    how: CallHead = {"command": contract.id, "profile": way.profile}
     meta, payload = await _run(way, contract, dumps(how), dumps(arguments))
     return {**payload, "_meta": meta} if meta else payload
 
@@ -45,7 +46,7 @@ async def call_payload(way: Way, contract: Contract, arguments: Any) -> JsonObje
 async def call_outcome(way: Way, contract: Contract, arguments: Any, channel: Channel | None) -> Outcome:
     """What the call came to. Its facts travel beside the result."""
     call_id = (channel and channel.call_id) or uuid.uuid4().hex
-    how: JsonObject = {"command": contract.id, "profile": way.profile, "outcome": True, "call_id": call_id}
+    how: CallHead = {"command": contract.id, "profile": way.profile, "outcome": True, "call_id": call_id}
     if channel is not None:
         how["client"], how["capabilities"] = channel.client_name, channel.capabilities
         how["trace"], how["metadata"], how["context"] = channel.trace_id, channel.metadata, channel.context

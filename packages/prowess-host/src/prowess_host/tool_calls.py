@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
+from prowess.worker.messages import CallHead
 from prowess_host.protocol.codec import dumps
 from prowess_host.protocol.questions import (
     Answers,
@@ -118,10 +119,10 @@ class ToolCall:
             head = heads[key] = dumps(self._how(profile))
         return head
 
-    def _how(self, profile: str) -> JsonObject:
+    def _how(self, profile: str) -> CallHead:
         call, client = self._call, self._call.client
         stateless = call.revision.stateless
-        how: JsonObject = {"command": self._contract.id, "profile": profile}
+        how: CallHead = {"command": self._contract.id, "profile": profile}
         if call.revision.any_output:
             how["boxed"] = False
         if self._limit.most:

@@ -14,56 +14,12 @@ import socket
 import struct
 import time
 from collections.abc import Callable, Iterable
-from enum import IntEnum
 from typing import Final, NamedTuple, cast
 
 from prowess.worker.heap import LARGE, give_back_soon
+from prowess.worker.messages import Kind
 
-__all__ = ["Board", "Frame", "FrameReader", "Importing", "Kind", "Link", "encode_frame", "receive"]
-
-
-class Kind(IntEnum):
-    """What a frame is about. The first group goes to the worker, the second to the host."""
-
-    BEGIN = 7
-    """The first one. head: the settings to go by, as JSON."""
-    CALL = 1
-    """head: how to call; body: the arguments as JSON."""
-    CANCEL = 2
-    ANSWERS = 3
-    """head: what a person answered, by key, or why nobody did."""
-    DESCRIBE = 4
-    """head: the skills that are known; describe all others."""
-    PING = 5
-    QUIT = 6
-    SOURCE = 8
-    """head: a skill; body: its last good source, which it is imported from, whatever its files say."""
-
-    READY = 21
-    RESULT = 22
-    """head: `_meta`; body: the rest of the payload."""
-    QUESTIONS = 23
-    """head: what to ask; the call waits for ANSWERS."""
-    INPUT_REQUIRED = 24
-    """head: what to ask; the call has ended and wants to be run again with the answers."""
-    REST = 34
-    """head: a token; body: the whole text of a result that is too large. The RESULT that follows shows its beginning."""
-    REFUSED = 25
-    """head: why there is no result, as an object with a `kind`."""
-    PROGRESS = 26
-    LOG = 27
-    CATALOG = 28
-    """head: a description; body: the sources of what was described."""
-    LIVE = 33
-    """head: digests of the skills that have just been imported, by name."""
-    PONG = 29
-    """number: how many calls run on although nobody waits for them."""
-    LINGERING = 30
-    """The same number, sent when a call has just been left behind."""
-    UNBEGUN = 32
-    """This call will not begin here: the host withdrew it, or retired this worker, before it began."""
-    FAILED = 31
-    """head: why this worker cannot serve at all; it ends."""
+__all__ = ["Board", "Frame", "FrameReader", "Importing", "Link", "encode_frame", "receive"]
 
 
 class Frame(NamedTuple):

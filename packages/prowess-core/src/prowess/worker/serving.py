@@ -41,7 +41,24 @@ from prowess.skills.loading import Given, distrust_bytecode_of
 from prowess.skills.texts import pack, unpack
 from prowess.worker import output
 from prowess.worker.heap import LARGE, give_back_soon, share_one_heap
-from prowess.worker.link import Board, Frame, Importing, Kind, Link, receive
+from prowess.worker.link import Board, Frame, Importing, Link, receive
+from prowess.worker.messages import (
+    AnswersHead,
+    BeginHead,
+    CallHead,
+    DescribeHead,
+    FailedHead,
+    Kind,
+    LiveHead,
+    LogHead,
+    ProgressHead,
+    ReadyHead,
+    RefusedHead,
+    RestHead,
+    SourceHead,
+    hello,
+    mismatch,
+)
 from prowess.worker.polling import new_loop
 from prowess.worker.progress import Progress, Thread, threads_of
 
@@ -138,7 +155,7 @@ class LinkServer:
     async def _serve(self, frame: Frame) -> None:
         """From one frame to another one. The command begins as late as can be, so that what is held up can move."""
         number = frame.number
-        how: JsonObject = from_json(frame.head)
+        how: CallHead = from_json(frame.head)
         output.command.set(how["command"])
         try:
             entry = self._runtime.known(how["command"]) or await self._found(how["command"])
@@ -167,14 +184,15 @@ class LinkServer:
         finding.add_done_callback(self._end_of_background)
         return await asyncio.shield(finding)
 
-    async def _outcome(self, number: int, how: JsonObject, text: bytes) -> tuple[Kind, bytes, bytes]:
+    async def _outcome(self, number: int, how: CallHead, text: bytes) -> tuple[Kind, bytes, bytes]:
         """Run a call; gives the frame that answers it."""
         outcome = await self._runtime.call(how["command"], JsonText(text), channel=self._channel(number, how))
         try:
             answer = _answer(outcome, how)
             most = how.get("most")
-            fits = not most or len(answer[2]) <= most
-            return answer if fits else self._cut(number, outcome, how) or answer
+            if not most or len(answer[2]) <= most:
+                return answer
+            return self._cut(number, outcome, how, most) or answer
         except Exception as error:  # noqa: BLE001 - whatever a payload holds that is no JSON
             _log.exception("%s gave a result that cannot be sent", how["command"])
             return _failure("output", f"{how['command']}: the result cannot be sent: {message_of(error)}")
@@ -182,23 +200,25 @@ class LinkServer:
     def _unknown(self, command: str) -> tuple[Kind, bytes, bytes]:
         """The host knew it: it has gone just now, or its skill cannot be loaded."""
         message = "; ".join([str(UnknownCommand(command)), *self._runtime.reasons(command)])
-        return Kind.REFUSED, to_json({"kind": "unknown", "message": _text(message)}), b""
+        told: RefusedHead = {"kind": "unknown", "message": _text(message)}
+        return Kind.REFUSED, to_json(told), b""
 
-    def _cut(self, number: int, outcome: Outcome, how: JsonObject) -> tuple[Kind, bytes, bytes] | None:
+    def _cut(self, number: int, outcome: Outcome, how: CallHead, most: int) -> tuple[Kind, bytes, bytes] | None:
         """The beginning of a result that is too large; the whole of it is handed to the host. `None` where it fits."""
         profile, boxed = how.get("profile"), how.get("boxed", True)
         payload = outcome.payload(profile, boxed=boxed)
         promised = outcome.shows_schema(profile, boxed=boxed)
-        part = cut(payload, how["most"], how["kept"], promised=promised)
+        part = cut(payload, most, how.get("kept", 0), promised=promised)
         if part is None:
             return None
         if part.text:
-            self.link.send(Kind.REST, number, part.token.encode(), part.text)
+            rest: RestHead = {"token": part.token}
+            self.link.send(Kind.REST, number, to_json(rest), part.text)
         return Kind.RESULT, to_json({**payload.get("_meta", {}), **part.meta}), to_json(part.payload)
 
     # During a call
 
-    def _channel(self, number: int, how: JsonObject) -> Channel:
+    def _channel(self, number: int, how: CallHead) -> Channel:
         channel = Channel(
             call_id=how.get("call_id", ""),
             client_name=how.get("client", ""),
@@ -217,9 +237,11 @@ class LinkServer:
         return channel
 
     def _progress(self, number: int, done: float, total: float | None, message: str | None) -> None:
-        told = [_number(done), _number(total), message if message is None else _text(str(message))]
-        if told[0] is None:
+        so_far = _number(done)
+        if so_far is None:
             return
+        text = message if message is None else _text(str(message))
+        told: ProgressHead = {"done": so_far, "total": _number(total), "message": text}
         self._progress_held[number] = to_json(told)
         if not self.link.full:
             self._send_progress()
@@ -231,17 +253,17 @@ class LinkServer:
 
     def _tell(self, number: int, level: str, data: Any) -> None:
         try:
-            text = to_json([level, data], fallback=repr, inf_nan_mode="constants")
+            text = to_json(_log_head(level, data), fallback=repr, inf_nan_mode="constants")
             from_json(text, allow_inf_nan=False)
         except ValueError:
-            text = to_json([level, _text(repr(data))])
+            text = to_json(_log_head(level, _text(repr(data))))
         if self.link.full:
             self._logs_lost += 1
             return
         if self._logs_lost:
             lost, self._logs_lost = self._logs_lost, 0
             note = f"{lost} log messages were dropped: they came faster than the host could read"
-            self.link.send(Kind.LOG, number, to_json(["warning", note]))
+            self.link.send(Kind.LOG, number, to_json(_log_head("warning", note)))
         self.link.send(Kind.LOG, number, text)
 
     async def _ask(self, number: int, questions: Questions) -> Mapping[str, JsonObject]:
@@ -257,11 +279,11 @@ class LinkServer:
         future = self._asking.get(frame.number)
         if future is None or future.done():
             return
-        told: JsonObject = from_json(frame.head)
-        if "error" in told:
-            future.set_exception(AskError(str(told["error"])))
-        else:
+        told: AnswersHead = from_json(frame.head)
+        if "answers" in told:
             future.set_result(told["answers"])
+        else:
+            future.set_exception(AskError(str(told.get("error"))))
 
     # The catalog
 
@@ -275,15 +297,15 @@ class LinkServer:
         self._background.discard(task)
         _ = task.cancelled() or task.exception()  # whoever waits for it is told; perhaps nobody does
 
-    async def _describe(self, known: list[str]) -> None:
+    async def _describe(self, told: DescribeHead) -> None:
         try:
-            description, sources = await asyncio.to_thread(self._described, known)
+            description, sources = await asyncio.to_thread(self._described, told["known"])
             self._told_of.update(description.skills)
             text = json.dumps(description.to_json())  # pydantic's refuses names of files that are no Unicode
             self.link.send(Kind.CATALOG, 0, text.encode(), sources)
         except BaseException as error:  # noqa: BLE001 - the host must not wait for ever
             _log.exception("the catalog could not be made")
-            self.link.send(Kind.FAILED, 0, _text(f"{type(error).__name__}: {message_of(error)}").encode())
+            self.link.send(Kind.FAILED, 0, _failed(f"{type(error).__name__}: {message_of(error)}"))
 
     def _described(self, known: list[str]) -> tuple[Description, bytes]:
         """The skills that are not known, and their sources."""
@@ -295,24 +317,24 @@ class LinkServer:
         """The host may know these skills from earlier on: it compares."""
         fresh = set(self._runtime.loaded) - self._told_of
         self._told_of |= fresh
-        digests = {skill: digest_of(self._runtime.contracts_of(skill)) for skill in fresh}
-        self.link.send(Kind.LIVE, 0, to_json(digests))
+        told: LiveHead = {"digests": {skill: digest_of(self._runtime.contracts_of(skill)) for skill in fresh}}
+        self.link.send(Kind.LIVE, 0, to_json(told))
 
 
 def _given(frame: Frame) -> Given:
     """The sources of a skill, as the host has kept them."""
-    told: JsonObject = json.loads(frame.head)
+    told: SourceHead = json.loads(frame.head)
     source = Source(told["skill"], Path(told["place"]), tuple(map(Path, told["own"])), told["has_hooks"])
     return Given(source, unpack(frame.body), told["kept"])
 
 
-def _answer(outcome: Outcome, how: JsonObject) -> tuple[Kind, bytes, bytes]:
+def _answer(outcome: Outcome, how: CallHead) -> tuple[Kind, bytes, bytes]:
     """An outcome as a frame."""
     if outcome.kind == "input_required":
         return Kind.INPUT_REQUIRED, to_json(outcome.questions), b""
     if outcome.missing_capability is not None and how.get("answers") is not None:
-        facts = {"kind": "missing_capability", "name": outcome.missing_capability, "message": outcome.text}
-        return Kind.REFUSED, to_json(facts), b""
+        told: RefusedHead = {"kind": "missing_capability", "name": outcome.missing_capability, "message": outcome.text}
+        return Kind.REFUSED, to_json(told), b""
     if how.get("outcome"):
         facts, body = write_outcome(outcome)
         return Kind.RESULT, to_json(facts), to_json(body)
@@ -324,6 +346,15 @@ def _answer(outcome: Outcome, how: JsonObject) -> tuple[Kind, bytes, bytes]:
 def _failure(kind: str, text: str) -> tuple[Kind, bytes, bytes]:
     payload = {"content": [{"type": "text", "text": _text(text)}], "isError": True}
     return Kind.RESULT, to_json({META_KIND: kind}), to_json(payload)
+
+
+def _failed(message: str) -> bytes:
+    told: FailedHead = {**hello(), "message": _text(message)}
+    return to_json(told)
+
+
+def _log_head(level: str, data: Any) -> LogHead:
+    return {"level": level, "data": data}
 
 
 def _text(text: str) -> str:
@@ -424,9 +455,11 @@ async def serve(sock: socket.socket, board: Board, root: Path) -> int:
 
 
 async def serve_begun(sock: socket.socket, board: Board, root: Path, told: bytes) -> int:
-    """The same, where the settings of the first frame are known."""
+    """The same, where the first frame has been read."""
     try:
-        settings = _settings(root, from_json(told))
+        begin: BeginHead = from_json(told)
+        _check_version(begin)
+        settings = _settings(root, begin)
         runtime = Runtime(root, settings=settings, on_import=Imports(board))
     except Exception as error:  # noqa: BLE001 - told to the host, whatever it is
         _log.error("%s", message_of(error))
@@ -436,14 +469,22 @@ async def serve_begun(sock: socket.socket, board: Board, root: Path, told: bytes
     heart.start()
     worker = LinkServer(runtime, board, heart)
     await asyncio.get_running_loop().create_connection(lambda: worker.link, sock=sock)
-    worker.link.send(Kind.READY, os.getpid())
+    ready: ReadyHead = {**hello(), "pid": os.getpid()}
+    worker.link.send(Kind.READY, 0, to_json(ready))
     await worker.gone.wait()
     with anyio.move_on_after(_LEAVING):
         await runtime.aclose()
     return 0
 
 
-def _settings(root: Path, told: JsonObject) -> Settings:
+def _check_version(begin: BeginHead) -> None:
+    """The host checks us, too; but one that is older than this check would not."""
+    why = mismatch(begin, hello(), sys.executable)
+    if why:
+        raise ChildProcessError(why)
+
+
+def _settings(root: Path, told: BeginHead) -> Settings:
     """Those the host goes by, whatever the files say by now."""
     written = Written(*told["written"]) if told["written"] else None
     return Settings.read_again(root, written, environ=os.environ, flags=told["flags"])
@@ -470,7 +511,7 @@ class Imports:
 async def _fail(sock: socket.socket, reason: str) -> None:
     link = Link(lambda _: None, lambda: None)
     await asyncio.get_running_loop().create_connection(lambda: link, sock=sock)
-    link.send(Kind.FAILED, 0, _text(reason).encode())
+    link.send(Kind.FAILED, 0, _failed(reason))
 
 
 def main(argv: list[str] | None = None) -> None:

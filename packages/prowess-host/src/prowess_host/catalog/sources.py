@@ -17,6 +17,7 @@ from prowess.contracts.catalog import Failure
 from prowess.skills.description import Description, SkillFacts
 from prowess.skills.stamps import digest_of, read
 from prowess.skills.texts import pack
+from prowess.worker.messages import SourceHead
 
 __all__ = ["Good", "Sources"]
 
@@ -42,7 +43,13 @@ class Good:
 
     def head(self, *, kept: bool) -> bytes:
         """What else a worker must know. `kept` says that the files say something else by now."""
-        told = {"skill": self.skill, "place": self.place, "own": self.own, "has_hooks": self.has_hooks, "kept": kept}
+        told: SourceHead = {
+            "skill": self.skill,
+            "place": self.place,
+            "own": list(self.own),
+            "has_hooks": self.has_hooks,
+            "kept": kept,
+        }
         return json.dumps(told).encode()
 
 

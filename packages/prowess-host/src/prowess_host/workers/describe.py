@@ -11,7 +11,8 @@ from collections.abc import Collection
 from typing import Final
 
 from prowess.skills.description import Description
-from prowess.worker.link import Importing, Kind
+from prowess.worker.link import Importing
+from prowess.worker.messages import DescribeHead, Kind
 from prowess_host.workers.process import WorkerProcess
 
 __all__ = ["Describing", "LostImport", "LostWorker"]
@@ -42,7 +43,8 @@ class Describing:
         self._process = process
         self._told: asyncio.Future[Description] = asyncio.get_running_loop().create_future()
         self._told.add_done_callback(lambda future: future.cancelled() or future.exception())  # perhaps nobody waits
-        process.send(Kind.DESCRIBE, 0, json.dumps(sorted(known)).encode())
+        told: DescribeHead = {"known": sorted(known)}
+        process.send(Kind.DESCRIBE, 0, json.dumps(told).encode())
 
     @property
     def open(self) -> bool:

@@ -13,7 +13,8 @@ from typing import Any, Final, Protocol
 
 from prowess.contracts.contract import Contract
 from prowess.jsontypes import JsonObject
-from prowess.worker.link import Frame, Kind
+from prowess.worker.link import Frame
+from prowess.worker.messages import Kind, LogHead, ProgressHead, RestHead
 
 __all__ = ["LAST", "NEVER", "NOT_SAID", "TELLING", "Job", "Listener", "tell_lost", "tell_timeout"]
 
@@ -112,7 +113,8 @@ def _tell_result(job: Job, frame: Frame) -> bool:
 
 
 def _tell_rest(job: Job, frame: Frame) -> bool:
-    return _tell(job, job.listener.rest, frame.head.decode(), frame.body)
+    told: RestHead = json.loads(frame.head)
+    return _tell(job, job.listener.rest, told["token"], frame.body)
 
 
 def _tell_input_required(job: Job, frame: Frame) -> bool:
@@ -129,11 +131,13 @@ def _tell_questions(job: Job, frame: Frame) -> bool:
 
 
 def _tell_progress(job: Job, frame: Frame) -> bool:
-    return _tell(job, job.listener.progress, *json.loads(frame.head))
+    told: ProgressHead = json.loads(frame.head)
+    return _tell(job, job.listener.progress, told["done"], told["total"], told["message"])
 
 
 def _tell_log(job: Job, frame: Frame) -> bool:
-    return _tell(job, job.listener.log, *json.loads(frame.head))
+    told: LogHead = json.loads(frame.head)
+    return _tell(job, job.listener.log, told["level"], told["data"])
 
 
 def _tell(job: Job, heard: Callable[..., None], *args: Any) -> bool:

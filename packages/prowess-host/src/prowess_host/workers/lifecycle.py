@@ -46,6 +46,8 @@ class Event(Enum):
     """It says something else."""
     START_OVERDUE = auto()
     """It has not come up in time."""
+    UNFIT = auto()
+    """It has come up, and speaks another version of the link."""
     UNANSWERED = auto()
     """A ping has not been answered for a good part of the stall limit."""
     IMPORT_HOLDS = auto()
@@ -121,6 +123,7 @@ TABLE: Final[Mapping[State, Mapping[Event, Step]]] = {
         _E.START_OVERDUE: Step(
             _S.KILLED, (_A.KILL,)
         ),  # not replaced: its exit counts as a death, and those are limited
+        _E.UNFIT: Step(_S.KILLED, (_A.KILL,)),  # as above
         _E.IMPORT_OVERDUE: Step(_S.DRAINING, _ANSWER),
         _E.RETIRE: Step(_S.STUCK, _RETIRE),  # nobody would read that it should quit
         _E.LINGERS: Step(_S.DRAINING, _DRAIN),
@@ -177,6 +180,7 @@ TABLE: Final[Mapping[State, Mapping[Event, Step]]] = {
         _E.UP: Step(_S.RETIRING),  # it was retired before it was up, and has begun a call just before that
         _E.HEARD: Step(_S.RETIRING),
         _E.START_OVERDUE: Step(_S.KILLED, (_A.KILL,)),
+        _E.UNFIT: Step(_S.KILLED, (_A.KILL,)),
         _E.IMPORT_OVERDUE: Step(_S.DRAINING, (_A.ANSWER_IMPORT, _A.KILL_LATER)),
         _E.LINGERS: Step(_S.DRAINING, (_A.KILL_LATER,)),
         _E.EMPTY: Step(_S.KILLED, (_A.KILL,)),  # it would not read that it should quit

@@ -20,7 +20,8 @@ from typing import Any, Final
 from prowess.contracts.contract import Contract
 from prowess.settings.settings import Settings
 from prowess.skills.description import Description
-from prowess.worker.link import Board, Frame, Importing, Kind
+from prowess.worker.link import Board, Frame, Importing
+from prowess.worker.messages import BeginHead, Kind, hello, mismatch
 from prowess.worker.progress import Progress, threads_of
 from prowess_host.workers.describe import Describing, LostImport, LostWorker
 from prowess_host.workers.jobs import Job
@@ -212,7 +213,9 @@ class Pool:
         """Go by other settings from now on. Every worker is told the same ones, whatever the files say by then."""
         self._own = settings.own
         self._host = settings.own.host
-        self._told = json.dumps({"flags": self._flags, "written": settings.written}).encode()
+        written = list(settings.written) if settings.written else None
+        told: BeginHead = {**hello(), "flags": self._flags, "written": written}
+        self._told = json.dumps(told).encode()
 
     # The life of a worker
 
@@ -371,6 +374,12 @@ class Pool:
         self.workers.append(worker)
         self._on_start(worker)
         return worker
+
+    def hear_ready(self, worker: Worker, told: Mapping[str, Any]) -> None:
+        """A worker says that it is up, and what it is."""
+        worker.reason = mismatch(hello(), told, self._own.python or sys.executable)
+        worker.is_up = not worker.reason
+        self.send(worker, Event.UNFIT if worker.reason else Event.UP)
 
     def hear_description(self, worker: Worker, description: Description) -> None:
         """What a worker says it can do."""

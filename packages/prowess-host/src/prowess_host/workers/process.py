@@ -13,7 +13,8 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from prowess.worker.link import Board, Frame, Importing, Kind, Link
+from prowess.worker.link import Board, Frame, Importing, Link
+from prowess.worker.messages import Kind
 from prowess_host.stderr import complaints
 from prowess_host.workers import process_tree
 from prowess_host.workers.output import LabelledLines

@@ -18,7 +18,8 @@ from prowess.settings.settings import Settings
 from prowess.skills.description import Description
 from prowess.skills.texts import unpack
 from prowess.worker.heap import LARGE, give_back_soon
-from prowess.worker.link import Frame, Kind
+from prowess.worker.link import Frame
+from prowess.worker.messages import FailedHead, Kind, LiveHead
 from prowess_host.workers.backoff import BackOff
 from prowess_host.workers.describe import Describing, LostImport
 from prowess_host.workers.jobs import LAST, NOT_SAID, TELLING, Job, tell_lost, tell_timeout
@@ -254,16 +255,17 @@ class Supervisor:
         elif kind == Kind.LINGERING:
             self._timeouts.question(worker)
         elif kind == Kind.READY:
-            worker.is_up = True
-            self._pool.send(worker, Event.UP)
+            self._pool.hear_ready(worker, json.loads(frame.head or b"{}"))
         elif kind == Kind.LIVE:
-            self._hear_live(worker, json.loads(frame.head))
+            told: LiveHead = json.loads(frame.head)
+            self._hear_live(worker, told["digests"])
         elif kind == Kind.CATALOG:
             description = Description.from_json(json.loads(frame.head), unpack(frame.body))
             self._backoff.clear(description.skills)
             self._pool.hear_description(worker, description)
         elif kind == Kind.FAILED:
-            worker.reason = frame.head.decode("utf-8", "replace")
+            failed: FailedHead = json.loads(frame.head)
+            worker.reason = failed["message"]
             if worker.describing is not None:
                 worker.describing.fail(ChildProcessError(worker.reason))
 

@@ -15,7 +15,8 @@ from typing import Final
 
 from prowess.contracts.contract import Contract
 from prowess.settings.settings import HostSettings
-from prowess.worker.link import Importing, Kind
+from prowess.worker.link import Importing
+from prowess.worker.messages import Kind
 from prowess_host.workers.jobs import NEVER, Job
 from prowess_host.workers.lifecycle import Event, State
 from prowess_host.workers.pool import Pool, Worker

@@ -1,0 +1,232 @@
+"""The messages of the link between host and worker: their kinds, the fields of their heads, and the version of both.
+
+`docs/link.md` describes them for whoever writes a worker in another language. Knows neither sockets nor calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import Any, Final, NotRequired, Required, TypedDict, cast
+
+from prowess.jsontypes import JsonObject
+
+__all__ = [
+    "RELEASE",
+    "VERSION",
+    "AnswersHead",
+    "BeginHead",
+    "CallHead",
+    "DescribeHead",
+    "FailedHead",
+    "Hello",
+    "Kind",
+    "LiveHead",
+    "LogHead",
+    "ProgressHead",
+    "ReadyHead",
+    "RefusedHead",
+    "RestHead",
+    "SourceHead",
+    "hello",
+    "mismatch",
+]
+
+VERSION: Final = (1, 0)
+"""Of the link, major and minor. A change that an older peer cannot ignore raises the major one; new fields that may be
+ignored, and new kinds that may be ignored, raise the minor one."""
+RELEASE: Final = "0.1.0"
+"""Of Prowess: all its packages share it. Asking the installed metadata would cost 25 ms at every start."""
+
+
+class Kind(IntEnum):
+    """What a frame is about. The first group goes to the worker, the second to the host.
+
+    Neither side complains about a kind that it does not know: a newer minor version may have added it.
+    """
+
+    BEGIN = 7
+    """The first one. head: `BeginHead`."""
+    CALL = 1
+    """head: `CallHead`; body: the arguments as JSON."""
+    CANCEL = 2
+    ANSWERS = 3
+    """head: `AnswersHead`."""
+    DESCRIBE = 4
+    """head: `DescribeHead`."""
+    PING = 5
+    QUIT = 6
+    SOURCE = 8
+    """head: `SourceHead`; body: the last good source of a skill, which it is imported from, whatever its files say."""
+
+    READY = 21
+    """The first one. head: `ReadyHead`."""
+    RESULT = 22
+    """head: `_meta`; body: the rest of the payload."""
+    QUESTIONS = 23
+    """head: the questions by key; the call waits for ANSWERS."""
+    INPUT_REQUIRED = 24
+    """head: the questions by key; the call has ended and wants to be run again with the answers."""
+    REST = 34
+    """head: `RestHead`; body: the whole text of a result that is too large. The RESULT that follows shows its beginning."""
+    REFUSED = 25
+    """head: `RefusedHead`."""
+    PROGRESS = 26
+    """head: `ProgressHead`."""
+    LOG = 27
+    """head: `LogHead`."""
+    CATALOG = 28
+    """head: a description; body: the sources of what was described."""
+    LIVE = 33
+    """head: `LiveHead`."""
+    PONG = 29
+    """number: how many calls run on although nobody waits for them."""
+    LINGERING = 30
+    """The same number, sent when a call has just been left behind."""
+    UNBEGUN = 32
+    """This call will not begin here: the host withdrew it, or retired this worker, before it began."""
+    FAILED = 31
+    """head: `FailedHead`. The worker cannot serve, or could not describe."""
+
+
+class Hello(TypedDict):
+    """What the first frame of each side says of it, in every version of the link."""
+
+    link: list[int]
+    """The version of the link, major and minor."""
+    release: str
+    """The release of Prowess, or of whatever else speaks."""
+
+
+class BeginHead(Hello):
+    """BEGIN: the settings to go by."""
+
+    flags: JsonObject
+    """Settings of the command line."""
+    written: list[str] | None
+    """The path and the text of the settings file, if there is one."""
+
+
+class ReadyHead(Hello):
+    """READY: the worker takes calls."""
+
+    pid: int
+
+
+class CallHead(TypedDict, total=False):
+    """CALL: how to call a command, and what the client can do."""
+
+    command: Required[str]
+    profile: str
+    boxed: bool
+    most: int
+    """Bytes that the result may have."""
+    kept: int
+    """Bytes of a longer result that the host keeps."""
+    outcome: bool
+    """Answer with the facts of the outcome and its value, and not with a payload."""
+    call_id: str
+    client: str
+    capabilities: JsonObject
+    trace: str
+    metadata: JsonObject
+    context: JsonObject
+    answers: Mapping[str, JsonObject]
+    """Answers from earlier runs. Where they are given, the command cannot ask while it runs."""
+    asks: bool
+    progress: bool
+    log: bool
+
+
+class AnswersHead(TypedDict, total=False):
+    """ANSWERS: what a person answered, by key, or why nobody did."""
+
+    answers: Mapping[str, JsonObject]
+    error: str
+
+
+class DescribeHead(TypedDict):
+    """DESCRIBE: describe all skills but the known ones."""
+
+    known: list[str]
+
+
+class SourceHead(TypedDict):
+    """SOURCE: the skill that the sources in the body are of."""
+
+    skill: str
+    place: str
+    own: list[str]
+    has_hooks: bool
+    kept: bool
+    """Its files say something else by now."""
+
+
+class RestHead(TypedDict):
+    """REST: the token under which clients ask for the text."""
+
+    token: str
+
+
+class RefusedHead(TypedDict):
+    """REFUSED: why there is no result."""
+
+    kind: str
+    message: str
+    name: NotRequired[str]
+    """The capability that the client does not have."""
+
+
+class ProgressHead(TypedDict):
+    """PROGRESS: how far a command is."""
+
+    done: float
+    total: float | None
+    message: str | None
+
+
+class LogHead(TypedDict):
+    """LOG: what a command has to say."""
+
+    level: str
+    data: Any
+
+
+class LiveHead(TypedDict):
+    """LIVE: digests of the skills that have just been imported, by name."""
+
+    digests: dict[str, str]
+
+
+class FailedHead(Hello):
+    """FAILED: why. It may be the first frame of a worker."""
+
+    message: str
+
+
+def hello() -> Hello:
+    """What we say of ourselves."""
+    return {"link": list(VERSION), "release": RELEASE}
+
+
+def mismatch(host: Mapping[str, Any], worker: Mapping[str, Any], python: str) -> str:
+    """Why a host and a worker cannot work together, by what each said first; empty if they can."""
+    if _version(host)[:1] == _version(worker)[:1] != ():
+        return ""
+    return (
+        f"host and worker do not understand each other: the host speaks {_named(host)}, the worker {_named(worker)}; "
+        f"install the same release of Prowess in both environments, for the worker with "
+        f"`{python} -m pip install prowess-core=={host.get('release', RELEASE)}`"
+    )
+
+
+def _version(told: Mapping[str, Any]) -> tuple[int, ...]:
+    """A version of the link; empty where there is none."""
+    link: object = told.get("link")
+    numbers = cast("list[object]", link) if isinstance(link, list) else []
+    return tuple(each for each in numbers if type(each) is int)
+
+
+def _named(told: Mapping[str, Any]) -> str:
+    version = ".".join(map(str, _version(told))) or "no version"
+    return f"link {version} (release {told.get('release', 'unknown')})"
