@@ -17,11 +17,11 @@ import pytest
 from dependency_injector import providers
 from patience import PATIENCE
 
-from prowess import ConfigPaths, Context, Inject, Outcome, Runtime, Settings, skill_command
+from prowess import ConfigPaths, Context, Inject, Outcome, Runtime, Settings, SkillError, skill_command
 from prowess.command import Command
 from prowess.contracts.declaration import declaration_of
-from prowess.errors import InjectionError, SettingsError
-from prowess.injection.injectables import Injectables, settings_needs
+from prowess.errors import InjectionError
+from prowess.injection.injectables import Injectables
 
 AT_ONCE = {"retry": {"initial": 0.0}}
 
@@ -227,11 +227,38 @@ async def test_an_injected_text_is_a_secret(tmp_path: Path):
         assert "s3cr3t" not in (await call(runtime, leaking)).text
 
 
-def test_keys_of_settings_name_parameters():
-    """`"api.key"` fills `api_key`, `"api.key:name"` fills `name`."""
-    assert {"api_key": "api.key", "name": "api.key", "a_b": "a-b"} == settings_needs(["api.key", "api.key:name", "a-b"])
-    with pytest.raises(SettingsError, match="inject_settings holds ':name', which lacks the name of a setting"):
-        settings_needs([":name"])
+@skill_command(inject_settings=["env:API_KEY", "env:API_COUNT:count"])
+def keyed(api_key: str, count: int = 3) -> str:
+    raise SkillError(f"{len(api_key)} {count + 1} {api_key}")
+
+
+async def test_environment_variables_fill_parameters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Under their own names in lower case, or others, read by the type, and masked; those of `.env` as well."""
+    monkeypatch.setenv("API_KEY", "s3cr3t")
+    async with Runtime.open(tmp_path) as runtime:
+        outcome = await call(runtime, keyed)
+        contract = runtime.entry_of(declaration_of(keyed)).contract
+    assert ({}, ("env:API_KEY", "env:API_COUNT:count")) == (
+        contract.input_schema["properties"],
+        contract.inject_settings,
+    )
+    assert ("failed", "6 4 ***") == (outcome.kind, outcome.text)
+    (tmp_path / ".env").write_text("API_KEY=ignored\nAPI_COUNT=7")
+    async with Runtime.open(tmp_path) as runtime:
+        assert "6 8 ***" == (await call(runtime, keyed)).text
+
+
+async def test_a_missing_environment_variable_fails_the_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """By its name, with the ways to set it; and one of the wrong type without its value."""
+    async with Runtime.open(tmp_path) as runtime:
+        outcome = await call(runtime, keyed)
+        monkeypatch.setenv("API_KEY", "k")
+        monkeypatch.setenv("API_COUNT", "s3cr3t")
+        wrong = await call(runtime, keyed)
+    assert ("failed", "failed") == (outcome.kind, wrong.kind)
+    assert "the environment variable API_KEY is not set. Set it where your client starts the host" in outcome.text
+    assert "the environment variable 'API_COUNT' does not fit the parameter 'count'" in wrong.text
+    assert "s3cr3t" not in wrong.text
 
 
 # Lifetimes

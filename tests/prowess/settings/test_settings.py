@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from prowess.errors import SettingsError
-from prowess.settings.settings import OwnSettings, RetrySettings, Settings, is_configured, own_keys
+from prowess.settings.settings import OwnSettings, RetrySettings, Settings, Written, is_configured, own_keys
 
 
 def load(root: Path, toml: str = "", environ: dict[str, str] | None = None, **flags: Any) -> Settings:
@@ -119,9 +119,14 @@ def test_the_exact_spelling_comes_first(tmp_path: Path):
 
 @pytest.mark.parametrize("key", ["", ".", "api", "api.key", "timeout.x", "api..key", "python"])
 def test_what_is_not_set_gives_the_default(tmp_path: Path, key: str):
-    """Reading never raises."""
+    """Also `None`, and also for keys that are no keys."""
     assert "d" == load(tmp_path).get(key, "d")
-    assert load(tmp_path).get(key) is None
+    assert load(tmp_path).get(key, None) is None
+
+
+def test_an_own_key_is_there_although_nobody_has_set_it(tmp_path: Path):
+    """Its default may be `None`."""
+    assert (None, 1) == (load(tmp_path).get("python"), load(tmp_path).get("host.workers"))
 
 
 def test_a_table_that_was_read_can_be_changed_without_harm(tmp_path: Path):
@@ -138,7 +143,7 @@ def test_own_tables_are_read_with_their_defaults(tmp_path: Path):
 
 def test_a_required_setting_is_given(tmp_path: Path):
     """What is set is returned, be it false."""
-    assert load(tmp_path, "[api]\non = false").require("api.on") is False
+    assert load(tmp_path, "[api]\non = false").get("api.on") is False
 
 
 @pytest.mark.parametrize(
@@ -149,7 +154,7 @@ def test_a_required_setting_is_given(tmp_path: Path):
             "api.key",
             (
                 "setting 'api.key' is not set. "
-                "Set key under [api] in prowess.toml, or the environment variable PROWESS_API__KEY."
+                "Set key under [api] in {root}/prowess.toml, or PROWESS_API__KEY in the environment, or in {root}/.env."
             ),
         ),
         (
@@ -157,15 +162,15 @@ def test_a_required_setting_is_given(tmp_path: Path):
             "api.key",
             (
                 "setting 'api.key' is not set; did you mean \"api.kye\". "
-                "Set key under [api] in prowess.toml, or the environment variable PROWESS_API__KEY."
+                "Set key under [api] in {root}/prowess.toml, or PROWESS_API__KEY in the environment, or in {root}/.env."
             ),
         ),
         (
-            "",
-            "python",
+            "env_file = ''",
+            "api.key",
             (
-                "setting 'python' is not set. "
-                "Set python at the top in prowess.toml, or the environment variable PROWESS_PYTHON."
+                "setting 'api.key' is not set. "
+                "Set key under [api] in {root}/prowess.toml, or PROWESS_API__KEY in the environment."
             ),
         ),
         (
@@ -173,7 +178,8 @@ def test_a_required_setting_is_given(tmp_path: Path):
             "token",
             (
                 "setting 'token' is not set. "
-                'Settings of a skill stand in a table of their own: use a key like "mine.token".'
+                "Settings of skills are in tables: add a table [token] to {root}/prowess.toml, or ask for a key in a "
+                'table, like "my_skill.token".'
             ),
         ),
     ],
@@ -181,15 +187,15 @@ def test_a_required_setting_is_given(tmp_path: Path):
 def test_a_missing_setting_is_named_with_the_ways_to_set_it(tmp_path: Path, toml: str, key: str, message: str):
     """The person who reads this can act on it at once."""
     with pytest.raises(SettingsError) as caught:
-        load(tmp_path, toml).require(key)
-    assert message == str(caught.value)
+        load(tmp_path, toml).get(key)
+    assert message.format(root=tmp_path) == str(caught.value)
 
 
 def test_a_missing_setting_belongs_into_the_file_that_is_there(tmp_path: Path):
     """A project with [tool.prowess] is not told to write a second file."""
     (tmp_path / "pyproject.toml").write_text("[tool.prowess]\n")
-    with pytest.raises(SettingsError, match=r"under \[tool\.prowess\.api\] in pyproject\.toml"):
-        load(tmp_path).require("api.key")
+    with pytest.raises(SettingsError, match=r"under \[tool\.prowess\.api\] in .*/pyproject\.toml"):
+        load(tmp_path).get("api.key")
 
 
 def test_no_value_shows_in_a_repr(tmp_path: Path):
@@ -207,7 +213,7 @@ def test_every_own_key_is_documented():
     """The table names all keys, their types and what they are for."""
     rows = {row.name: row for row in own_keys()}
     assert (
-        "timeout skills hide profile describe_results names python threads cache_bytes cache_dir allow_outside_root max_result "
+        "timeout skills hide profile describe_results names python threads cache_bytes cache_dir env_file allow_outside_root max_result "
         "kept_results token_budget retry.initial retry.maximum inject.container host.workers host.grace host.cancel_grace "
         "host.stall_limit host.import_limit host.max_line "
         "host.drain host.restart_limit host.restart_window wire_names"
@@ -260,7 +266,7 @@ def test_a_timeout_may_be_infinite(tmp_path: Path):
         ("skills = 'skills'", 'prowess.toml:1: skills must be a list of strings, not "skills"'),
         ("hide = [1]", "prowess.toml:1: hide must be a list of strings, not [1]"),
         ("allow_outside_root = 1", "prowess.toml:1: allow_outside_root must be true or false, not 1"),
-        ("retry = 3", "prowess.toml:1: retry must be a table, not 3"),
+        ("retry = 3", "prowess.toml:1: retry must be a table"),
         ("[retry]\n# so\ninitial = -1", "prowess.toml:3: retry.initial must be a number >= 0, not -1"),
         ("host = { workers = 0 }", "prowess.toml:1: host.workers must be an integer >= 1, not 0"),
         ("wire_names = 3", "prowess.toml:1: wire_names must be a table of strings, not 3"),
@@ -275,6 +281,12 @@ def test_a_wrong_value_is_named_with_its_place_and_what_was_expected(tmp_path: P
     assert message == refusal(tmp_path, toml)
 
 
+ZEBRA = (
+    "prowess.toml:1: unknown setting 'zebra'. Settings of skills are in tables: if a skill is to read this one, "
+    'write my_skill.zebra and read it with settings.get("my_skill.zebra")'
+)
+
+
 @pytest.mark.parametrize(
     "toml, message",
     [
@@ -283,9 +295,9 @@ def test_a_wrong_value_is_named_with_its_place_and_what_was_expected(tmp_path: P
         ("hots = 3", "prowess.toml:1: unknown setting 'hots'; did you mean \"host\"?"),
         (
             "zebra = 'hush'",
-            "prowess.toml:1: unknown setting 'zebra'. Settings of a skill stand in a table of their own",
+            ZEBRA,
         ),
-        ("zebra = []", "prowess.toml:1: unknown setting 'zebra'. Settings of a skill stand in a table of their own"),
+        ("zebra = []", ZEBRA),
         (
             "[api]\nworkrs = 1\n[host]\nworkrs = 1",
             "prowess.toml:4: unknown setting 'host.workrs'; did you mean \"host.workers\"?",
@@ -402,37 +414,130 @@ def test_foreign_private_and_empty_variables_are_no_settings(tmp_path: Path):
             "1\nx=2",
             'environment variable PROWESS_THREADS: threads must be an integer >= 1, not "1\\nx=2"',
         ),
-        (
-            "PROWESS_TIMEUOT",
-            "1",
-            "environment variable PROWESS_TIMEUOT: unknown setting 'timeuot'; did you mean \"PROWESS_TIMEOUT\"?",
-        ),
-        (
-            "PROWESS_HOST__WORKRS",
-            "1",
-            (
-                "environment variable PROWESS_HOST__WORKRS: unknown setting 'host.workrs'; "
-                'did you mean "PROWESS_HOST__WORKERS"?'
-            ),
-        ),
-        (
-            "PROWESS_API__",
-            "1",
-            "environment variable PROWESS_API__: part of the name is empty; write PROWESS_TABLE__KEY",
-        ),
-        (
-            "PROWESS_HOTS__X",
-            "hush",
-            (
-                "environment variable PROWESS_HOTS__X: unknown table 'hots'; did you mean 'host'? "
-                "If this is your own table, rename it"
-            ),
-        ),
     ],
 )
 def test_a_wrong_variable_is_named(tmp_path: Path, variable: str, text: str, message: str):
     """The place of an error is the variable, and so is the way out."""
     assert message == refusal(tmp_path, environ={variable: text})
+
+
+@pytest.mark.parametrize(
+    "variable, reason",
+    [
+        ("PROWESS_TIMEUOT", "unknown setting 'timeuot'; did you mean \"PROWESS_TIMEOUT\"?"),
+        ("PROWESS_HOST__WORKRS", "unknown setting 'host.workrs'; did you mean \"PROWESS_HOST__WORKERS\"?"),
+        ("PROWESS_HOST_TIMEOUT", "unknown setting 'host_timeout'; did you mean \"PROWESS_TIMEOUT\"?"),
+        ("PROWESS_HOST_DRAINS", "unknown setting 'host_drains'; did you mean \"PROWESS_HOST__DRAIN\"?"),
+        ("PROWESS_HOST", "host must be a table"),
+        ("PROWESS_API__", "part of the name is empty; write PROWESS_TABLE__KEY"),
+        ("PROWESS_HOTS__X", "unknown table 'hots'; did you mean 'host'? If this is your own table, rename it"),
+        (
+            "PROWESS_HOME",
+            (
+                "unknown setting 'home'. Settings of skills are in tables: if a skill is to read this one, "
+                'write PROWESS_MY_SKILL__HOME and read it with settings.get("my_skill.home")'
+            ),
+        ),
+        (
+            "PROWESS_API_KEY",
+            (
+                "unknown setting 'api_key'. Settings of skills are in tables: if a skill is to read this one, "
+                'write PROWESS_API__KEY and read it with settings.get("api.key")'
+            ),
+        ),
+    ],
+)
+def test_a_variable_that_is_no_setting_is_warned_of_and_stops_nothing(tmp_path: Path, variable: str, reason: str):
+    """It may be somebody else's, in the environment as in `.env`; its value is not shown."""
+    settings = load(tmp_path, environ={variable: "hush", "PROWESS_THREADS": "3"})
+    assert (f"environment variable {variable} is ignored: {reason}",) == settings.warnings
+    assert 3 == settings.own.threads
+    (tmp_path / ".env").write_text(f"{variable}=hush\nPROWESS_THREADS=4")
+    settings = load(tmp_path)
+    assert (f"{tmp_path}/.env: {variable} is ignored: {reason}",) == settings.warnings
+    assert 4 == settings.own.threads
+
+
+def test_one_underscore_is_as_good_as_two_for_our_own_keys(tmp_path: Path):
+    """If both are set, the right one wins."""
+    environ = {"PROWESS_HOST_WORKERS": "2", "PROWESS_RETRY_INITIAL": "3", "PROWESS_HOST_DRAIN": "1"}
+    own = load(tmp_path, environ={**environ, "PROWESS_HOST__DRAIN": "9"}).own
+    assert (2, 3.0, 9.0) == (own.host.workers, own.retry.initial, own.host.drain)
+
+
+@pytest.mark.parametrize("where", ["environ", "dotenv"])
+def test_a_skills_setting_with_one_underscore_is_found_by_the_error(tmp_path: Path, where: str):
+    """Whoever set it reads what to change."""
+    if where == "dotenv":
+        (tmp_path / ".env").write_text("PROWESS_API_KEY=hush")
+    settings = load(tmp_path, environ={"PROWESS_API_KEY": "hush"} if where == "environ" else {})
+    with pytest.raises(SettingsError, match="rename it to PROWESS_API__KEY") as caught:
+        settings.get("api.key")
+    assert "hush" not in str(caught.value)
+
+
+# --- .env -----------------------------------------------------------------------------------------
+
+
+def test_dotenv_stands_between_the_file_and_the_environment(tmp_path: Path):
+    """In each layer a key that no later one has."""
+    (tmp_path / ".env").write_text(
+        "PROWESS_THREADS=2\nPROWESS_API__KEY=two\nPROWESS_API__MORE=two\nFOREIGN=hush\nBOTH=dotenv"
+    )
+    toml = "threads = 1\ntimeout = 1\n[api]\nkey = 'one'\nless = 'one'"
+    settings = load(tmp_path, toml, environ={"PROWESS_API__KEY": "three", "BOTH": "environ"})
+    assert (2, 1.0) == (settings.own.threads, settings.own.timeout)
+    assert {"key": "three", "more": "two", "less": "one"} == settings.get("api")
+    assert ("hush", "environ") == (settings.variable("FOREIGN"), settings.variable("BOTH"))
+    assert "hush" not in repr(settings)
+
+
+@pytest.mark.parametrize(
+    ("toml", "flags", "threads"),
+    [("env_file = ''", {}, 256), ("", {"env_file": ""}, 256), ("", {"env_file": "other"}, 3), ("", {}, 2)],
+)
+def test_dotenv_can_be_turned_off_or_be_another_file(tmp_path: Path, toml: str, flags: dict[str, str], threads: int):
+    """By any layer that is not `.env` itself."""
+    (tmp_path / "prowess.toml").write_text(toml)
+    (tmp_path / ".env").write_text("PROWESS_THREADS=2\nPROWESS_ENV_FILE=more")
+    (tmp_path / "other").write_text("PROWESS_THREADS=3\nPROWESS_ENV_FILE=more")
+    assert threads == Settings.load(tmp_path, environ={}, flags=flags).own.threads
+
+
+def test_a_broken_dotenv_stops_nothing(tmp_path: Path):
+    """It may be another program's. Lines are named without what stands in them; a folder of that name is left alone."""
+    (tmp_path / ".env").write_bytes(b"A=1\nhush hush\nPROWESS_THREADS=2\n'hush\n")
+    settings = load(tmp_path)
+    wrong = 'is ignored: write NAME=value, or NAME="value with spaces"'
+    assert (f"{tmp_path}/.env:2: {wrong}", f"{tmp_path}/.env:4: {wrong}") == settings.warnings
+    assert 2 == settings.own.threads
+    (tmp_path / ".env").write_bytes(b"A=1\nB=\xff")
+    assert (f"{tmp_path}/.env:2: not UTF-8; the file is ignored",) == load(tmp_path).warnings
+    (tmp_path / ".env").unlink()
+    (tmp_path / ".env").mkdir()
+    assert () == load(tmp_path).warnings
+
+
+def test_dotenv_is_read_again_as_it_was(tmp_path: Path):
+    """In the workers, whatever the file says by now; `written` tells that it was saved."""
+    (tmp_path / ".env").write_text("A=1\nPROWESS_THREADS=2")
+    before = load(tmp_path)
+    (tmp_path / ".env").write_text("A=2")
+    again = Settings.read_again(tmp_path, before.written, environ={}, flags={})
+    assert ({"A": "1", "PROWESS_THREADS": "2"}, 2) == (again.dotenv, again.own.threads)
+    assert before.written == again.written != load(tmp_path).written
+
+
+def test_a_missing_variable_is_named_with_the_ways_to_set_it(tmp_path: Path):
+    """An empty one is missing: some clients hand on what they do not have."""
+    for environ in ({}, {"API_KEY": ""}):
+        with pytest.raises(SettingsError) as caught:
+            load(tmp_path, environ=environ).variable("API_KEY")
+        assert (
+            "the environment variable API_KEY is not set. Set it where your client starts the host, or in "
+            f"{tmp_path}/.env"
+        ) == str(caught.value)
+        assert "d" == load(tmp_path, environ=environ).variable("API_KEY", "d")
 
 
 def test_flags_are_dotted_keys(tmp_path: Path):
@@ -523,9 +628,9 @@ def test_settings_can_be_read_again_whatever_the_file_says_by_now(tmp_path: Path
     before = Settings.load(tmp_path, environ={}, flags={"threads": "3"})
     (tmp_path / name).write_text("[[")
     again = Settings.read_again(tmp_path, before.written, environ={}, flags={"threads": "3"})
-    assert (before.own, before.get("mine")) == (again.own, again.get("mine"))
+    assert (before.own, before.get("mine", None)) == (again.own, again.get("mine", None))
     assert 7 == again.own.timeout
-    assert OwnSettings() == Settings.read_again(tmp_path, None, environ={}, flags={}).own
+    assert OwnSettings() == Settings.read_again(tmp_path, Written(), environ={}, flags={}).own
 
 
 # --- settings from a mapping ----------------------------------------------------------------------

@@ -130,7 +130,7 @@ async def test_a_missing_setting_fails_in_words_for_people(tmp_path: Path):
 
     @skill_command
     async def asking(settings: Settings):
-        settings.require("api.key")
+        settings.get("api.key")
 
     async with Runtime.open(tmp_path) as runtime:
         for command in (injected, asking):

@@ -69,6 +69,29 @@ async def test_a_save_shows_in_the_list_and_in_calls(project: Path, version: str
         assert 1 == changes(host)
 
 
+async def test_dotenv_reaches_the_workers_and_nothing_else(project: Path):
+    """As settings, by injection and as environment variables; a save counts. A stray name only causes a warning."""
+    write_skill(project, "t.py", """
+        @skill_command(inject_settings=["env:API_KEY:key", "api.url"])
+        def version(key: str, api_url: str) -> str:
+            if api_url == "fail":
+                raise ValueError(f"not {key}")
+            return f"{key} {api_url} {os.environ['API_KEY']} {'PROWESS_API__URL' in os.environ}"
+    """)  # fmt: skip
+    file = project / ".env"
+    file.write_text("API_KEY=hush-one\nPROWESS_API__URL=u\nPROWESS_HOME=hush-home\n")
+    async with hosted(project) as host:
+        assert "hush-one u hush-one False" == await host.text("t_version")
+        file.write_text("API_KEY=hush-two\nPROWESS_API__URL=v\n")
+        await serving(host, "t_version", "hush-two v hush-two False")
+        file.write_text("API_KEY=hush-two\nPROWESS_API__URL=fail\n")
+        while "not ***" not in (found := (await host.start_call("t_version"))["result"]["content"][0]["text"]):
+            assert "hush-two v" in found
+        assert "PROWESS_HOME is ignored: unknown setting 'home'" in host.stderr
+        assert "hush" not in host.stderr
+    assert not [each for each in (project / "cache").rglob("*") if each.is_file() and b"hush" in each.read_bytes()]
+
+
 async def test_add_rename_delete(project: Path):
     async with hosted(project) as host:
         await host.tools()

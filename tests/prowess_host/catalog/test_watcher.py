@@ -55,6 +55,7 @@ CHANGES: list[tuple[str, Callable[[Path], Any]]] = [
     ("deep", lambda root: (root / "skills/b/scripts/c.py").write_text("new")),
     ("instructions", lambda root: (root / "skills/b/SKILL.md").write_text("new")),
     ("settings", lambda root: (root / "prowess.toml").write_text("")),
+    ("dotenv", lambda root: (root / ".env").write_text("")),
     ("imported", lambda root: (root / "module.py").write_text("new")),
     ("touched", lambda root: os.utime(root / "skills/a.py", (1, 1))),
     ("deleted", lambda root: (root / "skills/a.py").unlink()),
@@ -102,13 +103,13 @@ def test_what_does_not_matter_is_not_looked_at(root: Path):
     (root / "skills/.hidden").mkdir()
     for name in ("state.json", "__pycache__/a.py", ".hidden/a.py", "notes.md"):
         (root / "skills" / name).touch()
-    seen = look(root, [root / "skills", root / "none"], [])
-    assert {"a.py", "c.py", "prowess.toml", "pyproject.toml"} == {Path(path).name for path in seen}
+    seen = look([root / "prowess.toml", root / ".env"], [root / "skills", root / "none"], [])
+    assert {"a.py", "c.py", "prowess.toml", ".env"} == {Path(path).name for path in seen}
 
 
 def test_a_link_that_leads_in_a_circle_ends(root: Path):
     (root / "skills/b/again").symlink_to(root / "skills")
-    assert len(look(root, [root / "skills"], [])) < 500
+    assert len(look([], [root / "skills"], [])) < 500
 
 
 async def test_without_watches_polling_goes_on_and_that_is_said(

@@ -6,6 +6,7 @@ import asyncio
 import atexit
 import contextlib
 import contextvars
+import logging
 import os
 import threading
 import time
@@ -39,6 +40,7 @@ from prowess.skills.loading import Given
 
 __all__ = ["Runtime", "current_runtime"]
 
+_log = logging.getLogger("prowess")
 _current: Final[contextvars.ContextVar[Runtime | None]] = contextvars.ContextVar("prowess_runtime", default=None)
 _implicit: Final[dict[Path, Runtime]] = {}
 _roots: Final[dict[str, Path]] = {}
@@ -62,7 +64,11 @@ class Runtime:
         about to be imported, and two empty texts afterwards.
         """
         self.root = root.resolve()
-        self.settings = settings or Settings.load(self.root, environ=os.environ, flags=flags or {})
+        if settings is None:
+            settings = Settings.load(self.root, environ=os.environ, flags=flags or {})
+            for warning in settings.warnings:
+                _log.warning("%s", warning)
+        self.settings = settings
         self.paths = ConfigPaths.of(self.settings, os.environ)
         threads = Threads(self.settings.own.threads)
         injectables = Injectables(self.settings, self.paths, threads, overrides)

@@ -92,6 +92,8 @@ class Contract:
     input_explicit: bool = False
     injected: tuple[str, ...] = ()
     """Names a client can neither see nor send."""
+    inject_settings: tuple[str, ...] = ()
+    """The settings and environment variables that fill some of them, as the author wrote it."""
     source: str = ""
     """`file:line` of the function, the file relative to the project where it can be."""
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import FrameType, MethodType, ModuleType
-from typing import Any, Final, Literal, NoReturn, TypeAlias, cast
+from typing import Any, Final, Literal, NamedTuple, NoReturn, TypeAlias, cast
 
 from prowess.contracts.contract import Hints
 from prowess.errors import DeclarationError
@@ -23,6 +23,7 @@ __all__ = [
     "Declaration",
     "Place",
     "Refusal",
+    "Wanted",
     "attempts",
     "check",
     "check_function",
@@ -32,9 +33,9 @@ __all__ = [
     "is_async",
     "made_in",
     "note_of",
-    "parameter_of",
     "place_of",
     "take_note",
+    "wanted",
 ]
 
 NOTE: Final = "__prowess__"
@@ -64,6 +65,8 @@ _KINDS: Final[Mapping[str, _Kinds]] = {
 }
 """What an option may be besides `None`, in words and in types."""
 _TEXTS: Final = ("inject_settings", "aliases", "tags")
+_ENVIRONMENT: Final = "env:"
+"""Begins an item of `inject_settings` that names an environment variable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,25 +239,37 @@ def _check_names(declared: Declaration, refuse: Refusal) -> None:
 def _check_settings(declared: Declaration, refuse: Refusal) -> None:
     """Every setting fills a parameter of its own."""
     filled = {"project_root": "inject_root"} if declared.inject_root else {}
-    for key in declared.inject_settings:
-        setting, _, parameter = key.partition(":")
-        if not setting:
+    for item in declared.inject_settings:
+        source, key, parameter = wanted(item)
+        if not key:
             refuse(
-                f"inject_settings holds {key!r}, which lacks the name of a setting",
-                'Write "api.key", or "api.key:parameter"',
+                f"inject_settings holds {item!r}, which lacks the name of a setting",
+                'Write "api.key", or "api.key:parameter"; "env:NAME" for an environment variable',
             )
-        parameter = parameter or parameter_of(setting)
+        what = f"the {source} {key!r}"
         if parameter in filled:
             refuse(
-                f"the parameter {parameter!r} is filled twice, by {filled[parameter]} and by the setting {setting!r}",
-                f'Drop one of them, or give each a parameter of its own: "{setting}:another_name"',
+                f"the parameter {parameter!r} is filled twice, by {filled[parameter]} and by {what}",
+                f'Drop one of them, or give each a parameter of its own: "{item.removesuffix(f":{parameter}")}:another_name"',
             )
-        filled[parameter] = f"the setting {setting!r}"
+        filled[parameter] = what
 
 
-def parameter_of(setting: str) -> str:
-    """The parameter that a setting fills where the author names none."""
-    return setting.replace(".", "_").replace("-", "_")
+class Wanted(NamedTuple):
+    """One item of `inject_settings`: what is read, and the parameter that it fills."""
+
+    source: Literal["setting", "environment variable"]
+    key: str
+    parameter: str
+
+
+def wanted(item: str) -> Wanted:
+    """Read `"api.key"` (fills `api_key`), `"env:API_KEY"` (fills `api_key`), or either with `":parameter"` at its end."""
+    source = "environment variable" if item.startswith(_ENVIRONMENT) else "setting"
+    key, _, parameter = item.removeprefix(_ENVIRONMENT).partition(":")
+    if not parameter:
+        parameter = key.lower() if source != "setting" else key.replace(".", "_").replace("-", "_")
+    return Wanted(source, key, parameter)
 
 
 def _check_numbers(declared: Declaration, refuse: Refusal) -> None:

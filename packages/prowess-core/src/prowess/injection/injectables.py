@@ -26,7 +26,6 @@ from pydantic import ValidationError
 from prowess.calls.channel import Call
 from prowess.calls.context import Context
 from prowess.calls.threads import Inline, Lane, Place, Raised, Threads
-from prowess.contracts.declaration import parameter_of
 from prowess.contracts.signature import MISSING, is_union, metadata
 from prowess.errors import InjectionError, SettingsError
 from prowess.injection.provided import (
@@ -50,7 +49,7 @@ from prowess.settings.settings import Settings
 if TYPE_CHECKING:
     from prowess.injection.containers import Container
 
-__all__ = ["CallScope", "Inject", "Injectables", "Lifetime", "Need", "Recipe", "settings_needs"]
+__all__ = ["CallScope", "Inject", "Injectables", "Lifetime", "Need", "Recipe"]
 
 Lifetime: TypeAlias = Literal["singleton", "call"]
 _LIBRARY: Final = "dependency_injector."
@@ -68,7 +67,7 @@ class Need:
     """One injected parameter: where its value comes from."""
 
     parameter: str
-    source: Literal["provider", "root", "setting"]
+    source: Literal["provider", "root", "setting", "environment variable"]
     key: Key = ""
     default: Any = MISSING
     read: Callable[[Any], Any] | None = field(default=None, compare=False)
@@ -542,6 +541,8 @@ class CallScope:
             found, value = self._at_hand(need)
             if found:
                 call.provided[need.parameter] = value
+            elif need.source != "provider":
+                call.provided[need.parameter] = await self._setting(need)
             else:
                 wanted.append((need.parameter, self._injectables.recipe(need.key)))
         if wanted:
@@ -551,8 +552,8 @@ class CallScope:
         """Whether a parameter can be filled without making anything, and the value."""
         if need.source == "root":
             return True, self._root
-        if need.source == "setting":
-            return True, self._setting(need)
+        if need.source != "provider":
+            return False, None
         found, value = self._injectables.given(need.key)
         if found:
             self._keep_secret(value)
@@ -566,10 +567,16 @@ class CallScope:
         if isinstance(value, str):
             self._call.keep_secret(value)
 
-    def _setting(self, need: Need) -> Any:
+    async def _setting(self, need: Need) -> Any:
         key = cast("str", need.key)
         settings: Settings = self._injectables.given(Settings)[1]
-        value = settings.require(key) if need.default is MISSING else settings.get(key, need.default)
+        default = () if need.default is MISSING else (need.default,)
+        if need.source == "environment variable":
+            value = settings.variable(key, *default)
+        elif settings.may_wait(key):
+            value = await self._threads.run(lambda: settings.get(key, *default))
+        else:
+            value = settings.get(key, *default)
         self._call.keep_secret(value)
         if need.read is None or value is need.default:
             return value
@@ -578,7 +585,7 @@ class CallScope:
         except ValidationError as error:
             reason = error.errors(include_url=False, include_input=False)[0]["msg"]
             raise SettingsError(
-                f"the setting {key!r} does not fit the parameter {need.parameter!r}: {reason}"
+                f"the {need.source} {key!r} does not fit the parameter {need.parameter!r}: {reason}"
             ) from None
 
     async def _make_all(self, wanted: list[tuple[str, Recipe]]) -> None:
@@ -739,14 +746,3 @@ _PER_CALL: Final[dict[Key, Callable[[Call], Any]]] = {Context: Context, logging.
 _STANDARD: Final = sys.stdlib_module_names
 _VARIADIC: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _THREAD: Final = re.compile(r"\bthreads?\b", re.IGNORECASE)
-
-
-def settings_needs(keys: Iterable[str]) -> dict[str, str]:
-    """Parameter names with their setting keys, from `"api.key"` (fills `api_key`) or `"api.key:name"`."""
-    needs: dict[str, str] = {}
-    for item in keys:
-        key, _, name = item.partition(":")
-        if not key:
-            raise SettingsError(f"inject_settings holds {item!r}, which lacks the name of a setting")
-        needs[name or parameter_of(key)] = key
-    return needs

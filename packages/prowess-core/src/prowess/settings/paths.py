@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from prowess.errors import SkillError
-from prowess.settings.settings import Settings, is_configured
+from prowess.settings.settings import CONFIG_FILES, Settings, is_configured
 
 __all__ = ["ConfigPaths", "find_project_root"]
 
@@ -31,6 +31,8 @@ class ConfigPaths:
 
     project_root: Path
     config_file: Path | None
+    settings_files: tuple[Path, ...]
+    """Where settings may be written, whether or not these files are there."""
     skills_dirs: tuple[Path, ...]
     cache_dir: Path
     data_dir: Path
@@ -46,6 +48,7 @@ class ConfigPaths:
         return cls(
             project_root=root,
             config_file=settings.config_file,
+            settings_files=tuple(root / name for name in (*CONFIG_FILES, own.env_file) if name),
             skills_dirs=tuple(root / folder for folder in own.skills),
             cache_dir=cache or data / "cache",
             data_dir=data,

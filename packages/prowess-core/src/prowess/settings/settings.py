@@ -1,8 +1,8 @@
-"""Settings of a project: `prowess.toml` (or `[tool.prowess]` in `pyproject.toml`), then `PROWESS_*`, then flags.
+"""Settings of a project: `prowess.toml` (or `[tool.prowess]` in `pyproject.toml`), `.env`, `PROWESS_*`, then flags.
 
-`OwnSettings` is the one table of what Prowess itself reads: its keys are typed, and unknown ones are refused. Every
-other table is free and belongs to skills. Its values may be secrets: they appear in no message and in no `repr`.
-Knows nothing of skills, of the host or of the machine.
+`OwnSettings` is the one table of what Prowess itself reads: its keys are typed, and unknown ones are refused. In the
+environment, which belongs to everybody, unknown ones are only warned of. Every other table is free and belongs to skills.
+Its values may be secrets: they appear in no message and in no `repr`. Knows nothing of skills, of the host or of the machine.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeGuard, TypeVar, cast
 
 from prowess.errors import SettingsError, did_you_mean
+from prowess.settings import keychain
+from prowess.settings.dotenv import parse as parse_dotenv
 
 __all__ = [
     "CONFIG_FILE",
@@ -37,6 +39,7 @@ __all__ = [
 
 T = TypeVar("T")
 _Table = dict[str, Any]
+_MISSING: Any = object()
 
 PREFIX = "PROWESS_"
 CONFIG_FILE = "prowess.toml"
@@ -105,6 +108,9 @@ class OwnSettings:
     threads: int = _key(256, "sync calls that run at once in one worker", least=1)
     cache_bytes: int = _key(16 * 1024 * 1024, "size of the result cache of one command, in bytes", least=0)
     cache_dir: str | None = _key(None, "folder for caches, relative to the project root; the platform's when not set")
+    env_file: str = _key(
+        ".env", 'file with environment variables for skills, relative to the project root; "" for none'
+    )
     allow_outside_root: bool = _key(False, "let skills use paths outside the project root")
     max_result: int | None = _key(
         None,
@@ -233,6 +239,8 @@ def _specs(of: type[Any], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[st
 
 
 _SPECS = dict(_specs(OwnSettings))
+_JOINED = {"_".join(path): path for path in _SPECS if len(path) > 1}
+"""How a key in a table is written in the environment by those who forget the second underscore. None means another key."""
 _OWN_NAMES = frozenset(item.name for item in fields(OwnSettings))
 _OWN_TABLES: dict[str, type[Any]] = {"retry": RetrySettings, "inject": InjectSettings, "host": HostSettings}
 _NAMES_TABLE = "wire_names"
@@ -244,77 +252,145 @@ _FOLDERS = "skills"
 
 
 class Written(NamedTuple):
-    """A configuration file as it was when it was read."""
+    """The files that settings were read from, as they were; empty texts where there was none."""
 
-    file: str
-    text: str
+    file: str = ""
+    text: str = ""
+    env_file: str = ""
+    env_text: str = ""
 
 
 class Settings:
     """What was configured, read by dotted keys. `own` holds Prowess's own keys, typed."""
 
-    __slots__ = ("_keys", "_values", "config_file", "own", "root", "written")
+    __slots__ = (
+        "_environ",
+        "_keys",
+        "_secrets",
+        "_values",
+        "config_file",
+        "dotenv",
+        "own",
+        "root",
+        "warnings",
+        "written",
+    )
 
-    def __init__(self, root: Path, source: _Source | None, layers: _Layers) -> None:
+    def __init__(
+        self,
+        root: Path,
+        layers: _Layers,
+        *,
+        source: _Source | None = None,
+        dotenv: _Dotenv | None = None,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
         self.root = root
         self.config_file = source.file if source else None
         """The file that was read, if there is one."""
-        self.written = Written(str(source.file), source.text) if source else None
-        """The same with what it said, for `read_again`."""
+        self.dotenv: Mapping[str, str] = dotenv.values if dotenv else {}
+        """The variables of `.env`, for the processes in which skills run."""
+        self.written = Written(
+            *((str(source.file), source.text) if source else ("", "")),
+            *((str(dotenv.file), dotenv.text) if dotenv else ("", "")),
+        )
+        """The files with what they said, for `read_again`."""
         self.own = layers.own()
+        self.warnings = (*layers.warnings, *(dotenv.warnings if dotenv else ()))
+        """What was overlooked, because the environment belongs to others as well."""
+        self._environ: Mapping[str, str] = {} if environ is None else environ
         self._keys = layers.keys()
         self._values = {**asdict(self.own), **layers.free}
+        self._secrets: dict[str, str] = {}
+        """What the keychain gave, by key: it may ask a person each time."""
 
     @classmethod
     def load(cls, root: Path, *, environ: Mapping[str, str], flags: Mapping[str, Any] | None = None) -> Settings:
         """Read all layers. Flags are dotted keys; a flag of `None` was not given.
 
-        Raises `SettingsError` for whatever is malformed, unknown or of the wrong type, naming where it was written.
+        Raises `SettingsError` for what is malformed, of the wrong type or, in a file or a flag, unknown, naming where it
+        was written.
         """
-        return cls._merged(root, _find(root), environ, flags or {})
+        source, flags = _find(root), flags or {}
+        layers = _Layers.of(source, None, environ, flags)
+        dotenv = _read_dotenv(root, layers.own().env_file)
+        if dotenv is not None:
+            layers = _Layers.of(source, dotenv, environ, flags)
+        return cls(root, layers, source=source, dotenv=dotenv, environ=environ)
 
     @classmethod
     def read_again(
-        cls, root: Path, written: Written | None, *, environ: Mapping[str, str], flags: Mapping[str, Any]
+        cls, root: Path, written: Written, *, environ: Mapping[str, str], flags: Mapping[str, Any]
     ) -> Settings:
-        """What `load` gave in another process, whatever the file says by now."""
-        return cls._merged(root, _read_before(written) if written else None, environ, flags)
+        """What `load` gave in another process, whatever the files say by now."""
+        source = _read_before(written) if written.file else None
+        dotenv = _Dotenv.of(Path(written.env_file), written.env_text) if written.env_file else None
+        return cls(root, _Layers.of(source, dotenv, environ, flags), source=source, dotenv=dotenv, environ=environ)
 
     @classmethod
-    def of(cls, values: Mapping[str, Any], root: str | Path = ".") -> Settings:
-        """Settings from a mapping, for tests: tables as mappings, or dotted keys. Reads no file and no environment."""
+    def of(
+        cls, values: Mapping[str, Any], root: str | Path = ".", *, environ: Mapping[str, str] | None = None
+    ) -> Settings:
+        """Settings from a mapping, for tests: tables as mappings, or dotted keys. Reads no file.
+
+        `environ` is what `variable` reads, and no source of settings.
+        """
         layers = _Layers()
         layers.add_values(values)
-        return cls(Path(root), None, layers)
+        return cls(Path(root), layers, environ=environ)
 
-    @classmethod
-    def _merged(
-        cls, root: Path, source: _Source | None, environ: Mapping[str, str], flags: Mapping[str, Any]
-    ) -> Settings:
-        layers = _Layers()
-        if source is not None:
-            layers.add_file(source)
-        layers.add_environ(environ)
-        layers.add_flags(flags)
-        return cls(root, source, layers)
+    def get(self, key: str, default: Any = _MISSING) -> Any:
+        """The value of a dotted key; a table is a dict. Upper case and dashes may be written as in the environment.
 
-    def get(self, key: str, default: Any = None) -> Any:
-        """The value of a dotted key; a table is a dict. Upper case and dashes may be written as in the environment."""
+        Without a default, a key that is not set raises `SettingsError`, which says how to set it.
+        """
+        value = self._found(key)
+        if value is None:
+            if default is _MISSING and _normal_path(tuple(key.split("."))) not in _SPECS:
+                near = did_you_mean(key, self._keys).rstrip("?")
+                raise SettingsError(f"setting {key!r} is not set{near}. {self._way_to_set(key)}")
+            return None if default is _MISSING else default
+        return self._read(key, copy.deepcopy(value))
+
+    def _read(self, key: str, value: Any) -> Any:
+        """A value with what the keychain has for it."""
+        if keychain.is_reference(value):
+            if key not in self._secrets:
+                self._secrets[key] = keychain.read(key, value)
+            return self._secrets[key]
+        if _is_table(value):
+            return {name: self._read(f"{key}.{name}", item) for name, item in value.items()}
+        if isinstance(value, list):
+            return [self._read(f"{key}[{number}]", item) for number, item in enumerate(cast("list[Any]", value))]
+        return value
+
+    def may_wait(self, key: str) -> bool:
+        """Whether reading a key may wait for the keychain, and for a person who unlocks it."""
+        return key not in self._secrets and isinstance(self._found(key), (dict, list))
+
+    def _found(self, key: str) -> Any:
         value: Any = self._values
         for part in key.split("."):
             name = _match(value, part) if _is_table(value) else None
-            if name is None:
-                return default
-            value = value[name]
-        return default if value is None else copy.deepcopy(value)
-
-    def require(self, key: str) -> Any:
-        """The value of a dotted key that must have been set."""
-        value = self.get(key)
-        if value is None:
-            near = did_you_mean(key, self._keys).rstrip("?")
-            raise SettingsError(f"setting {key!r} is not set{near}. {self._way_to_set(key)}")
+            value = value[name] if name is not None else None
         return value
+
+    def variable(self, name: str, default: Any = _MISSING) -> Any:
+        """An environment variable, or that of `.env`. An empty one counts as not set.
+
+        Without a default, one that is not set raises `SettingsError`, which says how to set it.
+        """
+        value = self._environ.get(name) or self.dotenv.get(name)
+        if value:
+            return value
+        if default is _MISSING:
+            raise SettingsError(
+                f"the environment variable {name} is not set. Set it where your client starts the host{self._or_dotenv()}"
+            )
+        return default
+
+    def _or_dotenv(self) -> str:
+        return f", or in {self.root / self.own.env_file}" if self.own.env_file else ""
 
     def keys(self) -> list[str]:
         """The dotted names of all that was set, without the defaults."""
@@ -326,13 +402,19 @@ class Settings:
 
     def _way_to_set(self, key: str) -> str:
         *table, name = key.split(".")
-        if not table and _normal(name) not in _OWN_NAMES:
-            return f'Settings of a skill stand in a table of their own: use a key like "mine.{name}".'
+        if not table:
+            return (
+                f"Settings of skills are in tables: add a table [{name}] to {self.root / CONFIG_FILE}, "
+                f'or ask for a key in a table, like "my_skill.{name}".'
+            )
+        variable = _variable(tuple(key.split(".")))
+        single = variable.replace("__", "_")
+        if self._environ.get(single) or self.dotenv.get(single):
+            return f"{single} is set, but a dot is written as two underscores: rename it to {variable}."
         in_pyproject = self.config_file is not None and self.config_file.name == _PYPROJECT
         path = [*_PYPROJECT_TABLE, *table] if in_pyproject else table
-        place = f"under [{'.'.join(path)}]" if path else "at the top"
-        file = _PYPROJECT if in_pyproject else CONFIG_FILE
-        return f"Set {name} {place} in {file}, or the environment variable {_variable(tuple(key.split('.')))}."
+        file = self.root / (_PYPROJECT if in_pyproject else CONFIG_FILE)
+        return f"Set {name} under [{'.'.join(path)}] in {file}, or {variable} in the environment{self._or_dotenv()}."
 
     def __repr__(self) -> str:
         return f"<Settings of {str(self.root)!r}: {', '.join(self._keys) or 'nothing set'}>"
@@ -366,6 +448,32 @@ class _Source(NamedTuple):
             if line:
                 return f"{self.file}:{line}"
         return str(self.file)
+
+
+class _Dotenv(NamedTuple):
+    """A file of environment variables, with what of it could not be read."""
+
+    file: Path
+    text: str
+    values: Mapping[str, str]
+    warnings: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, file: Path, text: str) -> _Dotenv:
+        values, wrong = parse_dotenv(text)
+        warnings = (f'{file}:{line}: is ignored: write NAME=value, or NAME="value with spaces"' for line in wrong)
+        return cls(file, text, values, tuple(warnings))
+
+
+def _read_dotenv(root: Path, name: str) -> _Dotenv | None:
+    """The file of environment variables, if there is one. It need not be ours: what is wrong with it stops nothing."""
+    file = root / Path(name).expanduser()
+    if not name or not _is_file(file):
+        return None
+    try:
+        return _Dotenv.of(file, _read(file, "UTF-8"))
+    except SettingsError as error:
+        return _Dotenv(file, "", {}, (f"{error}; the file is ignored",))
 
 
 def _find(root: Path) -> _Source | None:
@@ -408,7 +516,7 @@ def _read_before(written: Written) -> _Source | None:
     return _Source(file, _parse(file, written.text), written.text)
 
 
-def _read(file: Path) -> str:
+def _read(file: Path, wanted: str = "UTF-8, as TOML must be") -> str:
     try:
         raw = file.read_bytes()
     except OSError as error:
@@ -417,7 +525,7 @@ def _read(file: Path) -> str:
         return raw.decode()
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
-        raise SettingsError(f"{file}:{line}: not UTF-8, as TOML must be") from None
+        raise SettingsError(f"{file}:{line}: not {wanted}") from None
 
 
 def _parse(file: Path, text: str) -> _Table:
@@ -478,7 +586,22 @@ class _Layers:
 
     def __init__(self) -> None:
         self.free: _Table = {}
+        self.warnings: list[str] = []
         self._own: dict[tuple[str, ...], Any] = {}
+
+    @classmethod
+    def of(
+        cls, source: _Source | None, dotenv: _Dotenv | None, environ: Mapping[str, str], flags: Mapping[str, Any]
+    ) -> _Layers:
+        """All layers, the later ones on top."""
+        layers = cls()
+        if source is not None:
+            layers.add_file(source)
+        if dotenv is not None:
+            layers.add_environ(dotenv.values, f"{dotenv.file}: ")
+        layers.add_environ(environ, "environment variable ")
+        layers.add_flags(flags)
+        return layers
 
     def own(self) -> OwnSettings:
         """The typed keys, with defaults for what no layer has set."""
@@ -495,12 +618,16 @@ class _Layers:
         for name, value in source.data.items():
             self._add(name, value, _Place(source.place))
 
-    def add_environ(self, environ: Mapping[str, str]) -> None:
+    def add_environ(self, environ: Mapping[str, str], place: str) -> None:
+        """What is no setting may be somebody else's, and stops nothing."""
         for variable in sorted(environ):
-            path, text = _path_of(variable), environ[variable]
-            unset = not text and path in _SPECS  # how some clients hand on a variable that is not there
-            if path and not unset:
-                self._add_deep(path, _typed(path, text), _place(f"environment variable {variable}", _variable))
+            try:
+                path, text = _path_of(variable), environ[variable]
+                unset = not text and path in _SPECS  # how some clients hand on a variable that is not there
+                if path and not unset:
+                    self._add_deep(path, _typed(path, text), _place(f"{place}{variable}", _variable))
+            except _Stray as stray:
+                self.warnings.append(f"{place}{variable} is ignored: {stray.reason}")
 
     def add_flags(self, flags: Mapping[str, Any]) -> None:
         for key, value in flags.items():
@@ -552,7 +679,7 @@ class _Layers:
 
     def _add_own_table(self, name: str, value: Any, place: _Place) -> None:
         if not _is_table(value):
-            raise SettingsError(f"{place.of((name,))}: {_normal(name)} must be a table, not {_shown(value)}")
+            raise _Stray(place.of((name,)), f"{_normal(name)} must be a table")
         for key, item in value.items():
             self._add_own((name, key), item, place)
 
@@ -568,14 +695,31 @@ class _Layers:
         self._own[own] = {**self._own.get(own, {}), **found} if _is_table(found) else found
 
 
-def _unknown(path: tuple[str, ...], place: _Place) -> SettingsError:
+class _Stray(SettingsError):
+    """What is no setting, in a place where there should be one."""
+
+    def __init__(self, place: str, reason: str) -> None:
+        super().__init__(f"{place}: {reason}")
+        self.reason = reason
+
+
+def _unknown(path: tuple[str, ...], place: _Place) -> _Stray:
     """The error for a key that Prowess does not have, with the nearest one as it would be written in that place."""
-    table = _normal_path(path[:-1])
-    known = [name for *above, name in _SPECS if tuple(above) == table] if table else _OWN_NAMES
-    near = difflib.get_close_matches(_normal(path[-1]), sorted(known), n=1)
-    meant = f'; did you mean "{place.neighbour((*table, near[0]))}"?' if near else ""
-    free = "" if table or near else ". Settings of a skill stand in a table of their own"
-    return SettingsError(f"{place.of(path)}: unknown setting {'.'.join(path)!r}{meant}{free}")
+    table, name = _normal_path(path[:-1]), _normal(path[-1])
+    inside = {item: (*table, item) for *above, item in _SPECS if tuple(above) == table}
+    known = inside if table else {**_JOINED, **{item: (item,) for item in _OWN_NAMES}}
+    near = difflib.get_close_matches(name, sorted(known), n=1)
+    text = f"unknown setting {'.'.join(path)!r}"
+    if near:
+        text += f'; did you mean "{place.neighbour(known[near[0]])}"?'
+    elif not table:
+        above, _, rest = name.partition("_")
+        own = (above, rest) if rest else ("my_skill", name)
+        text += (
+            f". Settings of skills are in tables: if a skill is to read this one, write {place.neighbour(own)} "
+            f'and read it with settings.get("{".".join(own)}")'
+        )
+    return _Stray(place.of(path), text)
 
 
 def _refuse_loose_settings(name: str, tables: _Table, place: _Place) -> None:
@@ -593,10 +737,8 @@ def _refuse_near_miss(name: str, place: _Place) -> None:
     for own in (*_OWN_TABLES, _NAMES_TABLE):
         alike = difflib.SequenceMatcher(None, _normal(name), own).ratio() >= _TOO_ALIKE
         if alike and _normal(name)[:1] == own[:1]:
-            raise SettingsError(
-                f"{place.of((name,))}: unknown table {name!r}; did you mean {own!r}? "
-                "If this is your own table, rename it"
-            )
+            reason = f"unknown table {name!r}; did you mean {own!r}? If this is your own table, rename it"
+            raise _Stray(place.of((name,)), reason)
 
 
 _TOO_ALIKE = 0.75
@@ -609,8 +751,8 @@ def _path_of(variable: str) -> tuple[str, ...]:
         return ()
     path = _normal_path(tuple(variable[len(PREFIX) :].split("__")))
     if not all(path):
-        raise SettingsError(f"environment variable {variable}: part of the name is empty; write {PREFIX}TABLE__KEY")
-    return path
+        raise _Stray(variable, f"part of the name is empty; write {PREFIX}TABLE__KEY")
+    return _JOINED.get(path[0], path) if len(path) == 1 else path
 
 
 def _variable(path: tuple[str, ...]) -> str:
@@ -678,7 +820,7 @@ def _put(table: _Table, name: str, value: Any) -> None:
 
 def _leaves(table: _Table, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
     for name, value in table.items():
-        if _is_table(value):
+        if _is_table(value) and not keychain.is_reference(value):
             yield from _leaves(value, (*path, name))
         else:
             yield (*path, name), value

@@ -17,13 +17,13 @@ from pydantic_core import PydanticSerializationError, PydanticUndefined
 
 from prowess.calls.arguments import ArgumentReader
 from prowess.contracts.contract import Contract, OutputShape, Policies
-from prowess.contracts.declaration import Declaration, Place
+from prowess.contracts.declaration import Declaration, Place, Wanted, wanted
 from prowess.contracts.docstrings import Docstring
 from prowess.contracts.docstrings import parse as parse_docstring
 from prowess.contracts.returns import returns_line
 from prowess.contracts.signature import ABSENT, MISSING, Parameter, Signature, metadata, read, without_none
 from prowess.errors import InjectionError, LoadError, SchemaError, message_of
-from prowess.injection.injectables import Injectables, Need, settings_needs
+from prowess.injection.injectables import Injectables, Need
 from prowess.jsontypes import Schema
 from prowess.results.content import CONTENT_MARKER, is_content_type, is_text_type, may_hold_data
 from prowess.results.normalize import Output
@@ -211,6 +211,7 @@ class _Compiler:
             profile=declared.profile,
             input_explicit=declared.input_schema is not None,
             injected=injected,
+            inject_settings=declared.inject_settings,
             source=self._source(),
         )
 
@@ -233,7 +234,7 @@ class _Compiler:
         needs: list[Need] = []
         for item in self.signature.parameters:
             if item.name in named:
-                source, key = named.pop(item.name)
+                source, key, _ = named.pop(item.name)
                 needs.append(Need(item.name, source, key, item.default, self._reader_of(source, item.annotation)))
                 continue
             with _about(f"parameter {item.name!r} of {self.id}"):
@@ -248,17 +249,16 @@ class _Compiler:
 
     def _reader_of(self, source: str, annotation: Any) -> Callable[[Any], Any] | None:
         """What makes a setting a value of the annotation, where the annotation has a schema."""
-        if source != "setting" or annotation is Any:
+        if source == "root" or annotation is Any:
             return None
         adapter = self._usable(annotation, "validation")
         return adapter.read if adapter is not None else None
 
-    def _named_needs(self) -> dict[str, tuple[typing.Literal["root", "setting"], str]]:
-        named: dict[str, tuple[typing.Literal["root", "setting"], str]] = {
-            name: ("setting", key) for name, key in settings_needs(self.declared.inject_settings).items()
-        }
+    def _named_needs(self) -> dict[str, Wanted | tuple[typing.Literal["root"], str, str]]:
+        read = map(wanted, self.declared.inject_settings)
+        named: dict[str, Wanted | tuple[typing.Literal["root"], str, str]] = {item.parameter: item for item in read}
         if self.declared.inject_root:
-            named["project_root"] = ("root", "")
+            named["project_root"] = ("root", "", "project_root")
         return named
 
     # Input

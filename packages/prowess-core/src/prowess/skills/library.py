@@ -7,6 +7,7 @@ import contextlib
 import contextvars
 import importlib
 import itertools
+import os
 import sys
 import threading
 import time
@@ -28,7 +29,7 @@ from prowess.errors import LoadError, SchemaError, did_you_mean, message_of
 from prowess.injection.builtin import BuiltIn
 from prowess.plugins import Installed, installed
 from prowess.profiles.profile import Profile
-from prowess.settings.settings import CONFIG_FILES
+from prowess.settings.paths import ConfigPaths
 from prowess.skills.closure import Closure, closure
 from prowess.skills.description import Description, SkillFacts, View, environment_of, seen_all, site_folders
 from prowess.skills.discovery import Source, Survey, candidates, survey
@@ -232,7 +233,7 @@ class Library:
 
     def _settings_files(self) -> Closure:
         """Where settings may stand: hooks are given them, and may do with them what they like."""
-        files = [self._services.root / name for name in CONFIG_FILES]
+        files = ConfigPaths.of(self._services.settings, os.environ).settings_files
         return Closure(filter(Path.is_file, files), itertools.filterfalse(Path.is_file, files))
 
     def _views(self, skill: Skill, failures: list[Failure]) -> dict[str, View]:

@@ -33,7 +33,7 @@ from prowess.errors import AskError, UnknownCommand, message_of
 from prowess.jsontypes import JsonObject
 from prowess.results.oversize import cut
 from prowess.runtime import Runtime
-from prowess.settings.settings import Settings, Written
+from prowess.settings.settings import PREFIX, Settings, Written
 from prowess.skills.description import Description, digest_of
 from prowess.skills.discovery import Source
 from prowess.skills.entry import Entry
@@ -486,8 +486,11 @@ def _check_version(begin: BeginHead) -> None:
 
 def _settings(root: Path, told: BeginHead) -> Settings:
     """Those the host goes by, whatever the files say by now."""
-    written = Written(*told["written"]) if told["written"] else None
-    return Settings.read_again(root, written, environ=os.environ, flags=told["flags"])
+    settings = Settings.read_again(root, Written(*(told["written"] or ())), environ=os.environ, flags=told["flags"])
+    for name, value in settings.dotenv.items():  # for libraries that read the environment, which skills import
+        if not name.upper().startswith(PREFIX):
+            os.environ.setdefault(name, value)
+    return settings
 
 
 class Imports:

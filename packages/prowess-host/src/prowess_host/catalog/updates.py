@@ -69,6 +69,9 @@ class CatalogUpdates:
         """Skills that have been imported since the start, so that losing them is news."""
         self.asked = asyncio.Event()
         """Somebody wanted to know of tools, or to use one."""
+        self._warned: set[str] = set()
+        """What was said of the settings already."""
+        self._warn(settings)
         self._one_at_a_time = asyncio.Lock()
         self._background: set[asyncio.Task[None]] = set()
         self.settled = asyncio.Event()
@@ -212,9 +215,17 @@ class CatalogUpdates:
 
     def _configure(self, settings: Settings) -> None:
         self._paths = ConfigPaths.of(settings, self._environ)
+        self._watcher.settings_files = self._paths.settings_files
+        self._warn(settings)
         self.own, self._written = settings.own, settings.written
         self.supervisor.configure(settings)
         self._known.configure(settings.own)
+
+    def _warn(self, settings: Settings) -> None:
+        for warning in settings.warnings:
+            if warning not in self._warned:
+                _log.warning("%s", warning)
+        self._warned = set(settings.warnings)
 
     def _compare(self, digests: Mapping[str, str]) -> None:
         """A worker has imported skills. What they promise now counts, not what they promised before."""

@@ -32,7 +32,6 @@ _PAUSE: Final = 1.0
 """Seconds between two looks that nobody asked for; more where a look takes long."""
 _SHARE: Final = 50
 """A look is taken so rarely that this is one part in so many of the time."""
-_CONFIG: Final = ("prowess.toml", "pyproject.toml")
 _SKIPPED: Final = frozenset({"__pycache__", "node_modules", "site-packages"})
 
 Sight: TypeAlias = "dict[str, Stamp]"
@@ -48,7 +47,8 @@ class Watcher:
     def __init__(
         self, paths: ConfigPaths, on_change: Callable[[], Awaitable[None]], imported: Callable[[], Mapping[str, Stamp]]
     ) -> None:
-        self._root = paths.project_root
+        self.settings_files = paths.settings_files
+        """Where settings may be written; they themselves may name another one."""
         self.folders: tuple[Path, ...] = paths.skills_dirs
         """Where skills are; others may turn out to count as well."""
         self._on_change = on_change
@@ -120,7 +120,7 @@ class Watcher:
 
     def _look(self) -> Sight:
         self._places = _places(self.folders)
-        return _sight(self._root, self._places, self._imported().keys())
+        return _sight(self.settings_files, self._places, self._imported().keys())
 
     def _rest(self) -> bool:
         """Wait until the next poll. True only if there is no need to wait any longer."""
@@ -182,9 +182,9 @@ def _differs(before: Sight, now: Sight) -> bool:
     return any(stamp(path) != then for path, then in before.items() if path not in now)
 
 
-def look(root: Path, folders: Collection[Path], imported: Collection[str]) -> Sight:
+def look(files: Iterable[Path], folders: Collection[Path], imported: Collection[str]) -> Sight:
     """The state of all files that matter: settings, skills, and what skills import."""
-    return _sight(root, _places(folders), imported)
+    return _sight(files, _places(folders), imported)
 
 
 def _places(folders: Iterable[Path]) -> list[Place]:
@@ -193,8 +193,8 @@ def _places(folders: Iterable[Path]) -> list[Place]:
     return list(found.values())
 
 
-def _sight(root: Path, places: Iterable[Place], imported: Collection[str]) -> Sight:
-    paths = [*(str(root / name) for name in _CONFIG), *imported]
+def _sight(files: Iterable[Path], places: Iterable[Place], imported: Collection[str]) -> Sight:
+    paths = [*map(str, files), *imported]
     for place in places:
         paths.extend(os.path.join(place.path, name) for name in place.files if _matters(name))
     return {path: stamp(path) for path in paths}

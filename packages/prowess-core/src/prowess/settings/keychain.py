@@ -1,0 +1,47 @@
+"""Secrets from the system's keychain: a setting `{ keyring = "service/name" }` stands for what the keychain has there.
+
+The library is imported when the first such setting is read, and reading may wait for a person to unlock the keychain.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, TypeGuard, cast
+
+from prowess.errors import SettingsError
+
+__all__ = ["is_reference", "read"]
+
+_KEY = "keyring"
+
+
+def is_reference(value: object) -> TypeGuard[dict[str, str]]:
+    """Whether a value of the settings says where a secret is, instead of being one."""
+    return isinstance(value, dict) and list(cast("dict[str, Any]", value)) == [_KEY]
+
+
+def read(key: str, reference: dict[str, str]) -> str:
+    """The secret that a setting refers to. A `SettingsError` says what is missing."""
+    named: Any = reference[_KEY]
+    service, slash, name = named.rpartition("/") if isinstance(named, str) else ("", "", "")
+    if not (slash and service and name):
+        raise SettingsError(f'the setting {key!r}: keyring must be "service/name", not {named!r}')
+    try:
+        import keyring
+        import keyring.errors
+    except ImportError:
+        raise SettingsError(
+            f"the setting {key!r} is in the system's keychain, and reading that needs the package keyring, which "
+            f"{sys.executable} does not have. Install it: {sys.executable} -m pip install 'prowess-core[keyring]'"
+        ) from None
+    try:
+        secret = keyring.get_password(service, name)
+    except keyring.errors.KeyringError as error:
+        reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        raise SettingsError(f"the setting {key!r}: the system's keychain cannot be read: {reason}") from error
+    if secret is None:
+        raise SettingsError(
+            f"the setting {key!r}: the system's keychain has no {name!r} for the service {service!r}. "
+            f"Add it: {sys.executable} -m keyring set {service} {name}"
+        )
+    return secret
