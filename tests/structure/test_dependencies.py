@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = sorted(path.parent for path in ROOT.glob("packages/*/pyproject.toml"))
 NAMES = [package.name for package in PACKAGES]
 # What comes with a declared dependency by its own promise: pydantic pins its core, and jsonschema's API takes registries.
-PART_OF = {"pydantic_core": "pydantic", "referencing": "jsonschema"}
+PART_OF = {"pydantic_core": "pydantic", "referencing": "jsonschema", "ruamel": "ruamel.yaml"}
 # The import packages in each distribution. `prowess` has none: it is the command, and what it needs.
 IMPORTS = {name: {"prowess": "", "prowess-core": "prowess"}.get(name, name.replace("-", "_")) for name in NAMES}
 OURS = {name for name in IMPORTS.values() if name}

@@ -35,6 +35,7 @@ ROOMS: dict[str, str] = {
         transports workers
         long_results
         catalog review
+        clients
         tool_calls direct_calls
         project
         connection

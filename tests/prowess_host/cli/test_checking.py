@@ -111,7 +111,7 @@ def test_clients_with_the_same_rule_share_a_line(project: Path, capsys: pytest.C
     run(["build", *dotted])
 
     assert 0 == run(["check", *dotted])
-    assert "  warning claude, codex, cursor: the name 'shop.find' may only have" in capsys.readouterr().out
+    assert "  warning claude, codex, copilot, cursor: the name 'shop.find' may only have" in capsys.readouterr().out
 
 
 def test_budget_of_the_settings(project: Path, capsys: pytest.CaptureFixture[str]) -> None:

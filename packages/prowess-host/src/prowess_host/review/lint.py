@@ -326,6 +326,9 @@ _CLIENTS: Final[Mapping[str, _Client]] = {
         )
     ),
     "codex": _Client((_characters, _large), (_all_large,)),
+    "copilot": _Client(
+        (_characters, _long_name("{server}-{tool}", _NAME_LIMIT, refused=True, does="make the model's API refuse all"))
+    ),
     "cursor": _Client(
         (
             _long_name("{server}{tool}", 60, refused=True, does="lose the tool"),
@@ -342,6 +345,10 @@ _CLIENTS: Final[Mapping[str, _Client]] = {
             _null_branch,
         ),
         (_server_name,),
+    ),
+    "goose": _Client((_long_name("{server}__{tool}", _NAME_LIMIT, refused=True, does="are refused by models' APIs"),)),
+    "opencode": _Client(
+        (_long_name("{server}_{tool}", _NAME_LIMIT, refused=True, does="are refused by models' APIs"),)
     ),
     "vscode": _Client(
         (_root_union(refused=False, does="is deleted"), _no_items, _long_node_descriptions),

@@ -1,0 +1,250 @@
+"""Connects a project to a client and disconnects it: first a plan, which changes nothing, then its execution.
+
+A plan holds the file before and after, so that whoever asks can look at the difference first.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, cast
+
+from prowess.errors import ProwessError
+from prowess_host.clients.documents import ClientFileError, Document, entries_at, read_document
+from prowess_host.clients.files import back_up, digest, remove, write
+from prowess_host.clients.launches import Launch
+from prowess_host.clients.ledger import Ledger, Record
+from prowess_host.clients.machine import Machine
+from prowess_host.clients.table import CLIENTS, Client
+
+__all__ = ["Connection", "Plan", "Target", "connections_of", "execute", "plan_connect", "plan_disconnect", "slug"]
+
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*")
+_SLUG: Final = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The place of one entry: whose file, and under which name it stands there."""
+
+    client: Client
+    scope: str
+    name: str
+    root: Path
+    """The project that is served."""
+
+    @property
+    def path(self) -> list[str]:
+        """Where in the file the entry stands."""
+        return [*self.client.key, self.name]
+
+    def file(self, machine: Machine) -> Path:
+        """The client's file. Raises `ProwessError` for a scope that the client has not."""
+        if self.scope not in self.client.files:
+            usual = self.client.usual_scope
+            raise ProwessError(f"{self.client.title} has no settings of a {self.scope}: use --scope {usual}")
+        return self.client.file(machine, self.root, self.scope)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to happen to one file."""
+
+    target: Target
+    file: Path
+    before: Document
+    after: bytes | None
+    """The new content; `None` where the file is to go."""
+    launch: Launch | None
+    """What the client will start; `None` where it is disconnected."""
+    record: Record | None
+    """What was known before."""
+
+    @property
+    def changes(self) -> bool:
+        """Whether there is anything to do."""
+        return self.after is None or self.after != self.before.content
+
+    def diff(self) -> list[str]:
+        """The difference, as a unified diff."""
+        before, after = _lines(self.before.content), _lines(self.after or b"")
+        old = str(self.file) if self.before.exists else "/dev/null"
+        new = "/dev/null" if self.after is None else str(self.file)
+        return list(difflib.unified_diff(before, after, old, new, lineterm=""))
+
+
+def _lines(content: bytes) -> list[str]:
+    return content.decode("utf-8-sig").splitlines()
+
+
+def slug(root: Path) -> str:
+    """A short name for a project, as every client takes it as the name of a server."""
+    words = re.sub(r"[^a-z0-9]+", "-", root.name.lower()).strip("-")
+    return words[:_SLUG].strip("-") or "skills"
+
+
+# --- planning -------------------------------------------------------------------------------------
+
+
+def plan_connect(target: Target, launch: Launch, machine: Machine, ledger: Ledger) -> Plan:
+    """What connecting changes. Raises `ClientFileError` or `ProwessError` where it is impossible."""
+    client, name = target.client, target.name
+    if not _NAME.fullmatch(name):
+        raise ProwessError(f"--name {name!r} must be letters, digits and -: clients cut or refuse other characters")
+    file = target.file(machine)
+    before = read_document(file, client.format)
+    entry = before.entry(target.path)
+    if entry is not None:
+        _check_ours(target, file, entry)
+    after = before.put(target.path, client.shape.merged(entry, launch, name))
+    return Plan(target, file, before, after.content, launch, ledger.find(file, name))
+
+
+def _check_ours(target: Target, file: Path, entry: Any) -> None:
+    """Refuse to overwrite what somebody else wrote."""
+    name, root = target.name, target.root
+    launch = target.client.shape.read(entry)
+    other = f"{slug(root)}-skills" if slug(root) == name else slug(root)
+    if launch is None or not launch.is_host:
+        reason = f"the server {name!r} in it is not one of Prowess"
+        raise ClientFileError(file, reason, f"choose another name: --name {other}")
+    if launch.project is not None and not launch.serves(root):
+        reason = f"the server {name!r} in it serves {launch.project}"
+        raise ClientFileError(file, reason, f"choose another name: --name {other}")
+
+
+def plan_disconnect(target: Target, machine: Machine, ledger: Ledger) -> Plan:
+    """What disconnecting changes: the file as it was before, or, if it was edited since, the file without the entry."""
+    file = target.file(machine)
+    before = read_document(file, target.client.format)
+    record = ledger.find(file, target.name)
+    plan = Plan(target, file, before, before.content, None, record)
+    if before.entry(target.path) is None:
+        return plan
+    if record is not None and record.written == digest(before.content):
+        original = _kept(record)
+        if original is not None or record.made_file:
+            return replace(plan, after=original)
+    after = before.drop(target.path, empty=record is not None and record.made_table)
+    is_ours = record is not None and record.made_file and not after.data
+    return replace(plan, after=None if is_ours else after.content)
+
+
+def _kept(record: Record) -> bytes | None:
+    try:
+        return Path(record.backup).read_bytes() if record.backup else None
+    except OSError:
+        return None
+
+
+# --- executing ------------------------------------------------------------------------------------
+
+
+def execute(plan: Plan, ledger: Ledger) -> Path | None:
+    """Do what was planned. Gives the backup, where one was made. Raises `ClientFileError`, and then nothing changed."""
+    if not plan.changes:
+        if plan.launch is None and plan.record is not None:
+            ledger.forget(plan.record)
+        return None
+    _check_unchanged(plan)
+    try:
+        return _connect(plan, ledger) if plan.launch is not None else _disconnect(plan, ledger)
+    except OSError as error:
+        place = error.filename or plan.file
+        raise ClientFileError(plan.file, f"cannot be written: {error.strerror} ({place})", _PERMISSIONS) from error
+
+
+_PERMISSIONS: Final = "check the permissions of the file and its folder, then run the command again"
+
+
+def _check_unchanged(plan: Plan) -> None:
+    now = plan.file.read_bytes() if plan.file.exists() else b""
+    if now != plan.before.content or plan.file.exists() != plan.before.exists:
+        raise ClientFileError(plan.file, "it was changed by another program just now", "run the command again")
+
+
+def _connect(plan: Plan, ledger: Ledger) -> Path | None:
+    content, known, target = cast("bytes", plan.after), plan.record, plan.target
+    backup = back_up(ledger.backups, plan.file, plan.before.content) if plan.before.exists else None
+    made = write(plan.file, content)
+    record = Record(
+        client=target.client.name,
+        scope=target.scope,
+        name=target.name,
+        file=str(plan.file),
+        project=str(target.root),
+        made_file=made.file,
+        made_folders=tuple(map(str, made.folders)),
+        made_table=entries_at(plan.before.data, target.client.key) is None,
+        backup=str(backup) if backup else None,
+        written=digest(content),
+    )
+    if known is not None and plan.before.entry(target.path) is not None:
+        record = _continued(known, record, plan)
+    ledger.keep(record)
+    return backup
+
+
+def _continued(known: Record, record: Record, plan: Plan) -> Record:
+    """An entry that is written a second time: what was there before the first time is what disconnecting restores."""
+    is_untouched = known.written == digest(plan.before.content)
+    return replace(
+        record,
+        made_file=known.made_file,
+        made_folders=known.made_folders,
+        made_table=known.made_table,
+        backup=known.backup if is_untouched else record.backup,
+        written=record.written if is_untouched else None,
+    )
+
+
+def _disconnect(plan: Plan, ledger: Ledger) -> Path | None:
+    backup = back_up(ledger.backups, plan.file, plan.before.content)
+    record = plan.record
+    if plan.after is None:
+        remove(plan.file, tuple(map(Path, record.made_folders)) if record else ())
+    else:
+        write(plan.file, plan.after)
+    if record is not None:
+        ledger.forget(record)
+    return backup
+
+
+# --- what is there --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """An entry of ours in a client's file, or a file that cannot be read."""
+
+    client: Client
+    scope: str
+    file: Path
+    name: str = ""
+    launch: Launch | None = None
+    problem: str | None = None
+
+
+def connections_of(root: Path, machine: Machine, clients: Sequence[Client] = ()) -> Iterator[Connection]:
+    """Every entry in the clients' files that serves a project, whoever wrote it."""
+    for client in clients or CLIENTS.values():
+        for scope in client.files:
+            file = client.file(machine, root, scope)
+            try:
+                document = read_document(file, client.format)
+            except ClientFileError as error:
+                yield Connection(client, scope, file, problem=str(error))
+                continue
+            servers = document.entry(client.key)
+            for name, entry in cast("dict[str, Any]", servers if isinstance(servers, dict) else {}).items():
+                launch = client.shape.read(entry)
+                if launch is not None and _is_about(launch, root, scope):
+                    yield Connection(client, scope, file, name, launch)
+
+
+def _is_about(launch: Launch, root: Path, scope: str) -> bool:
+    """A host without --project in a project's file serves that project."""
+    return launch.serves(root) or (launch.is_host and launch.project is None and scope == "project")

@@ -1,0 +1,96 @@
+"""Writes a user's file whole or not at all: a backup first, then a new file renamed over the old one.
+
+Mode and owner stay; a link stays a link, since it is the file it leads to that is replaced.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["Written", "back_up", "digest", "remove", "write"]
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What writing a file made that was not there before."""
+
+    file: bool
+    folders: tuple[Path, ...]
+    """From the outermost one inwards."""
+
+
+def digest(content: bytes) -> str:
+    """A fingerprint of a content."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def write(file: Path, content: bytes) -> Written:
+    """Replace a file in one step; its folders are made. Raises `OSError`, and then nothing has changed."""
+    target = Path(os.path.realpath(file))
+    missing: list[Path] = []
+    folder = target.parent
+    while not folder.exists():
+        missing.insert(0, folder)
+        folder = folder.parent
+    target.parent.mkdir(parents=True, exist_ok=True)
+    before = target.stat() if target.exists() else None
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        _dress(Path(name), before)
+        Path(name).replace(target)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            Path(name).unlink()
+        raise
+    return Written(before is None, tuple(missing))
+
+
+def _dress(file: Path, before: os.stat_result | None) -> None:
+    """Mode and owner of the file that is replaced; of a new one, what any program would give it."""
+    if before is None:
+        mask = os.umask(0)
+        os.umask(mask)
+        file.chmod(0o666 & ~mask)
+        return
+    file.chmod(before.st_mode & 0o7777)
+    now = file.stat()
+    if hasattr(os, "chown") and (now.st_uid, now.st_gid) != (before.st_uid, before.st_gid):
+        with contextlib.suppress(PermissionError):  # only an administrator can give a file to somebody else
+            os.chown(file, before.st_uid, before.st_gid)
+            file.chmod(before.st_mode & 0o7777)  # giving a file away takes special bits from it
+
+
+def back_up(folder: Path, file: Path, content: bytes) -> Path:
+    """Keep a content where only the user can read it. The same content is kept once."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    kept = folder / f"{digest(content)[:16]}-{file.name}"
+    if not kept.exists():
+        handle = os.open(kept, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content)
+    return kept
+
+
+def remove(file: Path, folders: tuple[Path, ...]) -> list[Path]:
+    """Remove a file, and those folders that are empty then, from the innermost one outwards. Gives what is gone."""
+    target = Path(os.path.realpath(file))
+    gone: list[Path] = []
+    with contextlib.suppress(FileNotFoundError):
+        target.unlink()
+        gone.append(file)
+    for folder in reversed(folders):
+        try:
+            folder.rmdir()
+        except OSError:  # not empty any more, or gone
+            break
+        gone.append(folder)
+    return gone

@@ -1,0 +1,121 @@
+"""How a client is told to start the host: the command, and the shape of the entry that each client wants it in."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final, cast
+
+__all__ = ["Launch", "Shape", "host_launch"]
+
+_MODULE: Final = "prowess_host"
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A command, and what its environment needs besides what the client passes on."""
+
+    command: str
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Variables with their values, as the file has them: perhaps as references to the client's own environment."""
+    names: tuple[str, ...] = ()
+    """Variables that the client takes from its own environment."""
+
+    @property
+    def project(self) -> Path | None:
+        """The project that is served; `None` where it is the one around the working directory, or this is no host."""
+        found = next((index for index, word in enumerate(self.args) if word == "--project"), None)
+        return Path(self.args[found + 1]) if found is not None and found + 1 < len(self.args) else None
+
+    @property
+    def is_host(self) -> bool:
+        """Whether this starts a host of ours: by the module, or by the command `prowess`."""
+        words = (self.command, *self.args)
+        by_name = any(Path(word.replace("\\", "/")).name in ("prowess", "prowess.exe") for word in words)
+        return _MODULE in words or (by_name and "host" in words)
+
+    def serves(self, root: Path) -> bool:
+        """Whether this starts a host for a project."""
+        return self.is_host and self.project is not None and self.project.resolve() == root.resolve()
+
+    def needing(self, names: Sequence[str], reference: str | None) -> Launch:
+        """With variables that the client has to pass on, by reference where it has no list for them."""
+        if reference is None:
+            return replace(self, names=tuple(sorted({*self.names, *names})))
+        return replace(self, env={**self.env, **{name: reference.format(name) for name in names}})
+
+
+def host_launch(root: Path, *, python: str = sys.executable, flags: Sequence[str] = ()) -> Launch:
+    """The host of a project, by an absolute interpreter: programs of the desktop have no PATH of the user's.
+
+    `-P` keeps the working directory, which the client chooses, from being searched for modules.
+    """
+    settings = [word for flag in flags for word in ("--set", flag)]
+    return Launch(python, ("-P", "-m", _MODULE, "--project", str(root), *settings))
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The names that a client's entries have for the parts of a launch."""
+
+    command: str = "command"
+    args: str | None = "args"
+    """`None` where the command is a list that begins with the program."""
+    env: str = "env"
+    names: str | None = None
+    """The list of variables to pass on, where a client has one."""
+    extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """What the client wants besides."""
+    label: str | None = None
+    """The key for the server's name inside the entry, where a client wants one."""
+
+    def write(self, launch: Launch, server: str) -> dict[str, Any]:
+        """The entry of a launch."""
+        entry: dict[str, Any] = {**({self.label: server} if self.label else {}), **self.extra}
+        words = [launch.command, *launch.args]
+        entry.update({self.command: words} if self.args is None else {self.command: words[0], self.args: words[1:]})
+        if launch.env:
+            entry[self.env] = dict(launch.env)
+        if self.names and launch.names:
+            entry[self.names] = list(launch.names)
+        return entry
+
+    def read(self, entry: Any) -> Launch | None:
+        """The launch of an entry; `None` for an entry that starts no program, like that of a remote server."""
+        if not isinstance(entry, dict):
+            return None
+        told = cast("dict[str, Any]", entry)
+        words = told.get(self.command)
+        if self.args is None and not isinstance(words, str):
+            texts = _texts(words)
+            command, args = (texts[0], texts[1:]) if texts else ("", ())
+        else:
+            command, args = words if isinstance(words, str) else "", _texts(told.get(self.args or "args"))
+        if not command:
+            return None
+        env = told.get(self.env)
+        values = cast("dict[str, Any]", env) if isinstance(env, dict) else {}
+        names = _texts(told.get(self.names)) if self.names else ()
+        return Launch(command, args, {name: str(value) for name, value in values.items()}, names)
+
+    def merged(self, before: Any, launch: Launch, server: str) -> dict[str, Any]:
+        """The entry with this launch; what the user added to it stays."""
+        fresh = self.write(launch, server)
+        if not isinstance(before, dict):
+            return fresh
+        kept = cast("dict[str, Any]", before)
+        merged = {
+            **kept,
+            **{name: value for name, value in fresh.items() if name not in self.extra or name not in kept},
+        }
+        variables = kept.get(self.env)
+        if isinstance(variables, dict):
+            merged[self.env] = {**cast("dict[str, Any]", variables), **dict(launch.env)}
+        return merged
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    return tuple(str(item) for item in cast("list[Any]", value)) if isinstance(value, list) else ()

@@ -1,0 +1,96 @@
+"""What `connect` did, so that `disconnect` can undo exactly that: one file in the user's state folder.
+
+It holds paths and fingerprints, never what an entry says. Without it `disconnect` still removes the entry.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from prowess_host.clients.files import write
+
+__all__ = ["Ledger", "Record"]
+
+_FILE: Final = "connections.json"
+_FORMAT: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One entry that was written."""
+
+    client: str
+    scope: str
+    name: str
+    file: str
+    project: str
+    made_file: bool = False
+    made_folders: tuple[str, ...] = ()
+    made_table: bool = False
+    """The table of all servers was not there before."""
+    backup: str | None = None
+    """The file as it was before; `None` where there was none."""
+    written: str | None = None
+    """The fingerprint of what was written: while the file is still that, the backup is what it was before."""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What a record is about."""
+        return self.file, self.name
+
+
+class Ledger:
+    """The records. A file that cannot be read counts as empty: it only makes undoing more exact."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / _FILE
+        self.backups = folder / "backups"
+
+    def records(self) -> list[Record]:
+        """All that was connected and not disconnected since."""
+        try:
+            data: Any = json.loads(self._file.read_bytes())
+            rows: list[dict[str, Any]] = data["connections"] if data["format"] == _FORMAT else []
+            return [_record(row) for row in rows]
+        except (OSError, ValueError, TypeError, KeyError):
+            return []
+
+    def find(self, file: Path, name: str) -> Record | None:
+        """What is known of an entry."""
+        return next((each for each in self.records() if each.key == (str(file), name)), None)
+
+    def keep(self, record: Record) -> None:
+        """Remember an entry; a record of the same one is replaced."""
+        self._save([*(each for each in self.records() if each.key != record.key), record])
+
+    def forget(self, record: Record) -> None:
+        """The entry is gone. What its file owes to it is owed to the next entry of ours in there."""
+        others = [each for each in self.records() if each.key != record.key]
+        heir = next((each for each in others if each.file == record.file), None)
+        if heir is not None:
+            made = replace(
+                heir,
+                made_file=heir.made_file or record.made_file,
+                made_folders=heir.made_folders or record.made_folders,
+                made_table=heir.made_table or record.made_table,
+            )
+            others[others.index(heir)] = made
+        self._save(others)
+        if record.backup and all(each.backup != record.backup for each in others):
+            with contextlib.suppress(OSError):
+                Path(record.backup).unlink()
+
+    def _save(self, records: list[Record]) -> None:
+        rows = [{**asdict(each), "made_folders": list(each.made_folders)} for each in records]
+        text = json.dumps({"format": _FORMAT, "connections": rows}, indent=2)
+        self._file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        write(self._file, text.encode())
+
+
+def _record(row: dict[str, Any]) -> Record:
+    told: dict[str, Any] = {**row, "made_folders": tuple(row["made_folders"])}
+    return Record(**told)

@@ -1,0 +1,59 @@
+"""The machine that clients run on: its system, the user's folders and the environment. Given, never looked up, so that
+every system can be simulated.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["Machine"]
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A user's account on a system."""
+
+    platform: str
+    """As `sys.platform` has it: `linux`, `darwin` or `win32`."""
+    home: Path
+    environ: Mapping[str, str]
+
+    @classmethod
+    def this(cls) -> Machine:
+        """The one we run on."""
+        return cls(sys.platform, Path.home(), dict(os.environ))
+
+    @property
+    def is_windows(self) -> bool:
+        """Whether the system is Windows."""
+        return self.platform == "win32"
+
+    def folder(self, variable: str, *usual: str) -> Path:
+        """The folder that a variable names, else a usual one below the home."""
+        given = self.environ.get(variable, "")
+        return Path(given) if given and Path(given).is_absolute() else self.home.joinpath(*usual)
+
+    @property
+    def xdg_config(self) -> Path:
+        """Where programs that follow the XDG specification keep settings, on every system."""
+        return self.folder("XDG_CONFIG_HOME", ".config")
+
+    @property
+    def app_config(self) -> Path:
+        """Where desktop programs keep settings: the folder differs between the three systems."""
+        if self.is_windows:
+            return self.folder("APPDATA", "AppData", "Roaming")
+        return self.home / "Library/Application Support" if self.platform == "darwin" else self.xdg_config
+
+    @property
+    def own_state(self) -> Path:
+        """Where we keep what we must remember between two commands: what was connected, and backups."""
+        if self.is_windows:
+            return self.folder("LOCALAPPDATA", "AppData", "Local") / "prowess"
+        if self.platform == "darwin":
+            return self.home / "Library/Application Support/prowess"
+        return self.folder("XDG_STATE_HOME", ".local", "state") / "prowess"

@@ -1,0 +1,147 @@
+"""A real MCP session with a host, over pipes, as a client has one: start, handshake, list of tools, end.
+
+A small client of our own: it knows as much of MCP as it takes to see what any client would see.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import subprocess
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final, cast
+
+from prowess.jsontypes import JsonObject
+from prowess_host.clients.launches import Launch
+
+__all__ = ["Session", "run_session"]
+
+_VERSION: Final = "2025-06-18"
+_LONGEST_LINE: Final = 1 << 28
+_ENDING: Final = 10.0
+"""Seconds for the host to end when its input has ended. It needs a tenth of one."""
+_LAST_LINES: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What a client saw."""
+
+    tools: tuple[JsonObject, ...] = ()
+    initialized: float | None = None
+    """Seconds from the start of the process to the answer to the handshake."""
+    listed: float | None = None
+    """Seconds from the start of the process to the list of tools."""
+    server: str = ""
+    """The name and version that the server gave."""
+    failure: str | None = None
+    """Why there is no list of tools; `None` where there is one."""
+    stderr: tuple[str, ...] = field(default=())
+    """The last lines that the host and its workers wrote."""
+
+
+async def run_session(
+    launch: Launch, environ: Mapping[str, str], folder: Path, *, patience: float, client: str = "prowess-connect"
+) -> Session:
+    """Start what a launch says in an environment and a folder, and list its tools. Never raises for what the host does."""
+    began = time.monotonic()
+    try:
+        process = await asyncio.create_subprocess_exec(
+            launch.command,
+            *launch.args,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            limit=_LONGEST_LINE,
+            env=dict(environ),
+            cwd=folder,
+        )
+    except OSError as error:
+        return Session(failure=f"cannot be started: {error.filename or launch.command}: {error.strerror}")
+    said: list[str] = []
+    listening = asyncio.ensure_future(_listen(cast("asyncio.StreamReader", process.stderr), said))
+    talk = _Talk(process, began, client)
+    try:
+        await asyncio.wait_for(talk.hold(), patience)
+        session = talk.session
+    except TimeoutError:
+        session = replace(talk.session, failure=f"no list of tools in {patience:g} seconds")
+    except (OSError, ValueError, EOFError) as error:
+        session = replace(talk.session, failure=str(error) or type(error).__name__)
+    finally:
+        await _end(process)
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(listening, _ENDING)
+    return replace(session, stderr=tuple(said[-_LAST_LINES:]))
+
+
+async def _listen(stream: asyncio.StreamReader, said: list[str]) -> None:
+    while line := await stream.readline():
+        said.append(line.decode("utf-8", "replace").rstrip())
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """As a client that leaves: the input ends. What does not end then is killed."""
+    cast("asyncio.StreamWriter", process.stdin).close()
+    try:
+        await asyncio.wait_for(process.wait(), _ENDING)
+    except TimeoutError:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+class _Talk:
+    """The messages of one session."""
+
+    def __init__(self, process: asyncio.subprocess.Process, began: float, client: str) -> None:
+        self.session = Session()
+        self._process = process
+        self._began = began
+        self._client = client
+        self._number = 0
+
+    async def hold(self) -> None:
+        info = {"name": self._client, "version": "1"}
+        hello = await self._ask("initialize", protocolVersion=_VERSION, capabilities={}, clientInfo=info)
+        told = cast("JsonObject", hello.get("serverInfo", {}))
+        name = f"{told.get('name', '')} {told.get('version', '')}".strip()
+        self.session = replace(self.session, initialized=self._elapsed(), server=name)
+        self._send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        tools: list[JsonObject] = []
+        page = await self._ask("tools/list")
+        tools += page["tools"]
+        while page.get("nextCursor") is not None:
+            page = await self._ask("tools/list", cursor=page["nextCursor"])
+            tools += page["tools"]
+        self.session = replace(self.session, tools=tuple(tools), listed=self._elapsed())
+
+    def _elapsed(self) -> float:
+        return time.monotonic() - self._began
+
+    def _send(self, message: JsonObject) -> None:
+        cast("asyncio.StreamWriter", self._process.stdin).write(json.dumps(message).encode() + b"\n")
+
+    async def _ask(self, method: str, **params: Any) -> JsonObject:
+        self._number += 1
+        self._send({"jsonrpc": "2.0", "id": self._number, "method": method, "params": params})
+        stream = cast("asyncio.StreamReader", self._process.stdout)
+        while line := await stream.readline():
+            try:
+                message: Any = json.loads(line)
+            except ValueError:
+                shown = line[:80].decode("utf-8", "replace").strip()
+                raise ValueError(f"wrote something to its output that is no message of MCP: {shown!r}") from None
+            if isinstance(message, dict) and cast("JsonObject", message).get("id") == self._number:
+                return self._result(method, cast("JsonObject", message))
+        raise EOFError(f"ended before it answered {method} (exit code {await self._process.wait()})")
+
+    def _result(self, method: str, message: JsonObject) -> JsonObject:
+        if isinstance(result := message.get("result"), dict):
+            return cast("JsonObject", result)
+        error = cast("JsonObject", message.get("error", {}))
+        raise ValueError(f"answered {method} with an error: {error.get('message', 'no result')}")

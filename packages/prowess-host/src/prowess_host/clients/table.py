@@ -1,0 +1,376 @@
+"""The clients that Prowess can be connected to: their files, shapes, limits and habits. One row for each.
+
+`docs/clients.md` says where each fact comes from, and which ones nobody has checked yet.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from prowess.errors import ProwessError, did_you_mean
+from prowess_host.clients.environment import SAFE, Environment
+from prowess_host.clients.launches import Shape
+from prowess_host.clients.machine import Machine
+
+__all__ = ["CLIENTS", "SCOPES", "Client", "Limits", "Place", "client_named"]
+
+SCOPES: Final = ("project", "user")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A file or folder of a client, on any system."""
+
+    base: str
+    """`project`, `home`, `app` (where desktop programs keep settings) or `xdg` (`~/.config`, on every system)."""
+    path: str
+    variable: str | None = None
+    """The client's variable that names another folder, where it has one."""
+    below: str = ""
+    """The path in that folder."""
+    windows: tuple[str, str] | None = None
+    """Base and path on Windows, where they differ."""
+
+    def on(self, machine: Machine, root: Path) -> Path:
+        """The path on a machine, for a project."""
+        moved = machine.environ.get(self.variable, "") if self.variable else ""
+        if moved and Path(moved).is_absolute():
+            return Path(moved) / self.below
+        base, path = self.windows if self.windows and machine.is_windows else (self.base, self.path)
+        bases = {"project": root, "home": machine.home, "app": machine.app_config, "xdg": machine.xdg_config}
+        return bases[base] / path
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a client puts up with. `None` where there is no limit, or none is known.
+
+    Limits on names, numbers and schemas of tools are rules of `prowess_host.review.lint`.
+    """
+
+    start: float | None = None
+    """Seconds until the tools must be listed."""
+    grace: float | None = None
+    """Seconds after which it goes on without the tools for that turn."""
+    definitions: int | None = None
+    """Tokens of all definitions from which it warns or cuts."""
+    result: int | None = None
+    """Tokens of one result."""
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """One client."""
+
+    name: str
+    """As it is typed."""
+    title: str
+    """As its makers call it."""
+    files: Mapping[str, tuple[Place, ...]]
+    """By scope: the first one that exists counts, else the first one."""
+    key: tuple[str, ...]
+    """Where in the file the servers stand, by name."""
+    shape: Shape
+    environment: Environment
+    limits: Limits
+    next_step: str
+    """What a person does after connecting."""
+    format: str = "json"
+    reference: str | None = None
+    """How an entry refers to a variable of the client's own environment; `None` where it cannot, or has a list of names."""
+    folder: str = "project"
+    """Where it starts servers: in the `project`, or in the user's `home`."""
+    rules: str | None = None
+    """Its name in `prowess_host.review.lint`."""
+    programs: tuple[str, ...] = ()
+    """The names it is started by."""
+    marks: tuple[Place, ...] = ()
+    """Folders that only exist where it is installed."""
+
+    def file(self, machine: Machine, root: Path, scope: str) -> Path:
+        """The file of a scope."""
+        files = [place.on(machine, root) for place in self.files[scope]]
+        return next((file for file in files if file.exists()), files[0])
+
+    @property
+    def usual_scope(self) -> str:
+        """The project, where the client has that."""
+        return next(scope for scope in SCOPES if scope in self.files)
+
+    def is_found(self, machine: Machine) -> bool:
+        """Whether it seems to be installed for this user."""
+        path = machine.environ.get("PATH", "")
+        return any(shutil.which(program, path=path) for program in self.programs) or any(
+            mark.on(machine, machine.home).exists() for mark in self.marks
+        )
+
+    def can_refer(self) -> bool:
+        """Whether an entry can name a variable without its value."""
+        return self.reference is not None or self.shape.names is not None
+
+
+def client_named(name: str) -> Client:
+    """The client that a person means. Raises `ProwessError` for a name that nobody has."""
+    wanted = name.lower().replace("_", "-")
+    wanted = _ALIASES.get(wanted, wanted)
+    if wanted not in CLIENTS:
+        known = ", ".join(CLIENTS)
+        raise ProwessError(f"unknown client {name!r}{did_you_mean(wanted, [*CLIENTS, *_ALIASES])} (there are: {known})")
+    return CLIENTS[wanted]
+
+
+# --- the rows -------------------------------------------------------------------------------------
+
+
+_CODEX_VARIABLES: Final = frozenset("HOME PATH SHELL USER LOGNAME LANG LC_ALL TERM TMPDIR TZ".split()) | (
+    SAFE - {"TERM"}
+)
+_GEMINI_HIDDEN: Final = re.compile(r"TOKEN|SECRET|PASSWORD|KEY|AUTH|CREDENTIAL", re.IGNORECASE)
+_OLD_CLINE: Final = "Code/User/globalStorage/saoudrizwan.claude-dev"
+"""The extension's own folder; since 4.0 the extension, the command line and the SDK share one in the home."""
+_STDIO: Final = {"type": "stdio"}
+
+CLIENTS: Final[Mapping[str, Client]] = {
+    row.name: row
+    for row in (
+        Client(
+            name="claude-code",
+            title="Claude Code",
+            files={
+                "project": (Place("project", ".mcp.json"),),
+                "user": (Place("home", ".claude.json", "CLAUDE_CONFIG_DIR", ".claude.json"),),
+            },
+            key=("mcpServers",),
+            shape=Shape(extra=_STDIO),
+            environment=Environment(),
+            reference="${{{}:-}}",  # without the default, an unset variable loses the whole file
+            limits=Limits(start=30, definitions=25_000, result=25_000),
+            next_step="start claude in the project and approve the server when it asks; /mcp shows it",
+            rules="claude",
+            programs=("claude",),
+            marks=(Place("home", ".claude", "CLAUDE_CONFIG_DIR"),),
+        ),
+        Client(
+            name="claude-desktop",
+            title="Claude Desktop",
+            files={"user": (Place("app", "Claude/claude_desktop_config.json"),)},
+            key=("mcpServers",),
+            shape=Shape(),
+            environment=Environment(only=SAFE, desktop=True),
+            limits=Limits(start=60),
+            next_step="quit Claude Desktop altogether and start it again",
+            folder="home",
+            rules="claude",
+            marks=(Place("app", "Claude"),),
+        ),
+        Client(
+            name="cursor",
+            title="Cursor",
+            files={"project": (Place("project", ".cursor/mcp.json"),), "user": (Place("home", ".cursor/mcp.json"),)},
+            key=("mcpServers",),
+            shape=Shape(extra=_STDIO),
+            environment=Environment(desktop=True),
+            reference="${{env:{}}}",
+            limits=Limits(start=60),
+            next_step="enable the server in Cursor's settings, under MCP",
+            rules="cursor",
+            programs=("cursor", "cursor-agent"),
+            marks=(Place("home", ".cursor"),),
+        ),
+        Client(
+            name="vscode",
+            title="VS Code",
+            files={"project": (Place("project", ".vscode/mcp.json"),), "user": (Place("app", "Code/User/mcp.json"),)},
+            key=("servers",),
+            shape=Shape(extra=_STDIO),
+            environment=Environment(),  # it reads the environment of the user's shell when it starts
+            reference="${{env:{}}}",
+            limits=Limits(),
+            next_step="run MCP: List Servers in VS Code, start the server and trust it",
+            rules="vscode",
+            programs=("code",),
+            marks=(Place("app", "Code"),),
+        ),
+        Client(
+            name="codex",
+            title="Codex",
+            files={
+                "project": (Place("project", ".codex/config.toml"),),
+                "user": (Place("home", ".codex/config.toml", "CODEX_HOME", "config.toml"),),
+            },
+            key=("mcp_servers",),
+            shape=Shape(names="env_vars"),
+            environment=Environment(only=_CODEX_VARIABLES),
+            limits=Limits(start=30, grace=1),
+            next_step="run codex mcp list; the file of a project counts only where Codex trusts the project",
+            format="toml",
+            rules="codex",
+            programs=("codex",),
+            marks=(Place("home", ".codex", "CODEX_HOME"),),
+        ),
+        Client(
+            name="zed",
+            title="Zed",
+            files={
+                "project": (Place("project", ".zed/settings.json"),),
+                "user": (Place("xdg", "zed/settings.json", windows=("app", "Zed/settings.json")),),
+            },
+            key=("context_servers",),
+            shape=Shape(extra={"source": "custom"}),
+            environment=Environment(),  # that of the project, as the user's shell has it there
+            limits=Limits(start=60),
+            next_step="look for the green dot in the settings of Zed's agent panel",
+            rules="zed",
+            programs=("zed", "zeditor"),
+            marks=(Place("xdg", "zed", windows=("app", "Zed")),),
+        ),
+        Client(
+            name="windsurf",
+            title="Windsurf",
+            files={"user": (Place("home", ".codeium/windsurf/mcp_config.json"),)},
+            key=("mcpServers",),
+            shape=Shape(),
+            environment=Environment(desktop=True),
+            reference="${{env:{}}}",
+            limits=Limits(start=60),
+            next_step="press refresh in Windsurf's MCP settings",
+            folder="home",
+            rules="windsurf",
+            programs=("windsurf",),
+            marks=(Place("home", ".codeium/windsurf"),),
+        ),
+        Client(
+            name="gemini",
+            title="Gemini CLI",
+            files={
+                "project": (Place("project", ".gemini/settings.json"),),
+                "user": (Place("home", ".gemini/settings.json", "GEMINI_CLI_HOME", ".gemini/settings.json"),),
+            },
+            key=("mcpServers",),
+            shape=Shape(),
+            environment=Environment(hidden=_GEMINI_HIDDEN),
+            reference="${{{}}}",
+            limits=Limits(start=600),
+            next_step="run gemini mcp list; no server starts in a folder that Gemini does not trust",
+            rules="gemini",
+            programs=("gemini",),
+            marks=(Place("home", ".gemini"),),
+        ),
+        Client(
+            name="copilot",
+            title="Copilot CLI",
+            files={
+                "project": (Place("project", ".github/mcp.json"),),
+                "user": (Place("home", ".copilot/mcp-config.json", "COPILOT_HOME", "mcp-config.json"),),
+            },
+            key=("mcpServers",),
+            shape=Shape(extra={"type": "local", "tools": ["*"]}),
+            environment=Environment(only=SAFE),
+            reference="${{{}}}",
+            limits=Limits(start=60),
+            next_step="run copilot mcp list; the file of a project counts only where Copilot trusts the folder",
+            rules="copilot",
+            programs=("copilot",),
+            marks=(Place("home", ".copilot", "COPILOT_HOME"),),
+        ),
+        Client(
+            name="junie",
+            title="JetBrains (Junie)",
+            files={
+                "project": (Place("project", ".junie/mcp/mcp.json"),),
+                "user": (Place("home", ".junie/mcp/mcp.json"),),
+            },
+            key=("mcpServers",),
+            shape=Shape(),
+            environment=Environment(desktop=True),
+            limits=Limits(start=60),
+            next_step="look in Settings, Tools, Junie, MCP Settings",
+            programs=("junie",),
+            marks=(Place("home", ".junie"),),
+        ),
+        Client(
+            name="cline",
+            title="Cline",
+            files={
+                "user": (
+                    Place("home", ".cline/data/settings/cline_mcp_settings.json"),
+                    Place("app", f"{_OLD_CLINE}/settings/cline_mcp_settings.json"),
+                )
+            },
+            key=("mcpServers",),
+            shape=Shape(),
+            environment=Environment(only=SAFE),
+            reference="${{env:{}}}",
+            limits=Limits(start=60),
+            next_step="open Cline's MCP Servers panel; it reads the file again when it is saved",
+            folder="home",
+            programs=("cline",),
+            marks=(Place("home", ".cline"), Place("app", _OLD_CLINE)),
+        ),
+        Client(
+            name="goose",
+            title="Goose",
+            files={"user": (Place("xdg", "goose/config.yaml", windows=("app", "Block/goose/config/config.yaml")),)},
+            key=("extensions",),
+            shape=Shape(
+                command="cmd",
+                env="envs",
+                names="env_keys",
+                extra={
+                    "enabled": True,
+                    "type": "stdio",
+                    "description": "Commands of a Prowess project",
+                    "timeout": 300,
+                },
+                label="name",
+            ),
+            environment=Environment(),
+            limits=Limits(start=300),
+            next_step="start a new goose session",
+            format="yaml",
+            folder="home",
+            rules="goose",
+            programs=("goose",),
+            marks=(Place("xdg", "goose", windows=("app", "Block/goose")),),
+        ),
+        Client(
+            name="opencode",
+            title="OpenCode",
+            files={
+                "project": (
+                    Place("project", "opencode.json"),
+                    Place("project", "opencode.jsonc"),
+                ),
+                "user": (
+                    Place("xdg", "opencode/opencode.json"),
+                    Place("xdg", "opencode/opencode.jsonc"),
+                    Place("xdg", "opencode/config.json"),
+                ),
+            },
+            key=("mcp",),
+            shape=Shape(args=None, env="environment", extra={"type": "local", "enabled": True}),
+            environment=Environment(),
+            reference="{{env:{}}}",
+            limits=Limits(start=30),
+            next_step="run opencode mcp list",
+            rules="opencode",
+            programs=("opencode",),
+            marks=(Place("xdg", "opencode"),),
+        ),
+    )
+}
+"""All clients, by name."""
+
+_ALIASES: Final = {
+    "claude": "claude-code",
+    "code": "vscode",
+    "vs-code": "vscode",
+    "gemini-cli": "gemini",
+    "copilot-cli": "copilot",
+    "jetbrains": "junie",
+}
