@@ -140,5 +140,5 @@ def _names(form: str) -> str:
 
 
 def _kind(value: Any) -> str:
-    kinds = {dict: "a table", list: "a list", str: "a text", bool: "true or false", type(None): "null"}
-    return kinds.get(type(value), "a number")
+    kinds = {"dict": "a table", "list": "a list", "str": "a text", "bool": "true or false", "NoneType": "null"}
+    return kinds.get(type(value).__name__, "a number")
