@@ -195,9 +195,11 @@ async def test_what_no_client_could_be_shown_is_a_failure_of_its_own(tmp_path: P
 async def test_failures_at_the_start_are_told_on_stderr(tmp_path: Path):
     project = make_project(tmp_path, t=SAY)
     write_skill(project, "b.py", "import nothing_of_this_name\n")
+    write_skill(project, "c.py", "@skill_command\ndef go(x): ...\n")
     async with hosted(project) as host:
-        assert ["prowess_diagnostics", "t_say"] == await host.tools()
+        assert ["c_go", "prowess_diagnostics", "t_say"] == await host.tools()
         await host.heard("nothing_of_this_name")
+        await host.heard("c.go (skills/c.py:4): parameter 'x' has no annotation")
         assert "nothing_of_this_name" in await host.text("prowess_diagnostics")
 
 

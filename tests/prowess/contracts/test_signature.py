@@ -52,7 +52,7 @@ def test_a_signature_becomes_data():
     ]
     assert expected == [(item.name, item.annotation, item.default, item.passed) for item in signature.parameters]
     assert (("a", "b"), ("a",)) == (signature.positional, signature.positional_only)
-    assert (False, MISSING) == (signature.takes_args, signature.extra)
+    assert ("", MISSING) == (signature.takes_args, signature.extra)
 
 
 def test_variadic_parameters_are_no_parameters():
@@ -62,7 +62,7 @@ def test_variadic_parameters_are_no_parameters():
 
     signature = read(declared(function))
     assert ["a", "b", "c"] == [item.name for item in signature.parameters]
-    assert (True, float) == (signature.takes_args, signature.extra)
+    assert ("rest", float) == (signature.takes_args, signature.extra)
     assert (("a", "b"), ("a", "b")) == (signature.positional, signature.positional_only)
 
 

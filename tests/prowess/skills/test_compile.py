@@ -143,6 +143,44 @@ def test_untyped_parameters_take_anything(contract: Any):
     assert ({"a": {}, "b": {"default": 3}}, ["a"]) == (schema["properties"], schema["required"])
 
 
+def test_forgotten_annotations_are_warned_of(contract: Any):
+    """With what to write, guessed from the name and the default; what is injected, or given a schema, needs none."""
+
+    def function(name, log, limit=10, *rest, project_root, flag: Any = None): ...
+
+    found = contract(function, inject_root=True)
+    anything = "has no annotation, so clients may send anything. Annotate it, like"
+    assert (
+        f"parameter 'name' {anything} `name: str`",
+        f"parameter 'log' {anything} `log: logging.Logger`",
+        f"parameter 'limit' {anything} `limit: int`",
+        "clients cannot send *rest. Take a list instead, like `rest: list[str]`",
+    ) == found.warnings
+    assert found.digest == dataclasses.replace(found, warnings=()).digest
+    assert () == contract(lambda x: None, name="f", input_schema="any").warnings
+
+
+def _with_ctx(ctx): ...
+
+
+def _with_context(context): ...
+
+
+@pytest.mark.parametrize(("name", "function"), [("ctx", _with_ctx), ("context", _with_context)])
+def test_a_forgotten_annotation_of_a_context_is_refused(contract: Any, refusal: Any, name: str, function: Any):
+    """No client could send it. With a default, or with a schema of the author's, one need not."""
+    message = refusal(function)
+    assert (
+        f"parameter '{name}' of test_compile._with_{name} has no annotation, so every client would have to" in message
+    )
+    assert f"Write `{name}: Context` (from prowess import Context)" in message
+    assert () == contract(function, input_schema="any").warnings
+
+    def optional(ctx=None): ...
+
+    assert 1 == len(contract(optional).warnings)
+
+
 def test_variadic_parameters_are_left_out(contract: Any):
     """Only `**kwargs` opens the object, typed as it is."""
 

@@ -116,6 +116,16 @@ async def test_above_also_means_further_down(tmp_path: Path):
     assert 2 == len([it for it in failures if "another decorator" in it.reason])
 
 
+@pytest.mark.parametrize("second", ["@skill_command\ndef twice(): ...\n", "def twice(): ...\n"])
+async def test_two_functions_of_one_name_are_a_failure(tmp_path: Path, second: str):
+    """It names the line of the other one, which has the name."""
+    ids, (failure,) = await load(project(tmp_path, f"@skill_command\ndef twice(): ...\n{second}"))
+    kind, line = ("command", HEAD.count("\n") + 3) if "@" in second else ("function", HEAD.count("\n") + 3)
+    assert (["a.twice"] if kind == "command" else []) == ids
+    assert f"command 'twice': the name 'twice' is given to another {kind} in line {line}. Give each" in failure.reason
+    assert HEAD.count("\n") + 1 == failure.line
+
+
 async def test_a_decorator_below_runs(tmp_path: Path):
     """What the decorator returned is the command's function."""
     body = "@skill_command\n@guard\ndef a() -> int:\n    return 1\n@skill_command\n@plain_guard\ndef b(): ...\n"

@@ -69,6 +69,14 @@ def test_list_shows_commands_and_then_failures(project: Path) -> None:
     assert "ZeroDivisionError: division by zero" in lines[-1]
 
 
+def test_list_shows_what_authors_forgot(project: Path) -> None:
+    """After the table; it is no failure."""
+    (project / "skills/w.py").write_text("from prowess import skill_command\n@skill_command\ndef go(x): ...\n")
+    shown = prowess(project, "list")[1]
+    assert "warning: w.go (skills/w.py:2): parameter 'x' has no annotation" in shown
+    assert json.loads(prowess(project, "list", "--json")[1])["commands"][-1]["warnings"]
+
+
 def test_list_as_json_has_the_contracts(project: Path) -> None:
     """For machines."""
     code, shown, _ = prowess(project, "list", "--json")

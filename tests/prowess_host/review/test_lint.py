@@ -49,6 +49,14 @@ def test_plain_tool_hurts_nobody() -> None:
     assert [] == found([tool(args(x=TEXT))], *CLIENTS)
 
 
+def test_what_authors_forgot_is_told() -> None:
+    """With the place in the source."""
+    contract = tool(args(x=TEXT), warnings=("x has no annotation",), source="skills/a.py:3")
+    assert [Finding("warning", "declaration", "shop.find", "x has no annotation (skills/a.py:3)")] == lint(
+        [contract], lambda _: FULL
+    )
+
+
 def test_missing_descriptions_are_told() -> None:
     """Models choose by them. That of a type counts for its parameters; a parameter that takes anything counts too."""
     schema = {**args(x={}, y={"$ref": "#/$defs/Y"}, z=True), "$defs": {"Y": {"description": "d"}}}

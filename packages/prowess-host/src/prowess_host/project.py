@@ -104,6 +104,9 @@ class Project:
             for failure in listing.catalog.failures:
                 if failure not in before.catalog.failures:
                     _log.warning("%s", failure)
+            for warning in listing.catalog.warnings:
+                if warning not in before.catalog.warnings:
+                    _log.warning("%s", warning)
         for client in list(self._clients):
             _tell(client.show, before, listing)
 

@@ -32,6 +32,11 @@ class Catalog:
     contracts: tuple[Contract, ...] = ()
     failures: tuple[Failure, ...] = ()
 
+    @property
+    def warnings(self) -> list[str]:
+        """What authors have probably forgotten, with the command and its place."""
+        return [f"{each.id} ({each.source}): {warning}" for each in self.contracts for warning in each.warnings]
+
     def __iter__(self) -> Iterator[Contract]:
         return iter(self.contracts)
 

@@ -96,6 +96,8 @@ class Contract:
     """The settings and environment variables that fill some of them, as the author wrote it."""
     source: str = ""
     """`file:line` of the function, the file relative to the project where it can be."""
+    warnings: tuple[str, ...] = ()
+    """What its author has probably forgotten: for authors and reviewers, and no promise to anybody."""
 
     def to_json(self) -> JsonObject:
         """Plain data that `from_json` reads back to an equal contract."""
@@ -122,7 +124,7 @@ class Contract:
     def digest(self) -> str:
         """A fingerprint of all that a caller or a reviewer can rely on (the place in the source is not part of it)."""
         data = self.to_json()
-        del data["source"]
+        del data["source"], data["warnings"]
         text = json.dumps(data, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 

@@ -63,6 +63,7 @@ class Parameter:
     annotation: Any
     default: Any = MISSING
     passed: Passed = "by name"
+    is_annotated: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,8 @@ class Signature:
     parameters: tuple[Parameter, ...]
     returns: Any
     style: Style
-    takes_args: bool = False
+    takes_args: str = ""
+    """The name of `*args`, where there is one."""
     extra: Any = MISSING
     """The annotation of `**kwargs`, or `MISSING` where there is none."""
     annotated: Any = Any
@@ -97,17 +99,19 @@ def read(declared: Declaration) -> Signature:
     names = _Names(inspect.unwrap(declared.function).__globals__, declared.local_names(), declared.place)
     written = inspect.signature(declared.function)
     parameters: list[Parameter] = []
-    takes_args, extra = False, MISSING
+    takes_args, extra = "", MISSING
     for parameter in written.parameters.values():
         annotation = names.resolve(parameter.annotation, f"parameter {parameter.name!r}")
         if parameter.kind is parameter.VAR_POSITIONAL:
-            takes_args = True
+            takes_args = parameter.name
         elif parameter.kind is parameter.VAR_KEYWORD:
             options = _unpacked(annotation)
             extra = annotation if options is None else MISSING
             parameters.extend(names.keys_of(options) if options else ())
         else:
-            parameters.append(Parameter(parameter.name, annotation, parameter.default, _PASSED[parameter.kind]))
+            known = parameter.annotation is not MISSING
+            passed = _PASSED[parameter.kind]
+            parameters.append(Parameter(parameter.name, annotation, parameter.default, passed, is_annotated=known))
     returns = written.return_annotation if declared.output is None else declared.output
     if returns is not MISSING:
         returns = names.resolve(returns, "the return type")

@@ -41,6 +41,10 @@ __all__ = ["Plan", "compile_command"]
 _ANYTHING: Final[Schema] = {"type": "object", "additionalProperties": True}
 _COMPOSITION: Final = frozenset({"$ref", "allOf", "anyOf", "dependentRequired", "if", "oneOf"})
 """Keywords by which a schema may require a property elsewhere than in `required`."""
+_CONTEXTS: Final = ("ctx", "context")
+"""What everybody calls the context of a call."""
+_MEANT: Final = {"settings": "Settings", "logger": "logging.Logger", "log": "logging.Logger", "paths": "ConfigPaths"}
+"""Names of parameters that are probably meant to be injected, and what they would have to be annotated with."""
 _NOTHING: Final = (None, type(None), typing.NoReturn, typing.Never)
 _NO_VALUE: Final = (MISSING, Any, *_NOTHING)
 
@@ -148,7 +152,9 @@ class _Compiler:
     def plan(self) -> Plan:
         needs = self._needs()
         injected = tuple(need.parameter for need in needs)
-        fields = [self._field(item) for item in self.signature.parameters if item.name not in injected]
+        sent = [item for item in self.signature.parameters if item.name not in injected]
+        self._check_annotated(sent)
+        fields = [self._field(item) for item in sent]
         self._check_names(fields)
         with _about(f"the parameters of {self.id}"):
             adapter = self._adapter(fields)
@@ -161,7 +167,7 @@ class _Compiler:
         self._check_defaults(adapter, fields, schema)
         with _about(f"the return type of {self.id}"):
             shape, output = self._output()
-        contract = self._contract(schema, shape, injected)
+        contract = self._contract(schema, shape, injected, tuple(self._warnings(sent)))
         defaults = {field.name: field.default for field in fields if field.has_plain_default}
         only = self.signature.positional_only
         reader = ArgumentReader(
@@ -180,7 +186,9 @@ class _Compiler:
             self.declared, contract, self.signature, reader, output, needs, defaults, self.signature.positional, only
         )
 
-    def _contract(self, schema: Schema, shape: OutputShape, injected: tuple[str, ...]) -> Contract:
+    def _contract(
+        self, schema: Schema, shape: OutputShape, injected: tuple[str, ...], warnings: tuple[str, ...]
+    ) -> Contract:
         declared = self.declared
         description = declared.description if declared.description is not None else self.doc.text
         return Contract(
@@ -213,6 +221,7 @@ class _Compiler:
             injected=injected,
             inject_settings=declared.inject_settings,
             source=self._source(),
+            warnings=warnings,
         )
 
     def _wire_name(self) -> str:
@@ -260,6 +269,32 @@ class _Compiler:
         if self.declared.inject_root:
             named["project_root"] = ("root", "", "project_root")
         return named
+
+    # Forgotten annotations
+
+    def _check_annotated(self, sent: list[Parameter]) -> None:
+        """Refuse a context that every client would have to send."""
+        for item in sent:
+            forgotten = item.name in _CONTEXTS and not item.is_annotated and item.default is MISSING
+            if forgotten and self.declared.input_schema is None:
+                raise SchemaError(
+                    f"parameter {item.name!r} of {self.id} has no annotation, so every client would have to send it. "
+                    f"Write `{item.name}: Context` (from prowess import Context) to get the context of the call, or the "
+                    f"type that clients send, like `{item.name}: str`"
+                )
+
+    def _warnings(self, sent: list[Parameter]) -> Iterator[str]:
+        """What works, but hardly as the author wants it."""
+        for item in sent:
+            if not item.is_annotated and self.declared.input_schema is None:
+                kind = _MEANT.get(item.name) or _kind_of(item.default)
+                yield (
+                    f"parameter {item.name!r} has no annotation, so clients may send anything. "
+                    f"Annotate it, like `{item.name}: {kind}`"
+                )
+        if self.signature.takes_args:
+            name = self.signature.takes_args
+            yield f"clients cannot send *{name}. Take a list instead, like `{name}: list[str]`"
 
     # Input
 
@@ -469,6 +504,12 @@ class _Compiler:
         adapters = self._usable(annotated, "serialization"), self._usable(returns, "serialization")
         kinds = [_kinds(adapter.schema("serialization")) if adapter else None for adapter in adapters]
         return kinds[0] is not None and kinds[1] is not None and kinds[0].isdisjoint(kinds[1])
+
+
+def _kind_of(default: Any) -> str:
+    """The annotation that a default suggests."""
+    kind: type[Any] = type(default)
+    return kind.__name__ if kind in (bool, int, float, str, list, dict) else "str"
 
 
 def _kinds(schema: Schema) -> set[str] | None:

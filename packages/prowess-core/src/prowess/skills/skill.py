@@ -91,10 +91,13 @@ def _unregistered(note: Declaration) -> DeclarationError:
     """Why nobody can call a command that a module has made."""
     name, names = note.function.__name__, _namespace(note)
     taken_by = _replacement(note)
-    if taken_by is not None:
+    if isinstance(taken_by, FunctionType) and taken_by.__qualname__ == name and not hasattr(taken_by, "__wrapped__"):
+        what = f"the name {name!r} is given to another function in line {taken_by.__code__.co_firstlineno}"
+        remedy = "Give each function a name of its own"
+    elif taken_by is not None:
         what, remedy = f"another decorator stands above @skill_command and gives {_kind(taken_by)}", _BELOW
-    elif declaration_of(names.get(name)) is not None:
-        what = f"the name {name!r} is given to another command further down"
+    elif (other := declaration_of(names.get(name))) is not None:
+        what = f"the name {name!r} is given to another command in line {other.place.line}"
         remedy = "Give each function a name of its own"
     else:
         what = "no name of the module leads to it"

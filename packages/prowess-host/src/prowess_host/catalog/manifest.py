@@ -24,7 +24,7 @@ from prowess_host.catalog.cache import folder_in, put, read_own
 
 __all__ = ["NOTHING", "Manifest", "Standing", "manifest_path", "read_manifest", "shape_of", "write_manifest"]
 
-_FORM: Final = 2
+_FORM: Final = 3
 
 
 @dataclass(frozen=True, slots=True)

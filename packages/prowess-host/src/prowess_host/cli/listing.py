@@ -66,6 +66,8 @@ def _as_text(catalog: Catalog) -> str:
             f"{len(catalog.failures)} could not be loaded:",
             *(style(f"  {failure}", "red") for failure in catalog.failures),
         ]
+    if catalog.warnings:
+        lines += ["", *(style(f"warning: {warning}", "yellow") for warning in catalog.warnings)]
     return "\n".join(lines)
 
 

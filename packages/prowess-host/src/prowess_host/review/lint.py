@@ -119,6 +119,8 @@ def _general(tool: _Tool) -> Iterator[Finding]:
     if len(tool.name) > _NAME_LIMIT:
         text = f"the name {tool.name!r} has {len(tool.name)} characters; the limit is {_NAME_LIMIT}"
         yield Finding("error", "name-length", command, text, "/name")
+    for warning in contract.warnings:
+        yield Finding("warning", "declaration", command, f"{warning} ({contract.source})")
     if not contract.description.strip():
         yield Finding("warning", "no-description", command, "no description: write a docstring", "/description")
     for name, held in contract.input_schema.get("properties", {}).items():
