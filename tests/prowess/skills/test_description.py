@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import textwrap
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from prowess import Runtime
-from prowess.skills.description import Description, digest_of, environment_of, merged, seen_all
-from prowess.skills.stamps import look_again
+from prowess.skills.description import Description, combined, digest_of, environment_of, merged, seen_all
+from prowess.skills.stamps import Seen, Stamp, look_again
 
 
 @pytest.fixture
@@ -59,6 +60,58 @@ async def test_known_skills_are_not_imported(root: Path) -> None:
     description = await described(root, ("one", "broken"))
     assert {"two"} == set(description.skills)
     assert ("broken", "one", "two") == description.names
+
+
+async def test_more_skills_than_wanted_are_only_named(root: Path) -> None:
+    """But those with hooks shape every contract, and are imported in any case."""
+    write(root, "skills/plugin.py", "from prowess import hookimpl\n@hookimpl\ndef prowess_inject(): return {}\n")
+    async with Runtime.open(root) as runtime:
+        few = runtime.describe(("one",), most=1)
+        assert ["plugin"] == list(few.skills)
+        assert ("broken", "one", "plugin", "two") == few.names
+        assert {"broken", "plugin", "two"} == set(runtime.describe(("one",), most=2).skills)
+
+
+async def test_parts_of_a_description_make_the_whole(root: Path) -> None:
+    """Also where each was made by another runtime."""
+    async with Runtime.open(root) as one, Runtime.open(root) as other:
+        first = replace(one.describe(most=0), texts={"/x.py": b"x"})
+        parts = [one.describe_part(["two", "gone"]), other.describe_part(["one", "broken"])]
+        parts[1] = replace(parts[1], texts={"/x.py": b"x", "/y.py": b"y"})
+        whole = combined(first, parts)
+        assert whole is not None
+        assert {"/x.py": b"x", "/y.py": b"y"} == whole.texts
+        alone = one.describe()
+        assert replace(alone, imported={}, sightings={}) == replace(whole, imported={}, sightings={})
+        assert {path: seen[:5] for path, seen in alone.sightings.items()} == {
+            path: seen[:5] for path, seen in whole.sightings.items()
+        }
+        assert {**parts[0].imported, **parts[1].imported} == whole.imported
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"environment": "another"},
+        {"names": ("one",)},
+        {"folders": ()},
+        {"texts": {"/x.py": b"y"}},
+        {"imported": {"/x.py": Stamp(1, 1, 1, 1)}},
+        {"sightings": {"/x.py": Seen(1, 1, 1, 1, "y", 1)}},
+    ],
+    ids=lambda odd: next(iter(odd)),
+)
+async def test_parts_that_contradict_each_other_make_nothing(odd: dict) -> None:
+    """Something was saved or installed in between: who imported what counts for all alike."""
+    part = Description(
+        texts={"/x.py": b"x"},
+        imported={"/x.py": Stamp(2, 2, 2, 2)},
+        sightings={"/x.py": Seen(2, 2, 2, 2, "x", 2)},
+        folders=("/",),
+    )
+    first = Description(folders=("/",))
+    assert combined(first, [part, part]) is not None
+    assert combined(first, [part, replace(part, **odd)]) is None
 
 
 async def test_description_is_data(root: Path) -> None:

@@ -451,6 +451,15 @@ async def test_the_description_leaves_out_what_is_known(host: Host):
         assert ("t",) == description.names
 
 
+async def test_parts_of_the_description_can_be_asked_for(host: Host):
+    """First the names, and then some skills."""
+    for told, skills in (({"known": [], "most": 9}, ["t"]), ({"known": [], "only": []}, [])):
+        host.link.send(Kind.DESCRIBE, 0, json.dumps(told).encode())
+        description = Description.from_json(json.loads((await host.heard(Kind.CATALOG)).head))
+        assert skills == list(description.skills)
+        assert ("t",) == description.names
+
+
 async def test_the_host_hears_of_what_is_imported_for_a_call(host: Host):
     """Once, with what it promises, so that it can compare; not of what it had described."""
     await host.call(1, "t.say", {"text": "x"})

@@ -106,10 +106,18 @@ class Runtime:
         with self.as_current():
             return self._library.catalog()
 
-    def describe(self, known: Collection[str] = ()) -> Description:
-        """The skills but for the known ones, with the files they are made of: what a host keeps to start without them."""
+    def describe(self, known: Collection[str] = (), *, most: int | None = None) -> Description:
+        """The skills but for the known ones, with the files they are made of: what a host keeps to start without them.
+
+        If there are more than `most`, none is imported but those with hooks: `names` says which there are.
+        """
         with self.as_current():
-            return self._library.describe(known)
+            return self._library.describe(known, most)
+
+    def describe_part(self, skills: Collection[str]) -> Description:
+        """These skills alone, to be `combined` with what `describe` gave, perhaps in another process."""
+        with self.as_current():
+            return self._library.describe_part(skills)
 
     @property
     def loaded(self) -> Collection[str]:

@@ -9,7 +9,7 @@ import hashlib
 import sys
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -19,7 +19,17 @@ from prowess.contracts.names import assign
 from prowess.jsontypes import JsonObject, Schema
 from prowess.skills.stamps import ABSENT, Seen, Stamp, as_imported, listing, look, stamp
 
-__all__ = ["Description", "SkillFacts", "View", "digest_of", "environment_of", "merged", "seen_all", "site_folders"]
+__all__ = [
+    "Description",
+    "SkillFacts",
+    "View",
+    "combined",
+    "digest_of",
+    "environment_of",
+    "merged",
+    "seen_all",
+    "site_folders",
+]
 
 
 _PACKAGES: Final = (".dist-info", ".egg-info", ".egg-link", ".pth")
@@ -196,6 +206,35 @@ def merged(older: Description, newer: Description) -> Description:
         interpreter=newer.interpreter,
         sites=newer.sites,
         environment=newer.environment,
+    )
+
+
+def combined(first: Description, parts: Iterable[Description]) -> Description | None:
+    """One description, of parts that several processes made at about the same time; `None` if they contradict each other.
+
+    `first` has what is the same in all of them: which skills there are, and what shapes every contract.
+    """
+    skills, sightings, imported = dict(first.skills), dict(first.sightings), dict(first.imported)
+    texts = dict(first.texts)
+    own: dict[str, Seen] = {}
+    """What was seen of files that were imported: `first` may have seen other files before they were."""
+    for part in parts:
+        if (part.environment, part.folders, part.names) != (first.environment, first.folders, first.names):
+            return None
+        if any(own.setdefault(path, seen).digest != seen.digest for path, seen in part.sightings.items()):
+            return None
+        if any(texts.setdefault(path, text) != text for path, text in part.texts.items()):
+            return None
+        if any(imported.setdefault(path, then) != then for path, then in part.imported.items()):
+            return None
+        skills.update(part.skills)
+    sightings.update(own)
+    return replace(
+        first,
+        skills={name: skills[name] for name in sorted(skills)},
+        sightings=sightings,
+        imported=imported,
+        texts=texts,
     )
 
 

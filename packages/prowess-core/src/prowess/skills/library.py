@@ -149,18 +149,35 @@ class Library:
         with _as_loading():
             return importlib.import_module(f"{found}.{inner}" if inner else found)
 
-    def describe(self, known: Collection[str] = ()) -> Description:
-        """All skills but the known ones, each by itself, with the files that they are made of."""
+    def describe(self, known: Collection[str] = (), most: int | None = None) -> Description:
+        """All skills but the known ones, each by itself, with the files that they are made of.
+
+        Where that would be more than `most`, only those that are imported already.
+        """
         with self._lock:
             self._prepare()
-            wanted = [name for name in self._sources if name not in known]
-        for name in wanted:
-            self._let_others_go_first()
-            self._import(name)
+            wanted = [name for name in self._sources if name not in known and name not in self._skills]
+        if most is None or len(wanted) <= most:
+            self._import_all(wanted)
         with self._lock:
             self._settle()
             kept = {name for name, given in self._given.items() if given.kept}
             return self._description({name: skill for name, skill in self._skills.items() if name not in kept})
+
+    def describe_part(self, names: Collection[str]) -> Description:
+        """These skills alone. What is the same for all parts is left out, as far as it takes time."""
+        with self._lock:
+            self._prepare()
+        self._import_all(names)
+        with self._lock:
+            self._settle()
+            skills = {name: self._skills[name] for name in names if name in self._skills}
+            return self._description(skills, whole=False)
+
+    def _import_all(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._let_others_go_first()
+            self._import(name)
 
     @property
     def loaded(self) -> Collection[str]:
@@ -186,12 +203,12 @@ class Library:
         """What an imported skill promises."""
         return tuple(entry.contract for entry in self._skills[skill].entries)
 
-    def _description(self, skills: Mapping[str, Skill]) -> Description:
+    def _description(self, skills: Mapping[str, Skill], *, whole: bool = True) -> Description:
         folders = self._all_folders()
         self._trees.clear()  # each text is parsed once, however many skills import it
         facts = {name: self._facts(skill, folders) for name, skill in sorted(skills.items())}
         self._trees.clear()
-        possible = [str(path) for path in candidates(folders)]
+        possible = [str(path) for path in candidates(folders)] if whole else []
         imported = project_files(self._services.root)
         paths = {path for each in facts.values() for path in each.files}.union(possible)
         return Description(

@@ -149,6 +149,10 @@ class DescribeHead(TypedDict):
     """DESCRIBE: describe all skills but the known ones."""
 
     known: list[str]
+    most: NotRequired[int]
+    """If there are more than so many to describe, describe none but those with hooks, and give the names of all."""
+    only: NotRequired[list[str]]
+    """Describe these and no others."""
 
 
 class SourceHead(TypedDict):

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Final, TypeAlias, cast
 
-__all__ = ["Attentive", "new_loop", "new_selector"]
+__all__ = ["Attentive", "new_loop", "new_selector", "processors"]
 
 _MOMENT: Final = 150e-6
 """Seconds of looking: about what a small call takes on the other side of a pipe."""
@@ -74,9 +74,9 @@ def new_selector(processors: int) -> selectors.BaseSelector:
 
 def new_loop() -> asyncio.AbstractEventLoop:
     """An event loop for one end of a conversation, to be used by a process that does little else."""
-    return asyncio.SelectorEventLoop(new_selector(_processors()))
+    return asyncio.SelectorEventLoop(new_selector(processors()))
 
 
-def _processors() -> int:
+def processors() -> int:
     """How many processors this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

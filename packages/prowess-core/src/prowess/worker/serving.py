@@ -299,7 +299,7 @@ class LinkServer:
 
     async def _describe(self, told: DescribeHead) -> None:
         try:
-            description, sources = await asyncio.to_thread(self._described, told["known"])
+            description, sources = await asyncio.to_thread(self._described, told)
             self._told_of.update(description.skills)
             text = json.dumps(description.to_json())  # pydantic's refuses names of files that are no Unicode
             self.link.send(Kind.CATALOG, 0, text.encode(), sources)
@@ -307,9 +307,13 @@ class LinkServer:
             _log.exception("the catalog could not be made")
             self.link.send(Kind.FAILED, 0, _failed(f"{type(error).__name__}: {message_of(error)}"))
 
-    def _described(self, known: list[str]) -> tuple[Description, bytes]:
-        """The skills that are not known, and their sources."""
-        description = self._runtime.describe(known)
+    def _described(self, told: DescribeHead) -> tuple[Description, bytes]:
+        """The skills that are asked for, and their sources."""
+        only = told.get("only")
+        if only is not None:
+            description = self._runtime.describe_part(only)
+        else:
+            description = self._runtime.describe(told["known"], most=told.get("most"))
         files = {path for facts in description.skills.values() if facts.place for path in facts.files}
         return description, pack(self._runtime.texts_of(path for path in sorted(files) if path.endswith(".py")))
 

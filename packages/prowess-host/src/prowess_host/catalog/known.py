@@ -10,10 +10,9 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeAlias
 
 from prowess.contracts.catalog import Catalog, Failure
 from prowess.settings.paths import ConfigPaths
@@ -31,13 +30,11 @@ from prowess_host.catalog.manifest import (
 )
 from prowess_host.catalog.sources import Sources
 from prowess_host.workers.describe import LostImport
+from prowess_host.workers.describers import Ask
 
-__all__ = ["Ask", "KnownCatalog", "described"]
+__all__ = ["KnownCatalog", "described"]
 
 _log = logging.getLogger("prowess.host")
-
-Ask: TypeAlias = "Callable[[Collection[str]], Awaitable[Description]]"
-"""Has all skills described but those that are given."""
 
 
 class KnownCatalog:

@@ -91,7 +91,7 @@ class CatalogUpdates:
         await self._watcher.run()
 
     async def load(self, is_enough: Callable[[Listing], bool]) -> None:
-        """Come to know the skills, as far as that is needed, and watch nothing. Fails as `Supervisor.describe` does."""
+        """Come to know the skills, as far as that is needed, and watch nothing. Fails as `Supervisor.describers` do."""
         standing = self._known.recall()
         known = standing.known - self._known.doubtful
         if standing.complete and known == standing.known:
@@ -103,9 +103,10 @@ class CatalogUpdates:
             self._adopt_known()
 
     async def describe_anew(self) -> Catalog:
-        """All skills as their files are now, whatever was known of them. Fails as `Supervisor.describe` does."""
+        """All skills as their files are now, whatever was known of them. Fails as `Supervisor.describers` do."""
         root = self._paths.project_root
-        return (await described(self.supervisor.describe, (), root)).catalog(self.own.hide, root)
+        async with self.supervisor.describers() as ask:
+            return (await described(ask, (), root)).catalog(self.own.hide, root)
 
     async def close(self, seconds: float) -> None:
         """Let what was learned be written down, but wait no longer than that."""
@@ -159,8 +160,8 @@ class CatalogUpdates:
             self._adopt_known()
 
     async def _describe(self, known: Collection[str]) -> None:
-        async with self._one_at_a_time:
-            await self._known.learn(self.supervisor.describe, known)
+        async with self._one_at_a_time, self.supervisor.describers() as ask:
+            await self._known.learn(ask, known)
 
     # Changes
 

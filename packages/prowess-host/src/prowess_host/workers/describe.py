@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Collection
 from typing import Final
 
 from prowess.skills.description import Description
@@ -37,13 +36,12 @@ class LostImport(LostWorker):
 
 
 class Describing:
-    """The question for the skills but for the known ones, put to a worker."""
+    """A question for skills, put to a worker."""
 
-    def __init__(self, process: WorkerProcess, known: Collection[str]) -> None:
+    def __init__(self, process: WorkerProcess, told: DescribeHead) -> None:
         self._process = process
         self._told: asyncio.Future[Description] = asyncio.get_running_loop().create_future()
         self._told.add_done_callback(lambda future: future.cancelled() or future.exception())  # perhaps nobody waits
-        told: DescribeHead = {"known": sorted(known)}
         process.send(Kind.DESCRIBE, 0, json.dumps(told).encode())
 
     @property

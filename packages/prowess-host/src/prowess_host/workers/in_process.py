@@ -24,6 +24,8 @@ _LAST_WORDS: Final = 0.2
 class InProcessWorker(WorkerProcess):
     """Serves the link in the running loop. A kill ends the serving; a thread that runs on ends with this process."""
 
+    is_apart = False
+
     def __init__(
         self,
         _python: str,

@@ -345,6 +345,10 @@ class Pool:
             spare, self.spare = self.spare, None
             self.send(spare, Event.RETIRE)
 
+    def spawn_helper(self) -> Worker | None:
+        """A worker that describes skills and gets no calls."""
+        return self._spawn()
+
     def spawn_successor(self) -> Worker | None:
         """A worker that loads the code as it is now. It gets no calls until it is adopted."""
         self._deaths.clear()  # what could not start may start now

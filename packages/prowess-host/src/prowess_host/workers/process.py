@@ -38,6 +38,9 @@ class WorkerProcess:
     `on_exit` is called once, after the last frame. A worker that cannot be started at all is an `OSError`.
     """
 
+    is_apart = True
+    """Whether it has an interpreter of its own."""
+
     def __init__(
         self,
         python: str,

@@ -6,9 +6,10 @@ Knows calls as bytes to send and as somebody to tell; knows no protocol of any c
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -19,9 +20,10 @@ from prowess.skills.description import Description
 from prowess.skills.texts import unpack
 from prowess.worker.heap import LARGE, give_back_soon
 from prowess.worker.link import Frame
-from prowess.worker.messages import FailedHead, Kind, LiveHead
+from prowess.worker.messages import DescribeHead, FailedHead, Kind, LiveHead
 from prowess_host.workers.backoff import BackOff
 from prowess_host.workers.describe import Describing, LostImport
+from prowess_host.workers.describers import Ask, Describers
 from prowess_host.workers.jobs import LAST, NOT_SAID, TELLING, Job, tell_lost, tell_timeout
 from prowess_host.workers.lifecycle import Event
 from prowess_host.workers.pool import Pool, Worker
@@ -323,32 +325,35 @@ class Supervisor:
 
     # The catalog, and new generations
 
-    async def describe(self, known: Collection[str] = ()) -> Description:
-        """The skills but for the known ones, as an active worker sees them; one at a time.
+    @contextlib.asynccontextmanager
+    async def describers(self) -> AsyncGenerator[Ask]:
+        """Has all skills described but the known ones, as an active worker sees them; one question at a time.
 
-        A `ChildProcessError` says why that cannot be had, and a `LostImport` whose fault it was.
+        Many skills are shared out among several workers. A `ChildProcessError` says why there is no answer, and a
+        `LostImport` whose fault it was: ask again without that skill.
         """
-        self._pool.fill()
-        if not self._pool.active:
-            raise ChildProcessError(self._pool.why_none())
-        return await self._described(self._pool.active[0], known)
+        describers = Describers(self._pool, self._described)
+        try:
+            yield describers.ask
+        finally:
+            describers.close()
 
     async def next_generation(self, known: Collection[str] = ()) -> Successor:
         """A worker that has loaded the code as it is now, but for the known skills. It runs nothing until it is adopted.
 
-        Fails as `describe` does.
+        Fails as `describers` do.
         """
         worker = self._pool.spawn_successor()
         if worker is None:
             raise ChildProcessError(self._pool.why_none())
         try:
-            return Successor(worker, await self._described(worker, known))
+            return Successor(worker, await self._described(worker, {"known": sorted(known)}))
         except BaseException:
             self._pool.send(worker, Event.DISCARD)
             raise
 
-    async def _described(self, worker: Worker, known: Collection[str]) -> Description:
-        describing = worker.describing = Describing(worker.process, known)
+    async def _described(self, worker: Worker, told: DescribeHead) -> Description:
+        describing = worker.describing = Describing(worker.process, told)
         self._timeouts.watch()
         try:
             return await describing.answer()
