@@ -22,12 +22,11 @@ from prowess_host.clients.session import Session, run_session
 from prowess_host.clients.table import Client
 from prowess_host.review.lint import count_tokens, lint
 
-__all__ = ["Problem", "Trial", "environment_of", "try_connection", "variables_of"]
+__all__ = ["Problem", "Trial", "environment_of", "try_connection"]
 
 _PATIENCE: Final = 120.0
 """Seconds to wait for a client that has no limit of its own, or a shorter one."""
 _REFERENCE: Final = re.compile(r"\$\{(?:env:)?(\w+)(?::-([^}]*))?\}|\{env:(\w+)\}|\$(\w+)")
-_VARIABLE: Final = re.compile(r"PROWESS_[A-Z0-9]\w*", re.IGNORECASE)
 _FLEETING: Final = re.compile(r"[/\\](?:archive-v\d+|environments-v\d+|builds-v\d+)[/\\]")
 """Folders of uv's cache, where the environments of `uvx` live until somebody cleans it."""
 _OURS: Final = {"prowess_diagnostics"}
@@ -137,11 +136,6 @@ def _filled(value: str, seen: Mapping[str, str]) -> str:
     return _REFERENCE.sub(fill, value)
 
 
-def variables_of(environ: Mapping[str, str]) -> list[str]:
-    """The variables of an environment that are settings of a project."""
-    return sorted(name for name in environ if _VARIABLE.fullmatch(name))
-
-
 # --- what can be wrong ----------------------------------------------------------------------------
 
 
@@ -194,19 +188,17 @@ def _of_size(client: Client, tokens: int) -> list[Problem]:
 
 
 def _of_variables(client: Client, needed: Sequence[str], environ: Mapping[str, str], machine: Machine) -> list[Problem]:
-    missing = [name for name in needed if not environ.get(name)]
     problems: list[Problem] = []
-    for name in missing:
+    for name in (name for name in needed if not environ.get(name)):
+        level, remedy = "warning", f"put {name} into .env in the project"
         if name not in machine.environ:
-            text, remedy = f"the variable {name} is not set", f"set {name}, or put it into prowess.toml"
+            level, text = "note", f"the variable {name}, which the project uses, is not set"
         elif client.environment.desktop and not machine.is_windows:
             text = f"{client.title} is started from the desktop and does not see {name} of your shell"
-            remedy = f"put it into prowess.toml, or write it into the client's file: --env {name}=VALUE"
         else:
             text = f"{client.title} does not pass on {name}"
-            ways = f"--env {name}" if client.can_refer() else f"--env {name}=VALUE"
-            remedy = f"connect again with {ways}, or put it into prowess.toml"
-        problems.append(Problem("warning", text, remedy, "variable"))
+            remedy = f"connect again with --env {name}, or {remedy}" if client.can_refer() else remedy
+        problems.append(Problem(level, text, remedy, "variable"))
     return problems
 
 

@@ -1,0 +1,173 @@
+"""`prowess connect`: puts a project into MCP clients, after trying that it will work there."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import click
+
+from prowess.errors import ProwessError
+from prowess_host.cli.connections import (
+    check_project,
+    client_names,
+    needed_by,
+    no_client,
+    problem_lines,
+    scope_option,
+    shown_path,
+    trial_line,
+)
+from prowess_host.cli.exit_codes import DONE, FAILED, WRONG_USE
+from prowess_host.cli.options import ProjectOptions, project_options
+from prowess_host.cli.terminal import Style, complain
+from prowess_host.clients.connecting import Plan, Target, execute, plan_connect
+from prowess_host.clients.documents import ClientFileError
+from prowess_host.clients.launches import Launch, host_launch
+from prowess_host.clients.ledger import Ledger
+from prowess_host.clients.machine import Machine
+from prowess_host.clients.table import CLIENTS, Client
+from prowess_host.clients.trial import Trial, try_connection
+
+__all__ = ["command", "diff_lines"]
+
+_EPILOG = """\b
+Examples:
+  prowess connect claude-code                   in the project's .mcp.json
+  prowess connect cursor vscode --dry-run       only show what would change
+  prowess connect codex --scope user --name notes
+  prowess connect claude-code --env GITHUB_TOKEN  pass on a variable, without its value
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    """What was typed, besides the clients."""
+
+    where: ProjectOptions
+    root: Path
+    scope: str | None
+    name: str
+    variables: tuple[str, ...]
+    dry_run: bool
+    untried: bool
+
+
+@click.command("connect", epilog=_EPILOG)
+@project_options
+@client_names
+@scope_option
+@click.option("--name", default="prowess", show_default=True, help="The server's name in the client.")
+@click.option("--env", "variables", metavar="NAME[=VALUE]", multiple=True, help="A variable that the host needs.")
+@click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
+@click.option("--no-try", "untried", is_flag=True, help="Do not start the host to see whether it works.")
+def command(
+    where: ProjectOptions,
+    *,
+    clients: tuple[str, ...],
+    every: bool,
+    scope: str | None,
+    name: str,
+    variables: tuple[str, ...],
+    dry_run: bool,
+    untried: bool,
+) -> int:
+    """Put the project into MCP clients.
+
+    Edits the client's own file, and leaves the rest of it alone: comments, order and layout stay, and a backup is kept.
+    Before that, the host is started as the client will start it, and its tools are held against the client's limits.
+    """
+    machine = Machine.this()
+    root = check_project(where)
+    chosen = (
+        [row for row in CLIENTS.values() if row.is_found(machine)]
+        if every
+        else [CLIENTS[each] for each in dict.fromkeys(clients)]
+    )
+    if not chosen:
+        raise ProwessError(no_client(machine, "connect"))
+    wish = _Wish(where, root, scope, name, variables, dry_run, untried)
+    needed = () if dry_run or untried else needed_by(where, machine)
+    codes = [_connect(row, wish, machine, tuple(needed)) for row in chosen]
+    return max(codes)
+
+
+def _connect(client: Client, wish: _Wish, machine: Machine, needed: Sequence[str]) -> int:
+    """Connect one client; a fault with it does not keep the others from being connected."""
+    ledger, style = Ledger(machine.own_state), Style.of(sys.stdout)
+    target = Target(client, wish.scope or client.usual_scope, wish.name, wish.root)
+    try:
+        launch = _launch(client, wish, machine, needed)
+        plan = plan_connect(target, launch, machine, ledger)
+        _announce(plan, wish.root, machine, style)
+        if wish.dry_run:
+            return DONE
+        trial = None if wish.untried else asyncio.run(_try(plan, launch, machine, needed))
+        if trial is not None and not _tell(trial, style):
+            complain(f"{client.title} was not connected: nothing was written. --no-try writes it all the same")
+            return FAILED
+        backup = execute(plan, ledger)
+    except ClientFileError as error:
+        complain(str(error))
+        return FAILED
+    except ProwessError as error:
+        complain(str(error))
+        return WRONG_USE
+    _conclude(plan, backup, machine, style)
+    return DONE
+
+
+def _launch(client: Client, wish: _Wish, machine: Machine, needed: Sequence[str]) -> Launch:
+    """The command, with the variables that were asked for and those that the client would drop."""
+    given = dict(word.split("=", 1) for word in wish.variables if "=" in word)
+    asked = [word for word in wish.variables if "=" not in word]
+    if asked and not client.can_refer():
+        words = " ".join(f"--env {name}=VALUE" for name in asked)
+        raise ProwessError(f"{client.title} cannot pass on a variable of its own: write {words}, or use .env")
+    dropped = [
+        name
+        for name in needed
+        if name in machine.environ and client.can_refer() and client.environment.drops(name, windows=machine.is_windows)
+    ]
+    launch = host_launch(wish.root, flags=wish.where.set)
+    names = [name for name in (*asked, *dropped) if name not in given]
+    launch = launch.needing(names, client.reference) if names else launch
+    return replace(launch, env={**launch.env, **given})
+
+
+async def _try(plan: Plan, launch: Launch, machine: Machine, needed: Sequence[str]) -> Trial:
+    target = plan.target
+    return await try_connection(target.client, target.name, launch, target.root, machine, needed=needed)
+
+
+def diff_lines(plan: Plan, style: Style) -> list[str]:
+    """The difference as a person reads it."""
+    looks = {"+": "green", "-": "red", "@": "cyan"}
+    return [f"  {style(line, looks[line[0]]) if line[:1] in looks else line}" for line in plan.diff()]
+
+
+def _announce(plan: Plan, root: Path, machine: Machine, style: Style) -> None:
+    client = plan.target.client
+    print(f"{style(client.title, 'bold')}  {shown_path(plan.file, root, machine)}")
+    print("\n".join(diff_lines(plan, style)) if plan.changes else "  nothing to change: the file says so already")
+
+
+def _tell(trial: Trial, style: Style) -> bool:
+    """Say what came of the trial; whether the client would get its tools."""
+    is_usable = trial.works and all(each.level != "error" or each.command for each in trial.problems)
+    print(f"  {style(trial_line(trial), 'green' if trial.works else 'red')}")
+    print("".join(f"{line}\n" for line in problem_lines(trial.problems, style)), end="")
+    return is_usable
+
+
+def _conclude(plan: Plan, backup: Path | None, machine: Machine, style: Style) -> None:
+    target = plan.target
+    if backup is not None:
+        print(f"  {style(f'backup: {shown_path(backup, target.root, machine)}', 'dim')}")
+    if plan.changes and target.scope == "project":
+        print(f"  {style('the file holds paths of this machine: think twice before you commit it', 'dim')}")
+    if plan.changes:
+        print(f"  connected as {target.name}; next: {target.client.next_step}")

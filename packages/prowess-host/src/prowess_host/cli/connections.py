@@ -1,0 +1,122 @@
+"""What `connect`, `disconnect`, `status` and `doctor` share: the clients that are named, and how a trial is told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+
+from prowess.errors import ProwessError
+from prowess.settings.settings import is_configured
+from prowess_host.cli.options import ProjectOptions
+from prowess_host.cli.projects import opened, settings_of
+from prowess_host.cli.terminal import Style, plural, table
+from prowess_host.clients.machine import Machine
+from prowess_host.clients.needs import needed_variables
+from prowess_host.clients.table import CLIENTS, SCOPES, client_named
+from prowess_host.clients.trial import Problem, Trial
+
+__all__ = [
+    "check_project",
+    "client_names",
+    "needed_by",
+    "no_client",
+    "problem_lines",
+    "scope_option",
+    "shown_path",
+    "trial_line",
+]
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+_LOOKS: Final = {"error": ("red", "bold"), "warning": ("yellow",), "note": ("dim",)}
+
+
+def client_names(function: _Function) -> _Function:
+    """Add the argument `CLIENT...` and the flag `--all`."""
+    names = click.argument("clients", nargs=-1, metavar="[CLIENT]...", type=_ClientName())
+    every = click.option("--all", "every", is_flag=True, help="All clients that are found on this machine.")
+    return names(every(function))
+
+
+def scope_option(function: _Function) -> _Function:
+    """Add `--scope`."""
+    text = "The project's own file, or the user's. Default: the project's, where the client has one."
+    return click.option("--scope", type=click.Choice(SCOPES), help=text)(function)
+
+
+class _ClientName(click.ParamType[str]):
+    """The name of a client, completed from the table."""
+
+    name = "client"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:  # noqa: ARG002 - click's signature
+        """The names that begin so."""
+        from click.shell_completion import CompletionItem
+
+        return [CompletionItem(row.name, help=row.title) for row in CLIENTS.values() if row.name.startswith(incomplete)]
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:  # noqa: ARG002 - click's signature
+        """The name as the table has it."""
+        return client_named(value).name
+
+
+def no_client(machine: Machine, verb: str) -> str:
+    """What to type where no client was named."""
+    style = Style(colours=False)
+    found = [row.name for row in CLIENTS.values() if row.is_found(machine)]
+    rows = [("CLIENT", "NAME", "FOUND HERE")]
+    rows += [(row.name, row.title, "yes" if row.name in found else "") for row in CLIENTS.values()]
+    listed = "\n".join(f"  {line}" for line in table(rows, 80, style=style))
+    example = " ".join(found[:1]) or "claude-code"
+    return f"name a client, for example: prowess {verb} {example}\n{listed}"
+
+
+def check_project(where: ProjectOptions) -> Path:
+    """The root of the project. Raises `ProwessError` where there is none to connect."""
+    root = where.root
+    if not root.is_dir():
+        raise ProwessError(f"the folder {root} does not exist; name another one: --project FOLDER")
+    if not is_configured(root) and not any((root / folder).is_dir() for folder in settings_of(where).own.skills):
+        raise ProwessError(f"{root} is no project: it has neither prowess.toml nor a folder skills")
+    return root
+
+
+def needed_by(where: ProjectOptions, machine: Machine) -> list[str]:
+    """The variables that the project needs from outside. Comes to know the commands for that."""
+
+    async def contracts() -> tuple[Any, ...]:
+        async with opened(where) as project:
+            await project.load()
+            return tuple(project.catalog())
+
+    return needed_variables(where.root, asyncio.run(contracts()), machine.environ)
+
+
+def trial_line(trial: Trial) -> str:
+    """What came of a trial, in a line."""
+    session = trial.session
+    if session.failure is not None:
+        return "does not work"
+    count, seconds = plural(len(session.tools), "tool"), session.listed or 0
+    return f"works: {count} after {seconds:.2f} s, about {trial.tokens:,} tokens"
+
+
+def problem_lines(problems: Iterable[Problem], style: Style, indent: str = "  ") -> list[str]:
+    """Problems with their remedies, equal ones of several commands together."""
+    lines: list[str] = []
+    for problem in problems:
+        about = f"{problem.command}: " if problem.command else ""
+        lines.append(f"{indent}{style(problem.level, *_LOOKS[problem.level])} {about}{problem.message}")
+        if problem.remedy:
+            lines.append(f"{indent}  {style(f'→ {problem.remedy}', 'dim')}")
+    return lines
+
+
+def shown_path(file: Path, root: Path, machine: Machine) -> str:
+    """A path as a person reads it: from the project, or from the home."""
+    if file.is_relative_to(root):
+        return str(file.relative_to(root))
+    return f"~/{file.relative_to(machine.home).as_posix()}" if file.is_relative_to(machine.home) else str(file)

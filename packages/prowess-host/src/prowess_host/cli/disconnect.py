@@ -1,0 +1,77 @@
+"""`prowess disconnect`: undoes what `connect` did to a client's file."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from prowess.errors import ProwessError
+from prowess_host.cli.connect import diff_lines
+from prowess_host.cli.connections import client_names, no_client, scope_option, shown_path
+from prowess_host.cli.exit_codes import DONE, FAILED
+from prowess_host.cli.options import ProjectOptions, project_options
+from prowess_host.cli.terminal import Style, complain
+from prowess_host.clients.connecting import Target, connections_of, execute, plan_disconnect
+from prowess_host.clients.documents import ClientFileError
+from prowess_host.clients.ledger import Ledger
+from prowess_host.clients.machine import Machine
+from prowess_host.clients.table import CLIENTS
+
+__all__ = ["command"]
+
+_EPILOG = """\b
+Examples:
+  prowess disconnect cursor
+  prowess disconnect --all --dry-run
+"""
+
+
+@click.command("disconnect", epilog=_EPILOG)
+@project_options
+@client_names
+@scope_option
+@click.option("--name", help="Only the server of this name. Default: every one that serves the project.")
+@click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
+def command(
+    where: ProjectOptions, *, clients: tuple[str, ...], every: bool, scope: str | None, name: str | None, dry_run: bool
+) -> int:
+    """Take the project out of MCP clients.
+
+    A file that nobody edited since is restored to the byte; of others only the entry goes. What `connect` made, goes too.
+    """
+    machine = Machine.this()
+    if not clients and not every:
+        raise ProwessError(no_client(machine, "disconnect"))
+    named = [CLIENTS[each] for each in dict.fromkeys(clients)] or list(CLIENTS.values())
+    failed, found = False, False
+    for connection in connections_of(where.root, machine, named):
+        if scope not in (None, connection.scope) or (name is not None and name != connection.name):
+            continue
+        found = True
+        if connection.problem is not None:
+            complain(connection.problem)
+            failed = True
+            continue
+        target = Target(connection.client, connection.scope, connection.name, where.root)
+        failed = not _disconnect(target, machine, dry_run=dry_run) or failed
+    if not found:
+        whose = " or ".join(row.title for row in named) if clients else "any client"
+        print(f"nothing to do: {where.root} is not in a file of {whose}")
+    return FAILED if failed else DONE
+
+
+def _disconnect(target: Target, machine: Machine, *, dry_run: bool) -> bool:
+    style, ledger = Style.of(sys.stdout), Ledger(machine.own_state)
+    try:
+        plan = plan_disconnect(target, machine, ledger)
+        print(f"{style(target.client.title, 'bold')}  {shown_path(plan.file, target.root, machine)}")
+        print("\n".join(diff_lines(plan, style)))
+        if not dry_run:
+            execute(plan, ledger)
+            gone = "" if plan.file.exists() else "; the file was made for it and is gone"
+            print(f"  disconnected: {target.name}{gone}")
+    except ClientFileError as error:
+        complain(str(error))
+        return False
+    return True
