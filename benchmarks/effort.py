@@ -1,11 +1,11 @@
-"""How much is measured: a minute's worth, or enough for numbers to be quoted."""
+"""How much is measured: a minute's worth, five minutes' worth, or enough for numbers to be quoted."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["FULL", "QUICK", "Effort"]
+__all__ = ["FULL", "QUICK", "SHORT", "Effort"]
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,24 @@ class Effort:
 
 
 FULL: Final = Effort()
+SHORT: Final = Effort(
+    batches=7,
+    batch_seconds=0.02,
+    starts=3,
+    rounds=5,
+    calls=200,
+    pipelined=500,
+    large=4,
+    busy_rounds=3,
+    busy_starts=2,
+    memory=1,
+    skills=100,
+    slow=10,
+    many=1,
+    sleep=6.0,
+    late=3.0,
+    growth=20_000,
+)
 QUICK: Final = Effort(
     batches=2,
     batch_seconds=0.005,

@@ -1,6 +1,6 @@
 """Measures Prowess beside the official SDK, FastMCP, a bare read loop and a bare relay, on the same functions, in one run.
 
-python benchmarks/run.py [--quick] [--only memory|start|many|calls|busy|stop] [--long] [--json FILE]
+python benchmarks/run.py [--short | --quick] [--only memory|start|many|calls|busy|stop] [--long] [--json FILE]
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from client import children_environment
-from effort import FULL, QUICK, Effort
+from effort import FULL, QUICK, SHORT, Effort
 from on_the_wire import Wire
 from projects import one_skill
 from report import Report
@@ -33,10 +33,12 @@ _DISTRIBUTIONS: Final = ("prowess", "mcp", "fastmcp", "pydantic", "anyio")
 def main(argv: Sequence[str] | None = None) -> None:
     """Measure what is asked for, and print it."""
     options = _options(argv)
-    effort = QUICK if options.quick else FULL
-    report = Report(_facts(quick=options.quick), dataclasses.asdict(effort))
+    effort = QUICK if options.quick else SHORT if options.short else FULL
+    note = "quick, not to be quoted" if options.quick else "short" if options.short else ""
+    report = Report(_facts(note), dataclasses.asdict(effort))
     with tempfile.TemporaryDirectory(prefix="prowess-bench-", ignore_cleanup_errors=True) as folder:
         _measure(Path(folder).resolve(), effort, report, options)
+    report.facts["load"] += f", {os.getloadavg()[0]:.1f} at the end"
     print(report.text())
     if options.json:
         Path(options.json).write_text(json.dumps(report.to_json(), indent=2, ensure_ascii=False), encoding="utf-8")
@@ -44,6 +46,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Measure Prowess beside its peers.")
+    parser.add_argument("--short", action="store_true", help="about five minutes on a machine that does little else")
     parser.add_argument("--quick", action="store_true", help="a minute's worth: to see that it runs, not to be quoted")
     parser.add_argument("--only", choices=_PARTS, action="append", help="only this part; may be given more than once")
     parser.add_argument("--long", action="store_true", help="also the memory after 100,000 calls")
@@ -81,13 +84,13 @@ def _in_memory(folder: Path, effort: Effort, report: Report) -> None:
     report.merge(json.loads(done.stdout))
 
 
-def _facts(*, quick: bool) -> dict[str, Any]:
+def _facts(effort: str) -> dict[str, Any]:
     """What a reader needs to place the numbers, and nothing that tells where they were taken."""
     versions = {name: importlib.metadata.version(name) for name in _DISTRIBUTIONS}
     load = f"{os.getloadavg()[0]:.1f} at the start"
-    effort = {"effort": "quick, not to be quoted"} if quick else {}
     return {
-        **effort,
+        **({"effort": effort} if effort else {}),
+        "date": time.strftime("%Y-%m-%d %H:%M", time.gmtime()),
         "system": f"{platform.system()} {platform.machine()}",
         "cores": os.cpu_count(),
         "load": load,

@@ -400,10 +400,10 @@ class Odd:
     def known(self, _command: str) -> bool:
         return True
 
-    async def call(self, *_: Any, **__: Any) -> Any:
+    async def run(self, *_: Any) -> Any:
         return self.end()
 
-    def describe(self, _known: Any) -> Any:
+    def describe(self, _known: Any, **_: Any) -> Any:
         return self.end()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-__all__ = ["Json", "JsonObject", "Schema", "new_list", "new_object", "new_set"]
+__all__ = ["Json", "JsonObject", "Schema", "new_object"]
 
 Json: TypeAlias = "bool | int | float | str | list[Any] | dict[str, Any] | None"
 JsonObject: TypeAlias = "dict[str, Any]"
@@ -18,13 +18,3 @@ Schema: TypeAlias = "dict[str, Any]"
 def new_object() -> dict[str, Any]:
     """An empty one."""
     return {}
-
-
-def new_list() -> list[Any]:
-    """An empty one."""
-    return []
-
-
-def new_set() -> set[Any]:
-    """An empty one."""
-    return set()

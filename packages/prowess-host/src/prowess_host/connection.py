@@ -144,7 +144,7 @@ class Connection:
             contract,
             self._session,
             project.workers,
-            self._write_for(call),
+            self._write,
             self._notify,
             project.sealing,
             limit,
@@ -181,13 +181,11 @@ class Connection:
 
     # What is written
 
-    def _write_for(self, call: Call) -> Callable[[bytes], None]:
-        def write(line: bytes) -> None:
-            self._out.write(line, more=len(self._jobs) > 1)
-            if not self._session.is_open(call):
-                self._jobs.pop(call, None)
-
-        return write
+    def _write(self, call: Call, line: bytes) -> None:
+        """Write what a call has to say, be it the answer or not."""
+        self._out.write(line, more=len(self._jobs) > 1)
+        if not self._session.is_open(call):
+            self._jobs.pop(call, None)
 
     def _notify(self, line: bytes) -> bool:
         """Write what is only of the moment, if there is room. Returns whether there was."""
@@ -219,7 +217,7 @@ class Connection:
         A stateless request must be served alike whoever sends it, so there only the setting counts.
         """
         own, revision = self._project.own, call.revision
-        if self._project.listing[READ_MORE] is not None:
+        if READ_MORE in self._project.listing.names:
             return 0
         if own.max_result is not None or revision.stateless:
             return own.max_result or 0

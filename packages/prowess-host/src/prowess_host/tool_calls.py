@@ -77,7 +77,7 @@ class ToolCall:
         contract: Contract,
         session: Session,
         supervisor: Supervisor,
-        write: Callable[[bytes], None],
+        write: Callable[[Call, bytes], None],
         notify: Callable[[bytes], bool],
         sealing: Sealing,
         limit: Limit = UNLIMITED,
@@ -169,9 +169,9 @@ class ToolCall:
             state = seal(Answers(given, tuple(questions)), self._occasion(), key=key, now=now)
             body = input_required(questions, call.revision, state)
         except RpcError as error:
-            self._write(self._session.refuse(call, error))
+            self._write(call, self._session.refuse(call, error))
         else:
-            self._write(self._session.answer(call, body, result_type="input_required"))
+            self._write(call, self._session.answer(call, body, result_type="input_required"))
 
     def questions(self, questions: JsonObject) -> None:
         """A run of the handshake era waits: each question is a request of ours."""
@@ -179,7 +179,7 @@ class ToolCall:
             params = elicitation_params(question["message"], question["schema"], self._call.revision)
             number, line = self._session.ask_client(self._call, "elicitation/create", params)
             self._asked[number] = key
-            self._write(line)
+            self._write(self._call, line)
 
     def answered(self, job: Job, question: int, result: JsonObject, error: JsonObject | None) -> None:
         """The client answered one of the questions. When all are answered the run goes on."""
@@ -199,7 +199,7 @@ class ToolCall:
     def _unasked(self, job: Job, why: str) -> None:
         """One question has failed, and with it those that were asked together with it."""
         for question in self._asked:
-            self._write(self._session.withdraw_question(question))
+            self._write(self._call, self._session.withdraw_question(question))
         self._asked, self._told = {}, {}
         self._supervisor.answer(job, {"error": why})
 
@@ -207,8 +207,9 @@ class ToolCall:
 
     def result(self, meta: bytes, body: bytes) -> None:
         """The one answer."""
-        self._catch_up()
-        self._write(self._session.answer(self._call, body, meta=meta))
+        if self._newest or self._lost_logs:
+            self._catch_up()
+        self._write(self._call, self._session.answer(self._call, body, meta=meta))
 
     def rest(self, token: str, text: bytes) -> None:
         """What is too large for the client is kept for it."""
@@ -221,13 +222,14 @@ class ToolCall:
             lacking: JsonObject = {}
             for name in reversed(facts["name"].split(".")):
                 lacking = {name: lacking}
-            self._write(self._session.refuse(self._call, RpcError.missing_capability(lacking)))
+            self._write(self._call, self._session.refuse(self._call, RpcError.missing_capability(lacking)))
             return
         text = facts["message"]
         if facts["kind"] == "unknown":
             text = f"{text}. It was there when this host last looked: list the tools again."
         self._write(
-            self._session.answer(self._call, dumps({"content": [{"type": "text", "text": text}], "isError": True}))
+            self._call,
+            self._session.answer(self._call, dumps({"content": [{"type": "text", "text": text}], "isError": True})),
         )
 
     def progress(self, done: float, total: float | None, message: str | None) -> None:
@@ -247,9 +249,9 @@ class ToolCall:
     def _catch_up(self) -> None:
         """Say before the answer what was held back."""
         if self._newest:
-            self._write(self._newest)
+            self._write(self._call, self._newest)
         if self._lost_logs:
-            self._write(self._lost())
+            self._write(self._call, self._lost())
 
     def _lost(self) -> bytes:
         told = f"{self._lost_logs} log messages were dropped: they came faster than the client read"

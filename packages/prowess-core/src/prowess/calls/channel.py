@@ -10,11 +10,11 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any, Final, TypeAlias, cast
 
-import anyio
-
-from prowess.jsontypes import Json, JsonObject, new_list, new_object, new_set
+from prowess.calls.deadline import Deadline
+from prowess.jsontypes import Json, JsonObject, new_object
 
 __all__ = ["Arguments", "Call", "Channel", "Questions"]
 
@@ -65,52 +65,54 @@ class Arguments:
     """Paths of what arrived as JSON text, and was decoded."""
 
 
-@dataclass(slots=True)
 class Call:
     """The state of one call. Lives on one event loop; a command in a thread reaches back to it."""
 
-    command: str
-    arguments: Arguments
-    channel: Channel = field(default_factory=Channel)
-    id: str = ""
-    may_ask: bool = True
     attempts: int = 0
     cached: bool = False
     over: bool = False
     """The call has come to an outcome, or was cancelled: whoever still reports is not heard."""
-    asked: set[str] = field(default_factory=new_set)
-    provided: dict[str, Any] = field(default_factory=new_object)
-    secrets: list[str] = field(default_factory=new_list)
-    scope: anyio.CancelScope | None = None
+    time: Deadline | None = None
+    """The deadline, from when the time runs."""
     place: Any = None
     """Where the sync code of the call runs, if not in any thread: where what it was provided with was made."""
-    task: asyncio.Task[Any] = field(default_factory=lambda: cast("asyncio.Task[Any]", asyncio.current_task()))
-    loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
-    thread: int = field(default_factory=threading.get_ident)
     _done: float | None = None
     """The progress last reported: it never goes back, also not from one attempt to the next."""
     _people: int = 0
     """How many questions wait for a person."""
     _left: float = 0.0
     """How much time there was when the first of them was put."""
-    _said: list[tuple[Callable[..., None], tuple[Any, ...]]] = field(default_factory=new_list)
-    """What threads have said, and the loop has not passed on yet."""
     _skipped: int = 0
-    """Steps of progress that were dropped among it. The next step counts for them as well."""
+    """Steps of progress that were dropped among what threads have said. The next step counts for them as well."""
     _lost_logs: int = 0
     """Log messages that were dropped among it."""
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-    """Held while that is looked at."""
-    _waits: set[Any] = field(default_factory=new_set)
-    """The tasks that threads of the call wait for."""
 
-    def __post_init__(self) -> None:
-        self.id = self.id or self.channel.call_id or f"{_PROCESS}{next(_numbers):x}"
+    def __init__(
+        self, command: str, arguments: Arguments, channel: Channel | None = None, *, may_ask: bool = True
+    ) -> None:
+        self.command = command
+        self.arguments = arguments
+        self.channel = channel or Channel()
+        self.id = self.channel.call_id or f"{_PROCESS}{next(_numbers):x}"
+        self.may_ask = may_ask
+        self.asked: set[str] = set()
+        self.provided: dict[str, Any] = {}
+        self.secrets: list[str] = []
+        self.loop = asyncio.get_running_loop()
+        self.task = cast("asyncio.Task[Any]", asyncio.current_task(self.loop))
+        self.thread = threading.get_ident()
+        self.started = time.perf_counter()
+        self._said: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
+        """What threads have said, and the loop has not passed on yet."""
+        self._lock = threading.Lock()
+        """Held while that is looked at."""
+        self._waits: set[Any] = set()
+        """The tasks that threads of the call wait for."""
 
     @property
     def cancelled(self) -> bool:
         """Whether nobody waits any more. May be asked in any thread, also while a cancellation is still on its way."""
-        return self.over or self.task.cancelling() > 0 or (self.scope is not None and self.scope.cancel_called)
+        return self.over or self.task.cancelling() > 0 or (self.time is not None and self.time.is_over)
 
     @property
     def on_its_loop(self) -> bool:
@@ -120,9 +122,9 @@ class Call:
     @property
     def deadline(self) -> float | None:
         """When time runs out, on the clock of `time.monotonic`; `None` where it does not."""
-        if self.scope is None or self.scope.deadline == float("inf"):
+        if self.time is None or self.time.when == inf:
             return None
-        return time.monotonic() + self.scope.deadline - self.loop.time()
+        return time.monotonic() + self.time.when - self.loop.time()
 
     # Speaking to the caller
 
@@ -183,19 +185,19 @@ class Call:
 
     async def off_the_clock(self, wait: Callable[[], Awaitable[Any]]) -> Any:
         """Wait for a person: the deadline stands still meanwhile."""
-        scope = self.scope
-        if scope is None:
+        deadline = self.time
+        if deadline is None:
             return await wait()
         if not self._people:
-            self._left = scope.deadline - anyio.current_time()
-            scope.deadline = float("inf")
+            self._left = deadline.when - self.loop.time()
+            deadline.move(inf)
         self._people += 1
         try:
             return await wait()
         finally:
             self._people -= 1
             if not self._people:
-                scope.deadline = anyio.current_time() + self._left
+                deadline.move(self.loop.time() + self._left)
 
     def wait_for(self, asking: Coroutine[Any, Any, Any]) -> Any:
         """In a thread: run a coroutine on the loop of the call, and wait for it as long as somebody waits for the call."""

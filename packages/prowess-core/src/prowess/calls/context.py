@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Coroutine, Generator, Iterable, Mapping
 from dataclasses import dataclass
@@ -103,7 +104,7 @@ class Context:
     @property
     def capabilities(self) -> JsonObject:
         """What the client declared it can do."""
-        return self._call.channel.capabilities
+        return copy.deepcopy(self._call.channel.capabilities)  # calls of one client share them
 
     @property
     def cancelled(self) -> bool:
@@ -120,7 +121,7 @@ class Context:
 
         Dots reach into what is nested: `"elicitation.url"`.
         """
-        found: Any = self.capabilities
+        found: Any = self._call.channel.capabilities
         for part in name.split("."):
             found = cast("Mapping[str, Any]", found).get(part) if isinstance(found, Mapping) else None
         if found is None or found is False:

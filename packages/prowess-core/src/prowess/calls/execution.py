@@ -6,7 +6,8 @@ import asyncio
 import functools
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from typing import Any, TypeAlias, cast
+from types import CoroutineType
+from typing import Any, Final, TypeAlias, cast
 
 from prowess.calls.channel import Call
 from prowess.calls.threads import Raised, Threads, stuck
@@ -17,6 +18,8 @@ __all__ = ["Run", "apart", "is_cancellation", "runner"]
 
 Run: TypeAlias = Callable[[Call, "list[Any]", "dict[str, Any]"], Awaitable[Any]]
 """Runs a function once with positional and named arguments, and gives its value."""
+_VALUES: Final = frozenset({str, int, float, bool, type(None), dict, list})
+"""Types that surely are no generator and cannot be awaited."""
 
 
 def runner(style: Style, function: Callable[..., Any], threads: Threads, *, thread: bool) -> Run:
@@ -31,8 +34,8 @@ async def _on_loop(
 ) -> Any:
     try:
         value = function(*args, **kwargs)
-        if inspect.iscoroutine(value):
-            value = await value
+        if type(value) is CoroutineType:
+            value = await cast("Awaitable[Any]", value)
         return await _finished(value, call, threads) if _is_unfinished(value) else value
     except BaseException as error:
         if is_cancellation(error):
@@ -73,6 +76,8 @@ async def _inline(
 
 
 def _is_unfinished(value: object) -> bool:
+    if type(value) in _VALUES:
+        return False
     return _has(value, "__await__") or _has(value, "__anext__") or _has(value, "__next__")
 
 

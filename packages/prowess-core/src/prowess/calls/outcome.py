@@ -43,9 +43,9 @@ _META_PROBLEMS: Final = "prowess/problems"
 """Facts that only `write_outcome` writes: no client is sent them."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # freezing doubles the time that one takes
 class Outcome:
-    """A value, or a failure with a kind, plus what it took."""
+    """A value, or a failure with a kind, plus what it took. Nobody changes it."""
 
     command: str
     kind: Kind

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import anyio
 
 from prowess.calls.channel import Arguments, Call
+from prowess.calls.deadline import Deadlines
 from prowess.calls.threads import Raised
 from prowess.jsontypes import Json
 from prowess.results.normalize import Result
@@ -52,8 +53,13 @@ def with_deadline(step: Step, seconds: float) -> Step:
     """One deadline over everything after validation. What the body raises by the name of `TimeoutError` is not it."""
 
     async def run(call: Call) -> Result:
-        with anyio.CancelScope(deadline=call.loop.time() + seconds) as call.scope:
-            return await step(call)
+        deadlines = Deadlines.of(call.loop)
+        call.time = deadlines.begin(seconds)
+        try:
+            with call.time.scope:
+                return await step(call)
+        finally:
+            deadlines.end(call.time)
         raise Expired(seconds)
 
     return run
@@ -153,8 +159,11 @@ def with_retry(
         reraise=True,
     )
 
+    async def attempt(call: Call) -> T:  # tenacity awaits only what is declared as async
+        return await step(call)
+
     async def run(call: Call) -> T:
-        return await retrying.copy()(step, call)  # a copy: one keeps the state of one call
+        return await retrying.copy()(attempt, call)  # a copy: one keeps the state of one call
 
     return run
 
@@ -230,14 +239,14 @@ class _Flight:
         """Wait for it together with the others; when nobody does any more it is cancelled."""
         shared = bool(self.aboard)
         self.aboard.append(call)
-        self.call.scope = call.scope  # whoever came last has the latest deadline, which is the one of the execution
+        self.call.time = call.time  # whoever came last has the latest deadline, which is the one of the execution
         try:
             result = await asyncio.shield(self.task)
         finally:
             self.aboard = [other for other in self.aboard if other is not call]
             call.attempts, call.secrets = self.call.attempts, self.call.secrets
             if self.aboard:
-                self.call.scope = self.aboard[-1].scope
+                self.call.time = self.aboard[-1].time
             elif not self.task.done():
                 close()  # nobody may board what is about to be cancelled
                 self.task.cancel()

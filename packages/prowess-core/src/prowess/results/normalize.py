@@ -33,9 +33,9 @@ _MOST_PROBLEMS: Final = 5
 _ABSENT: Final[Any] = object()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # freezing doubles the time that one takes
 class Result:
-    """The canonical result of a command, before any profile."""
+    """The canonical result of a command, before any profile. Nobody changes it."""
 
     value: Json = None
     """The value as JSON data; for content without data, `None`."""
@@ -252,10 +252,9 @@ class Writer:
     def typed(self, adapter: Adapter, value: Any) -> Json:
         """A value of a declared type, by that type."""
         refusal: ValidationError | None = None
-        for form in self._forms(adapter, value):
+        for form in (value,) if type(value) in _SCALARS else self._forms(adapter, value):
             try:
-                read = adapter.accept(form)
-                return self._written(form, lambda read=read: self._dumped(adapter, read))
+                return self._written(form, self._dumped, adapter, adapter.accept(form))
             except Misfit as error:
                 raise OutputError(_broken(error.problems)) from error
             except ValidationError as error:
@@ -265,7 +264,7 @@ class Writer:
     def untyped(self, value: Any) -> Json:
         """A value that nobody declared, by what it is."""
         value = self._outlined(value) if _looked_through(value).blocks else value
-        return self._written(value, lambda: self._jsonable(value))
+        return self._written(value, self._jsonable, value)
 
     def _forms(self, adapter: Adapter, value: Any) -> Iterator[Any]:
         """The value, and what it may have been meant as where it does not fit its type as it is."""
@@ -298,9 +297,9 @@ class Writer:
         except UnicodeDecodeError:  # a model takes its bytes for UTF-8, unless its own type writes it as we want it
             return write(self._by_type(value))
 
-    def _written(self, value: Any, write: Callable[[], Json]) -> Json:
+    def _written(self, value: Any, write: Callable[..., Json], *args: Any) -> Json:
         try:
-            return write()
+            return write(*args)
         except (OutputError, PydanticSerializationError) as error:
             if self._refused is not _ABSENT:
                 raise OutputError(_unwritable(value, self._refused)) from error

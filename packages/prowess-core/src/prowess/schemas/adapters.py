@@ -52,6 +52,7 @@ _DECLARING: Final = frozenset(
     {"dataclass", "dataclass-args", "default", "definitions", "model", "model-fields", "typed-dict"}
 )
 """Core schemas of types whose values have the fields that are declared, and no others unless they say so."""
+_SCALARS: Final[Mapping[str, type]] = {"bool": bool, "int": int, "str": str}
 _encode: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 _typed_dict: Final[Any] = typing_extensions.TypedDict
 
@@ -79,6 +80,8 @@ class Adapter:
             self._core = Rebuilder(lambda cls, name: _field_core(cls, name, known)).rebuild(core)
             self._validator = _validator(self._core)
             self._serializer = SchemaSerializer(self._core, cast("Any", WIRE), _use_prebuilt=False)
+            self._scalar = None if "serialization" in self._core else _SCALARS.get(self._core["type"])
+            """The type whose values are JSON as they are."""
         except Exception as error:  # an author's own schema method may raise anything
             raise Unusable(_reason(error)) from error
 
@@ -104,6 +107,8 @@ class Adapter:
 
         `fallback` is asked for something simpler where anything is allowed and pydantic does not know what came.
         """
+        if type(value) is self._scalar:
+            return value
         try:
             data = self._serializer.to_python(value, mode="json", by_alias=True, warnings="error", fallback=fallback)
         except PydanticSerializationError as error:
@@ -202,6 +207,8 @@ def as_default(value: Any) -> Json:
 
 def to_text(value: Json) -> str:
     """JSON text for people and models; raises `ValueError` for what JSON or UTF-8 cannot hold."""
+    if type(value) is int:
+        return repr(value)  # the encoder takes ten times as long
     text = _encode(value)
     text.encode()  # a lone surrogate must fail here, where one call is at stake, and not in the writer
     return text

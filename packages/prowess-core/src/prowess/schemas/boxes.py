@@ -28,7 +28,7 @@ MARKERS = ("x-prowess-box", "x-dedalus-box", "x-fastmcp-wrap-result")
 
 def is_object(schema: Schema) -> bool:
     """Whether the root says that it is an object and nothing else."""
-    return schema.get("type") == "object" or inline_root(schema).get("type") == "object"
+    return schema.get("type") == "object" or ("$ref" in schema and inline_root(schema).get("type") == "object")
 
 
 def is_union_of_objects(schema: Schema) -> bool:

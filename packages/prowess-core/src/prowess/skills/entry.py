@@ -55,6 +55,7 @@ _DIFFERS: Final = (
     "the text of the result differs from its structured content, and clients show models only one of them; "
     "say the same in both, or leave one out"
 )
+_NO_ARGUMENTS: Final = Arguments({})
 _FOR_THE_MODEL: Final = (AskError, MissingCapability, SettingsError)
 
 
@@ -84,48 +85,46 @@ class Entry:
 
     async def call(self, arguments: object, channel: Channel | None = None) -> Outcome:
         """Call with JSON data. Whatever the arguments are, this gives an outcome."""
-        return await self._call(lambda: self._read(arguments), channel or Channel())
+        return await self._call(channel, self._read, arguments)
 
     async def call_python(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Outcome:
         """Call like a Python function: instances are welcome, and an injected parameter that is passed wins."""
-        return await self._call(lambda: self._bound(args, kwargs), Channel())
+        return await self._call(None, self._bound, args, kwargs)
 
     def _read(self, arguments: object) -> Arguments:
         decoded: list[str] = []
         values = self.plan.reader.from_json(arguments, decoded)
         return Arguments(values, decoded=tuple(decoded))
 
-    async def _call(self, read: Callable[[], Arguments], channel: Channel) -> Outcome:
-        started = time.perf_counter()
-        call = Call(self.contract.id, Arguments({}), channel, may_ask=self._may_ask)
+    async def _call(self, channel: Channel | None, read: Callable[..., Arguments], *sent: Any) -> Outcome:
+        call = Call(self.contract.id, _NO_ARGUMENTS, channel, may_ask=self._may_ask)
         try:
-            call.arguments = read()
+            call.arguments = read(*sent)
             if self._services.plugins.watch_calls:
-                return await self._observed(call, started)
-            return await self._run(call, started)
+                return await self._observed(call)
+            return self._came_to(await self._step(call), call)
         except BaseException as error:  # noqa: BLE001 - the boundary
-            return self._failed(error, call, started)
+            return self._failed(error, call)
         finally:
             call.over = True
 
-    async def _run(self, call: Call, started: float) -> Outcome:
-        result = await self._step(call)
+    def _came_to(self, result: Result, call: Call) -> Outcome:
         if result.is_error:
-            result = _masked(result, call)
-        return self._outcome("failed" if result.is_error else "ok", result, call, started)
+            return self._outcome("failed", _masked(result, call), call)
+        return self._outcome("ok", result, call)
 
     # Plugins that watch
 
-    async def _observed(self, call: Call, started: float) -> Outcome:
+    async def _observed(self, call: Call) -> Outcome:
         """The call with the plugins around it."""
         info = self._info(call)
         self._tell("prowess_call_started", call=info)
 
         async def run() -> Outcome:
             try:
-                return await self._run(call, started)
+                return self._came_to(await self._step(call), call)
             except BaseException as error:  # noqa: BLE001 - a wrapper is shown outcomes, not exceptions
-                return self._failed(error, call, started)
+                return self._failed(error, call)
 
         proceed: Callable[[], Awaitable[Outcome]] = run
         for name, wrap in reversed(list(self._services.plugins.each("prowess_wrap_call"))):
@@ -133,7 +132,7 @@ class Entry:
         try:
             outcome = await proceed()
         except BaseException as error:  # noqa: BLE001 - a wrapper's failure is this call's outcome
-            outcome = self._failed(error, call, started)
+            outcome = self._failed(error, call)
         self._tell("prowess_call_finished", call=info, outcome=outcome)
         return outcome
 
@@ -150,14 +149,14 @@ class Entry:
 
     # From exceptions to outcomes
 
-    def _failed(self, error: BaseException, call: Call, started: float) -> Outcome:
+    def _failed(self, error: BaseException, call: Call) -> Outcome:
         """The boundary: an outcome, whatever happened, unless the call was really cancelled."""
         if isinstance(error, InputRequired):
-            return self._outcome("input_required", text_result(str(error)), call, started, questions=error.questions)
+            return self._outcome("input_required", text_result(str(error)), call, questions=error.questions)
         if is_cancellation(error):
             raise error
         kind, text, facts = self._diagnosis(error, call)
-        return self._outcome(kind, Result(text=call.shown(text), is_error=True), call, started, **facts)
+        return self._outcome(kind, Result(text=call.shown(text), is_error=True), call, **facts)
 
     def _diagnosis(self, error: BaseException, call: Call) -> tuple[Kind, str, dict[str, Any]]:
         """Which kind of failure an exception is, and what is said of it."""
@@ -190,7 +189,7 @@ class Entry:
         notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
         return kind, f"{_named(error)}{notes}{tries} (call {call.id})", {}
 
-    def _outcome(self, kind: Kind, result: Result, call: Call, started: float, **facts: Any) -> Outcome:
+    def _outcome(self, kind: Kind, result: Result, call: Call, **facts: Any) -> Outcome:
         return Outcome(
             command=self.contract.id,
             kind=kind,
@@ -198,7 +197,7 @@ class Entry:
             contract=self.contract,
             attempts=max(call.attempts, 1),
             cached=call.cached,
-            duration=time.perf_counter() - started,
+            duration=time.perf_counter() - call.started,
             call_id=call.id,
             decoded=call.arguments.decoded,
             profiles=self._services.profiles,
@@ -233,13 +232,15 @@ class Entry:
             self.plan.signature.style, declared.function, self._services.threads, thread=declared.thread is not False
         )
 
-        async def attempt(call: Call) -> Any:
+        def attempt(call: Call) -> Awaitable[Any]:
             call.attempts += 1
             given = call.arguments
             named = copies(given.named) if repeats else given.named
+            if not passed and not only:
+                return run(call, [*given.extra_args], {**named, **call.provided})
             defaults = copies({name: value for name, value in passed.items() if name not in named})
             args, kwargs = positional(only, {**defaults, **named, **call.provided})
-            return await run(call, [*args, *given.extra_args], kwargs)
+            return run(call, [*args, *given.extra_args], kwargs)
 
         return attempt
 

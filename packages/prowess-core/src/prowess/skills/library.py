@@ -116,9 +116,11 @@ class Library:
         if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             return None
         entry = self._entries.get(name)
-        if entry is not None and any(given.source.name == entry.contract.skill for given in list(self._new_given)):
+        if entry is None:
             return None
-        return entry if entry is None or entry.contract.id == name or self._is_settled(name) else None
+        if self._new_given and any(given.source.name == entry.contract.skill for given in list(self._new_given)):
+            return None
+        return entry if entry.contract.id == name or self._is_settled(name) else None
 
     def _is_settled(self, name: str) -> bool:
         """Whether a name cannot be the id of a command that is not loaded yet: then it would be nobody's alias."""

@@ -71,27 +71,28 @@ class FrameReader:
         """The frames that these bytes complete."""
         if not self._rest:
             frames, used = _cut(data)
-            self._rest += data[used:]
+            if used < len(data):
+                self._rest += data[used:]
             return frames
         self._rest += data
-        frames, used = _cut(self._rest)
+        with memoryview(self._rest) as view:
+            frames, used = _cut(view)
         del self._rest[:used]
         return frames
 
 
-def _cut(data: bytes | bytearray) -> tuple[list[Frame], int]:
+def _cut(data: bytes | memoryview) -> tuple[list[Frame], int]:
     """The whole frames at the beginning, and how many bytes they are."""
     frames: list[Frame] = []
     start, length = 0, len(data)
-    with memoryview(data) as view:
-        while length - start >= _SIZE:
-            kind, number, head, body = _HEADER.unpack_from(data, start)
-            middle = start + _SIZE + head
-            end = middle + body
-            if end > length:
-                break
-            frames.append(Frame(kind, number, bytes(view[start + _SIZE : middle]), bytes(view[middle:end])))
-            start = end
+    while length - start >= _SIZE:
+        kind, number, head, body = _HEADER.unpack_from(data, start)
+        middle = start + _SIZE + head
+        end = middle + body
+        if end > length:
+            break
+        frames.append(Frame(kind, number, bytes(data[start + _SIZE : middle]), bytes(data[middle:end])))
+        start = end
     return frames, start
 
 
@@ -106,6 +107,8 @@ class Link(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._held: list[bytes | memoryview] = []
         """Frames from before the connection was made, or that wait for the end of this turn of the loop."""
+        self._receiving = False
+        """Whether several frames are being handed over: what is sent meanwhile goes together."""
         self.full = False
         """Whether the other end does not read as fast as this one writes: what is only of the moment can wait."""
         self.on_room: Callable[[], None] = _nobody_waits
@@ -124,8 +127,8 @@ class Link(asyncio.BufferedProtocol):
             self._held.append(frame)
         elif self._transport.is_closing():
             return
-        elif more and len(frame) < _SMALL:
-            if not self._held:
+        elif (more or self._receiving) and len(frame) < _SMALL:
+            if not self._held and not self._receiving:
                 asyncio.get_running_loop().call_soon(self._release)
             self._held.append(frame)
         else:
@@ -166,10 +169,15 @@ class Link(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Hand the frames over."""
-        for frame in self._reader.feed(bytes(memoryview(self._chunk)[:nbytes])):
+        frames = self._reader.feed(bytes(memoryview(self._chunk)[:nbytes]))
+        self._receiving = len(frames) > 1
+        for frame in frames:
             if len(frame.head) + len(frame.body) >= LARGE:
                 give_back_soon()
             self._on_frame(frame)
+        if self._receiving:
+            self._receiving = False
+            self._release()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
         """The other end is gone. Whoever holds this end holds no buffers with it."""

@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import anyio
 from pydantic_core import from_json, to_json
@@ -40,6 +40,7 @@ from prowess.skills.entry import Entry
 from prowess.skills.loading import Given, distrust_bytecode_of
 from prowess.skills.texts import pack, unpack
 from prowess.worker import output
+from prowess.worker.eager import start
 from prowess.worker.heap import LARGE, give_back_soon, share_one_heap
 from prowess.worker.link import Board, Frame, Importing, Link, receive
 from prowess.worker.messages import (
@@ -65,6 +66,8 @@ from prowess.worker.progress import Progress, Thread, threads_of
 __all__ = ["Heart", "Imports", "LinkServer", "can_import_project", "main", "serve", "serve_begun"]
 
 _log = logging.getLogger("prowess.worker")
+_OF_ONE_CALL: Final = frozenset({"answers", "call_id", "context", "metadata", "trace"})
+_MOST_HEADS: Final = 1024
 _AGAIN: Final = 0.1
 """Seconds after which a call that has swallowed its cancellation is cancelled again."""
 _LEAVING: Final = 1.0
@@ -79,10 +82,13 @@ class LinkServer:
     def __init__(self, runtime: Runtime, board: Board, heart: Heart | None = None) -> None:
         self._runtime = runtime
         self._board = board
-        self._calls: dict[int, asyncio.Task[None]] = {}
+        self._loop = asyncio.get_running_loop()
+        self._calls: dict[int, asyncio.Task[Any]] = {}
         self._heart = heart or Heart()
         self._heart.busy = lambda: bool(self._calls or self._background)
-        self._given_up: set[asyncio.Task[None]] = set()
+        self._heads: dict[bytes, CallHead] = {}
+        """What heads of calls say, if others will say it, too."""
+        self._given_up: set[asyncio.Task[Any]] = set()
         """Calls that nobody waits for, and that go on all the same."""
         self._left = 0
         self._asking: dict[int, asyncio.Future[Mapping[str, JsonObject]]] = {}
@@ -119,14 +125,19 @@ class LinkServer:
 
     def _begin(self, frame: Frame) -> None:
         self._heart.wake()
-        self._calls[frame.number] = asyncio.get_running_loop().create_task(self._call(frame))
+        start(self._loop, self._serve(frame))
 
     def _ended(self, number: int) -> None:
         """A call is over, or was cancelled before it began."""
         task = self._calls.pop(number, None)
         if task is None:
             return
-        self._given_up.discard(task)
+        if self._given_up:
+            self._given_up.discard(task)
+        if self._lingering() != self._left:
+            self._loop.call_soon(self._tell_lingering)  # calls that were cancelled just now get to end first
+
+    def _tell_lingering(self) -> None:
         before, self._left = self._left, self._lingering()
         if self._left > before:
             self.link.send(Kind.LINGERING, self._left)
@@ -142,40 +153,52 @@ class LinkServer:
             asyncio.get_running_loop().call_later(_AGAIN, self._cancel, number)
 
     def _lingering(self) -> int:
-        return sum(not task.done() for task in self._given_up) + self._runtime.abandoned_threads
-
-    async def _call(self, frame: Frame) -> None:
-        try:
-            await self._serve(frame)
-        finally:
-            self._ended(frame.number)
-            if len(frame.body) >= LARGE:
-                give_back_soon()
+        tasks = sum(not task.done() for task in self._given_up) if self._given_up else 0
+        return tasks + self._runtime.abandoned_threads
 
     async def _serve(self, frame: Frame) -> None:
         """From one frame to another one. The command begins as late as can be, so that what is held up can move."""
         number = frame.number
-        how: CallHead = from_json(frame.head)
-        output.command.set(how["command"])
+        self._calls[number] = cast("asyncio.Task[Any]", asyncio.current_task(self._loop))
         try:
-            entry = self._runtime.known(how["command"]) or await self._found(how["command"])
+            kind, head, body = await self._answer_to(number, self._how(frame.head), frame.body)
+            if number in self._progress_held:
+                self._send_progress()
+            self.link.send(kind, number, head, body, more=len(self._calls) > 1)
+        finally:
+            self._ended(number)
+            if len(frame.body) >= LARGE:
+                give_back_soon()
+
+    async def _answer_to(self, number: int, how: CallHead, text: bytes) -> tuple[Kind, bytes, bytes]:
+        command: str = how["command"]
+        output.command.set(command)
+        try:
+            entry = self._runtime.known(command) or await self._found(command)
             if len(self._runtime.loaded) != len(self._told_of):
                 self._tell_of_loaded()
             if not self._board.start(number):  # withdrawn, or retired: the host gives this call to another worker
-                self.link.send(Kind.UNBEGUN, number)  # it may have seen the mark, and take it for begun
-                return
-            answer = await self._outcome(number, how, frame.body) if entry else self._unknown(how["command"])
+                return Kind.UNBEGUN, b"", b""  # it may have seen the mark, and take it for begun
+            if entry is None:
+                return self._unknown(command)
+            outcome = await self._runtime.run(entry, JsonText(text), self._channel(number, how))
+            return self._written(number, outcome, how)
         except asyncio.CancelledError:
             if self._calls[number] in self._given_up:
                 raise
-            answer = _failure("crashed", f"{how['command']} was cancelled from inside")
+            return _failure("crashed", f"{command} was cancelled from inside")
         except BaseException as error:  # noqa: BLE001 - an exit that some provider or validator raised ends its call only
-            _log.exception("%s crashed", how["command"])
-            answer = _failure("crashed", f"{type(error).__name__}: {message_of(error)}")
-        kind, head, body = answer
-        if number in self._progress_held:
-            self._send_progress()
-        self.link.send(kind, number, head, body, more=len(self._calls) > 1)
+            _log.exception("%s crashed", command)
+            return _failure("crashed", f"{type(error).__name__}: {message_of(error)}")
+
+    def _how(self, head: bytes) -> CallHead:
+        """How to call. It is the same from call to call, but for what is said of a single one."""
+        how = self._heads.get(head)
+        if how is None:
+            how = cast("CallHead", from_json(head))
+            if len(self._heads) < _MOST_HEADS and not how.keys() & _OF_ONE_CALL:
+                self._heads[head] = how
+        return how
 
     async def _found(self, command: str) -> Entry | None:
         """Import the skill of a command. The import goes on when the call is given up: the next call finds it done."""
@@ -184,9 +207,8 @@ class LinkServer:
         finding.add_done_callback(self._end_of_background)
         return await asyncio.shield(finding)
 
-    async def _outcome(self, number: int, how: CallHead, text: bytes) -> tuple[Kind, bytes, bytes]:
-        """Run a call; gives the frame that answers it."""
-        outcome = await self._runtime.call(how["command"], JsonText(text), channel=self._channel(number, how))
+    def _written(self, number: int, outcome: Outcome, how: CallHead) -> tuple[Kind, bytes, bytes]:
+        """The frame that answers a call."""
         try:
             answer = _answer(outcome, how)
             most = how.get("most")

@@ -133,8 +133,7 @@ def decode(line: bytes | Oversized) -> Message:
         return _decode_leniently(line, error)
     if isinstance(value, list):
         return Batch(cast("list[Any]", value))
-    message = read_message(value, line)
-    return message if found is None or not isinstance(message, Request) else message._replace(arguments=found[1])
+    return read_message(value, line, None if found is None else found[1])
 
 
 def _undecodable(line: bytes, error: RpcError) -> Malformed:
@@ -234,30 +233,30 @@ def read_item(item: Any) -> Single:
         return _with_odd_numbers(read_message(item, json.dumps(item, separators=(",", ":")).encode()))
 
 
-def read_message(value: Any, raw: bytes) -> Single:
+def read_message(value: Any, raw: bytes, arguments: bytes | None = None) -> Single:
     """The second stage: give a parsed value its shape. `raw` is the same value as JSON, where escapes are looked for."""
     if type(value) is not dict:
         return Malformed(ABSENT, RpcError.invalid_request(f"a message must be an object, not {shown(value)}"))
-    message = cast("JsonObject", value)
+    message: JsonObject = value  # pyright: ignore[reportUnknownVariableType] - a cast costs a call
     message_id = message.get("id", ABSENT)
     if b"\\" in raw and _SURROGATE.search(raw) and not _is_unicode(message):
         return _unreadable(message, message_id)
     if "method" in message:
-        return _read_request(message, message_id)
+        return _read_request(message, message_id, arguments)
     if "result" in message or "error" in message:
         return _read_response(message, message_id)
     return Malformed(_readable(message_id), RpcError.invalid_request("it has no method"))
 
 
-def _read_request(message: JsonObject, message_id: Any) -> Single:
+def _read_request(message: JsonObject, message_id: Any, arguments: bytes | None) -> Single:
     method = message["method"]
-    params = message.get("params")
+    params: Any = message.get("params")
     if message.get("jsonrpc") != "2.0":
         fault = RpcError.invalid_request(f'jsonrpc must be "2.0", not {shown(message.get("jsonrpc"))}')
     elif type(method) is not str:
         fault = RpcError.invalid_request(f"method must be a string, not {shown(method)}")
     elif message_id is ABSENT:
-        return Notification(method, cast("JsonObject", params) if type(params) is dict else {})
+        return Notification(method, params if type(params) is dict else {})
     elif _readable(message_id) is ABSENT:
         fault = RpcError.invalid_request(f"id must be a string or an integer, not {shown(message_id)}")
     elif params is None:
@@ -265,7 +264,7 @@ def _read_request(message: JsonObject, message_id: Any) -> Single:
     elif type(params) is not dict:
         fault = RpcError.wrong_param("params", "an object", params)
     else:
-        return Request(message_id, method, cast("JsonObject", params))
+        return Request(message_id, method, params, arguments)
     return Malformed(_readable(message_id), fault)
 
 

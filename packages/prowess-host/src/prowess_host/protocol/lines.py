@@ -46,7 +46,8 @@ class LineSplitter:
 
     def feed(self, data: bytes) -> list[bytes | Oversized]:
         """The lines that these bytes complete."""
-        if self._is_one_line(data):
+        begun = self._parts or self._skipping or self._first
+        if not begun and data.find(b"\n") == len(data) - 1 <= self._limit:  # what usually comes: one whole line
             line = data.strip(_JSON_SPACE)
             return [line] if line else []
         lines: list[bytes | Oversized] = []
@@ -57,12 +58,6 @@ class LineSplitter:
         if rest:
             self._extend(rest, lines)
         return lines
-
-    def _is_one_line(self, data: bytes) -> bool:
-        """Whether this is what usually comes: one whole line and no more, where none waits for its end."""
-        if self._parts or self._skipping or self._first or len(data) > self._limit:
-            return False
-        return data.find(b"\n") == len(data) - 1
 
     def close(self) -> list[bytes | Oversized]:
         """The last line, if the stream ended without a newline."""

@@ -111,8 +111,10 @@ class Worker:
 
     def serves(self, skill: str) -> bool:
         """Whether a call of this skill would not wait for the import of another one."""
+        if self.state is not State.IMPORTING:
+            return True
         importing = {it.skill for it in self.importing}
-        return self.state is not State.IMPORTING or not importing or skill in importing
+        return not importing or skill in importing
 
     def take(self, job: Job, after: int) -> int:
         """Have it hold a job, under the next number whose slot on its board is free."""
@@ -294,6 +296,8 @@ class Pool:
             self.fill()
         if not self.active:
             return None
+        if len(self.active) == 1 and self.active[0].state is not State.IMPORTING:
+            return self.active[0]
         able = [worker for worker in self.active if worker.serves(contract.skill)]
         if not able:
             return self._stand_in(contract.skill)

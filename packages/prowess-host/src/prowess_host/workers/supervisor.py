@@ -25,7 +25,7 @@ from prowess_host.workers.backoff import BackOff
 from prowess_host.workers.describe import Describing, LostImport
 from prowess_host.workers.describers import Ask, Describers
 from prowess_host.workers.jobs import LAST, NOT_SAID, TELLING, Job, tell_lost, tell_timeout
-from prowess_host.workers.lifecycle import Event
+from prowess_host.workers.lifecycle import Event, State
 from prowess_host.workers.pool import Pool, Worker
 from prowess_host.workers.process import Spawn, WorkerProcess, describe_exit
 from prowess_host.workers.timeouts import Timeouts
@@ -200,7 +200,8 @@ class Supervisor:
         if worker is not None:
             worker.drop(job)
             worker.process.forget(job.number)
-            self._loop.call_soon(self._pool.check_calls, worker)
+            if worker.state is not State.READY:
+                self._loop.call_soon(self._pool.check_calls, worker)
         if self._waiting:
             self._loop.call_soon(self._release)
 

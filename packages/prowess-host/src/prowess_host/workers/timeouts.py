@@ -75,7 +75,8 @@ class Timeouts:
         """It has the time that was left when its clock was stopped."""
         now = self._now()
         job.due, job.left = min(job.due, now + job.left), NEVER
-        self._check_by(min(job.due, now + self._often))
+        if self._timer is None or job.due < self._timer.when():
+            self._check_by(min(job.due, now + self._often))
 
     # What was given up
 
@@ -95,7 +96,8 @@ class Timeouts:
         worker.heard = self._now()
         worker.pinged = None
         worker.silence = 0.0
-        self._pool.send(worker, Event.HEARD)
+        if worker.state is not State.READY:  # where it is no news: it is so with nearly every answer
+            self._pool.send(worker, Event.HEARD)
 
     def hear_pong(self, worker: Worker, lingering: int) -> bool:
         """How many calls run on in a worker although they were given up. True if it has been asked, and none does."""
