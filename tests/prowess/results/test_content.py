@@ -271,8 +271,8 @@ def test_type_statement() -> None:
 
 async def test_odd_classes_are_not_mistaken() -> None:
     """A class with a `model_fields` of its own is no model; our kind of data is told in the failure."""
-    assert "a Odd cannot be written as JSON" in await failure(Odd())
-    assert "a Odder cannot be written as JSON" in await failure(Odder())
+    assert "an object of the type Odd cannot be written as JSON" in await failure(Odd())
+    assert "an object of the type Odder cannot be written as JSON" in await failure(Odder())
 
 
 async def test_content_cannot_be_sent_as_an_argument() -> None:

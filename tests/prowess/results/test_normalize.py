@@ -382,9 +382,9 @@ def object_that_iterates() -> Any:
         (deep, "the result cannot be written as JSON: it is nested too deeply"),
         (lambda: {"a": [1, 10**5000]}, "result.a[1]: the integer is too long to be sent (Exceeds the limit"),
         (FailsToEncode(), "UnicodeEncodeError: 'utf-8' codec can't encode"),
-        (object(), "a object cannot be written as JSON; return plain data or annotate the result"),
-        ({"f": print}, "a builtin_function_or_method cannot be written as JSON"),
-        (object_that_iterates, "a object_that_iterates.<locals>.Table cannot be written as JSON"),
+        (object(), "an object of the type object cannot be written as JSON. Return plain data"),
+        ({"f": print}, "an object of the type builtin_function_or_method cannot be written as JSON"),
+        (object_that_iterates, "an object of the type object_that_iterates.<locals>.Table cannot be written as JSON"),
         (RaisesInSerializer(), "RuntimeError: serializer"),
         (RaisesInProperty(), "OSError: property"),
         (RaisesInIteration(), "SystemExit: item"),
@@ -405,7 +405,10 @@ def object_that_iterates() -> Any:
         ),
         ({"content": [TEXT], "isError": False, "_meta": [1]}, "at _meta: [1] is not of type 'object'"),
         ({"content": [TEXT], "isError": False, "_meta": {"a": float("nan")}}, "result._meta.a: JSON has no NaN"),
-        ({"content": [TEXT], "isError": False, "_meta": {"a": object()}}, "a object cannot be written as JSON"),
+        (
+            {"content": [TEXT], "isError": False, "_meta": {"a": object()}},
+            "an object of the type object cannot be written as JSON",
+        ),
         (
             {"content": [{"type": "text", "text": "\udc80"}], "isError": True},
             "result.content[0].text: the text has the lone",
@@ -616,7 +619,7 @@ async def test_foreign_containers_work_inside_declared_ones(value: Any, data: An
 @pytest.mark.parametrize("returns", [None, dict[str, Any]])
 async def test_an_error_names_the_place_and_the_way_out(returns: Any) -> None:
     said = await refused({"rows": [{"x": object()}]}, returns)
-    assert "result.rows[0].x: a object cannot be written as JSON; return plain data" in said
+    assert "result.rows[0].x: an object of the type object cannot be written as JSON. Return plain data" in said
     assert "result.rows[0]: JSON has no NaN" in await refused({"rows": [float("nan")]}, returns)
 
 
@@ -633,7 +636,7 @@ class Slotted:
 
 async def test_an_error_whose_place_is_hidden_still_names_the_type() -> None:
     said = await refused([Slotted(Slots())])
-    assert ": a Slots cannot be written as JSON; return plain data" in said
+    assert ": an object of the type Slots cannot be written as JSON. Return plain data" in said
 
 
 async def test_a_text_of_a_library_inside_data_is_a_text() -> None:

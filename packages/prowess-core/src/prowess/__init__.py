@@ -70,7 +70,7 @@ def __getattr__(name: str) -> Any:
         return import_module("prowess.mcp_schema")
     if name not in _HOME:
         msg = f"module 'prowess' has no attribute {name!r}"
-        raise AttributeError(msg)
+        raise AttributeError(msg, name=name)
     value = getattr(import_module(f"prowess.{_HOME[name]}"), name)
     globals()[name] = value
     return value

@@ -117,6 +117,41 @@ def skill_command(function: Callable[..., Any] | None = None, /, **options: Any)
 
     Called from Python, a command validates, injects and runs like a call from a client, and gives a payload with
     `content` and `isError`. `command.raw` is the undecorated function.
+
+    What clients are shown:
+        name: the name of the command; by default that of the function.
+        description: the text for the model; by default the docstring.
+        title: a title for people.
+        category: a word for grouping.
+        aliases: further names that the command answers to, like ["search/web"].
+        tags, icons, meta: sent to clients where the protocol has a field for them.
+        profile: how its contract and results are shown; by default the setting `profile`.
+
+    Hints, of which only those you write are sent:
+        read_only: it changes nothing.
+        destructive: it may delete or overwrite.
+        idempotent: a second identical call changes nothing more.
+        open_world: it reaches beyond this machine and project.
+
+    What is injected:
+        inject_root: fills the parameter `project_root`.
+        inject_settings: settings and environment variables that fill parameters: ["api.key"] fills `api_key`,
+            ["api.key:token"] fills `token`, ["env:API_KEY"] fills `api_key` from the environment or `.env`.
+        autowire: whether parameters are filled by their type (`Context`, `Settings`, what plugins provide).
+
+    How it runs:
+        timeout: seconds for the whole call; by default the setting `timeout`.
+        retry_on: exceptions that are worth another attempt, like (ConnectionError,).
+        max_attempts: attempts in all, the first one included; 3 with `retry_on`.
+        cache_ttl: seconds for which a successful result is kept.
+        concurrency: calls that run at once; further ones wait in order.
+        thread: `thread=False` runs a sync function on the event loop instead of a thread.
+        force: allows a cache or retries on a destructive command that is not idempotent.
+
+    Schemas, where the signature does not say enough:
+        output: the return type, where you cannot annotate it.
+        output_field: the field that holds a bare value; by default `result`.
+        input_schema, output_schema: a JSON Schema that is used unchanged, or "any".
     """
     frame = sys._getframe(1)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
     if function is not None:

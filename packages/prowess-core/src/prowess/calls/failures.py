@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from prowess.calls.advice import advice
 from prowess.contracts.catalog import Failure
 from prowess.errors import DeclarationError, LoadError, ProwessError, message_of
 
@@ -25,7 +26,8 @@ def failure_of(error: BaseException, *, source: str, package: str, file: str | N
     """
     named = _named_place(error)
     place = named or next(_lines_in(package, error), (file, None))
-    return Failure(source, _reason(error, named), *place)
+    help_ = advice(error, place[0])
+    return Failure(source, f"{_reason(error, named)}. {help_}" if help_ else _reason(error, named), *place)
 
 
 def is_interrupt(error: BaseException) -> bool:

@@ -316,7 +316,7 @@ class Writer:
         simple = _simple(value) if rendered is value else self._apart(rendered)
         if simple is value:
             self._refused = value
-            raise OutputError(f"a {_kind(value)} cannot be written as JSON")
+            raise OutputError(f"an object of the type {_kind(value)} cannot be written as JSON")
         return self._outlined(simple)
 
     def _apart(self, value: Any) -> Any:
@@ -482,8 +482,8 @@ def _obstacle(value: Any) -> str | None:
 def _unwritable(value: Any, culprit: Any) -> str:
     found = _first(value, lambda held: held is culprit or None)
     where = f"{_path(found[0])}: " if found and found[0] else ""
-    remedy = "return plain data or annotate the result; a plugin can teach the type with `prowess_render`"
-    return f"{where}a {_kind(culprit)} cannot be written as JSON; {remedy}"
+    remedy = "Return plain data, a dataclass or a model, or convert the type in a plugin with the hook `prowess_render`"
+    return f"{where}an object of the type {_kind(culprit)} cannot be written as JSON. {remedy}"
 
 
 def _first(value: Any, asked: Callable[[Any], _Answer | None]) -> tuple[_Place, _Answer] | None:

@@ -467,7 +467,10 @@ class _Compiler:
             if self.rendered and not pair:
                 return OutputShape(field=declared.output_field), Output()
             reason = f"the return type of {self.id} has no JSON Schema: {error}"
-            raise SchemaError(f"{reason}. Annotate it with data types, or pass output= or output_schema=") from error
+            raise SchemaError(
+                f"{reason}. Annotate it with data types, convert its values in a plugin with the hook `prowess_render`, or "
+                "say with output= what clients get"
+            ) from error
         beside = pair or any(CONTENT_MARKER in node for _, node in visit(schema))
         shape = OutputShape(
             schema,
@@ -508,8 +511,8 @@ class _Compiler:
 
 def _kind_of(default: Any) -> str:
     """The annotation that a default suggests."""
-    kind: type[Any] = type(default)
-    return kind.__name__ if kind in (bool, int, float, str, list, dict) else "str"
+    kind: str = type(default).__name__
+    return kind if kind in {"bool", "int", "float", "str", "list", "dict"} else "str"
 
 
 def _kinds(schema: Schema) -> set[str] | None:

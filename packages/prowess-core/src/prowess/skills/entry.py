@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from pydantic_core import from_json, to_json
 
+from prowess.calls.advice import advice
 from prowess.calls.arguments import changeable, copies, positional
 from prowess.calls.channel import Arguments, Call, Channel
 from prowess.calls.execution import is_cancellation, runner
@@ -187,7 +188,9 @@ class Entry:
         _log.error("%s crashed (call %s)\n%s", self.contract.id, call.id, call.shown(shortened(error)))
         tries = f" after {call.attempts} attempts" if call.attempts > 1 else ""
         notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
-        return kind, f"{_named(error)}{notes}{tries} (call {call.id})", {}
+        help_ = advice(error)
+        more = f". {help_}" if help_ else ""
+        return kind, f"{_named(error)}{notes}{more}{tries} (call {call.id})", {}
 
     def _outcome(self, kind: Kind, result: Result, call: Call, **facts: Any) -> Outcome:
         return Outcome(

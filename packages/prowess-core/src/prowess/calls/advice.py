@@ -1,0 +1,92 @@
+"""What exceptions that authors meet every day mean in a skill, and what to do about them."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import sys
+import traceback
+from pathlib import Path
+from typing import Final
+
+from prowess.errors import did_you_mean, message_of
+
+__all__ = ["advice"]
+
+_DECORATORS: Final = frozenset({"FastMCP", "command", "function_tool", "mcp", "mcp_tool", "server", "skill", "tool"})
+"""What the decorator is called elsewhere."""
+_DISTRIBUTIONS: Final = {
+    "PIL": "pillow",
+    "bs4": "beautifulsoup4",
+    "cv2": "opencv-python",
+    "dateutil": "python-dateutil",
+    "docx": "python-docx",
+    "dotenv": "python-dotenv",
+    "fitz": "pymupdf",
+    "git": "gitpython",
+    "jwt": "pyjwt",
+    "serial": "pyserial",
+    "sklearn": "scikit-learn",
+    "yaml": "pyyaml",
+}
+"""Modules whose distribution has another name: somebody else may own the distribution of the module's name."""
+_IMPORT: Final = re.compile(r"cannot import name '(\w+)' from 'prowess'")
+_COROUTINE: Final = re.compile("'coroutine'")
+_STARTING: Final = frozenset({"subprocess", "asyncio.base_subprocess"})
+
+
+def advice(error: BaseException, file: str | None = None) -> str:
+    """One or two sentences, or nothing. `file` is the author's file that the exception came from."""
+    if isinstance(error, ModuleNotFoundError):
+        return _of_module(error.name or "", file)
+    if isinstance(error, ImportError):
+        found = _IMPORT.search(message_of(error))
+        return _of_name(found[1]) if found else ""
+    if isinstance(error, FileNotFoundError):
+        return _of_path(error)
+    if isinstance(error, (AttributeError, TypeError)) and _COROUTINE.search(message_of(error)):
+        return "An `await` is missing: async code gets the result of an async function by `await`, as in `await ctx.ask(...)`"
+    return ""
+
+
+def _of_module(name: str, file: str | None) -> str:
+    top = name.partition(".")[0]
+    if top == "prowess":
+        return "What skills need is in prowess itself: `from prowess import skill_command`"
+    if not name or top != name or top in sys.stdlib_module_names:
+        return ""
+    folder = Path(file).parent if file else None
+    if folder is not None and ((folder / f"{name}.py").is_file() or (folder / name / "__init__.py").is_file()):
+        return f"It is beside this file, and skills import each other's files as parts of one package: `from . import {name}`"
+    wanted = _DISTRIBUTIONS.get(name, name)
+    has_pip = importlib.util.find_spec("pip") is not None
+    command = f"{sys.executable} -m pip install" if has_pip else f"uv pip install --python {sys.executable}"
+    return (
+        f"Skills run in {sys.executable}, which does not have it. Add it with `{command} {wanted}`, or name a Python that has "
+        "it by the setting `python`"
+    )
+
+
+def _of_name(name: str) -> str:
+    if name in _DECORATORS:
+        return "The decorator is called skill_command: `from prowess import skill_command`"
+    offered = sys.modules["prowess"].__all__
+    near = did_you_mean(name, offered).removeprefix("; ").capitalize()
+    return near or f"There are {', '.join(offered)}"
+
+
+def _of_path(error: FileNotFoundError) -> str:
+    name = error.filename
+    if not isinstance(name, str) or os.path.isabs(name):  # noqa: PTH117 - a text of whatever form
+        return ""
+    frames = [frame.f_globals.get("__name__") for frame, _ in traceback.walk_tb(error.__traceback__)]
+    if not _STARTING.isdisjoint(frames[-1:]):
+        return (
+            f"There is no program {name!r} on the PATH of the skills. Clients with windows often start without the PATH of "
+            "your shell: give the whole path of the program, or set PATH in the client"
+        )
+    return (
+        f"The path is relative to the working directory, {Path.cwd()}. Use an absolute one: `project_root` (with "
+        "inject_root=True) for files of the project, `Path(__file__).parent` for files beside the skill"
+    )

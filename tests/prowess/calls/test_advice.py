@@ -1,0 +1,128 @@
+"""What is said beside the exceptions that authors meet every day."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from prowess import Context, Runtime, skill_command
+from prowess.calls.advice import advice
+from prowess.command import Command
+from prowess.contracts.declaration import declaration_of
+
+
+def raised(do: Callable[[], Any]) -> Exception:
+    with pytest.raises(Exception) as caught:
+        do()
+    return caught.value
+
+
+def importing(line: str) -> Exception:
+    return raised(lambda: exec(line, {}))
+
+
+async def text_of(root: Path, command: Command) -> str:
+    declared = declaration_of(command)
+    assert declared is not None
+    async with Runtime.open(root) as runtime:
+        return (await runtime.entry_of(declared).call({})).text
+
+
+@pytest.mark.parametrize(
+    ("module", "distribution"), [("nothing_of_this_name", "nothing_of_this_name"), ("sklearn", "scikit-learn")]
+)
+def test_a_missing_module_says_in_which_python_and_how_to_add_it(
+    monkeypatch: pytest.MonkeyPatch, module: str, distribution: str
+):
+    """With pip, or with uv where there is no pip; by the name of the distribution."""
+    error = ModuleNotFoundError(f"No module named {module!r}", name=module)
+    assert (
+        f"Skills run in {sys.executable}, which does not have it. Add it with `{sys.executable} -m pip install "
+        f"{distribution}`, or name a Python that has it by the setting `python`"
+    ) == advice(error)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    assert f"`uv pip install --python {sys.executable} {distribution}`" in advice(error)
+
+
+@pytest.mark.parametrize("line", ["import json.nothing", "import xml.nothing"])
+def test_a_module_inside_a_package_is_nothing_to_install(line: str):
+    """The package itself is there, or it is no package of anybody."""
+    assert "" == advice(importing(line))
+    assert "" == advice(ModuleNotFoundError("nothing else"))
+    assert "" == advice(ModuleNotFoundError("not on this system", name="winreg"))
+
+
+@pytest.mark.parametrize("beside", ["helper.py", "helper/__init__.py"])
+async def test_a_file_beside_a_skill_is_imported_from_its_package(tmp_path: Path, beside: str):
+    """As the failure says."""
+    (tmp_path / "skills" / beside).parent.mkdir(parents=True)
+    (tmp_path / "skills" / beside).touch()
+    (tmp_path / "skills/a.py").write_text("from prowess import skill_command\nimport helper\n")
+    async with Runtime.open(tmp_path) as runtime:
+        reasons = [failure.reason for failure in runtime.catalog().failures if failure.source == "a"]
+    (reason,) = reasons
+    assert reason.endswith("skills import each other's files as parts of one package: `from . import helper`")
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("from prowess import tool", "The decorator is called skill_command: `from prowess import skill_command`"),
+        ("from prowess import skill_comand", 'Did you mean "skill_command"?'),
+        ("from prowess import quux", "There are Audio, Catalog,"),
+        ("import prowess.skill_comand", "What skills need is in prowess itself: `from prowess import skill_command`"),
+        ("from json import quux", ""),
+    ],
+)
+def test_a_name_that_prowess_does_not_have_is_explained(line: str, said: str):
+    """Names of other libraries, slips of the pen, and all else."""
+    assert advice(importing(line)).startswith(said)
+    assert bool(said) == bool(advice(importing(line)))
+
+
+async def test_a_relative_path_says_to_what_it_is_relative(tmp_path: Path):
+    """And how to write an absolute one; those need no advice."""
+
+    @skill_command
+    def read() -> str:
+        return Path("notes.txt").read_text("utf-8")
+
+    said = f"The path is relative to the working directory, {Path.cwd()}. Use an absolute one: `project_root`"
+    assert said in await text_of(tmp_path, read)
+    assert "" == advice(raised((tmp_path / "notes.txt").read_text))
+
+
+def test_a_missing_program_is_no_missing_file():
+    """It has to be on the PATH."""
+    error = raised(lambda: subprocess.run(["nothing-of-this-name"], check=False))
+    assert "There is no program 'nothing-of-this-name' on the PATH of the skills" in advice(error)
+
+
+async def test_a_forgotten_await_is_named(tmp_path: Path):
+    """Python speaks of a coroutine, which the author has never written."""
+
+    @skill_command
+    async def forgetful(ctx: Context) -> str:
+        asking = ctx.ask("sure", "Sure?", bool)
+        try:
+            return asking.accepted
+        finally:
+            asking.close()
+
+    assert "An `await` is missing" in await text_of(tmp_path, forgetful)
+    assert "" == advice(AttributeError("'int' object has no attribute 'x'"))
+    assert "" == advice(ValueError("'coroutine'"))
+
+
+def test_help_explains_every_option():
+    """By its name, with a colon."""
+    text = inspect.getdoc(skill_command) or ""
+    names = {name.strip() for line in text.splitlines() if ": " in line for name in line.partition(":")[0].split(",")}
+    assert set(inspect.signature(skill_command).parameters) <= names
