@@ -35,9 +35,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-DOCUMENTS = [
-    path for path in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/**/*.md"))] if path.exists()
-]
+AGENT_SKILL = ROOT / "packages/prowess-host/src/prowess_host/cli/templates/write-prowess-skills/SKILL.md"
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/**/*.md")), AGENT_SKILL]
 FENCE = re.compile(r"^(?P<indent> *)(?P<ticks>`{3,})(?P<info>[^`]*)$")
 NOT_RUN = re.compile(r"^\s*<!-- not run: \S.*-->\s*$")
 PARSED: dict[str, Callable[[str], object]] = {"json": json.loads, "toml": tomllib.loads}
