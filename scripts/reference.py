@@ -19,12 +19,16 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
+import click
+
 import prowess
 from prowess import errors
 from prowess.calls.context import Context
 from prowess.calls.outcome import Kind
 from prowess.profiles.profile import BUILT_IN
 from prowess.settings.settings import OwnSettings, own_keys
+from prowess_host.cli.commands import COMMANDS
+from prowess_host.cli.commands import prowess as prowess_command
 
 ROOT = Path(__file__).resolve().parent.parent
 REGION = re.compile(r"(?P<open><!-- generated: (?P<name>[\w-]+) -->\n).*?(?P<close><!-- end -->)", re.DOTALL)
@@ -109,6 +113,19 @@ def exceptions() -> str:
     )
 
 
+def commands() -> str:
+    """Every command of the command line, with its help as a terminal shows it."""
+    parts: list[str] = []
+    for name, entry in COMMANDS.items():
+        command = prowess_command.get_command(click.Context(prowess_command), name)
+        if command is None:
+            continue
+        with click.Context(command, info_name=f"prowess {name}", terminal_width=100, color=False) as context:
+            shown = "\n".join(line.rstrip() for line in command.get_help(context).splitlines())
+        parts.append(f"## prowess {name}\n\n{entry.help}\n\n```text\n{shown}\n```")
+    return "\n\n".join(parts)
+
+
 def schemas() -> str:
     """The published schemas."""
 
@@ -129,6 +146,7 @@ def purpose(of: object) -> str:
 
 
 PARTS: Mapping[str, Callable[[], str]] = {
+    "commands": commands,
     "settings": settings,
     "public-names": public_names,
     "context": context_members,

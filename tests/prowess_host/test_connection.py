@@ -174,7 +174,7 @@ async def test_a_client_that_is_gone_harms_no_other(root: Path, caplog: pytest.L
         write_skill(root, "more.py", "@skill_command\ndef new() -> str:\n    return 'new'\n")
         await other.noted(CHANGED)
         assert "new" == await other.text("more_new")
-    assert "a client could not be told of a change" in caplog.text
+    assert "a client could not be notified of a change" in caplog.text
 
 
 async def test_what_is_open_when_a_project_is_closed_is_answered(root: Path) -> None:

@@ -183,7 +183,7 @@ class Mix:
         client = self.client
         client.note(f"{token} was lost in {pid}: {text}")
         client.counts["lost"] += 1
-        if "the host is leaving" in text and client.leaving:
+        if "the host is shutting down" in text and client.leaving:
             return
         if NEVER_BEGAN in text:
             client.counts["lost, never began"] += 1

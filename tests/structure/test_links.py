@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -57,3 +58,13 @@ def test_broken_link_is_found(link: str) -> None:
 
 def test_links_in_code_are_examples() -> None:
     assert [] == broken(ROOT / "docs/index.md", "`[a](b.md)`\n\n```text\n[a](b.md)\n```\n")
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    """A page that the site does not list is lost, and an entry without a page breaks the build."""
+    nav = tomllib.loads((ROOT / "zensical.toml").read_text(encoding="utf-8"))["project"]["nav"]
+    entries = [
+        page for section in nav for pages in section.values() for page in ([pages] if isinstance(pages, str) else pages)
+    ]
+
+    assert sorted(path.name for path in SITE) == sorted(entries)

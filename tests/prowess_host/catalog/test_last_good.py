@@ -78,7 +78,7 @@ async def test_a_skill_that_breaks_is_served_by_any_worker(project: Path, broken
         for _ in range(3):
             told = await host.text("prowess_diagnostics")
             assert str(file) in told
-            assert "the last good version goes on" in told
+            assert "the last good version stays in use" in told
             assert [*sorted([*before, "prowess_diagnostics"])] == sorted(await host.tools())
             assert ("one", "one") == (await host.text("t_version"), await host.text("u_version"))
             await replace_worker(host)
@@ -252,7 +252,7 @@ async def test_broken_settings_cost_nothing(project: Path):
     async with hosted(project) as host:
         before = await host.tools()
         (project / "prowess.toml").write_text("cache_dir = \n")
-        assert "prowess.toml" in await told_of(host, "what was there before goes on")
+        assert "prowess.toml" in await told_of(host, "the previous version stays in use")
         await replace_worker(host)
         assert "one" == await host.text("t_version")
         assert {*before, "prowess_diagnostics"} == set(await host.tools())

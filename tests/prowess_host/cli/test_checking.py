@@ -63,10 +63,10 @@ def test_breaking_change_fails_with_advice(project: Path, capsys: pytest.Capture
     assert (
         "shop.find\n"
         '  breaks  parameter sort: no longer "price"\n'
-        "          → keep the old values, if only as other names for new ones\n" in told
+        "          → keep the old values, at least as other names for new ones\n" in told
     )
     assert "1 breaking and 0 compatible differences" in told
-    assert "If callers can bear it: prowess build, and commit schemas/catalog.json." in told
+    assert "To accept these changes, run prowess build and commit schemas/catalog.json." in told
 
 
 def test_compatible_change_passes(project: Path, capsys: pytest.CaptureFixture[str]) -> None:

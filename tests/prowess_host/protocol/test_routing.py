@@ -350,7 +350,7 @@ def test_a_cancelled_call_gets_no_answer() -> None:
     """The host is told which, and why."""
     peer = Peer("2025-11-25")
     assert [] == peer.send(CALL, notification(CANCEL, requestId="1", reason="bored"), notification(CANCEL, requestId=1))
-    assert [Cancelled(peer.calls[0], "bored"), Ignored("cancellation of no call in flight")] == peer.other
+    assert [Cancelled(peer.calls[0], "bored"), Ignored("cancellation of a call that is not in flight")] == peer.other
     assert [] == peer.finish(peer.calls[0])
 
 

@@ -62,7 +62,7 @@ INPUTS: list[tuple[str, Any, Any, str, bool]] = [
     ("type replaced", takes(a=INT), takes(a=TEXT), "parameter a: integer → string", True),
     ("enum value removed", takes(a={"enum": ["x", "y"]}), takes(a={"enum": ["x"]}), 'parameter a: no longer "y"', True),
     ("enum value added", takes(a={"const": "x"}), takes(a={"enum": ["x", "y"]}), 'parameter a: also "y"', False),
-    ("enum reordered", takes(a={"enum": [1, 2]}), takes(a={"enum": [2, 1]}), "parameter a: another order of values", False),
+    ("enum reordered", takes(a={"enum": [1, 2]}), takes(a={"enum": [2, 1]}), "parameter a: the order of the values changed", False),
     ("null refused", takes(a=MAYBE), takes(a=INT), "parameter a: no longer null", True),
     ("null taken", takes(a=INT), takes(a=MAYBE), "parameter a: may be null", False),
     ("null taken among all", takes(a=MAYBE), takes(a={}), "parameter a: integer → anything", False),
@@ -75,7 +75,7 @@ INPUTS: list[tuple[str, Any, Any, str, bool]] = [
     ("default changed", takes(a={**INT, "default": 1}), takes(a={**INT, "default": 2}), "parameter a: default 1 → 2", False),
     ("description added", takes(a=INT), takes(a={**INT, "description": "x"}), "parameter a: described", False),
     ("description removed", takes(a={**INT, "description": "x"}), takes(a=INT), "parameter a: no longer described", False),
-    ("description changed", takes(a={**INT, "description": "x"}), takes(a={**INT, "description": "y"}), "parameter a: described in other words", False),
+    ("description changed", takes(a={**INT, "description": "x"}), takes(a={**INT, "description": "y"}), "parameter a: the description changed", False),
     ("items narrowed", takes(a={"type": "array", "items": MAYBE}), takes(a={"type": "array", "items": INT}), "parameter a[]: no longer null", True),
     ("fewer items", takes(a={"type": "array", "items": INT}), takes(a={"type": "array", "items": INT, "maxItems": 2}), "parameter a: array → array, at most 2 items", True),
     ("entries of a map", takes(a={"type": "object", "additionalProperties": INT}), takes(a={"type": "object", "additionalProperties": TEXT}), "parameter a{}: integer → string", True),
@@ -189,9 +189,9 @@ def test_names_that_are_gone_break_callers() -> None:
 
 
 HINTS: list[tuple[Hints, Hints, list[tuple[str, bool]]]] = [
-    (Hints(read_only=True), Hints(), [("no longer read-only: clients that ran it unasked may not", True), ("may destroy now", True), ("no longer idempotent: trying again is not safe", True)]),
-    (Hints(destructive=False), Hints(destructive=True), [("may destroy now", True)]),
-    (Hints(destructive=False), Hints(), [("may destroy now", True)]),
+    (Hints(read_only=True), Hints(), [("no longer read-only: clients that ran it without asking will now ask", True), ("may now be destructive", True), ("no longer idempotent: trying again is not safe", True)]),
+    (Hints(destructive=False), Hints(destructive=True), [("may now be destructive", True)]),
+    (Hints(destructive=False), Hints(), [("may now be destructive", True)]),
     (Hints(), Hints(destructive=True), [("destructive: not declared → True", False)]),
     (Hints(destructive=True), Hints(destructive=False), [("destructive: True → False", False)]),
     (Hints(open_world=False), Hints(open_world=True), [("may reach the outside world now", True)]),
@@ -230,7 +230,7 @@ def test_place_of_the_result_is_promised_too() -> None:
     """A box is another object for whoever looks into it."""
     old = contract(output=OutputShape(INT))
 
-    assert [("result-place", True, "the result stands in a field 'n'; it stood in a field 'result'")] == told(
+    assert [("result-place", True, "the result is in a field 'n'; it was in a field 'result'")] == told(
         old, replace(old, output=OutputShape(INT, field="n"))
     )
     assert [
@@ -240,7 +240,7 @@ def test_place_of_the_result_is_promised_too() -> None:
     structure = contract(output=OutputShape(gives(a=INT), type_name="Page"))
     renamed = replace(structure, output=OutputShape(gives(a=INT), type_name="Leaf"))
     assert [] == told(structure, renamed)
-    assert [("result-place", True, "the result stands in a field 'leaf'; it stood in a field 'page'")] == told(
+    assert [("result-place", True, "the result is in a field 'leaf'; it was in a field 'page'")] == told(
         structure, renamed, "turul"
     )
     assert [] == told(old, old, "of a plugin")

@@ -130,7 +130,7 @@ IN_DOUBT: list[tuple[str, Any, Any]] = [
     ("tuples", {"type": "array", "prefixItems": BOTH, "items": False}, {"items": any_of(*BOTH), "maxItems": 2}),
     ("tuples that are too short to differ", {"type": "array", "items": INT, "maxItems": 1}, {"prefixItems": [INT, TEXT]}),
     ("empty arrays", {"type": "array", "maxItems": 0}, {"type": "array", "items": INT}),
-    ("no item twice", {"type": "array", "maxItems": 1}, {"uniqueItems": True}),
+    ("unique items", {"type": "array", "maxItems": 1}, {"uniqueItems": True}),
     ("one of one", INT, {"oneOf": [INT, False]}),
     ("contradictions are within everything", {"type": "integer", "allOf": [TEXT]}, NULL),
 ]  # fmt: skip

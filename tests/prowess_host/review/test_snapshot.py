@@ -133,8 +133,8 @@ def test_missing_file_is_no_snapshot(tmp_path: Path) -> None:
     [
         ("{", "no JSON"),
         ("[" * 100_000, "no JSON"),
-        ("[]", "not a catalog that this version wrote"),
-        ('{"$schema": "other"}', "not a catalog that this version wrote"),
+        ("[]", "not a catalog of this version"),
+        ('{"$schema": "other"}', "not a catalog of this version"),
         (f'{{"$schema": "{FORMAT}"}}', "not a catalog .KeyError"),
         (f'{{"$schema": "{FORMAT}", "profiles": [], "commands": [1]}}', "not a catalog"),
         (

@@ -1,4 +1,4 @@
-"""Python functions as tools for coding agents. What a skill imports, loaded when it is first used."""
+"""Python functions as tools for coding agents. The names that a skill imports; each loads its module at the first use."""
 
 from __future__ import annotations
 

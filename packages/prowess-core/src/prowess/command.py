@@ -1,4 +1,4 @@
-"""`skill_command`: a function becomes a command. Light on purpose: pydantic and the rest are loaded when it is first used."""
+"""`skill_command`: turns a function into a command. Light on purpose: pydantic and other heavy modules load at the first use."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def skill_command(
     profile: str | None = None,
 ) -> _Decorator: ...
 def skill_command(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-    """Make a command of a function. Works bare and with arguments, on sync and async functions and on generators.
+    """Turn a function into a command. Works with and without arguments, on sync and async functions and on generators.
 
     Called from Python, a command validates, injects and runs like a call from a client, and gives a payload with
     `content` and `isError`. `command.raw` is the undecorated function.
@@ -230,7 +230,7 @@ def is_skill_command(value: object) -> bool:
 
 
 def get_script_config(command: object) -> JsonObject | None:
-    """The contract of a command as the `portable` profile shows it, or `None` for what is no command."""
+    """The contract of a command as the `portable` profile shows it, or `None` for other values."""
     contract = _contract(command)
     if contract is None:
         return None
@@ -261,7 +261,7 @@ def get_script_config(command: object) -> JsonObject | None:
 
 
 def get_tool_annotations(command: object) -> JsonObject | None:
-    """The MCP annotations that were declared on a command, or `None` for what is no command."""
+    """The declared MCP annotations of a command, or `None` for other values."""
     declared = declaration_of(command)
     if declared is None:
         return None

@@ -3,21 +3,21 @@
     Exception
     ├── SkillError                    raised by authors: its text is for the model
     └── ProwessError                  raised by Prowess
-        ├── DeclarationError          a decorator was given something it refuses      (the author's mistake)
+        ├── DeclarationError          a decorator got an option that it rejects       (the author's mistake)
         ├── LoadError                 a skill could not become commands               (the author's mistake)
         │   ├── SchemaError           an annotation or an explicit schema is unusable
-        │   ├── ClashError            two commands want one name
-        │   └── InjectionError        nobody provides what a parameter asks for
+        │   ├── ClashError            two commands claim one name
+        │   └── InjectionError        no provider exists for an injected parameter
         ├── SettingsError             prowess.toml, an environment variable or a flag is wrong
         ├── InputError                arguments do not fit the contract                (the caller's mistake)
         ├── OutputError               a result breaks the contract                    (the author's mistake)
-        ├── UnknownCommand            no command answers to a name
+        ├── UnknownCommand            no command has this name
         ├── AskError                  a question cannot be asked here
         └── MissingCapability         the client cannot do what a command needs
     BaseException
-    └── InputRequired                 control flow: a person must answer before the command can go on
+    └── InputRequired                 control flow: a person must answer before the command can continue
 
-Messages are written here: a call site passes facts, the class writes the text with the value, the place and the way out.
+The classes write the messages, with the value, the place and the fix; call sites pass facts.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def message_of(error: BaseException) -> str:
 
 
 class SkillError(Exception):
-    """An error whose message is written for the model that called.
+    """An error with a message for the model that called.
 
     `retryable` tells the caller that the same call may succeed later (`retry_after` seconds, where known). It never
     makes Prowess try again: that is what `retry_on` is for. `data` is JSON sent beside the message.
@@ -78,11 +78,11 @@ class SkillError(Exception):
 
 
 class ProwessError(Exception):
-    """The root of all that Prowess itself raises."""
+    """The base class of the exceptions that Prowess raises itself."""
 
 
 class DeclarationError(ProwessError):
-    """A decorator was given something it refuses."""
+    """A decorator got an option that it rejects."""
 
     def __init__(self, command: str, problem: str, remedy: str, *, file: str, line: int) -> None:
         super().__init__(f"{file}:{line}: command {command!r}: {problem}. {remedy}")
@@ -107,11 +107,11 @@ class SchemaError(LoadError):
 
 
 class ClashError(LoadError):
-    """Two commands want the same name."""
+    """Two commands claim the same name."""
 
 
 class InjectionError(LoadError):
-    """Nobody provides what a parameter asks for."""
+    """No provider exists for an injected parameter."""
 
 
 class SettingsError(ProwessError):
@@ -119,7 +119,7 @@ class SettingsError(ProwessError):
 
 
 class InputError(ProwessError):
-    """Arguments do not fit the contract. `problems` holds one line for each, all found at once."""
+    """Arguments do not fit the contract. `problems` has one line for each problem."""
 
     def __init__(self, command: str, problems: list[str]) -> None:
         many = "" if len(problems) == 1 else f" ({len(problems)} problems)"
@@ -133,7 +133,7 @@ class OutputError(ProwessError):
 
 
 class UnknownCommand(ProwessError):
-    """No command answers to a name."""
+    """No command has this name."""
 
     def __init__(self, name: str, known: Iterable[str] = (), reasons: Sequence[str] = ()) -> None:
         """`reasons` are the failures that explain why there is no such command."""
@@ -143,7 +143,7 @@ class UnknownCommand(ProwessError):
 
 
 class AskError(ProwessError):
-    """A question cannot be asked, or was answered with what does not fit it."""
+    """A question cannot be asked, or the answer does not fit it."""
 
 
 class MissingCapability(ProwessError):
@@ -155,9 +155,9 @@ class MissingCapability(ProwessError):
 
 
 class InputRequired(BaseException):
-    """A person must answer before the command can go on. `questions` maps each key to its message and schema.
+    """A person must answer before the command can continue. `questions` maps each key to its message and schema.
 
-    Control flow and no error: it stands below `BaseException`, so that no `except Exception` swallows it.
+    Control flow, not an error: it derives from `BaseException`, so that no `except Exception` catches it.
     """
 
     def __init__(self, questions: Mapping[str, Mapping[str, Any]]) -> None:

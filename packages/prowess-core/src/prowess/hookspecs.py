@@ -1,4 +1,4 @@
-"""Every hook of Prowess, one docstring each. A plugin implements those it cares about, with `@hookimpl`."""
+"""Every hook of Prowess, with one docstring each. A plugin implements the hooks it needs, with `@hookimpl`."""
 
 from __future__ import annotations
 

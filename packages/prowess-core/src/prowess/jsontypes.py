@@ -1,4 +1,4 @@
-"""Names for JSON as plain Python data, and how fields of it begin. Knows nothing else."""
+"""Type names for JSON as plain Python data, and factories for fields of these types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The shared schema of tool results, and everything that builds, checks or projects them. Part of the public door."""
+"""The shared schema of tool results, with functions that build, check and project them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The registry of everything that adds to Prowess: pluggy, asked one plugin at a time, so that none can hide another."""
+"""The registry of plugins: pluggy, asked one plugin at a time, so that a broken plugin cannot hide another."""
 
 from __future__ import annotations
 

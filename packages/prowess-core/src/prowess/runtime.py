@@ -1,4 +1,4 @@
-"""`Runtime`: the skills of one project, and calls to them. The way in for embedders, tests, workers and direct calls."""
+"""`Runtime`: loads the skills of one project and runs calls. Used by embedding programs, tests, workers and direct calls."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _implicit_lock: Final = threading.Lock()
 
 
 class Runtime:
-    """The commands of one project. Make one with `Runtime.open`."""
+    """Runs the commands of one project in this process. Create one with `Runtime.open`."""
 
     def __init__(
         self,

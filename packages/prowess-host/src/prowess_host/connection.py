@@ -1,6 +1,6 @@
-"""One client of a project: its session, its calls in flight, and what it is told.
+"""One client of a project: its session, its calls in flight, and the notifications it gets.
 
-Knows the transport only as a place to write lines to, and gives it no other duty.
+The transport only has to write lines.
 """
 
 from __future__ import annotations
@@ -262,7 +262,7 @@ class Connection:
         for line in self._session.end_subscriptions():
             self._out.write(line)
         for call in list(self._session.in_flight.values()):
-            self._out.write(self._session.refuse(call, RpcError.internal("the host is leaving")))
+            self._out.write(self._session.refuse(call, RpcError.internal("the host is shutting down")))
 
 
 def _from_text(arguments: str) -> JsonObject:

@@ -1,4 +1,4 @@
-"""Calls that no client made: by envelopes and by the command line. From arguments to a payload or an outcome.
+"""Calls from envelopes and from the command line: from arguments to a payload or an outcome.
 
 Imports pydantic, so the start of a host must not import this module.
 """

@@ -1,6 +1,6 @@
-"""The rest of results that were too large for a client, kept for a while and read in parts. One store for each client.
+"""Keeps the rest of long results for a while, to be read in parts. Each client has its own store.
 
-Texts over a megabyte lie in files without a name, which vanish with the process.
+Texts over a megabyte are kept in unnamed temporary files, which vanish with the process.
 """
 
 from __future__ import annotations
@@ -121,10 +121,10 @@ def read_more_tool() -> JsonObject:
     """What clients see of the tool."""
     return {
         "name": READ_MORE,
-        "description": "Gives the next part of a result that was too large to be sent at once.",
+        "description": "Returns the next part of a result that was too large to send at once.",
         "inputSchema": {
             "type": "object",
-            "properties": {"cursor": {"type": "string", "description": "the cursor that the last part ended with"}},
+            "properties": {"cursor": {"type": "string", "description": "the cursor at the end of the previous part"}},
             "required": ["cursor"],
             "additionalProperties": False,
         },

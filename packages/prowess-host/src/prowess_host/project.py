@@ -1,6 +1,6 @@
-"""A project that is served: its catalog, its workers, its settings and its key for sealing, shared by every client.
+"""A served project: its catalog, its workers, its settings and its signing key, shared by every client.
 
-Every entrance goes through a `Project`: clients by a `Connection`, and the command line and envelopes by `call`.
+Every entrance uses a `Project`: clients through a `Connection`, the command line and envelopes through `call`.
 """
 
 from __future__ import annotations
@@ -82,7 +82,9 @@ class Project:
             await self._updates.run()
         except Exception:  # noqa: BLE001 - a fault of ours: what is offered by now goes on
             _log.exception("the skills are no longer watched")
-            self._publish(self.listing.failing("the skills are no longer watched, because of a fault in the host"))
+            self._publish(
+                self.listing.failing("the host no longer notices saved files, because of an internal error; restart it")
+            )
         finally:
             self._updates.settled.set()
 
@@ -179,4 +181,4 @@ def _tell(heard: Callable[..., None], *news: Any) -> None:
     try:
         heard(*news)
     except Exception:  # noqa: BLE001 - see above
-        _log.exception("a client could not be told of a change")
+        _log.exception("a client could not be notified of a change")

@@ -1,4 +1,4 @@
-"""Stderr, which nobody may read: the log of the host and what workers print go there without waiting for a reader."""
+"""Writes to stderr without waiting for a reader: the log of the host, and what workers print."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One `tools/call`: from the client's request to a job for the workers, and from what they say to the client's answer."""
+"""One `tools/call`: turns the client's request into a job for the workers, and their messages into the client's answer."""
 
 from __future__ import annotations
 
@@ -226,7 +226,7 @@ class ToolCall:
             return
         text = facts["message"]
         if facts["kind"] == "unknown":
-            text = f"{text}. It was there when this host last looked: list the tools again."
+            text = f"{text}. It existed when the host last checked: list the tools again."
         self._write(
             self._call,
             self._session.answer(self._call, dumps({"content": [{"type": "text", "text": text}], "isError": True})),

@@ -1,4 +1,4 @@
-"""What a client of a test can do, whatever wire it is on: list tools, call them, answer questions, and keep what it is told."""
+"""What a test client can do on every wire: list tools, call them, answer questions, and keep the notifications."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `tools/list` shows of a runtime, without a host."""
+"""The answer to `tools/list` for a runtime, without a host."""
 
 from __future__ import annotations
 

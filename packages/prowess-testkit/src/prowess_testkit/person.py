@@ -1,4 +1,4 @@
-"""A scripted person: answers the questions that a command asks with `ctx.ask`. Knows no wire."""
+"""A scripted person who answers the questions that a command asks with `ctx.ask`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A client of a real host process, over its pipes.
 
-`HostProcess` knows bytes, lines and JSON-RPC ids. `ProcessClient` knows how to call, and what a test wants to know.
+`HostProcess` handles bytes, lines and JSON-RPC ids. `ProcessClient` makes calls and keeps notifications.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A project of a test: a folder with skills and settings, and one runtime for all that the test does with it."""
+"""A project for a test: a folder with skills and settings, and one runtime for the whole test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arguments of a call: read by the declared types, every problem found at once."""
+"""Reads the arguments of a call by the declared types, and reports all problems at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One call on its way: what the policies, the injection and the context share. Knows no skill and no wire."""
+"""One call in progress: the data that policies, injection and context share. Independent of skills and protocols."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Channel:
     metadata: JsonObject = field(default_factory=new_object)
     """What the caller sent along for the command to see."""
     context: JsonObject = field(default_factory=new_object)
-    """What the caller says of the task that the call is part of."""
+    """What the caller says about the task that the call belongs to."""
     progress: Callable[[float, float | None, str | None], None] = _ignore
     log: Callable[[str, Any], None] = _ignore
     ask: Callable[[Questions], Awaitable[Mapping[str, JsonObject]]] | None = None

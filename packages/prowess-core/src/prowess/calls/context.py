@@ -1,4 +1,4 @@
-"""`Context`: what a command can say, ask and know about the call it runs in."""
+"""`Context`: how a command reports, asks, and learns about its own call."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Context:
 
     @property
     def call_id(self) -> str:
-        """The id that also stands in the log beside a traceback."""
+        """The id of the call. The log shows it beside a traceback."""
         return self._call.id
 
     @property
@@ -88,12 +88,12 @@ class Context:
 
     @property
     def metadata(self) -> JsonObject:
-        """What the caller sent along with the call."""
+        """The metadata that the caller sent with the call."""
         return self._call.channel.metadata
 
     @property
     def context(self) -> JsonObject:
-        """What the caller says of the task that the call is part of."""
+        """What the caller says about the task that the call belongs to."""
         return self._call.channel.context
 
     @property
@@ -103,12 +103,12 @@ class Context:
 
     @property
     def capabilities(self) -> JsonObject:
-        """What the client declared it can do."""
+        """The capabilities that the client declared."""
         return copy.deepcopy(self._call.channel.capabilities)  # calls of one client share them
 
     @property
     def cancelled(self) -> bool:
-        """Whether nobody waits for this call any more. Sync code that runs long should look now and then."""
+        """Whether the caller gave up. Sync code that runs long should check it regularly."""
         return self._call.cancelled
 
     @property
@@ -117,7 +117,7 @@ class Context:
         return self._call.deadline
 
     def require_capability(self, name: str) -> None:
-        """Fail the call, in words and for machines, unless the client declared a capability, like `"sampling"`.
+        """Fail the call unless the client declared a capability, like `"sampling"`.
 
         Dots reach into what is nested: `"elicitation.url"`.
         """
@@ -128,7 +128,7 @@ class Context:
             raise MissingCapability(self._call.command, name)
 
     def progress(self, done: float, total: float | None = None, message: str | None = None) -> Sent:
-        """Report progress. A `done` that does not grow is not sent. May be awaited, and need not be."""
+        """Report progress; awaiting it is optional. Only growing values of `done` are sent."""
         if math.isfinite(done) and (total is None or math.isfinite(total)):
             self._call.report(done, total, None if message is None else self._call.shown(str(message)))
         return SENT
@@ -136,9 +136,9 @@ class Context:
     report_progress = progress
 
     def log(self, level: str, message: Any) -> Sent:
-        """Send a log message to the client, if it wants that level: a text, or data that can be written as JSON.
+        """Send a log message, a text or JSON data, to the client, if it wants that level.
 
-        May be awaited, and need not be.
+        Awaiting it is optional.
         """
         if level not in _LEVELS:
             raise ValueError(f"unknown log level {level!r}; use one of {', '.join(_LEVELS)}")
@@ -172,7 +172,7 @@ class Context:
         return self._wait_for(self._ask_one(key, message, schema))
 
     def ask_all(self, questions: Mapping[str, tuple[str, _Wanted]]) -> Any:
-        """Ask several things at once: each key with its message and schema, giving a dict of answers."""
+        """Ask several questions at once: each key with its message and schema. Returns a dict of answers."""
         return self._wait_for(self._ask(dict(questions)))
 
     def _wait_for(self, asking: Coroutine[Any, Any, Any]) -> Any:

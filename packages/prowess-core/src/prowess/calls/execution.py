@@ -1,4 +1,4 @@
-"""Running a function once: on the loop or in a thread, to its value. Tells exceptions of the body from being cancelled."""
+"""Runs a function once, on the loop or in a thread, and tells exceptions of the function from cancellation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An exception becomes an entry of the catalog: the reason in one line, and the author's own file and line."""
+"""Turns an exception into an entry of the catalog: the reason in one line, with the author's own file and line."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Arguments that arrive as JSON text where the schema wants an array or an object, as some clients send them.
+"""Decodes arguments that arrive as JSON text although the schema wants an array or an object, as some clients send them.
 
-A text is decoded only where no text may stand: the schema says what may, and one that says nothing admits everything.
+A text is decoded only if the schema excludes texts at that place. A schema without a type allows everything.
 """
 
 from __future__ import annotations

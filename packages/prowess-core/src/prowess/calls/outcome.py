@@ -1,4 +1,4 @@
-"""What one call came to, and how it is shown to a client."""
+"""The outcome of one call, and the payload that a client gets for it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _META_PROBLEMS: Final = "prowess/problems"
 
 @dataclass(slots=True)  # freezing doubles the time that one takes
 class Outcome:
-    """A value, or a failure with a kind, plus what it took. Nobody changes it."""
+    """The result of a call: a value, or a failure with a kind; with attempts and duration. Immutable."""
 
     command: str
     kind: Kind

@@ -1,4 +1,4 @@
-"""Deadline, cache, concurrency and retry: each wraps a step of the call, and they are composed once, at load."""
+"""Deadline, cache, concurrency and retry. Each wraps a step of the call; they are composed once, when a command is loaded."""
 
 from __future__ import annotations
 

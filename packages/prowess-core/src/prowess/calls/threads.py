@@ -1,7 +1,7 @@
-"""Worker threads for code that may block. Knows nothing of calls.
+"""Worker threads for code that may block. Independent of calls.
 
-They are daemons, and are left behind when nobody waits for them any more: Python cannot stop a thread, and one that never
-ends must hold up neither an answer nor the end of the process.
+The threads are daemons, and a thread whose result is no longer wanted is left behind: Python cannot stop a thread, and a
+thread that never ends must delay neither an answer nor the exit of the process.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tracebacks as an author wants to read them: they begin with the author's own code."""
+"""Formats tracebacks for authors: they begin with the author's own code."""
 
 from __future__ import annotations
 

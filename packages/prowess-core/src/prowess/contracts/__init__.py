@@ -1,1 +1,1 @@
-"""What is promised of a command: read from its signature, kept as plain data."""
+"""Contracts of commands: read from signatures, kept as plain data."""

@@ -1,4 +1,4 @@
-"""What there is to call, and what could not be loaded and why. Plain data."""
+"""The catalog: all commands, and all failures with their reasons. Plain data."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What is promised of a command, as plain data.
+"""The contract of a command, as plain data.
 
-A contract is computed once from a signature and can be written to a file and read back, so that a process
-which never imports the skill (nor pydantic) can still show it.
+A contract is computed once from a signature. It can be written to a file and read back, so that a process without the
+skill and without pydantic can show it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What an author wrote on a decorator, checked for itself and noted down. Knows no schema and resolves no annotation."""
+"""The options of a decorator, checked on their own and attached to the function. Resolves no annotations."""
 
 from __future__ import annotations
 

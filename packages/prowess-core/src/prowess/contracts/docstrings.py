@@ -1,8 +1,8 @@
-"""Docstrings as plain data: a text, its summary and what is said of each parameter.
+"""Parses docstrings into plain data: the text, its summary and the descriptions of parameters.
 
-Understands Google, NumPy and Sphinx styles and the dash list `- name: type - text`. Knows nothing of functions.
-Parameter sections are left out of the text, because a client shows them in the schema; everything else (Returns,
-Raises, Examples, ...) stays. A section is left out only when all of it was understood: no word of the author gets lost.
+Understands the Google, NumPy and Sphinx styles and the dash list `- name: type - text`. Parameter sections are left out of
+the text, because clients show them in the schema; all other sections (Returns, Raises, Examples, ...) stay. A section is
+left out only if the parser understood all of it, so no word of the author gets lost.
 """
 
 from __future__ import annotations

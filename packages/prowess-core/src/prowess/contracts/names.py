@@ -1,4 +1,4 @@
-"""Who answers to which name: ids, wire names and aliases. Knows contracts, and nothing of how they came to be. Light."""
+"""Maps names to commands: ids, wire names and aliases. Light: needs only contracts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The line that tells a model what comes back: clients do not show output schemas to models."""
+"""Writes the line that describes a result to models, because clients hide output schemas from them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one place that reflects on functions: a signature becomes data, with every annotation resolved."""
+"""Turns a signature into data, with every annotation resolved. The only module that reflects on functions."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Versioned envelopes around calls: a request is read, checked and run, and a valid response comes back, whatever came in.
+"""Versioned envelopes around calls: reads, checks and runs a request, and always returns a valid response.
 
-Reading is lenient within the major version, writing is exactly 1.0.0. Part of the public door.
+Reading is lenient within the major version; responses are always version 1.0.0. Part of the public interface.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What is injected into commands, and how long it lives."""
+"""Injection: which objects commands get, and how long they live."""

@@ -1,4 +1,4 @@
-"""What Prowess itself adds, as a plugin like any other."""
+"""The injectables of Prowess itself, as an ordinary plugin."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Who provides an injected parameter, and for how long it lives.
+"""Finds the provider of an injected parameter, and decides how long its object lives.
 
-Recipes live with the runtime, and so do the things that are made once. What is made for one call is opened and closed with
-that call. The providers of a project's own dependency-injector container are recipes like any other; that container makes
-and keeps its things itself.
+Recipes and singletons live as long as the runtime. Objects of one call are opened and closed with that call. The
+providers of a project's own dependency-injector container are recipes, too; that container makes and keeps its objects
+itself.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _LIBRARY: Final = "dependency_injector."
 
 @dataclass(frozen=True, slots=True)
 class Inject:
-    """Marks a parameter as provided: `db: Annotated[Database, Inject()]`, or `Inject("name")` for a named provider."""
+    """Marks a parameter as injected: `db: Annotated[Database, Inject()]`, or `Inject("name")` for a named provider."""
 
     name: str | None = None
 

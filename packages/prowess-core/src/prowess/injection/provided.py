@@ -1,4 +1,4 @@
-"""Types as keys of injection: which annotation means which provided type. Knows no factory and makes nothing."""
+"""Types as keys of injection: decides which annotation means which provided type."""
 
 from __future__ import annotations
 

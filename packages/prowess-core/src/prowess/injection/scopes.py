@@ -1,7 +1,7 @@
-"""Things that are opened for an owner and closed in reverse order. Knows neither types nor who needs what.
+"""Opens objects for an owner and closes them in reverse order. Independent of types and of the users of an object.
 
-A sync factory runs in the owner's place, which for a call is one thread; an async factory runs on the event loop. What was
-opened is closed where it was opened. Closing goes on whatever happens, and what fails there is only logged.
+A sync factory runs where its owner runs, which for a call is one thread; an async factory runs on the event loop. Each
+object is closed where it was opened. Closing always continues with the next object; failures are logged.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Things that live as long as the runtime, each made once, at its first use. Knows not how they are made.
+"""Objects that live as long as the runtime, each made once, at its first use. The caller supplies the factory.
 
-What belongs to an event loop is made once for each loop. A task of its own opens and closes it, since some things have to be
-left where they were entered; and so it ends with its loop at the latest. Everything else is shared by all loops.
+An object that belongs to an event loop is made once for each loop. A task of its own opens and closes it, since some
+objects must be closed in the task that opened them; so it ends with its loop at the latest. All loops share all other objects.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""How contracts and results are shown to a kind of client."""
+"""Profiles: how contracts and results look to a kind of client."""

@@ -1,7 +1,7 @@
-"""Ways to show one contract to a client: what its schemas become, paired with what its values become.
+"""Profiles: schema transforms for one kind of client, each paired with the matching transform of values.
 
-Whatever a profile does, `value(contract, v)` meets `output_schema(contract)`. A profile knows schemas and JSON values,
-not Python types, and no wire.
+In every profile, `value(contract, v)` is valid under `output_schema(contract)`. Profiles work on schemas and JSON values,
+independent of Python types and of the protocol.
 """
 
 from __future__ import annotations

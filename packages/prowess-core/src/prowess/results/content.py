@@ -1,4 +1,4 @@
-"""MCP content blocks: the helpers authors return, and how to tell that a value or a type is content rather than data."""
+"""MCP content blocks: the classes that authors return, and the check whether a value or a type is content or data."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ class Audio(_Media):
 
 
 class File(_Media):
-    """A file as an embedded resource: text where it is UTF-8 text, else a blob."""
+    """A file as an embedded resource: text if it is UTF-8, otherwise a blob."""
 
     kind = "resource"
 

@@ -1,4 +1,4 @@
-"""What a command returned becomes one canonical result: JSON data by the declared type, or content blocks."""
+"""Turns a returned value into one canonical result: JSON data of the declared type, or content blocks."""
 
 from __future__ import annotations
 

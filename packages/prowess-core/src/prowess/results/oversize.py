@@ -1,4 +1,4 @@
-"""Results that are too large for a client: what it is sent at once, and the whole text for whoever keeps the rest."""
+"""Cuts results that are too large for a client: the beginning for the client, the whole text for later parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a client reads on in a result that was too large to be sent at once: the words that worker and host share. Light."""
+"""The words with which a client reads the rest of a long result, shared by worker and host. Light."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The published JSON Schemas, which ship inside the package, and validation by them. Handles JSON data only."""
+"""The published JSON Schemas inside the package, and validation by them. Handles JSON data only."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""One annotation, compiled: reads values of it, writes them as JSON, describes them. The one place that builds on pydantic.
+"""Compiles one annotation: reads its values, writes them as JSON, describes them. The only module that builds on pydantic.
 
-Pydantic settles some things per model (bytes as UTF-8, NaN allowed). A wire wants one answer for all of them, so the
-compiled schema is rebuilt with ours: bytes are base64, NaN is refused, and nothing is read later than it came.
+Pydantic decides some rules per model (bytes as UTF-8, NaN allowed). Clients need the same rules for all models, so the
+compiled schema is rebuilt with ours: bytes are base64, NaN is rejected, and iterators are read at once.
 """
 
 from __future__ import annotations

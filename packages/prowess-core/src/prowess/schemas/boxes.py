@@ -1,4 +1,4 @@
-"""Putting what is no object into one: `{"result": ...}`, and taking it out again."""
+"""Puts values other than objects into an object, `{"result": ...}`, and takes them out again."""
 
 from __future__ import annotations
 

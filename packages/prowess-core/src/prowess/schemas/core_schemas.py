@@ -1,8 +1,8 @@
-"""Pydantic's core schema of an annotation, rebuilt for the wire. The one place that knows how core schemas are built.
+"""Rebuilds pydantic's core schema of an annotation for clients. The only module that knows how core schemas are built.
 
-Three things change. Every class gets the configuration of the wire: bytes are base64, NaN is refused. What pydantic
-reads or writes differently from what its JSON Schema lists is replaced (enums, flags, literals, keys of objects).
-And an instance of a class is believed: the validators of a class are for raw input, and would do their work twice.
+Three things change. Every class gets our configuration: bytes are base64, NaN is rejected. Types that pydantic reads or
+writes differently from its own JSON Schema are replaced (enums, flags, literals, keys of objects). And an instance of a
+class is trusted: the validators of a class are for raw input, and have already run.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Schemas given by an author: whether they can be used, and whether a value meets one.
+"""Schemas written by an author: checks whether they are usable, and whether a value is valid under one.
 
-This is the only module that needs `jsonschema`, and it imports it when it is first asked. Nothing is ever fetched.
+The only module that needs `jsonschema`, which it imports at the first use. It never fetches a remote schema.
 """
 
 from __future__ import annotations
@@ -222,7 +222,7 @@ _EXPECTATIONS: dict[str, Callable[[Any], str]] = {
     "pattern": "text that matches {}".format,
     "minItems": "at least {} items".format,
     "maxItems": "at most {} items".format,
-    "uniqueItems": lambda _held: "no item twice",
+    "uniqueItems": lambda _held: "unique items",
     "minProperties": "at least {} properties".format,
     "maxProperties": "at most {} properties".format,
     "oneOf": lambda held: f"exactly one of {len(held)} alternatives to fit",

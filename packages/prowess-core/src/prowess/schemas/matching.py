@@ -1,6 +1,6 @@
-"""What a schema says of a value apart from other schemas: type, constants, sizes. Enough to tell branches of unions apart.
+"""Compares a value with the local keywords of one schema: type, constants, sizes. This tells branches of unions apart.
 
-Formats are not looked at, nor keywords that pydantic never writes.
+It ignores formats, and keywords that pydantic never writes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Names of fields from names of types."""
+"""Makes names of fields from names of types."""
 
 from __future__ import annotations
 

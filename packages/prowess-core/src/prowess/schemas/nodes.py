@@ -1,4 +1,4 @@
-"""What one schema becomes, its surroundings left alone. `steps` applies these to whole documents."""
+"""Rewrites single schemas, without their surroundings. `steps` applies these functions to whole documents."""
 
 from __future__ import annotations
 

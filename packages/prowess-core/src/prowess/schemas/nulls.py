@@ -1,10 +1,10 @@
-"""Null as the absence of a property: taking it out of schemas, and out of values or back into them.
+"""Treats null as a missing property: removes it from schemas, and from values or puts it back into them.
 
-One rule holds for both sides, so that they agree: only a *declared* property of an object is concerned, and only when
-its schema names null as a choice. Items of arrays and entries of open maps keep theirs.
+One rule keeps schemas and values in agreement: it concerns only a *declared* property of an object whose schema names
+null as a choice. Items of arrays and entries of open maps keep their null.
 
-For arguments, leaving a property out says null only where null is its default, or where the property is required and
-has no other. Elsewhere null is a choice of its own: `strip_null(..., marked=True)` writes it as `nullable: true`.
+For arguments, a missing property means null only if null is its default, or if the property is required without another
+default. Otherwise null is a separate choice: `strip_null(..., marked=True)` writes it as `nullable: true`.
 """
 
 from __future__ import annotations

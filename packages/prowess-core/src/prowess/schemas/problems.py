@@ -1,7 +1,7 @@
-"""What pydantic found wrong with arguments, as short lines that a model can act on.
+"""Turns the errors that pydantic found in arguments into short lines that a model can act on.
 
-Each line names the path, what was expected there, and what came. Knows pydantic's errors as plain dicts and never imports
-it; knows nothing of commands beyond the names of their parameters.
+Each line has the path, the expected type and the given value. Reads pydantic's errors as plain dicts and never imports
+pydantic.
 """
 
 from __future__ import annotations

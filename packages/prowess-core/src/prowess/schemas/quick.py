@@ -1,7 +1,7 @@
-"""A JSON Schema compiled to a check that is fast and one-sided: it only ever says yes where a full validation would.
+"""Compiles a JSON Schema to a fast, one-sided check: it accepts only values that a full validation would accept.
 
-Where it says no, or cannot be made, ask `explicit.validate`, which also says why. Pydantic's validators do the work,
-because they visit a large value a hundred times faster than a validator written in Python.
+If it rejects a value, or cannot be built, ask `explicit.validate`, which also gives the reason. Pydantic's validators do the
+work, because they visit a large value a hundred times faster than a validator written in Python.
 """
 
 from __future__ import annotations

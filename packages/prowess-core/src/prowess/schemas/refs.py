@@ -1,4 +1,4 @@
-"""Following, inlining and moving local `$ref`s. Nothing is ever fetched."""
+"""Follows, inlines and moves local `$ref`s. Never fetches a remote one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The strict dialect of model providers: closed objects whose every property is required."""
+"""The strict dialect of model providers: closed objects in which every property is required."""
 
 from __future__ import annotations
 

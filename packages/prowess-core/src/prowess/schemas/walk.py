@@ -1,7 +1,7 @@
-"""Visiting and rewriting schemas by keyword position.
+"""Visits and rewrites schemas by the position of keywords.
 
-A dict is a schema because of where it stands, never because of its keys: a parameter called `title` or `default`
-is an entry of `properties`, and what stands in `default`, `const`, `enum` or `examples` is data.
+The position decides whether a dict is a schema: a parameter called `title` or `default` is an entry of `properties`, and the
+values of `default`, `const`, `enum` and `examples` are data.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Settings: where they are read from, what they mean, and the folders of a project."""
+"""Settings: where they come from, what they mean, and the folders of a project."""

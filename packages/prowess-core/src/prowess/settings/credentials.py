@@ -1,4 +1,4 @@
-"""Who may call what: credentials and scopes from the settings, compared in constant time. The one place that sees secrets."""
+"""Decides who may call which command, by credentials and scopes from the settings. The only module that compares secrets."""
 
 from __future__ import annotations
 

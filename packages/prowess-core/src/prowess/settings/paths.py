@@ -1,4 +1,4 @@
-"""Where things are: the project, its skills, its data and the cache. Knows the file system and nothing of commands."""
+"""The folders of a project: its root, its skills, its data and the cache."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _is_project(folder: Path) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ConfigPaths:
-    """The folders of one project. The `get_*` methods create theirs, the attributes only say where it would be."""
+    """The folders of one project. The `get_*` methods create a folder, the attributes only name it."""
 
     project_root: Path
     config_file: Path | None

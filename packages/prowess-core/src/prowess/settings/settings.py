@@ -261,7 +261,7 @@ class Written(NamedTuple):
 
 
 class Settings:
-    """What was configured, read by dotted keys. `own` holds Prowess's own keys, typed."""
+    """The settings of a project, read by dotted keys. `own` holds Prowess's own keys, typed."""
 
     __slots__ = (
         "_environ",

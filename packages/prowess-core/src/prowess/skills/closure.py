@@ -1,6 +1,6 @@
-"""What a file imports from its project, directly and through others. Read from the texts, so that nothing runs.
+"""Finds the project files that a file imports, directly and through others. Reads the texts, so no code runs.
 
-It errs on the side of more: an import in a branch that is never taken counts.
+If in doubt it finds too many: an import in a branch that is never taken counts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A declaration becomes a plan: its contract, and everything that is needed to run it. Runs nothing of the author's."""
+"""Turns a declaration into a plan: the contract, and everything needed to run the command. Runs none of the author's code."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What the skills of a project are, with all that one must look at to know whether they still are that. Plain data.
+"""The description of the skills of a project, with the versions of all files it was made from. Plain data.
 
-A worker describes, a host keeps it in a manifest. Light: it knows contracts and files, and imports no skill.
+A worker makes it, a host keeps it in a manifest. Light: it needs contracts and files, and imports no skill.
 """
 
 from __future__ import annotations

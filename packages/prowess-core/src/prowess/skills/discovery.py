@@ -1,4 +1,4 @@
-"""Which files are skills. Looks at names and at the text of files; imports nothing."""
+"""Decides which files are skills, by their names and texts. Imports none of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A plan made callable: its policies composed once, and the one place where exceptions become outcomes."""
+"""Makes a plan callable: composes its policies once, and turns exceptions into outcomes. The only module that does the latter."""
 
 from __future__ import annotations
 

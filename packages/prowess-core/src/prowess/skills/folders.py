@@ -1,4 +1,4 @@
-"""Walking through folders with links in them: every folder once, never upwards, and never without end."""
+"""Walks through folders with links: visits every folder once, never goes upwards, and always ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The skills of one runtime: found, imported one by one on demand, made callable, and named."""
+"""The skills of one runtime: finds them, imports each on demand, makes its commands callable, and resolves names."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Importing skills under names of their own: never by `sys.path`, never in the way of another module, never stale.
+"""Imports skills under synthetic names, without `sys.path`, without hiding other modules, and always from the current source.
 
-Every module of a runtime lives below one synthetic package, in which each folder of skills is a package. Sources are read
-without bytecode files: those are trusted by a whole second, and a skill edited twice within one would run as it was before.
+Every module of a runtime lives below one synthetic package, in which each folder of skills is a package. Bytecode files are
+ignored: Python compares them by whole seconds, and a skill saved twice within one second would run in its old version.
 """
 
 from __future__ import annotations

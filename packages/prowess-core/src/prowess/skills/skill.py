@@ -1,4 +1,4 @@
-"""One skill of a runtime: its modules as plugins, what they bring, and what of it failed. Imports nothing itself."""
+"""One skill of a runtime: its modules as plugins, its commands and hooks, and its failures. `loading` imports the modules."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The version of a file: by its status first, by its content where the status leaves a doubt. There is no other notion of it.
+"""The version of a file: decided by its status, or by its content if the status is inconclusive. The only notion of a version.
 
-Knows files, no skills. Light: the host uses it on its way to the first answer.
+Light: the host uses it before the first answer.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Source files as one string of bytes, for the way between host and worker."""
+"""Packs source files into one string of bytes, for the way between host and worker."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Gives memory back to the system when large messages are over. Knows two functions of one C library, and no message.
+"""Returns memory to the system after large messages, with two functions of the C library glibc.
 
-glibc maps a large block apart and unmaps it when it is freed, but whatever it frees so raises the size from which on it
-does that, up to 32 MiB. After the first large messages all others come from the heap, where any small block that lives
-on keeps what is freed below it: a host with 5 MB in use held 25 to 65 MB. So the heap is trimmed after large messages.
+glibc maps a large block separately and unmaps it when it is freed, but each time it also raises the size from which it
+does so, up to 32 MiB. After the first large messages all others come from the heap, where any small live block keeps the
+free memory below it: a host with 5 MB in use held 25 to 65 MB. So the heap is trimmed after large messages.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What code in a worker prints: told apart by call, and on its way to the host without stopping the event loop.
+"""Captures what code in a worker prints: labels it by call, and sends it to the host without stopping the event loop.
 
 The worker's descriptors 1 and 2 are one pipe to the host. Python code prints through a `Printer`, which makes each line a
-record with a label; native code and child processes print to the pipe as it is. Knows no skill and no frame.
+record with a label; native code and child processes write to the pipe directly.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Event loops that look for input a moment longer before they sleep. Knows nothing of what the input is.
+"""Event loops that poll for input for a moment before they block.
 
-To be woken costs a process more than a short wait does, in time and in what its processor had at hand; and calls often
-follow one another within that moment. Where they do not, a loop soon gives up looking.
+A wake-up costs a process more than a short wait, in time and in cold caches, and calls often follow one another within
+that moment. If they do not, a loop soon stops polling.
 """
 
 from __future__ import annotations

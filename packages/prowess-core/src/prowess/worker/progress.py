@@ -1,7 +1,6 @@
-"""How much of the time that passes a process could really use. Knows no workers and no calls.
+"""Measures how much of the passing time a process could use. Independent of workers and calls.
 
-A process that waits for a processor is not stuck. So whoever judges a process by the clock counts the time in which one
-of its threads waited for a processor as if it had not passed.
+A process that waits for a processor is not stuck. So time in which one of its threads waited for a processor is left out.
 """
 
 from __future__ import annotations

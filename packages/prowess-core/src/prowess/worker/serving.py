@@ -1,6 +1,6 @@
 """The process that imports skills and runs commands for a host: `python -P -m prowess.worker`.
 
-Knows frames and a runtime; knows no protocol of any client. Leaves when the host does.
+It reads frames and calls a runtime, independent of the client's protocol. It exits when the host does.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What a project offers, and how that is kept true."""
+"""The commands of a project, and how the host keeps the list up to date."""

@@ -1,7 +1,7 @@
-"""The one place that deletes files: the folder of manifests in the cache, which Prowess makes, marks, and keeps tidy.
+"""Keeps the folder of manifests in the cache tidy. The only module that deletes files.
 
-A cache folder may be the user's own (`cache_dir = "."`). So a file goes only if its folder bears our mark, its name is one
-that Prowess gives, and its content begins the way Prowess writes it.
+The cache folder may belong to the user (`cache_dir = "."`). So a file is deleted only if its folder has our mark, its name
+has the form of a manifest, and its content begins like a manifest.
 """
 
 from __future__ import annotations

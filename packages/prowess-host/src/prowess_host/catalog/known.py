@@ -1,7 +1,4 @@
-"""What a host knows of the skills of its project: remembered from earlier on, learned from workers, kept for the next time.
-
-Knows descriptions and the manifest they are kept in; knows workers only as somebody to ask.
-"""
+"""What the host knows about the skills of its project: loaded from the manifest, updated by workers, saved for the next start."""
 
 from __future__ import annotations
 

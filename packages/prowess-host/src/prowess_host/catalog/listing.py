@@ -1,4 +1,4 @@
-"""What a client is offered at the moment: the tools, and the commands that answer to their names. Plain data, no I/O."""
+"""What clients can see at the moment: the tools, and the commands behind their names. Plain data without I/O."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _definitions(contract: Contract, view: View) -> tuple[JsonObject, JsonObject
 def _diagnostics_tool() -> JsonObject:
     return {
         "name": DIAGNOSTICS,
-        "description": "Some skills of this server cannot be loaded. Says which, where and why.",
+        "description": "Some skills of this server cannot be loaded. Returns each of them with its place and the reason.",
         "inputSchema": {"type": "object", "properties": {}, "additionalProperties": False},
         "annotations": {"readOnlyHint": True},
     }

@@ -1,8 +1,8 @@
-"""What the host knows of a project from earlier on, and whether that still holds. Imports no skill, and nothing heavy.
+"""The saved description of a project, and the check whether it is still valid. Imports no skill and no heavy module.
 
-A manifest is a description on disk, in the user's cache. It is believed as far as the files it was made from are what they
-were: by their times and sizes, and by their content where those leave a doubt. Everything that is wrong with a manifest,
-from a torn write to a full disk, ends in describing anew.
+A manifest is a file in the user's cache. An entry is valid while the files it was made from are unchanged: the host
+compares times and sizes, and the content if these are inconclusive. Whatever is wrong with a manifest, from a torn write to
+a full disk, the host describes the skills again.
 """
 
 from __future__ import annotations

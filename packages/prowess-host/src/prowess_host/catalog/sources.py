@@ -1,6 +1,6 @@
-"""The last good source of every skill, kept in the host: any worker can serve it, whatever becomes of files and workers.
+"""Keeps the last good source of every skill in the host, so that any worker can serve it while the files are broken.
 
-What is kept is the text of the skill with all of the project that it imports, as it was when its contracts were made.
+A source is the text of the skill and of the project modules that it imports, from the time when its contracts were made.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class Sources:
                 continue
             failure = _torn(skill, good.own)
             if failure is None and broken and os.path.dirname(good.place) not in description.folders:
-                reason = f"its folder is not known, since a plugin is broken: {', '.join(broken)}"
+                reason = f"its folder is unknown because a plugin is broken: {', '.join(broken)}"
                 failure = Failure(skill, reason, good.place)
             if failure is not None:
                 found.append(failure)
@@ -142,7 +142,7 @@ class Sources:
         with self._lock:
             more = sum(len(text) for path, text in texts.items() if keys[path] not in self._shared)
             if sum(map(len, texts.values())) > _MOST_OF_ONE or self._size + more > _MOST:
-                _log.info("the source of %s is too large to be kept, so a broken save leaves nothing to call", skill)
+                _log.info("the source of %s is too large to keep, so a broken save leaves no version to call", skill)
                 return
             self._size += more
             known = {path: self._shared.setdefault(keys[path], text) for path, text in texts.items()}
@@ -160,7 +160,7 @@ def _torn(skill: str, files: Iterable[str]) -> Failure | None:
         except OSError:
             continue
         if not text.strip():
-            return Failure(skill, "the file is empty; if the skill is to go, delete the file", file)
+            return Failure(skill, "the file is empty; to remove the skill, delete the file", file)
         try:
             compile(text, os.path.basename(file), "exec", dont_inherit=True, flags=_PARSE)
         except SyntaxError as error:

@@ -1,6 +1,6 @@
-"""How a host comes to know what it can list: from what it remembers, from workers, and again after every save.
+"""Keeps the listing up to date: from the manifest at start, from workers, and after every saved file.
 
-Knows no wire and no session; whoever shows the listing is told when there is another one.
+Independent of protocol and sessions: a callback receives each new listing.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ class CatalogUpdates:
                     return
                 except LostWorker as error:  # killed from outside: no save would come to tell of that
                     if attempt == _MOST_ATTEMPTS:
-                        self._publish(self._listing.failing(f"{error} (what was there before goes on)"))
+                        self._publish(self._listing.failing(f"{error} (the previous version stays in use)"))
 
     async def _next_generation(self) -> None:
         successor: Successor | None = None
@@ -196,7 +196,7 @@ class CatalogUpdates:
         except LostWorker:
             raise
         except (SettingsError, ChildProcessError) as error:
-            self._publish(self._listing.failing(f"{error} (what was there before goes on)"))
+            self._publish(self._listing.failing(f"{error} (the previous version stays in use)"))
             return
         assert successor is not None  # noqa: S101 - else nothing was learned
         self._kept = self._listing.last_good(self._known.catalog())
@@ -257,7 +257,7 @@ class CatalogUpdates:
     def _end_of_background(self, task: asyncio.Task[None]) -> None:
         self._background.discard(task)
         if not task.cancelled() and task.exception() is not None:
-            _log.error("what was learned in the background is lost", exc_info=task.exception())
+            _log.error("an update of the catalog failed in the background", exc_info=task.exception())
 
     # The listing
 
@@ -276,7 +276,7 @@ class CatalogUpdates:
         for failure in catalog.failures:
             skill = failure.source.partition(".")[0]
             if skill in self._kept and sources[skill] is not None:
-                failures.append(replace(failure, reason=f"{failure.reason} (the last good version goes on)"))
+                failures.append(replace(failure, reason=f"{failure.reason} (the last good version stays in use)"))
                 continue
             failures.append(failure)
             if skill in self._kept:

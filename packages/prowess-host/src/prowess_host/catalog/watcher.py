@@ -1,7 +1,7 @@
-"""Notices that files were saved, and waits until the saving is over.
+"""Detects saved files, and waits until a series of saves is over.
 
-The files are polled every second. Notices of the operating system only make that faster. So it does not matter whether a
-folder exists yet, is replaced, is a link, or lies where there are no notices.
+The watcher polls the files every second. Notifications from the operating system only shorten the wait, so folders that do
+not exist yet, are replaced, are links, or cannot be watched need no special care.
 """
 
 from __future__ import annotations

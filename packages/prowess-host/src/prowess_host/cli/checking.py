@@ -196,5 +196,5 @@ def _summary(report: _Report, style: Style) -> list[str]:
     text = "; ".join(told)
     lines = [style(f"{text[0].upper()}{text[1:]}.", "bold")]
     if breaking:
-        lines.append(f"If callers can bear it: prowess build, and commit {report.file}.")
+        lines.append(f"To accept these changes, run prowess build and commit {report.file}.")
     return lines

@@ -1,4 +1,4 @@
-"""Page cursors that need no memory: a position, and the digest of the list it is a position in. Knows no list."""
+"""Page cursors without stored state: a cursor holds a position and the digest of the list that it belongs to."""
 
 from __future__ import annotations
 

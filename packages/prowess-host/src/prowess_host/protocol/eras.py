@@ -1,7 +1,7 @@
-"""The revisions of the protocol as data, the two eras they form, and how a client says which one it speaks.
+"""The revisions of the protocol as data, the two eras they form, and how a client states its revision.
 
-In the handshake era a client negotiates a revision by `initialize`, for the whole connection. In the stateless era
-every request carries an envelope in `params._meta`. Knows no method and keeps no state.
+In the handshake era, a client negotiates a revision for the whole connection with `initialize`. In the stateless era,
+every request carries an envelope in `params._meta`.
 """
 
 from __future__ import annotations

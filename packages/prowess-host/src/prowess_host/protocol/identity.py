@@ -1,4 +1,4 @@
-"""What this server says of itself, and how a result is dressed for each revision. Keeps no state of a connection."""
+"""The server's name, version and capabilities, and the fields that each revision adds to a result."""
 
 from __future__ import annotations
 

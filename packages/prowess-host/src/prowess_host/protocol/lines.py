@@ -1,4 +1,4 @@
-"""Cuts a stream of bytes into lines. Knows newlines, the byte order mark and a size limit, nothing of JSON."""
+"""Cuts a stream of bytes into lines, with a limit on their length. Removes a byte order mark."""
 
 from __future__ import annotations
 

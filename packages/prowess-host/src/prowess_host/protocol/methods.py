@@ -1,6 +1,6 @@
-"""The methods each era has, and the shape of their parameters, as tables. What is not in a table is refused.
+"""Tables of the methods of each era and the shape of their parameters. A method outside the tables is rejected.
 
-Prompts, resources, completion and tasks are not here, because their capabilities are not declared.
+Prompts, resources, completion and tasks are missing because the host does not declare these capabilities.
 """
 
 from __future__ import annotations

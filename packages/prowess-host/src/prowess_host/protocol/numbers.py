@@ -1,4 +1,4 @@
-"""Numbers that arrive and cannot be handed on: NaN, infinities, and integers of too many digits. Says where they are."""
+"""Finds numbers that JSON allows or Python reads, but that cannot be passed on: NaN, infinities, and integers with too many digits."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def number_problems(value: Any, path: str = "") -> list[str]:
     lines: list[str] = []
     for place, number in _odd_numbers(value, path):
         if len(lines) == _MOST_PROBLEMS:
-            return [*lines, "and more of the kind"]
+            return [*lines, "and more like these"]
         lines.append(f"{place}: {_problem(number)}")
     return lines
 

@@ -1,4 +1,4 @@
-"""Places in a JSON document, written as JSON pointers."""
+"""Formats places in a JSON document as JSON pointers."""
 
 from __future__ import annotations
 

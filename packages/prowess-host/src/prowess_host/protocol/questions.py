@@ -1,8 +1,8 @@
-"""Asking a person, in both eras: who can be asked, how the question is put, and the sealed state of a rerun.
+"""Questions to a person, in both eras: whether the client can ask, how the question is sent, and the signed state of a rerun.
 
-On a handshake wire a question is a request of ours. On the stateless wire the call ends with `input_required`, and the
-client repeats it with the answers and with the `requestState` it was given. That state is signed, not hidden: it
-binds the answers given so far to one command, its contract and its arguments. Knows no clock and no key file.
+In the handshake era a question is a request from the server. In the stateless era the call ends with `input_required`,
+and the client repeats it with the answers and the `requestState`. That state is signed and readable: it binds the answers
+to one command, its contract and its arguments. The caller supplies the clock and the key.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ def _verify(state: str, key: bytes) -> JsonObject:
     """What was signed. After the signature nothing needs to be doubted any more: we wrote it."""
     text, _, signature = state.partition(".")
     if not hmac.compare_digest(signature.encode(), _sign(text, key).encode()):
-        raise RpcError.bad_request_state("is not one this server gave out")
+        raise RpcError.bad_request_state("was not issued by this server")
     return json.loads(binascii.a2b_base64(text))
 
 

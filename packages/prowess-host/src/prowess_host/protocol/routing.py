@@ -1,7 +1,7 @@
-"""Where a message goes: the era it belongs to, the method table, and what the host has to do about it.
+"""Routes each message: finds its era and its method, checks its parameters, and returns what the host has to do.
 
-Every message is routed by what it carries, so that both eras are served on one connection at any time. Whatever needs
-no command is answered here. Errors of the protocol become lines here and nowhere else.
+The message itself decides the era, so one connection can serve both eras at any time. Requests that need no command are
+answered here. This is the only module that turns protocol errors into lines.
 """
 
 from __future__ import annotations
@@ -220,7 +220,7 @@ def _route_notification(notification: Notification, session: Session) -> Action:
 def _cancel(params: JsonObject, session: Session) -> Action:
     call, line = session.cancel(params.get("requestId"))
     if call is None:
-        return Ignored("cancellation of no call in flight")
+        return Ignored("cancellation of a call that is not in flight")
     reason = params.get("reason")
     return Cancelled(call, reason if isinstance(reason, str) else "", line)
 
@@ -228,7 +228,7 @@ def _cancel(params: JsonObject, session: Session) -> Action:
 def _route_response(response: Response, session: Session) -> Action:
     asked = session.take_question(response.id)
     if asked is None:
-        return Ignored("a response to nothing that was asked")
+        return Ignored("a response without a request")
     question, call = asked
     return Answered(question, call, response.result, response.error)
 
@@ -252,7 +252,7 @@ def _batch_fault(batch: Batch, session: Session) -> RpcError | None:
     revision = session.revision
     if revision is None or not revision.batches:
         spoken = "before initialize" if revision is None else f"in {revision.version}"
-        return RpcError.batch_refused(f"there are no batches {spoken}")
+        return RpcError.batch_refused(f"batches are not allowed {spoken}")
     if not batch.items:
         return RpcError.invalid_request("the batch is empty; leave it out")
     if len(batch.items) > MAX_BATCH:

@@ -1,12 +1,11 @@
-"""What can go wrong on the wire: the error codes, and the exceptions.
+"""The error codes of the protocol, and the exceptions.
 
     Exception
-    ├── RpcError                 a request is answered by an error                    (theirs, except -32603)
+    ├── RpcError                 a request is answered with an error        (the client's mistake, except -32603)
     └── ValueError
-        └── EncodeError          we have made a value that is no JSON                 (ours)
+        └── EncodeError          a value of ours cannot be written as JSON  (our mistake)
 
-Messages are written here: a call site passes facts, a constructor writes the text with the value, the place and the
-way out. Knows nothing of sessions, methods or how an error is encoded.
+The constructors write the messages, with the value, the place and the fix; call sites pass facts.
 """
 
 from __future__ import annotations

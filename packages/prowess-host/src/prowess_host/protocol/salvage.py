@@ -1,7 +1,7 @@
-"""Finds the id of a request in a line that cannot be decoded, so that whoever sent it is told and does not wait.
+"""Finds the id of a request in a line that cannot be decoded, so that the sender gets an error and does not wait.
 
-Reads bytes and builds no values: nesting, numbers and broken text cost nothing. The work is bounded. An id is given only
-where the line is surely one request: an object that is closed, with a method.
+It scans bytes and builds no values, so nesting, huge numbers and broken text cost nothing. The work is bounded. It
+returns an id only if the line is certainly one request: one closed object with a method.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""The state of one connection: who the client is, what is in flight, what was asked, who listens.
+"""The state of one connection: the client, the calls in flight, the open questions, the subscriptions.
 
-Plain data and the rules on it. Methods return the lines to write; nothing here reads, writes or waits. That each
-request has one answer is kept here: `answer` and `refuse` give an empty line for a call that has had its answer or was
-cancelled.
+Plain data and its rules, without I/O: the methods return the lines to write. The session guarantees one answer per
+request: `answer` and `refuse` return an empty line for a call that was answered or cancelled before.
 """
 
 from __future__ import annotations

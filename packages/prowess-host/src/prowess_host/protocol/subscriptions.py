@@ -1,6 +1,4 @@
-"""Open `subscriptions/listen` requests of the stateless era, and what each is told. Knows the only thing that can be
-listened to here, which is the list of tools.
-"""
+"""Open `subscriptions/listen` requests of the stateless era, and the notifications for each. Only the tool list can be subscribed to."""
 
 from __future__ import annotations
 

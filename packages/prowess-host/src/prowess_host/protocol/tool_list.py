@@ -1,6 +1,6 @@
-"""Tool definitions: made from a contract, cut to what each revision has, listed in pages.
+"""Tool definitions: made from contracts, reduced to the fields of each revision, and cut into pages.
 
-Knows nothing of profiles: whoever makes a definition brings the schemas that clients of an era are to see.
+The caller brings the schemas, already in the profile of the client.
 """
 
 from __future__ import annotations

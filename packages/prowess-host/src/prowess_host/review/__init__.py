@@ -1,1 +1,1 @@
-"""What changed in a catalog, whom that breaks, and what hurts clients."""
+"""Compares catalogs, and reports which callers and clients a change breaks."""

@@ -1,7 +1,7 @@
-"""What has changed between two catalogs, and what each difference means for those who call.
+"""Compares two catalogs, and decides for each difference whether it breaks callers.
 
-A difference is compatible only where every argument object that was valid is valid still, and every result that can
-come now is one that was promised before. In doubt it is breaking.
+A difference is compatible if every argument object that was valid stays valid, and every result that is possible now was
+possible before. In doubt, it counts as breaking.
 """
 
 from __future__ import annotations
@@ -114,11 +114,11 @@ class _Pair:
                 yield self._renamed("alias", f"the alias {alias!r} is gone", alias, "/aliases", kept)
         for alias in after.aliases:
             if alias not in before.aliases:
-                yield self._compatible("alias-added", f"also answers to {alias!r}", "/aliases")
+                yield self._compatible("alias-added", f"new alias {alias!r}", "/aliases")
 
     def _renamed(self, kind: str, text: str, name: str, where: str, kept: set[str]) -> Difference:
         if name in kept:
-            return self._compatible(kind, f"{text}, and is still answered to", where)
+            return self._compatible(kind, f"{text}; the old name still works", where)
         return self._breaking(kind, text, where, f"keep the old name: aliases=[{name!r}]")
 
     # Arguments
@@ -130,9 +130,9 @@ class _Pair:
         if not any(item.breaking for item in found) and not _still_taken(old, new):
             yield self._breaking(
                 "input",
-                "as a whole, the arguments may no longer be taken as they were",
+                "as a whole, arguments that were valid may be rejected",
                 "/inputSchema",
-                "go on taking all that was taken",
+                "keep accepting everything that was accepted",
             )
 
     def _parameter(self, change: Change) -> Difference:
@@ -163,8 +163,8 @@ class _Pair:
             found = [self._field(change) for change in changes(old, new)]
             yield from found
             if not any(item.breaking for item in found) and not within(new, old):
-                text = "as a whole, the result may be one that was not promised"
-                yield self._breaking("output", text, "/outputSchema", "keep to what was promised")
+                text = "as a whole, the result may differ from what was promised"
+                yield self._breaking("output", text, "/outputSchema", "return only what was promised")
 
     def _field(self, change: Change) -> Difference:
         where, text = f"/outputSchema{change.pointer}", f"{_subject('result', change)}: {change.message}"
@@ -179,7 +179,7 @@ class _Pair:
             told = f"pinned to the profile {self.after.profile!r}; it was {self.before.profile!r}"
             yield self._compatible("profile", told.replace("None", "none"))
         if was is not None and now is not None and was != now:
-            text = f"the result stands {_in_place(now)}; it stood {_in_place(was)}"
+            text = f"the result is {_in_place(now)}; it was {_in_place(was)}"
             yield self._breaking("result-place", text, "/outputSchema", _PLACE_ADVICE)
         if was is not None and now is None and self.after.output.schema is not None:
             text = "the result is no longer shown as structured content"
@@ -246,25 +246,25 @@ def _in_place(field: str) -> str:
 _PLACE_ADVICE: Final = "keep the form of the result, or name the field: output_field="
 
 _TAKE: Final[Mapping[str, str]] = {
-    "removed": "keep it as an optional parameter, if only to ignore it",
+    "removed": "keep it as an optional parameter, even if the command ignores it",
     "added": 'callers could send anything under this name: take it still, and close the type (extra="forbid")',
     "required": "give it a default",
-    "null": "go on taking null: annotate it `… | None`",
-    "values": "keep the old values, if only as other names for new ones",
-    "type": "go on taking what it took: annotate it with a union of both",
+    "null": "keep accepting null: annotate it `… | None`",
+    "values": "keep the old values, at least as other names for new ones",
+    "type": "keep accepting the old type: annotate it with a union of both",
     "limits": "keep the old limits",
-    "open": "go on taking other arguments: **kwargs",
+    "open": "keep accepting other arguments: **kwargs",
 }
 _GIVE: Final[Mapping[str, str]] = {
-    "removed": "keep the field, if only empty",
-    "added": "leave it out: callers were promised that there are no other fields",
-    "required": "leave it out: callers were promised that there are no other fields",
-    "optional": "always give it",
-    "null": "give a value of the old type, or leave null to a new field",
-    "values": "give the old values, and put the new ones into a field of their own",
+    "removed": "keep the field, even if it stays empty",
+    "added": "leave it out: callers were promised no other fields",
+    "required": "leave it out: callers were promised no other fields",
+    "optional": "always return it",
+    "null": "return a value of the old type, or put null into a new field",
+    "values": "return the old values, and put the new ones into a field of their own",
     "type": "keep the type, and put the new form into a field of its own",
-    "limits": "keep to the old limits",
-    "open": "keep to the fields that were promised",
+    "limits": "stay within the old limits",
+    "open": "return only the fields that were promised",
 }
 
 
@@ -289,15 +289,15 @@ _HINTS: Final = (
         "read_only",
         "readOnlyHint",
         good=True,
-        lost="no longer read-only: clients that ran it unasked may not",
-        advice="declare read_only=True again if it is still so, else give what writes a command of its own",
+        lost="no longer read-only: clients that ran it without asking will now ask",
+        advice="declare read_only=True again if that is still true; otherwise move the writing part to a command of its own",
     ),
     _Hint(
         "destructive",
         "destructiveHint",
         good=False,
-        lost="may destroy now",
-        advice="declare destructive=False if it is still so, else give what destroys a command of its own",
+        lost="may now be destructive",
+        advice="declare destructive=False if that is still true; otherwise move the destructive part to a command of its own",
         moot=True,
     ),
     _Hint(
@@ -305,7 +305,7 @@ _HINTS: Final = (
         "idempotentHint",
         good=True,
         lost="no longer idempotent: trying again is not safe",
-        advice="declare idempotent=True again if it is still so",
+        advice="declare idempotent=True again if that is still true",
         moot=True,
     ),
     _Hint(
@@ -313,7 +313,7 @@ _HINTS: Final = (
         "openWorldHint",
         good=False,
         lost="may reach the outside world now",
-        advice="declare open_world=False again if it is still so",
+        advice="declare open_world=False again if that is still true",
     ),
 )
 

@@ -1,7 +1,8 @@
-"""Whether every value that meets one JSON Schema meets another one. In doubt, no.
+"""Decides whether every value that is valid under one JSON Schema is valid under another. In doubt, the answer is no.
 
-A short table of rules for what pydantic writes: types, constants, limits, objects, arrays, unions and references. Each
-keyword of the wider schema must follow from the narrower one; a keyword without a rule follows only from itself.
+The rules are a short table for the schemas that pydantic writes: types, constants, limits, objects, arrays, unions and
+references. Each keyword of the wider schema must follow from the narrower one; a keyword without a rule follows only from
+an equal keyword.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Where two versions of one JSON Schema differ, in words, and in which direction each difference goes.
+"""Describes in words where two versions of one JSON Schema differ, and in which direction.
 
-Knows nothing of commands, nor which direction harms whom.
+`compare` decides which direction breaks callers.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _LIMITS: Final = {
     "pattern": "pattern {}",
     "minItems": "at least {} items",
     "maxItems": "at most {} items",
-    "uniqueItems": "no item twice",
+    "uniqueItems": "unique items",
     "minProperties": "at least {} entries",
     "maxProperties": "at most {} entries",
 }
@@ -241,7 +241,7 @@ def _come_and_gone(was: list[str], now: list[str]) -> str:
     gone = [text for text in was if text not in now]
     come = [text for text in now if text not in was]
     told = [f"{words} {', '.join(values)}" for words, values in (("no longer", gone), ("also", come)) if values]
-    return "; ".join(told) or "another order of values"
+    return "; ".join(told) or "the order of the values changed"
 
 
 def _from_to(old: Any, new: Any) -> str:
@@ -252,7 +252,7 @@ def _from_to(old: Any, new: Any) -> str:
 def _reworded(was: Any, now: Any) -> str:
     if not was or not now:
         return "described" if now else "no longer described"
-    return "described in other words"
+    return "the description changed"
 
 
 # --- schemas --------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
-"""What hurts clients: names they cut, schemas they refuse, more tools than they take, and what the catalog costs a model.
+"""Finds what hurts clients: names they cut, schemas they reject, too many tools, and the tokens that the catalog costs.
 
-Every rule names the client that has it. What a client refuses is an error for those who asked about that client, and a
-warning for all others. Knows contracts and the profile they are shown in, and nothing of the wire.
+Every rule names the client that has it. A schema that a client rejects is an error if the caller asked about that client,
+and a warning otherwise. The rules read contracts, as a profile shows them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The committed catalog: what clients are shown of every command, as a file that a review can read and `check` compares.
+"""Writes and reads the committed catalog: the tools as clients see them, in a file for review and for `check`.
 
-The same contracts give the same bytes, wherever and whenever: no times, no places, no order but that of names.
+The same contracts always give the same bytes: the file holds no times and no absolute paths, and is sorted by name.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["FORMAT", "PLACE", "Snapshot", "SnapshotError", "is_damaged_catalog",
 
 FORMAT: Final = "urn:prowess:catalog.v1"
 PLACE: Final = Path("schemas/catalog.json")
-_TITLE: Final = "The commands of this project, as clients are shown them"
+_TITLE: Final = "The commands of this project, as clients see them"
 _TEXTS: Final = ("title", "category", "description", "profile")
 _LISTS: Final = ("aliases", "icons", "tags")
 
@@ -130,9 +130,9 @@ def read_snapshot(file: Path) -> Snapshot | None:
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise SnapshotError(file, f"no JSON ({error}); write it anew with prowess build") from error
+        raise SnapshotError(file, f"not JSON ({error}); run prowess build to write it again") from error
     if not is_schema(data) or data.get("$schema") != FORMAT:
-        reason = f"not a catalog that this version wrote: $schema is not {FORMAT!r}; choose another file"
+        reason = f"not a catalog of this version: $schema is not {FORMAT!r}; choose another file"
         raise SnapshotError(file, reason)
     return _read(file, text, data)
 
@@ -161,7 +161,7 @@ def _read(file: Path, text: str, data: JsonObject) -> Snapshot:
     try:
         return Snapshot(text, tuple(data["profiles"]), tuple(_contract(item) for item in data["commands"]))
     except (AttributeError, KeyError, TypeError) as error:
-        reason = f"not a catalog ({type(error).__name__}: {error}); write it anew with prowess build"
+        reason = f"not a catalog ({type(error).__name__}: {error}); run prowess build to write it again"
         raise SnapshotError(file, reason) from error
 
 

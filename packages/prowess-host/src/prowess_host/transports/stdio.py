@@ -1,6 +1,6 @@
-"""The client's ends of stdin and stdout: claimed before anything else can touch them, read and written without blocking.
+"""The client's ends of stdin and stdout: claimed before any other code can use them, read and written without blocking.
 
-Knows bytes and lines, no JSON. Nothing but what is given to the `Writer` ever reaches the client.
+Transports bytes and lines. Only the `Writer` can write to the client.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Skills whose import ended a worker, or did not end: each is tried again, after pauses that grow. Knows no worker."""
+"""Growing pauses before the next import of a skill whose import ended a worker or did not finish."""
 
 from __future__ import annotations
 

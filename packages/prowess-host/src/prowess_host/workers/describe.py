@@ -1,7 +1,4 @@
-"""Having a worker describe the skills, and whose fault it is when it cannot.
-
-Knows one worker process and one question to it, and nothing of what the host makes of the answer.
-"""
+"""Asks a worker to describe the skills, and finds the skill at fault if the worker cannot answer."""
 
 from __future__ import annotations
 

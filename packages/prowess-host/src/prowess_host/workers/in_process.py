@@ -1,4 +1,4 @@
-"""A worker inside of this process, for debuggers: the same link and the same frames, without a process of its own."""
+"""A worker inside this process, for debuggers: the same link and the same frames."""
 
 from __future__ import annotations
 

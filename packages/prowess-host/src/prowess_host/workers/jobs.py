@@ -1,6 +1,6 @@
-"""Jobs: calls on their way through the workers, who listens to them, and what is told to whoever listens.
+"""Jobs: calls on their way through the workers, and the callbacks that receive their frames.
 
-Knows no worker, and no protocol of any client: a call is bytes to send.
+A call is a sequence of bytes here, independent of the client's protocol.
 """
 
 from __future__ import annotations

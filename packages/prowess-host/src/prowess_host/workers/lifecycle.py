@@ -1,6 +1,6 @@
-"""The life of a worker, as a table: what is done in which state when something happens.
+"""The life of a worker as a table: states, events, and the actions for each pair.
 
-Knows no process, no clock and no call. The pool, the timeouts and the reload send events; the pool carries out the actions.
+The pool, the timeouts and the reload send events; the pool carries out the actions. The table itself touches no process.
 """
 
 from __future__ import annotations

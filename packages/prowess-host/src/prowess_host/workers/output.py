@@ -1,4 +1,4 @@
-"""What workers print, as lines with labels. Knows the records of `prowess.worker.output`, and no process."""
+"""Turns the output of workers into labelled lines. Reads the records that `prowess.worker.output` writes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The workers of one host: which there are, which of them get calls, and how each comes up and goes.
+"""The workers of one host: starts them, chooses those that get calls, and replaces them.
 
-Sends a worker's life through the table of `lifecycle` and carries out what the table says. Does not know when a worker
-counts as stuck, nor what becomes of the calls of one that goes.
+The pool sends every event through the table of `lifecycle` and carries out the actions. `timeouts` decides when a worker
+is stuck, and `supervisor` decides what happens to the calls of a worker that leaves.
 """
 
 from __future__ import annotations
@@ -267,7 +267,7 @@ class Pool:
         for it in worker.importing:
             _log.warning(
                 "the import of %s (%s) holds up worker %s for more than %g s: calls of other skills go to another worker; "
-                "import what is slow inside of the commands that need it",
+                "import slow modules inside the commands that need them",
                 *(it.skill, it.file, worker.process.pid, self._host.stall_limit),
             )
 
@@ -326,9 +326,9 @@ class Pool:
     def why_none(self, skill: str = "") -> str:
         """Why there is no worker, or none for this skill."""
         if skill in self.gone:
-            return f"{skill} no longer loads, and has no last good version; mend the skill: {self.gone[skill]}"
+            return f"{skill} no longer loads, and has no last good version; fix the skill: {self.gone[skill]}"
         if self.closing:
-            return "the host is leaving"
+            return "the host is shutting down"
         return f"no worker can be started: {self._diagnosis or 'too many have ended lately'}"
 
     # Coming up

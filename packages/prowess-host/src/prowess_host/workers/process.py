@@ -1,4 +1,4 @@
-"""One worker process: started with everything it may need, watched by its exit, and killed with all its children."""
+"""One worker process: started with everything it needs, watched until it exits, and killed with all its children."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Starts the processes of workers, finds everything that comes from one of them, and ends it. The only sender of SIGKILL.
+"""Starts the processes of workers, finds all their descendants, and kills them. The only sender of SIGKILL.
 
-A process group is easy to leave: `os.setsid()` does it. So three things tell what comes from a worker: the tree of
-parents and children, a mark in the environment that children inherit, and, because the host adopts orphans where the
-system lets it, being an orphan that this process did not start. Knows no skill and no link.
+A process can leave its process group with `os.setsid()`. So three signs show that a process comes from a worker: the tree
+of parents and children, a mark in the inherited environment, and, where the host can adopt orphans, being an orphan that
+the host did not start itself.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Which worker runs which call, and what becomes of it when that worker stops, goes or ends. The door to the workers.
+"""Chooses the worker for each call, and moves or fails the calls of a worker that stalls, leaves or dies.
 
-Knows calls as bytes to send and as somebody to tell; knows no protocol of any client.
+The entrance to this room. A call is a sequence of bytes and a callback, independent of the client's protocol.
 """
 
 from __future__ import annotations
@@ -299,7 +299,7 @@ class Supervisor:
         """Answer for the calls that went down with a worker, and give those it never began to another."""
         ended = f"its worker ended ({describe_exit(worker.process.exit_code)})"
         for job in begun:
-            self._fail(job, "the host is leaving" if self._pool.closing else ended, started=True)
+            self._fail(job, "the host is shutting down" if self._pool.closing else ended, started=True)
         importing = worker.process.importing
         if worker.ended_itself and len(importing) == 1:  # of several imports nobody knows which one did it
             skill = importing[0].skill
@@ -316,7 +316,7 @@ class Supervisor:
         limit = self._settings.import_limit
         for importing in [it for it, spent in worker.imports.items() if spent > limit]:
             reason = f"the import of {importing.skill} ({importing.file}) takes more than {limit:g} s"
-            reason = f"{reason}, the setting host.import_limit; import what is slow inside of the commands that need it"
+            reason = f"{reason}, the setting host.import_limit; import slow modules inside the commands that need them"
             _log.warning("%s; worker %s is replaced", reason, worker.process.pid)
             self._backoff.note(importing.skill, reason)
             if worker.describing is not None:

@@ -1,9 +1,9 @@
-"""What takes too long: jobs, starts, imports, answers of workers, and calls that go on although nobody waits for them.
+"""Watches for everything that takes too long: calls, starts, imports, answers of workers, and abandoned calls that still run.
 
-Sends the pool what happens to a worker. Does not know what is done about it, nor what becomes of the jobs.
+It sends events to the pool, and the pool and the supervisor act on them.
 
-A call has its time by the clock. A worker is judged by the time that it could use: while it waits for a processor, its
-clocks stand still, and when the host itself comes late (the machine was asleep, or busy), they move by one turn only.
+The clock of a call is wall time. A worker is judged by the time it could use: its clocks stop while it waits for a
+processor, and move by one step at most when the host itself was late (the machine slept or was busy).
 """
 
 from __future__ import annotations
