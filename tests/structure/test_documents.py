@@ -20,77 +20,29 @@ import asyncio
 import doctest
 import json
 import os
-import re
-import shlex
 import subprocess
 import sys
 import textwrap
 import tomllib
 import traceback
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from documents import FLAGS, Block, blocks, steps
 
 ROOT = Path(__file__).resolve().parents[2]
 AGENT_SKILL = ROOT / "packages/prowess-host/src/prowess_host/cli/templates/write-prowess-skills/SKILL.md"
-DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/**/*.md")), AGENT_SKILL]
-FENCE = re.compile(r"^(?P<indent> *)(?P<ticks>`{3,})(?P<info>[^`]*)$")
-NOT_RUN = re.compile(r"^\s*<!-- not run: \S.*-->\s*$")
+TUTORIAL = ROOT / "docs/tutorial.md"  # tests/tutorial follows it in a real terminal
+DOCUMENTS = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted({*ROOT.glob("docs/**/*.md")} - {TUTORIAL}),
+    AGENT_SKILL,
+]
 PARSED: dict[str, Callable[[str], object]] = {"json": json.loads, "toml": tomllib.loads}
-FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-
-
-@dataclass(frozen=True)
-class Block:
-    """A fenced block: its language and options, the line of its first line of code, and the code."""
-
-    language: str
-    options: tuple[str, ...]
-    line: int
-    text: str
-    before: str
-    """The paragraph before the block."""
-
-    @property
-    def title(self) -> str | None:
-        return next((option.removeprefix("title=") for option in self.options if option.startswith("title=")), None)
-
-
-def blocks(text: str) -> Iterator[Block]:
-    """The fenced blocks of a Markdown text, without those that are not run."""
-    lines = text.splitlines()
-    number = 0
-    while number < len(lines):
-        opening = FENCE.match(lines[number])
-        number += 1
-        if not opening:
-            continue
-        start = number
-        while number < len(lines) and not is_closing(lines[number], opening["ticks"]):
-            number += 1
-        language, *options = shlex.split(opening["info"]) or [""]
-        if not (start > 1 and NOT_RUN.match(lines[start - 2])):
-            code = textwrap.dedent("\n".join(lines[start:number]) + "\n")
-            yield Block(language, tuple(options), start + 1, code, paragraph_before(lines, start - 1))
-        number += 1
-
-
-def paragraph_before(lines: list[str], fence: int) -> str:
-    """The text before a fence, up to the next empty line."""
-    above = lines[:fence]
-    while above and not above[-1].strip():
-        above.pop()
-    found: list[str] = []
-    while above and above[-1].strip():
-        found.insert(0, above.pop())
-    return "\n".join(found)
-
-
-def is_closing(line: str, ticks: str) -> bool:
-    return line.strip().startswith(ticks) and not line.strip().strip("`")
 
 
 @dataclass(frozen=True)
@@ -138,8 +90,7 @@ class Reader:
         assert not report, "".join(report)
 
     def run_console(self, block: Block) -> None:
-        for step in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
-            command, _, expected = step.partition("\n")
+        for command, expected in steps(block):
             assert "-m pytest" not in command, (
                 f"{self.document}:{block.line}: pytest by its own name, as people type it"
             )

@@ -115,7 +115,7 @@ async def test_half_of_a_save_takes_nothing_away(project: Path, torn: str):
     async with hosted(project) as host:
         before = await host.tools()
         (project / "skills/t.py").write_text(torn)
-        assert "t.py" in await told_of(host, "last good version goes on")
+        assert "t.py" in await told_of(host, "last good version stays in use")
         assert "one" == await host.text("t_version")
         write_skill(project, "t.py", ONE)
         await host.noted(CHANGED, 2)
@@ -185,7 +185,7 @@ async def test_a_broken_module_of_the_project_breaks_no_skill(tmp_path: Path, br
             module.unlink()
         else:
             module.write_text(broken)
-        await told_of(host, "last good version goes on")
+        await told_of(host, "last good version stays in use")
         for _ in range(2):
             assert ("one", "one") == (await host.text("a_version"), await host.text("b_version"))
             assert "one" == await host.text("c_version")
@@ -237,7 +237,7 @@ async def test_a_broken_plugin_costs_nobody_what_it_gives(tmp_path: Path):
     async with hosted(tmp_path) as host:
         before = await host.tools()
         write_skill(tmp_path, "clock.py", "from prowess import hookimpl\n1 / 0\n")
-        await told_of(host, "last good version goes on")
+        await told_of(host, "last good version stays in use")
         for _ in range(2):
             assert ("noon", "one") == (await host.text("b_now"), await host.text("far_version"))
             await replace_worker(host)

@@ -116,7 +116,7 @@ def test_file_may_stand_elsewhere(project: Path, capsys: pytest.CaptureFixture[s
     file.write_text("{")
 
     assert 2 == run(["build", "--check", "--output", "here.json"])
-    assert "no JSON" in capsys.readouterr().err
+    assert "not JSON" in capsys.readouterr().err
     assert 0 == run(["build", "--output", "here.json"])
     assert "shop.find" in file.read_text("utf-8")
 

@@ -185,7 +185,7 @@ def test_names_that_are_gone_break_callers() -> None:
     assert [("wire-name", True, "the name on the wire is 'x'; it was 'shop_find'")] == told(
         contract(), contract(wire_name="x")
     )
-    assert [("alias-added", False, "also answers to 'f'")] == told(contract(), contract(aliases=("f",)))
+    assert [("alias-added", False, "new alias 'f'")] == told(contract(), contract(aliases=("f",)))
 
 
 HINTS: list[tuple[Hints, Hints, list[tuple[str, bool]]]] = [

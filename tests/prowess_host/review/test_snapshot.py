@@ -131,8 +131,8 @@ def test_missing_file_is_no_snapshot(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("{", "no JSON"),
-        ("[" * 100_000, "no JSON"),
+        ("{", "not JSON"),
+        ("[" * 100_000, "not JSON"),
         ("[]", "not a catalog of this version"),
         ('{"$schema": "other"}', "not a catalog of this version"),
         (f'{{"$schema": "{FORMAT}"}}', "not a catalog .KeyError"),
