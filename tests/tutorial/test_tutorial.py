@@ -57,6 +57,9 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     venv.create(folder / "venv", with_pip=True, symlinks=True)
     (packages,) = (folder / "venv").glob("lib/python*/site-packages")
     (packages / "libraries.pth").write_text(f"{libraries}\n", encoding="utf-8")
+    program = folder / "venv/bin/pytest"  # what pip would write beside the library
+    program.write_text(f"#!{folder}/venv/bin/python\nimport pytest\nraise SystemExit(pytest.console_main())\n", "utf-8")
+    program.chmod(0o755)
     return folder / "venv/bin/python"
 
 
@@ -93,7 +96,7 @@ def test_tutorial_leads_to_a_skill_that_a_real_client_calls(wheels: Path, python
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
         "PIP_FIND_LINKS": str(wheels),
         "PIP_NO_INDEX": "1",
-        "XDG_CACHE_HOME": str(home / "cache"),
+        "USER": "ada",
     }
     with Terminal(folder, environment) as terminal:
         follower = Follower(terminal, folder)
