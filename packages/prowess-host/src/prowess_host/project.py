@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 __all__ = ["Client", "Project"]
 
 _log = logging.getLogger("prowess.host")
-_SAVING: Final = 1.0
-"""Seconds that writing the manifest may take when the project is closed."""
+_SAVING: Final = 10.0
+"""Seconds that writing the manifest may take when the project is closed. It takes milliseconds, unless the disk hangs."""
 _CLOSING: Final = 5.0
 """Seconds that the workers get to end. A process that the kernel holds outlives even a kill."""
 

@@ -14,7 +14,7 @@ from prowess_host.workers.process import WorkerProcess
 __all__ = ["Describing", "LostImport", "LostWorker"]
 
 _LONGEST: Final = 300.0
-"""Seconds that a worker gets to describe what it has imported. It takes milliseconds for each skill."""
+"""Seconds that a worker could use to describe what it has imported. It takes milliseconds for each skill."""
 
 
 class LostWorker(ChildProcessError):
@@ -36,7 +36,7 @@ class Describing:
     """A question for skills, put to a worker."""
 
     def __init__(self, process: WorkerProcess, told: DescribeHead) -> None:
-        self._process = process
+        self._spent = 0.0
         self._told: asyncio.Future[Description] = asyncio.get_running_loop().create_future()
         self._told.add_done_callback(lambda future: future.cancelled() or future.exception())  # perhaps nobody waits
         process.send(Kind.DESCRIBE, 0, json.dumps(told).encode())
@@ -56,11 +56,13 @@ class Describing:
         if self.open:
             self._told.set_exception(error)
 
+    def spend(self, seconds: float) -> bool:
+        """The worker could use these seconds, and imported nothing: imports have a limit of their own. True if it is over."""
+        self._spent += seconds
+        if self._spent > _LONGEST:
+            self.fail(ChildProcessError(f"a worker did not describe the skills in {_LONGEST:g} s without an import"))
+        return not self.open
+
     async def answer(self) -> Description:
-        """Wait for the answer; a `ChildProcessError` says why there is none. Imports have a limit of their own."""
-        while not (await asyncio.wait([self._told], timeout=_LONGEST))[0]:
-            if not self._process.importing:
-                raise ChildProcessError(
-                    f"a worker has imported nothing for {_LONGEST:g} s and not described the skills"
-                )
-        return self._told.result()
+        """Wait for the answer; a `ChildProcessError` says why there is none."""
+        return await asyncio.shield(self._told)

@@ -356,12 +356,7 @@ class Supervisor:
     async def _described(self, worker: Worker, told: DescribeHead) -> Description:
         describing = worker.describing = Describing(worker.process, told)
         self._timeouts.watch()
-        try:
-            return await describing.answer()
-        except ChildProcessError:
-            if describing.open:  # it takes too long
-                self._pool.send(worker, Event.LINGERS)
-            raise
+        return await describing.answer()
 
     @property
     def loaded(self) -> set[str]:

@@ -148,11 +148,14 @@ class Timeouts:
 
     def _check_worker(self, worker: Worker, now: float) -> None:
         importing = worker.importing
-        usable = self._usable(worker, now) if importing or worker.pinged is not None or not worker.is_up else 0.0
+        is_measured = importing or worker.describes or worker.pinged is not None or not worker.is_up
+        usable = self._usable(worker, now) if is_measured else 0.0
         if not worker.is_up:
             self._check_start(worker, usable)
             return
         self._check_imports(worker, importing, usable)
+        if worker.describing is not None and worker.describes and not importing and worker.describing.spend(usable):
+            self._pool.send(worker, Event.LINGERS)
         if worker.questions and worker.questions[0] <= now:
             self._ask_what_lingers(worker, now)
         if worker.pinged is not None:
