@@ -397,10 +397,10 @@ class Odd:
         self.abandoned_threads = 0
         self.loaded = ()
 
-    def known(self, _command: str) -> bool:
-        return True
+    def known(self, _command: str) -> Odd:
+        return self
 
-    async def run(self, *_: Any) -> Any:
+    async def call(self, *_: Any) -> Any:
         return self.end()
 
     def describe(self, _known: Any, **_: Any) -> Any:

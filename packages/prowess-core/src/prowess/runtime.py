@@ -145,13 +145,9 @@ class Runtime:
         entry = self._library.known(command) or await self._find(command)
         if entry is None:
             return await self._unknown(str(command))
-        return await self.run(entry, {} if arguments is None else arguments, channel)
-
-    async def run(self, entry: Entry, arguments: Any, channel: Channel | None = None) -> Outcome:
-        """Call a command that was found. Always gives an outcome."""
         token = _current.set(self)
         try:
-            return await entry.call(arguments, channel)
+            return await entry.call({} if arguments is None else arguments, channel)
         finally:
             _current.reset(token)
 

@@ -82,9 +82,10 @@ class ArgumentReader:
         if self.explicit or self.adapter.repeats_matter or (self.open and (self.injected or self.renamed)):
             return None
         try:
-            return self._with_gaps(self.adapter.read_json(text))
+            values = self.adapter.read_json(text)
         except ValidationError:
             return None
+        return self._with_gaps(values) if self.gaps else values
 
     def _parsed(self, text: bytes) -> Any:
         try:

@@ -94,10 +94,15 @@ def normalize(value: Any, output: Output = _UNDECLARED, render: Render | None = 
 
 
 def _normalized(value: Any, output: Output, render: Render | None) -> Result:
-    payload = None if type(value) in _SCALARS else as_payload(value)
+    writer = Writer(render)
+    if type(value) in _SCALARS:
+        payload = None
+        if output.adapter is not None and output.schema is None and not output.pair:  # what most commands return
+            return _from_data(writer.typed(output.adapter, value), writer, structured=True)
+    else:
+        payload = as_payload(value)
     if payload is not None:
         return _from_payload(payload, output)
-    writer = Writer(render)
     if output.pair:
         return _from_pair(value, output, writer)
     if output.adapter is None and render is not None and type(value) not in _PLAIN:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -84,13 +84,13 @@ class Entry:
         self._step = self._compose()
         self._text_differed = False
 
-    async def call(self, arguments: object, channel: Channel | None = None) -> Outcome:
+    def call(self, arguments: object, channel: Channel | None = None) -> Coroutine[Any, Any, Outcome]:
         """Call with JSON data. Whatever the arguments are, this gives an outcome."""
-        return await self._call(channel, self._read, arguments)
+        return self._call(channel, self._read, arguments)
 
-    async def call_python(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Outcome:
+    def call_python(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Coroutine[Any, Any, Outcome]:
         """Call like a Python function: instances are welcome, and an injected parameter that is passed wins."""
-        return await self._call(None, self._bound, args, kwargs)
+        return self._call(None, self._bound, args, kwargs)
 
     def _read(self, arguments: object) -> Arguments:
         decoded: list[str] = []

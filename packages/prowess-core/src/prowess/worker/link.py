@@ -132,7 +132,8 @@ class Link(asyncio.BufferedProtocol):
                 asyncio.get_running_loop().call_soon(self._release)
             self._held.append(frame)
         else:
-            self._release()
+            if self._held:
+                self._release()
             self._transport.write(frame)
 
     def _release(self) -> None:

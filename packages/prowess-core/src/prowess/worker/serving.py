@@ -181,7 +181,7 @@ class LinkServer:
                 return Kind.UNBEGUN, b"", b""  # it may have seen the mark, and take it for begun
             if entry is None:
                 return self._unknown(command)
-            outcome = await self._runtime.run(entry, JsonText(text), self._channel(number, how))
+            outcome = await entry.call(JsonText(text), self._channel(number, how))
             return self._written(number, outcome, how)
         except asyncio.CancelledError:
             if self._calls[number] in self._given_up:
@@ -494,7 +494,8 @@ async def serve_begun(sock: socket.socket, board: Board, root: Path, told: bytes
     heart = Heart(runtime.settings.own.host.stall_limit, board.beat)
     heart.start()
     worker = LinkServer(runtime, board, heart)
-    await asyncio.get_running_loop().create_connection(lambda: worker.link, sock=sock)
+    with runtime.as_current():  # for every call: its context is a copy of the one that the link was made in
+        await asyncio.get_running_loop().create_connection(lambda: worker.link, sock=sock)
     ready: ReadyHead = {**hello(), "pid": os.getpid()}
     worker.link.send(Kind.READY, 0, to_json(ready))
     await worker.gone.wait()

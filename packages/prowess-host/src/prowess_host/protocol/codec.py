@@ -257,7 +257,7 @@ def _read_request(message: JsonObject, message_id: Any, arguments: bytes | None)
         fault = RpcError.invalid_request(f"method must be a string, not {shown(method)}")
     elif message_id is ABSENT:
         return Notification(method, params if type(params) is dict else {})
-    elif _readable(message_id) is ABSENT:
+    elif type(message_id) is not int and type(message_id) is not str:
         fault = RpcError.invalid_request(f"id must be a string or an integer, not {shown(message_id)}")
     elif params is None:
         return Request(message_id, method, {})

@@ -160,7 +160,7 @@ class Session:
 
     def answer(self, call: Call, body: bytes, *, meta: bytes = b"{}", result_type: str = "complete") -> bytes:
         """The line that answers a call by a ready-made result: compact JSON objects, `meta` apart from the body."""
-        if not (_is_one_object(body) and _is_one_object(meta)):
+        if not (_is_one_object(body) and (meta == b"{}" or _is_one_object(meta))):
             return self.refuse(call, RpcError.internal("the result is not a JSON object on one line"))
         cacheable = call.method in CACHEABLE
         dress = self.server.dress

@@ -166,7 +166,8 @@ class Writer:
                 self._loop.call_soon(self._release)
             self._held.append(line)
         else:
-            self._release()
+            if self._held:
+                self._release()
             self._send(line)
 
     def _release(self) -> None:
