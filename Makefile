@@ -9,7 +9,7 @@ PY := .venv/bin/python
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test prepare docs reference pytest property test-lowest cov check format lint types fix wheels conformance catalog soak bench clean
+.PHONY: help run test prepare docs reference screens pytest property test-lowest cov check format lint types fix wheels conformance catalog soak bench clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -28,6 +28,10 @@ docs: ## build the documentation site into site/, and check its links
 reference: ## rewrite what the documentation takes from the program: tables, schemas/prowess.toml.schema.json, llms.txt
 	@sh scripts/prepare.sh test
 	@$(PY) scripts/reference.py
+
+screens: ## renew the pictures of the command line in the documentation
+	@sh scripts/prepare.sh test
+	@$(PY) scripts/screens.py
 
 test: ## set up, and run all the tests with the coverage gate
 	@sh scripts/prepare.sh test
