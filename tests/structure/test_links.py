@@ -68,3 +68,14 @@ def test_every_page_is_in_the_navigation() -> None:
     ]
 
     assert sorted(path.name for path in SITE) == sorted(entries)
+
+
+def test_pictures_load_nothing_from_elsewhere() -> None:
+    """A picture works offline, and tells no other host that somebody reads the page."""
+    pictures = {path.name: path.read_text(encoding="utf-8") for path in ROOT.glob("docs/**/*.svg")}
+
+    assert {} == {
+        name: found
+        for name, text in pictures.items()
+        if (found := re.findall(r"(?:url\(|href=)[\"']?http[^\s)\"']*", text))
+    }
