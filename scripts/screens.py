@@ -47,7 +47,7 @@ class Screen(NamedTuple):
 SCREENS = {
     "list": Screen("prowess list", "all commands of a project, and a file that failed to load"),
     "show": Screen("prowess show text.search", "one command, as a person reads it"),
-    "call": Screen("prowess call text.search pattern="open_world=True"", "a call and its result"),
+    "call": Screen("prowess call text.search pattern=open_world=True", "a call and its result"),
     "doctor": Screen("prowess doctor --matrix", "commands and clients: which rule of a client a command breaks"),
     "logs": Screen("prowess logs", "the calls of a project"),
 }
