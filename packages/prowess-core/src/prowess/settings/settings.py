@@ -76,7 +76,7 @@ class HostSettings:
     stall_limit: float = _key(1.0, "seconds without a sign of life after which a worker counts as stalled", above=0)
     import_limit: float = _key(120.0, "seconds that the import of one file of a skill may take", above=0)
     max_line: int = _key(64 * 1024 * 1024, "longest line read from the client, in bytes", least=1024)
-    drain: float = _key(2.0, "seconds that a call gets at end of input, from when it begins", least=0)
+    drain: float = _key(2.0, "seconds that a call gets at end of input, from its beginning", least=0)
     restart_limit: int = _key(5, "worker deaths within restart_window before the host stops restarting", least=0)
     restart_window: float = _key(60.0, "seconds over which worker deaths are counted", above=0)
 
@@ -98,27 +98,27 @@ class OwnSettings:
         300.0, "seconds a call may take, unless the command says otherwise; inf for no limit", above=0
     )
     skills: tuple[str, ...] = _key(("skills",), "folders with skills, relative to the project root")
-    hide: tuple[str, ...] = _key((), 'commands not shown: patterns over ids, "!pattern" shows again')
-    profile: str = _key("portable", "how contracts and results are shown to clients")
+    hide: tuple[str, ...] = _key((), 'commands to hide: patterns of ids; "!pattern" shows one again')
+    profile: str = _key("portable", "the form of contracts and results for clients")
     describe_results: bool = _key(
-        True, "end a description with a line on what comes back, where the docstring does not say it"
+        True, "end a description with a line about the result, unless the docstring describes it"
     )
     names: str = _key("flat", "tool names on the wire: skill_command or skill.command", choices=("flat", "dotted"))
-    python: str | None = _key(None, "interpreter of the workers; the host's own when not set")
+    python: str | None = _key(None, "Python interpreter of the workers; by default the host's own")
     threads: int = _key(256, "sync calls that run at once in one worker", least=1)
     cache_bytes: int = _key(16 * 1024 * 1024, "size of the result cache of one command, in bytes", least=0)
-    cache_dir: str | None = _key(None, "folder for caches, relative to the project root; the platform's when not set")
+    cache_dir: str | None = _key(None, "folder for caches, relative to the project root; by default the platform's")
     env_file: str = _key(
         ".env", 'file with environment variables for skills, relative to the project root; "" for none'
     )
     allow_outside_root: bool = _key(False, "let skills use paths outside the project root")
     max_result: int | None = _key(
         None,
-        "characters of a result that a client is sent at once; 0 for no limit; by default what is known of the client",
+        "characters of a result that a client gets at once; 0 for no limit; by default the known limit of the client",
         least=0,
     )
     kept_results: int = _key(
-        256 * 1024 * 1024, "size of what is kept of larger results for a client to read on, in bytes", least=0
+        256 * 1024 * 1024, "bytes of longer results that are kept for a client to read on", least=0
     )
     token_budget: int = _key(0, "tokens that the catalog may cost a model, for prowess check; 0 for no limit", least=0)
     retry: RetrySettings = RetrySettings()
