@@ -97,6 +97,19 @@ def test_failure_kinds_are_documented_as_they_are() -> None:
     assert set(expected) == set(documented)
 
 
+PYTHON_SAYS = {"No module named", "cannot import name"}
+
+
+@pytest.mark.parametrize("heading", ["## A command is missing", "## A call fails"])
+def test_symptoms_are_messages_of_the_program(heading: str) -> None:
+    """A person looks for the words on the screen, so troubleshooting lists words that the program writes."""
+    source = "".join(path.read_text(encoding="utf-8") for path in ROOT.glob("packages/*/src/**/*.py"))
+    symptoms = {found for row in rows("troubleshooting.md", heading) for found in re.findall(r"`([^`]+)`", row[0])}
+
+    assert len(symptoms) >= 4
+    assert set() == {symptom for symptom in symptoms - PYTHON_SAYS if symptom not in source}
+
+
 # --- the schema of prowess.toml ---
 
 
