@@ -42,9 +42,9 @@ class Purpose:
 
 PURPOSES = {
     "run": Purpose(".venv", ("skills",)),
-    "test": Purpose(".venv", ("dev", "peers", "skills")),
+    "test": Purpose(".venv", ("data", "dev", "peers", "skills")),
     "check": Purpose(".venv", ("checks", "dev", "skills")),
-    "all": Purpose(".venv", ("checks", "dev", "peers", "skills")),
+    "all": Purpose(".venv", ("checks", "data", "dev", "peers", "skills")),
     "lowest": Purpose(".venv-lowest", ("dev", "skills"), lowest=True),
     "docs": Purpose(".venv-docs", ("docs",), packages=False),
 }

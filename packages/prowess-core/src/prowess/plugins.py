@@ -57,8 +57,9 @@ class Plugins:
                 yield impl.plugin_name, _taking(impl)
 
     def has(self, hook: str, *, beside: str = "") -> bool:
-        """Whether anybody, beside one plugin, implements a hook: what nobody watches costs nothing."""
-        return any(impl.plugin_name != beside for impl in getattr(self._manager.hook, hook).get_hookimpls())
+        """Whether anybody implements a hook, beside the plugins whose names begin so: what nobody watches costs nothing."""
+        names = [impl.plugin_name for impl in getattr(self._manager.hook, hook).get_hookimpls()]
+        return any(not (beside and name.startswith(beside)) for name in names)
 
 
 class _Manager(pluggy.PluginManager):

@@ -1,4 +1,4 @@
-"""The injectables of Prowess itself, as an ordinary plugin."""
+"""What Prowess itself adds, as ordinary plugins."""
 
 from __future__ import annotations
 
@@ -6,12 +6,22 @@ from typing import Any
 
 from prowess.hookspecs import hookimpl
 from prowess.results.content import text_block
+from prowess.results.libraries import rendered
 
-__all__ = ["BuiltIn"]
+__all__ = ["Libraries", "OldSkills"]
 
 
-class BuiltIn:
-    """The built-in plugin."""
+class Libraries:
+    """Shows values of well-known libraries. Plugins of a project come first."""
+
+    @hookimpl(trylast=True)
+    def prowess_render(self, value: Any) -> Any:
+        """A frame as a table, a figure or an image as PNG, an array as lists."""
+        return rendered(value)
+
+
+class OldSkills:
+    """Shows results of older skill systems."""
 
     @hookimpl(trylast=True)
     def prowess_render(self, value: Any) -> Any:

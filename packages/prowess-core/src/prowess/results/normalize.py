@@ -19,6 +19,7 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 from prowess.errors import OutputError, message_of
 from prowess.jsontypes import Json, JsonObject, Schema, new_object
 from prowess.results.content import as_block, as_payload, is_content, placeholder, text_block
+from prowess.results.libraries import Table
 from prowess.results.published import validate
 from prowess.schemas.adapters import Adapter, Misfit, to_text
 from prowess.schemas.explicit import validate as validate_explicit
@@ -107,6 +108,7 @@ def _normalized(value: Any, output: Output, render: Render | None) -> Result:
         return _from_pair(value, output, writer)
     if output.adapter is None and render is not None and type(value) not in _PLAIN:
         value = _rendered(value, render)
+        value = value.text() if isinstance(value, Table) else value
         payload = as_payload(value)
         if payload is not None:
             return _from_payload(payload, output)
@@ -318,7 +320,7 @@ class Writer:
         if apart is not value:
             return apart
         rendered = value if self.render is None else self.render(value)
-        simple = _simple(value) if rendered is value else self._apart(rendered)
+        simple = _simple(value) if rendered is value else self._apart(_data_of(rendered))
         if simple is value:
             self._refused = value
             raise OutputError(f"an object of the type {_kind(value)} cannot be written as JSON")
@@ -369,7 +371,11 @@ class Writer:
             same = all(map(operator.is_, new, old))
             return old if same else tuple(new) if isinstance(value, tuple) else new
         rendered = value if self.render is None else self.render(value)
-        return _simple(value) if rendered is value else rendered
+        return _simple(value) if rendered is value else _data_of(rendered)
+
+
+def _data_of(rendered: Any) -> Any:
+    return rendered.records() if isinstance(rendered, Table) else rendered
 
 
 def _stands_apart(value: object) -> bool:
@@ -403,7 +409,8 @@ def _looked_through(value: Any) -> _Found:
 def _rendered(value: Any, render: Render) -> Any:
     """What plugins make of a value, or of the items of a list."""
     if type(value) in (list, tuple):
-        return [item if type(item) in _PLAIN else render(item) for item in cast("Sequence[Any]", value)]
+        items = [item if type(item) in _PLAIN else render(item) for item in cast("Sequence[Any]", value)]
+        return [text_block(item.text()) if isinstance(item, Table) else item for item in items]
     return render(value)
 
 

@@ -26,6 +26,7 @@ from prowess.errors import InjectionError, LoadError, SchemaError, message_of
 from prowess.injection.injectables import Injectables, Need
 from prowess.jsontypes import Schema
 from prowess.results.content import CONTENT_MARKER, is_content_type, is_text_type, may_hold_data
+from prowess.results.libraries import renders
 from prowess.results.normalize import Output
 from prowess.schemas.adapters import Adapter, Unusable, as_default, record
 from prowess.schemas.boxes import is_text
@@ -464,7 +465,7 @@ class _Compiler:
             adapter = Adapter(returns, self.signature.names)
             schema = adapter.schema("serialization")
         except Unusable as error:
-            if self.rendered and not pair:
+            if (self.rendered or renders(returns)) and not pair:
                 return OutputShape(field=declared.output_field), Output()
             reason = f"the return type of {self.id} has no JSON Schema: {error}"
             raise SchemaError(

@@ -26,7 +26,7 @@ from prowess.contracts.contract import Contract
 from prowess.contracts.declaration import NAME, Declaration, note_of
 from prowess.contracts.names import Names, assign
 from prowess.errors import LoadError, SchemaError, did_you_mean, message_of
-from prowess.injection.builtin import BuiltIn
+from prowess.injection.builtin import Libraries, OldSkills
 from prowess.plugins import Installed, installed
 from prowess.profiles.profile import Profile
 from prowess.settings.paths import ConfigPaths
@@ -93,7 +93,8 @@ class Library:
         self._since_ns = 0
         """When that was."""
         self._trees: dict[Path, ast.AST] = {}
-        services.plugins.register(BuiltIn(), OURS)
+        services.plugins.register(Libraries(), f"{OURS}:libraries")
+        services.plugins.register(OldSkills(), f"{OURS}:old-skills")
 
     # Looking up
 
@@ -491,7 +492,7 @@ class Library:
         provided = (
             services.injectables.keys,
             set(services.profiles),
-            services.plugins.has("prowess_render", beside=OURS),
+            services.plugins.has("prowess_render", beside=f"{OURS}:"),
         )
         for skill in self._skills.values():
             if provided != self._compiled_for or not skill.is_compiled:

@@ -23,7 +23,7 @@ from prowess.skills.entry import Entry, Services
 __all__ = ["OURS", "ModuleCommands", "Skill", "compiled"]
 
 OURS: Final = "prowess"
-"""The name of the plugin that Prowess itself is."""
+"""What the names of the built-in plugins begin with."""
 _WIRE_NAME_LIMIT: Final = 64
 
 
@@ -286,7 +286,7 @@ def compiled(declared: Declaration, skill: str, services: Services) -> Plan:
         injectables=services.injectables,
         settings=services.settings,
         root=services.root,
-        rendered=services.plugins.has("prowess_render", beside=OURS),
+        rendered=services.plugins.has("prowess_render", beside=f"{OURS}:"),
     )
     contract, place = plan.contract, declared.place
     if len(contract.wire_name) > _WIRE_NAME_LIMIT:

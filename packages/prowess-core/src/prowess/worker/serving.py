@@ -553,6 +553,7 @@ def main(argv: list[str] | None = None) -> None:
     logging.basicConfig(level=logging.WARNING, format="prowess: %(message)s", stream=sys.stderr)
     _keep_from_children(int(link), int(board))
     can_import_project(root)
+    os.environ.setdefault("MPLBACKEND", "agg")  # a plot in a worker has no window, and on macOS must not look for one
     code = 1
     try:
         # Never closed: tasks and threads that nobody waits for must not hold the process.
