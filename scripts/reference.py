@@ -126,6 +126,25 @@ def commands() -> str:
     return "\n\n".join(parts)
 
 
+COMPARED = {
+    "from start to `tools/list`, second start": "tools/list, 1 skill, a second start",
+    "from start to `tools/list`, first start": "tools/list, 1 skill, a first start",
+    "one call of an async function, median": "async no-op, one at a time, p50 of the median batch",
+    "one call of a sync function, median": "sync no-op, one at a time, p50 of the median batch",
+    "memory of all processes (PSS)": "memory of all processes after 1,000 calls, PSS",
+    "1 MB of text as a result": "1 MB of text",
+}
+
+
+def comparison() -> str:
+    """Ratios to the peers, taken from the measurements."""
+    lines = (ROOT / "docs/performance.md").read_text(encoding="utf-8").splitlines()
+    cells = ([cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|"))
+    measured = {row[0]: row[-2:] for row in cells if row[-1].endswith("×")}
+    rows = ((shown, *(ratio.removesuffix(" ×") for ratio in measured[row])) for shown, row in COMPARED.items())
+    return table(("", "to the SDK", "to FastMCP"), rows)
+
+
 def schemas() -> str:
     """The published schemas."""
 
@@ -147,6 +166,7 @@ def purpose(of: object) -> str:
 
 PARTS: Mapping[str, Callable[[], str]] = {
     "commands": commands,
+    "comparison": comparison,
     "settings": settings,
     "public-names": public_names,
     "context": context_members,
