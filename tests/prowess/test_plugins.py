@@ -148,6 +148,25 @@ class Table(DataFrame): ...
 """
 
 
+async def test_renderer_that_fails_inside_data_is_named(tmp_path: Path) -> None:
+    """With what it raised, wherever the value stands."""
+    plug = """
+    class Odd: ...
+    @hookimpl
+    def prowess_render(value):
+        raise ZeroDivisionError("odd")
+    @skill_command
+    def inside(): return {"a": [Odd()]}
+    @skill_command
+    def declared() -> dict: return {"a": [Odd()]}
+    """
+    write(tmp_path, plug=plug)
+    async with Runtime.open(tmp_path) as runtime:
+        for command in ("plug.inside", "plug.declared"):
+            said = (await runtime.call(command)).text
+            assert "could not render a Odd: ZeroDivisionError: odd" in said
+
+
 async def test_renderer_teaches_a_type(tmp_path: Path) -> None:
     """Data, content, or a whole result; at the top, in a list, and inside data. The first who answers is heard."""
     renderer = """
@@ -459,6 +478,19 @@ def test_installed_packages_bring_skills_and_broken_ones_hide_nobody(tmp_path: P
         f"FAILED sane ({site}/broken/__init__.py:5): SystemExit: 1",
         "FAILED zeta: this plugin is registered already, as package:plug:good",
     ] == [line.partition(". Skills run in")[0] for line in lines if line.startswith("FAILED")]
+
+
+async def test_plugin_that_clashes_with_a_skill_of_its_own_folder_is_refused(tmp_path: Path) -> None:
+    """Like any two skills of one name. Taking it out takes the folder out, in which there is then no clash."""
+    hook = "from prowess import hookimpl, skill_command\n@hookimpl\ndef prowess_skill_folders(): return ['more']\n"
+    project = write(tmp_path, plug=f"{hook}@skill_command\ndef one(): ...\n")
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more/plug.py").write_text("from prowess import skill_command\n@skill_command\ndef two(): ...\n")
+    async with Runtime.open(project) as runtime:
+        catalog = runtime.catalog()
+    assert [] == [contract.id for contract in catalog]
+    assert ["plug", "plug"] == [failure.source for failure in catalog.failures]
+    assert all("there is another skill of this name" in failure.reason for failure in catalog.failures)
 
 
 def test_installed_package_and_project_with_one_command_refuse_each_other(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from pydantic import (
     field_serializer,
     model_serializer,
 )
+from pydantic_core import core_schema
 
 from prowess import Image, Outcome, Runtime, SkillError, mcp_schema, skill_command
 from prowess.profiles.profile import BUILT_IN
@@ -637,6 +638,19 @@ class Slotted:
 async def test_an_error_whose_place_is_hidden_still_names_the_type() -> None:
     said = await refused([Slotted(Slots())])
     assert ": an object of the type Slots cannot be written as JSON. Return plain data" in said
+
+
+class Formatted:
+    """Written by a format that only numbers have."""
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, *_: Any) -> Any:
+        return core_schema.any_schema(serialization=core_schema.format_ser_schema(".2f"))
+
+
+async def test_a_format_that_fails_is_told_in_its_own_words() -> None:
+    said = await refused({"a": "x"}, dict[str, Annotated[Any, Formatted]])
+    assert "the result cannot be written as JSON: Error calling `format(value, '.2f')`: ValueError" in said
 
 
 async def test_a_text_of_a_library_inside_data_is_a_text() -> None:

@@ -45,6 +45,12 @@ def test_references_between_schemas_resolve_offline(name: str) -> None:
     assert {name} == {read_schema(file.name)["$id"] for file in get_schema_path(name).parent.glob(name)}
 
 
+def test_what_the_compiled_check_does_not_know_is_left_to_the_validator() -> None:
+    """It takes only an `int` for an integer, and JSON Schema takes `1.0` as well."""
+    link = {"type": "resource_link", "uri": "mem:x", "name": "x", "size": 1.0}
+    validate({"content": [link], "isError": False})
+
+
 BLOCKS: list[dict[str, Any]] = [
     TEXT,
     {

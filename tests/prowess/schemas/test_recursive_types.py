@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, Union
+from typing import Annotated, Any, Literal, TypeVar, Union
 
 import pytest
 from jsonschema import Draft202012Validator
@@ -22,6 +22,7 @@ Noted = TypeAliasType("Noted", "list[Annotated[Noted, 'within']]")
 Tree = TypeAliasType("Tree", "Union[T, list[Tree[T]]]", type_params=(T,))
 Picture = TypeAliasType("Picture", Union[Image, list["Picture"]])
 Pictures = TypeAliasType("Pictures", Union[T, list["Pictures"], Image], type_params=(T,))
+Side = TypeAliasType("Side", Literal["left", "right"])
 Endless = TypeAliasType("Endless", "Endless")
 
 
@@ -106,6 +107,13 @@ class Odd(metaclass=Failing):
         raise ZeroDivisionError("no")
 
     __hash__ = None  # type: ignore[assignment]
+
+
+async def test_an_alias_that_is_used_twice_may_be_a_key(entry: Any):
+    """Where pydantic refers to its definition."""
+    found = entry(echoing(dict[Side, list[Side]]))
+    assert {"left": ["right"]} == (await found.call({"value": {"left": ["right"]}})).value
+    assert "input" == (await found.call({"value": {"up": []}})).kind
 
 
 @pytest.mark.parametrize("alias", [Endless, list[Endless]])

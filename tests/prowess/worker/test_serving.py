@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 import json
 import os
 import socket
@@ -27,7 +28,7 @@ from prowess.skills.texts import pack
 from prowess.worker.link import Board, Frame, Link, encode_frame, receive
 from prowess.worker.messages import RELEASE, VERSION, Kind, hello
 from prowess.worker.progress import Thread
-from prowess.worker.serving import Heart, Imports, LinkServer, _place, serve
+from prowess.worker.serving import Heart, Imports, LinkServer, _place, main, serve
 
 SKILL = """
     from __future__ import annotations
@@ -103,6 +104,11 @@ SKILL = """
     async def who(ctx: Context) -> str:
         return f"{ctx.client_name} {ctx.capabilities} {ctx.trace_id}"
 """
+
+
+def test_the_entry_point_starts_nothing_when_it_is_imported() -> None:
+    """Only `python -m prowess.worker` does."""
+    assert main is importlib.import_module("prowess.worker.__main__").main
 
 
 def told(frame: Frame) -> tuple:

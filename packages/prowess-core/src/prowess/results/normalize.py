@@ -283,7 +283,7 @@ class Writer:
         if not _looked_through(value).iterators:  # reading the value has used those up
             plainer = self._plainer(value)
             if plainer is not value:
-                yield plainer  # pragma: no cover - a second form after a refusal; which types need it depends on pydantic
+                yield plainer
 
     def _dumped(self, adapter: Adapter, value: Any) -> Json:
         try:
@@ -310,7 +310,7 @@ class Writer:
         except (OutputError, PydanticSerializationError) as error:
             if self._refused is not _ABSENT:
                 raise OutputError(_unwritable(value, self._refused)) from error
-            if isinstance(error, OutputError):  # pragma: no cover - raised by a render hook
+            if isinstance(error, OutputError):
                 raise
             raise OutputError(f"the result cannot be written as JSON: {_in_our_words(error)}") from error
 
@@ -568,7 +568,7 @@ def _in_our_words(error: PydanticSerializationError) -> str:
     text = message_of(error)
     if found := _CALLED.search(text):
         return f"the serializer {found['name']} raised {found['said']}"
-    return text  # pragma: no cover - other words of pydantic
+    return text
 
 
 def _broken(problems: list[str]) -> str:

@@ -123,7 +123,7 @@ class Rebuilder:
     def _key(self, schema: dict[str, Any]) -> Any:
         """A key schema that reads each key as it is written. Raises `TypeError` where a key has no form as text."""
         kind = schema["type"]
-        if kind == "definition-ref":  # pragma: no cover - a key that is a recursive type
+        if kind == "definition-ref":
             return self._key(self._definitions[schema["schema_ref"]])
         if kind in _NOT_TEXT and "serialization" not in schema:
             name = getattr(schema.get("cls"), "__name__", kind)
@@ -146,12 +146,11 @@ class Rebuilder:
         """The dataclass with the fields that pydantic leaves out. A client cannot send them, but receives them."""
         cls: type[Any] = schema["cls"]
         ref: str = schema.get("ref") or f"{cls.__module__}.{cls.__qualname__}:{abs(hash(repr(schema)))}"
-        if ref not in self._rebuilt:  # pragma: no branch - pydantic refers to a class that it has met before
-            self._rebuilt[ref] = {}  # the dataclass may hold itself
-            fields = [(name, self._field_core(cls, name)) for name in late]
-            added = [_late_field(name, self._opened(core)) for name, core in fields if core is not None]
-            rebuilt = self._copied(schema)
-            self._rebuilt[ref] = {**rebuilt, "ref": ref, "schema": _with_fields(rebuilt["schema"], added, cls)}
+        self._rebuilt[ref] = {}  # the dataclass may hold itself
+        fields = [(name, self._field_core(cls, name)) for name in late]
+        added = [_late_field(name, self._opened(core)) for name, core in fields if core is not None]
+        rebuilt = self._copied(schema)
+        self._rebuilt[ref] = {**rebuilt, "ref": ref, "schema": _with_fields(rebuilt["schema"], added, cls)}
         return core_schema.definition_reference_schema(ref)
 
 

@@ -330,9 +330,10 @@ class Library:
 
     def _scan(self) -> None:
         """See which skills there are, and load those with hooks: they may know further folders."""
-        known: list[Path] | None = None
-        while known != (folders := self._all_folders()):
-            known = folders
+        seen: list[list[Path]] = []
+        # A plugin that clashes with a skill in a folder that it gives itself is taken out, and the folder with it: not again.
+        while (folders := self._all_folders()) not in seen:
+            seen.append(folders)
             self._survey = survey(folders)
             self._sources = {source.name: source for source in self._survey.sources}
             self._sources |= {name: given.source for name, given in self._given.items()}
@@ -346,7 +347,7 @@ class Library:
         """Forget the skills that are not there any more."""
         gone = [name for name, skill in self._skills.items() if skill.source is not None and name not in self._sources]
         for name in gone:
-            self._skills.pop(name).unplug()  # pragma: no cover - in workers, which are measured as processes
+            self._skills.pop(name).unplug()
 
     def _all_folders(self) -> list[Path]:
         return [*self._folders, *(folder for skill in self._skills.values() for folder in skill.folders)]

@@ -228,7 +228,7 @@ def _take_out(modules: Iterable[str]) -> None:
         module = sys.modules.pop(name)
         parent, leaf = _parent(name)
         if getattr(parent, leaf, None) is module:
-            delattr(parent, leaf)  # pragma: no cover - in workers; `from package import leaf` looks there first
+            delattr(parent, leaf)  # `from package import leaf` looks there first
 
 
 def _parent(name: str) -> tuple[ModuleType | None, str]:

@@ -4,5 +4,5 @@ from __future__ import annotations
 
 from prowess.worker.serving import main
 
-if __name__ == "__main__":  # pragma: no branch
+if __name__ == "__main__":
     main()
