@@ -49,6 +49,7 @@ COMMANDS: Final[dict[str, Entry]] = {  # the commands of a group stand together
     "connect": Entry("connect", "Put the project into an IDE or another MCP client.", _SERVE),
     "disconnect": Entry("disconnect", "Take it out again.", _SERVE),
     "status": Entry("status", "Show where it is connected, and whether that works.", _SERVE),
+    "doctor": Entry("doctor", "Find what is wrong, from Python to each client.", _SERVE),
     "build": Entry("building", "Write the catalog file for commit and review.", _KEEP),
     "check": Entry("checking", "Report breaking changes, and schemas that clients reject.", _KEEP),
     "completion": Entry("completing", "Print the completion script of a shell.", _SHELL),
