@@ -51,6 +51,13 @@ async def test_commands_are_called_by_id_wire_name_or_alias(tmp_path: Path):
         assert "input" == (await runtime.call("clock.now", [])).kind
 
 
+async def test_what_is_wrong_with_settings_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    """It stops nothing."""
+    (tmp_path / ".env").write_text("no such line\n")
+    async with Runtime.open(tmp_path):
+        assert [f"{tmp_path}/.env:1: is ignored" in record.getMessage() for record in caplog.records] == [True]
+
+
 @pytest.mark.parametrize("name", ["clock.noww", "", "other.thing", 7, None, ["clock.now"], "\ud800"])
 async def test_an_unknown_command_is_an_outcome(tmp_path: Path, name: Any):
     """Whatever it is that is no name; the nearest one is named."""
