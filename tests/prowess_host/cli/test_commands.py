@@ -92,21 +92,26 @@ def test_list_of_nothing_says_what_to_do(tmp_path: Path) -> None:
     assert (0, "No commands. Put a file with a @skill_command into skills/.\n") == (code, shown)
 
 
-@pytest.mark.parametrize("way", [(), ("--in-process",)])
+CALLS = [
+    (("tools.add", "a=1"), 0, ('{\n  "sum": 3\n}', "")),
+    (("tools.fail",), 1, ("", "Not today.")),
+    (("tools.add", "a=x"), 2, ("", 'a: expected an integer, got "x"')),
+    (("tools.ad", "a=1"), 2, ("", 'did you mean "tools.add"')),
+]
+"""What it matters for where the command runs."""
+MORE_CALLS = [
+    (("tools_add", "a=1", "b=5"), 0, ('{\n  "sum": 6\n}', "")),
+    (("tools/echo", "text=12"), 0, ("12", "")),
+    (("tools.picture",), 0, ("[image: image/png, 8 bytes]", "")),
+    (("tools.add", "a"), 2, ("", "'a' must have the form key=value")),
+    (("tools.add", "--json", "{"), 2, ("", "--json must be JSON")),
+    (("tools.add", "--json", "[]"), 2, ("", "must be a JSON object")),
+]
+
+
 @pytest.mark.parametrize(
-    ("words", "code", "told"),
-    [
-        (("tools.add", "a=1"), 0, ('{\n  "sum": 3\n}', "")),
-        (("tools_add", "a=1", "b=5"), 0, ('{\n  "sum": 6\n}', "")),
-        (("tools/echo", "text=12"), 0, ("12", "")),
-        (("tools.picture",), 0, ("[image: image/png, 8 bytes]", "")),
-        (("tools.fail",), 1, ("", "Not today.")),
-        (("tools.add", "a=x"), 2, ("", 'a: expected an integer, got "x"')),
-        (("tools.ad", "a=1"), 2, ("", 'did you mean "tools.add"')),
-        (("tools.add", "a"), 2, ("", "'a' must have the form key=value")),
-        (("tools.add", "--json", "{"), 2, ("", "--json must be JSON")),
-        (("tools.add", "--json", "[]"), 2, ("", "must be a JSON object")),
-    ],
+    ("words", "code", "told", "way"),
+    [*((*call, ()) for call in CALLS), *((*call, ("--in-process",)) for call in CALLS + MORE_CALLS)],
 )
 def test_call(words: tuple[str, ...], code: int, told: tuple[str, str], way: tuple[str, ...], project: Path) -> None:
     """The result for people on stdout, failures on stderr, and an exit code for scripts, in a worker or in this process."""
