@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import PATIENCE
 
 from prowess import Runtime, skill_command
 from prowess.contracts.catalog import Failure
@@ -450,7 +451,7 @@ def test_an_import_alone_waits_for_all_others() -> None:
     def one() -> None:
         with locks.one("a"):
             inside.set()
-            leave.wait(60)
+            leave.wait(PATIENCE)
             order.append("one")
 
     def alone() -> None:
@@ -459,11 +460,11 @@ def test_an_import_alone_waits_for_all_others() -> None:
 
     threads = [threading.Thread(target=one), threading.Thread(target=alone)]
     threads[0].start()
-    assert inside.wait(60)
+    assert inside.wait(PATIENCE)
     threads[1].start()
     leave.set()
     for thread in threads:
-        thread.join(60)
+        thread.join(PATIENCE)
     assert ["one", "alone"] == order
     assert not locks.overlapped("a")
 

@@ -526,7 +526,7 @@ async def test_a_blocked_loop_is_said_with_the_place(caplog: pytest.LogCaptureFi
     heart.start()
     heart.wake()
     await asyncio.sleep(0)
-    patience = time.monotonic() + 60
+    patience = time.monotonic() + PATIENCE
     while not caplog.records and time.monotonic() < patience:
         time.sleep(0.01)  # noqa: ASYNC251 - this is the one that blocks
     assert ["test_serving.py" in record.getMessage() for record in caplog.records] == [True]
@@ -551,7 +551,7 @@ async def test_a_heart_beats_until_the_board_is_closed():
     heart.busy = lambda: True
     heart.start()
     heart.wake()
-    with fail_after(60):
+    with fail_after(PATIENCE):
         while any(it.name == "prowess-watch" and it.is_alive() for it in threading.enumerate() if it not in others):  # noqa: ASYNC110 - a thread
             await asyncio.sleep(0.001)
     assert 3 == len(beats)
@@ -572,7 +572,7 @@ async def test_a_loop_that_waits_for_a_processor_is_not_blocked(
     heart = Heart(0.01)
     heart.start()
     heart.wake()
-    patience = time.monotonic() + 60
+    patience = time.monotonic() + PATIENCE
     while len(asked) < 20 and time.monotonic() < patience:
         time.sleep(0.001)  # noqa: ASYNC251 - the loop gets nowhere
     assert 20 <= len(asked)
