@@ -416,6 +416,17 @@ async def test_skill_that_met_a_half_imported_module_is_imported_again_alone(tmp
         assert [] == failures(runtime)
 
 
+async def test_skill_that_was_to_be_imported_alone_may_be_there_by_then(tmp_path: Path) -> None:
+    """Whoever came first has imported it."""
+    begun = tmp_path / "begun"
+    write(tmp_path, a=plain(f"with open({str(begun)!r}, 'a') as file:\n    file.write('x')\n"))
+    async with Runtime.open(tmp_path) as runtime:
+        assert 1 == await value(runtime, "a.run")
+        runtime._library._import_alone("a")
+        assert 1 == await value(runtime, "a.run")
+    assert "x" == begun.read_text()
+
+
 async def test_skill_that_met_a_half_imported_module_by_itself_has_failed(tmp_path: Path) -> None:
     """It would do so again."""
     write(tmp_path, a=plain(HALFWAY.format(str(tmp_path / "failed"))))
