@@ -52,6 +52,7 @@ def slow_project(tmp_path: Path, seconds: float, settings: str = "") -> Path:
     return make_project(tmp_path, settings or "[host]\nstall_limit = 0.4\n", **skills)
 
 
+@pytest.mark.usefixtures("board")
 async def test_a_slow_native_import_is_served_after_a_warm_start(tmp_path: Path):
     """By the worker that began it: it is imported once. Calls of other skills are answered meanwhile, elsewhere."""
     project = slow_project(tmp_path, 2)
@@ -96,6 +97,7 @@ async def test_an_import_that_outlasts_a_call_is_not_begun_again(tmp_path: Path)
         assert 1 == imports(project, "slow")
 
 
+@pytest.mark.usefixtures("board")
 @pytest.mark.parametrize("hang", [HOLD.format(600_000_000), "time.sleep(600)\n"], ids=["held", "asleep"])
 async def test_an_import_over_its_limit_is_answered_by_name(tmp_path: Path, hang: str):
     """With the skill, the file and the setting; the calls of other skills do not notice."""

@@ -26,7 +26,8 @@ from prowess.worker.progress import Progress, threads_of
 from prowess_host.workers.describe import Describing, LostImport, LostWorker
 from prowess_host.workers.jobs import Job
 from prowess_host.workers.lifecycle import ENDING, GETS_CALLS, Action, Event, State, step
-from prowess_host.workers.process import Spawn, WorkerProcess, describe_exit
+from prowess_host.workers.linked import LinkedWorker
+from prowess_host.workers.process import Spawn, describe_exit
 
 __all__ = ["Pool", "Worker"]
 
@@ -41,7 +42,7 @@ _MOST_STAND_INS: Final = 3
 class Worker:
     """A worker process and what the host knows of it."""
 
-    process: WorkerProcess = field(init=False)
+    process: LinkedWorker = field(init=False)
     state: State = State.STARTING
     jobs: dict[int, Job] = field(default_factory=dict[int, Job])
     slots: set[int] = field(default_factory=set[int])
@@ -140,11 +141,11 @@ class Worker:
             self.process.forget(number)
 
     def begun(self) -> list[Job]:
-        """The jobs that it may have begun."""
+        """The jobs that it has begun, as far as is known; for certain, if it has ended."""
         return [job for job in self.jobs.values() if self.process.has_begun(job.number)]
 
     def unbegun(self) -> list[Job]:
-        """The jobs that it has not begun. If it is retired, it never will."""
+        """The jobs that it has not begun, as far as is known."""
         return [job for job in self.jobs.values() if not self.process.has_begun(job.number)]
 
     def running(self, command: str) -> int:
@@ -243,19 +244,20 @@ class Pool:
                 self.fill()
 
     def _move_calls(self, worker: Worker) -> None:
-        worker.process.retire()
-        for job in worker.unbegun():
-            self._on_unbegun(job)
+        for number in worker.process.retire(list(worker.jobs)):
+            self._on_unbegun(worker.jobs[number])
 
     def _move_others(self, worker: Worker) -> None:
         """Its own import is waited for. What has nothing to do with that goes on elsewhere."""
         skills = {it.skill for it in worker.importing}
-        others = {job.number for job in worker.unbegun() if job.contract.skill not in skills}
-        worker.withdrawn |= others
-        worker.process.withdraw(others)
-        for job in worker.unbegun():
-            if job.number in others:
-                self._on_unbegun(job)
+        self.withdraw(worker, [job for job in worker.unbegun() if job.contract.skill not in skills])
+
+    def withdraw(self, worker: Worker, jobs: Collection[Job]) -> None:
+        """Forbid a worker to begin some jobs, and take them from it: now, or when it says that it has not begun them."""
+        numbers = [job.number for job in jobs]
+        worker.withdrawn.update(numbers)
+        for number in worker.process.withdraw(numbers):
+            self._on_unbegun(worker.jobs[number])
 
     def _end_stand_ins(self) -> None:
         if any(worker.state is State.IMPORTING for worker in self.active):
@@ -371,6 +373,7 @@ class Pool:
                 python,
                 self._root,
                 self._told,
+                shared=self._host.shared_memory,
                 on_frame=partial(self._on_frame, worker),
                 on_exit=partial(self._ended, worker),
             )

@@ -180,7 +180,9 @@ class Supervisor:
         """Give a job that was never begun to another worker, within bounds: what moves it may happen there as well."""
         self._running.pop(job).drop(job)
         job.moves += 1
-        if job.deaths >= _MOST_DEATHS:
+        if job.verdict:
+            self._fail(job, job.verdict, started=False)
+        elif job.deaths >= _MOST_DEATHS:
             self._fail(job, f"{job.deaths} workers ended before they began it; see the log", started=False)
         elif job.moves >= _MOST_MOVES:
             self._fail(job, f"{job.moves} workers were replaced before they began it; see the log", started=False)
@@ -225,7 +227,8 @@ class Supervisor:
     # What workers say
 
     def _on_frame(self, worker: Worker, frame: Frame) -> None:
-        self._timeouts.hear(worker)
+        if frame.kind != Kind.UNBEGUN or worker.process.tells_at_once:  # else a thread of it says so
+            self._timeouts.hear(worker)
         if frame.kind not in TELLING:
             self._hear(worker, frame)
             return
@@ -233,7 +236,7 @@ class Supervisor:
         if job is not None:
             worker.proven = True
             self._pass_on(job, frame)
-        elif frame.kind in LAST:
+        if worker.withdrawn and frame.kind in LAST:
             worker.release(frame.number)
 
     def _pass_on(self, job: Job, frame: Frame) -> None:
@@ -321,8 +324,10 @@ class Supervisor:
             self._backoff.note(importing.skill, reason)
             if worker.describing is not None:
                 worker.describing.fail(LostImport(importing, reason))
-            for job in [job for job in worker.unbegun() if job.contract.skill == importing.skill]:
-                self._fail(job, reason, started=False)
+            jobs = [job for job in worker.unbegun() if job.contract.skill == importing.skill]
+            for job in jobs:
+                job.verdict = reason
+            self._pool.withdraw(worker, jobs)
 
     # The catalog, and new generations
 
