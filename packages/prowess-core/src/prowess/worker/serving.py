@@ -104,14 +104,14 @@ class LinkServer:
         self._logs_lost = 0
 
     async def listen(self, sock: socket.socket) -> None:
-        """Say that calls can come."""
-        if isinstance(self.link, Stream):
-            self.link.listen(self._on_frame, self.gone.set)
-        else:
-            link = self.link
-            await asyncio.get_running_loop().create_connection(lambda: link, sock=sock)
+        """Say that calls can come, before anything else, and take them."""
+        link = self.link
         ready: ReadyHead = {**hello(), "pid": os.getpid()}
-        self.link.send(Kind.READY, 0, to_json(ready))
+        link.send(Kind.READY, 0, to_json(ready))
+        if isinstance(link, Stream):
+            link.listen(self._on_frame, self.gone.set)
+        else:
+            await asyncio.get_running_loop().create_connection(lambda: link, sock=sock)
 
     def _on_frame(self, frame: Frame) -> None:
         if frame.kind == Kind.CALL:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import json
 import select
 import socket
@@ -48,8 +49,9 @@ class Stream:
         """Called on the loop when it is no longer full."""
 
     def listen(self, on_frame: Callable[[Frame], None], on_lost: Callable[[], None]) -> None:
-        """Begin to read and to write. Both functions are called on the loop that runs."""
+        """Begin to read and to write. Both functions are called on the loop that runs, in the context of today."""
         self._on_frame, self._on_lost = on_frame, on_lost
+        self._context = contextvars.copy_context()
         writer = threading.Thread(target=self._write, name="prowess-writer", daemon=True)
         writer.start()
         threading.Thread(target=self._read, args=(writer,), name="prowess-reader", daemon=True).start()
@@ -146,7 +148,7 @@ class Stream:
 
     def _tell(self, heard: Callable[..., None], *news: object) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(heard, *news)
+            self._loop.call_soon_threadsafe(heard, *news, context=self._context.copy())
 
     def _is_for_the_loop(self, frame: Frame) -> bool:
         """See to calls that must not begin; whether there is something to do on the loop."""

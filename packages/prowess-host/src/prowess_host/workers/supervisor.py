@@ -266,9 +266,7 @@ class Supervisor:
             told: LiveHead = json.loads(frame.head)
             self._hear_live(worker, told["digests"])
         elif kind == Kind.CATALOG:
-            description = Description.from_json(json.loads(frame.head), unpack(frame.body))
-            self._backoff.clear(description.skills)
-            self._pool.hear_description(worker, description)
+            self._hear_description(worker, frame)
         elif kind == Kind.FAILED:
             failed: FailedHead = json.loads(frame.head)
             worker.reason = failed["message"]
@@ -282,6 +280,17 @@ class Supervisor:
             self._take_back(job)
             self._loop.call_soon(self._pool.check_calls, worker)
         worker.release(number)
+
+    def _hear_description(self, worker: Worker, frame: Frame) -> None:
+        try:
+            description = Description.from_json(json.loads(frame.head), unpack(frame.body))
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:  # a worker in another language
+            reason = f"a worker described the skills in a way that cannot be read: {type(error).__name__}: {error}"
+            if worker.describing is not None:
+                worker.describing.fail(ChildProcessError(reason))
+            return
+        self._backoff.clear(description.skills)
+        self._pool.hear_description(worker, description)
 
     def _hear_live(self, worker: Worker, digests: dict[str, str]) -> None:
         worker.loaded.update(digests)
@@ -362,6 +371,22 @@ class Supervisor:
         describing = worker.describing = Describing(worker.process, told)
         self._timeouts.watch()
         return await describing.answer()
+
+    async def importable(self, skills: Collection[str]) -> set[str]:
+        """Those of these skills whose import does not end a worker. Each is tried in a worker that does nothing else."""
+        found = set[str]()
+        for skill in sorted(skills):
+            helper = self._pool.spawn_helper()
+            if helper is None:
+                break
+            try:
+                await self._described(helper, {"known": [], "only": [skill]})
+                found.add(skill)
+            except ChildProcessError as error:
+                _log.info("%s was tried again: %s", skill, error)
+            finally:
+                self._pool.send(helper, Event.RETIRE)
+        return found
 
     @property
     def loaded(self) -> set[str]:
