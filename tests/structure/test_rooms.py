@@ -40,7 +40,6 @@ ROOMS: dict[str, str] = {
         project
         connection
         serving
-        doctor
         cli
         (door)
     """,

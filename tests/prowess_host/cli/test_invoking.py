@@ -26,7 +26,7 @@ def echo(text: str) -> str:
 
 @skill_command
 def waits(text: str) -> str:
-    first.wait(240)
+    first.wait(20)
     return text
 
 @skill_command
