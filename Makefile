@@ -9,7 +9,7 @@ PY := .venv/bin/python
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test prepare docs reference screens pytest property test-lowest cov check format lint types fix wheels conformance catalog soak bench clean
+.PHONY: help run test prepare docs reference screens pytest property test-lowest cov check format lint types fix wheels conformance programs catalog soak bench clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -78,6 +78,11 @@ wheels: ## build each wheel, install it alone in a fresh environment, and import
 conformance: ## hold the host against the official conformance suite, over stdio
 	@sh scripts/prepare.sh check
 	@$(PY) tests/conformance/run.py $(ARGS)
+
+programs: ## let the clients' own programs list what `prowess connect` wrote (downloads 1.3 GB from npm)
+	@sh scripts/prepare.sh test
+	@npm install --prefix .cache/programs --no-audit --no-fund --ignore-scripts --no-save @openai/codex @anthropic-ai/claude-code @google/gemini-cli @github/copilot opencode-ai
+	@CLIENT_PROGRAMS=.cache/programs/node_modules/.bin $(PY) -m pytest -q tests/clients/test_programs.py $(ARGS)
 
 catalog: ## check that schemas/catalog.json is what the skills are, and that nobody who calls them is broken
 	@sh scripts/prepare.sh run

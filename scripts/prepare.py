@@ -15,16 +15,19 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import threading
+import time
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = sorted(path.parent for path in ROOT.glob("packages/*/pyproject.toml"))
 LOWER_BOUND = re.compile(r"^(?P<name>[\w.-]+)(\[[^]]*\])?>=(?P<version>[^,;\s]+)")
-PIP_STEP = re.compile(r"\s*(?P<what>Collecting|Downloading|Building|Installing)\b[\w ]*?(?P<name>[\w.\[\]-]+)( .*)?$")
+PIP_STEP = re.compile(r"\s*((Collecting|Downloading|Building|Installing) [^:(]+)")
+SECONDS_BETWEEN_LINES = 5
 VERSION_OF = "import sys; print(*sys.version_info[:2], sep='.')"
 
 
@@ -177,7 +180,7 @@ def fetch_schemas(python: Path, folder: Path) -> None:
 
 
 def pip(python: Path, *words: str | Path) -> None:
-    """Run pip. A person sees which package it is at; all that it said is shown only if it fails."""
+    """Run pip. Whoever waits sees which package it is at; all that it said is shown only if it fails."""
     if output_of(python, "import pip") is None:
         run([python, "-m", "ensurepip"])
     command = [python, "-m", "pip", "--disable-pip-version-check", "--no-input", *words]
@@ -185,12 +188,11 @@ def pip(python: Path, *words: str | Path) -> None:
     process = subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
     )
-    with process:
+    with process, Progress() as progress:
         for line in process.stdout or ():
             said.append(line)
             if step := PIP_STEP.match(line):
-                progress(f"{step['what'].lower()} {step['name']}")
-    progress("")
+                progress.show(step[1].strip().lower())
     if process.returncode:
         sys.exit(f"{''.join(said)}prepare: this failed: {' '.join(map(str, command))}")
 
@@ -212,10 +214,32 @@ def run(command: list[str | Path], *, check: bool = True) -> int:
     return code
 
 
-def progress(text: str) -> None:
-    """Show what is going on, on one line that is written over; nothing where the output is no terminal."""
-    if sys.stdout.isatty():
-        print(f"\r\033[K{text[:76]}", end="", flush=True)
+class Progress:
+    """Shows what is going on: on one line that is written over, or in a line every few seconds where that is no terminal."""
+
+    def __init__(self) -> None:
+        self.began = time.monotonic()
+        self.step = "working"
+        self.over = threading.Event()
+
+    def __enter__(self) -> Self:
+        if not sys.stdout.isatty():
+            threading.Thread(target=self.tell, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.over.set()
+        if sys.stdout.isatty():
+            print("\r\033[K", end="", flush=True)
+
+    def show(self, step: str) -> None:
+        self.step = step
+        if sys.stdout.isatty():
+            print(f"\r\033[K{step[:76]}", end="", flush=True)
+
+    def tell(self) -> None:
+        while not self.over.wait(SECONDS_BETWEEN_LINES):
+            say(f"{self.step} ({time.monotonic() - self.began:.0f} s)")
 
 
 def say(text: str) -> None:

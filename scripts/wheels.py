@@ -107,10 +107,10 @@ def try_alone(wheel: Path, constraints: Path, environment: Path) -> None:
 
 
 def run(command: list[str | Path], cwd: Path = ROOT) -> str:
-    """What a command prints; a failure ends everything."""
-    done = subprocess.run(command, cwd=cwd, check=False, stdout=subprocess.PIPE, text=True)
+    """What a command prints; a failure ends everything, and only then is it shown what the command complained of."""
+    done = subprocess.run(command, cwd=cwd, check=False, capture_output=True, text=True)
     if done.returncode:
-        sys.exit(f"wheels: this failed: {' '.join(map(str, command))}\n{done.stdout}")
+        sys.exit(f"wheels: this failed: {' '.join(map(str, command))}\n{done.stdout}{done.stderr}")
     return done.stdout
 
 

@@ -95,7 +95,7 @@ def test_several_threads_at_once(project: Path, is_async: bool):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(10)
+        thread.join(PATIENCE)
     assert list(range(2, 12)) == sorted(results)
 
 
@@ -190,7 +190,7 @@ def _elsewhere(coroutine: Any) -> Any:
     results: list[Any] = []
     thread = threading.Thread(target=lambda: results.append(asyncio.run(coroutine)))
     thread.start()
-    thread.join(10)
+    thread.join(PATIENCE)
     return results[0]
 
 

@@ -51,6 +51,13 @@ async def test_commands_are_called_by_id_wire_name_or_alias(tmp_path: Path):
         assert "input" == (await runtime.call("clock.now", [])).kind
 
 
+async def test_what_is_wrong_with_settings_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    """It stops nothing."""
+    (tmp_path / ".env").write_text("no such line\n")
+    async with Runtime.open(tmp_path):
+        assert [f"{tmp_path}/.env:1: is ignored" in record.getMessage() for record in caplog.records] == [True]
+
+
 @pytest.mark.parametrize("name", ["clock.noww", "", "other.thing", 7, None, ["clock.now"], "\ud800"])
 async def test_an_unknown_command_is_an_outcome(tmp_path: Path, name: Any):
     """Whatever it is that is no name; the nearest one is named."""
@@ -113,7 +120,7 @@ async def test_who_wants_one_command_goes_before_those_who_want_everything(tmp_p
         if name == "a" and file:  # somebody comes while this one is imported
             found.append(threading.Thread(target=runtime._library.find, args=("c.run",)))
             found[0].start()
-            found[0].join(60)
+            found[0].join(PATIENCE)
 
     for name in ("a", "b", "c"):
         skill(tmp_path, name, "from prowess import skill_command\n@skill_command\ndef run(): ...\n")
@@ -134,7 +141,7 @@ async def test_what_was_imported_to_be_described_can_be_called_before_the_rest_i
                 threading.Thread(target=lambda: found.append(runtime._library.find("a.run", everywhere=False)))
             )
             asking[0].start()
-            asking[0].join(60)
+            asking[0].join(PATIENCE)
 
     for name in ("a", "b", "c"):
         skill(tmp_path, name, "from prowess import skill_command\n@skill_command\ndef run(): ...\n")
@@ -249,10 +256,11 @@ async def test_a_cancelled_owner_closes_everything(tmp_path: Path):
         async with Runtime.open(tmp_path) as runtime:
             runtime._services.injectables.provide(Db, Db)
             assert 7 == using()["structuredContent"]["result"]
+            scope.cancel()
             await anyio.sleep_forever()
 
     before = set(threading.enumerate())
-    with anyio.move_on_after(0.05):
+    with anyio.CancelScope() as scope:
         await own()
     assert ["closed"] == seen
     left = [thread.name for thread in set(threading.enumerate()) - before]

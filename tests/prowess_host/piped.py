@@ -61,9 +61,11 @@ def make_project(root: Path, /, settings: str = "", **skills: str) -> Path:
 
 async def until(condition: Callable[[], Any], patience: float = PATIENCE) -> Any:
     """What the condition gives as soon as it is true."""
+    pause = 0.002
     with fail_after(patience):
-        while not (found := condition()):  # noqa: ASYNC110 - files and processes send no events
-            await asyncio.sleep(0.005)
+        while not (found := condition()):
+            await asyncio.sleep(pause)
+            pause = min(1.3 * pause, 0.05)
         return found
 
 

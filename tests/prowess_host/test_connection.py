@@ -72,7 +72,8 @@ async def use(client: MemoryClient, name: str, folder: Path) -> set[str]:
     assert [f"{name} {step}" for step in range(3)] == [each["message"] for each in progress]
 
     await answer_question(client)
-    await cancel_call(client, folder / f"cancelled-{name}")
+    if name[-1] in "01":  # one in five, of both eras: what a cancelled call does is told by files, and looking costs
+        await cancel_call(client, folder / f"cancelled-{name}")
     return {text.split()[1] for text in said}
 
 

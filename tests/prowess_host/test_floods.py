@@ -50,7 +50,7 @@ SKILL = """
     async def pid() -> int:
         return os.getpid()
 """
-COUNT = 200_000
+COUNT = 100_000
 MOST = 200_000
 """Kilobytes that a host or a worker may ever take."""
 

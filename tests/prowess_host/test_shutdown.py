@@ -248,8 +248,16 @@ async def test_a_client_that_does_not_read_complaints_stops_nobody(tmp_path: Pat
 # Signals
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["47-term", "48-int"])
-@pytest.mark.parametrize("name", [None, "t_wait", "t_block", "t_block_loop"], ids=["idle", "async", "thread", "loop"])
+@pytest.mark.parametrize(
+    ("number", "name"),
+    [
+        pytest.param(signal.SIGTERM, None, id="47-term-idle"),
+        pytest.param(signal.SIGTERM, "t_wait", id="47-term-async"),
+        pytest.param(signal.SIGTERM, "t_block_loop", id="47-term-loop"),
+        pytest.param(signal.SIGINT, None, id="48-int-idle"),
+        pytest.param(signal.SIGINT, "t_block", id="48-int-thread"),
+    ],
+)
 async def test_a_signal_ends_the_session_in_good_order(tmp_path: Path, number: signal.Signals, name: str | None):
     """Within bounds, with 128 + n, whatever runs."""
     started = tmp_path / "started"

@@ -823,7 +823,7 @@ async def test_server_that_speaks_something_else(online: Any, said: bytes, kind:
         async with online() as opened:
             outcome = await opened.call("fetch.get", url=f"http://127.0.0.1:{listening.getsockname()[1]}/")
         listening.shutdown(socket.SHUT_RDWR)
-        speaker.join(5)
+        speaker.join(PATIENCE)
 
     assert kind == outcome.kind
     assert "did not answer" in outcome.text

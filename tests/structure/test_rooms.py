@@ -40,6 +40,7 @@ ROOMS: dict[str, str] = {
         project
         connection
         serving
+        doctor
         cli
         (door)
     """,

@@ -365,7 +365,7 @@ def test_whoever_outlives_the_loop_speaks_to_nobody(tmp_path: Path):
 
     thread = threading.Thread(target=outlive)
     thread.start()
-    thread.join(5)
+    thread.join(PATIENCE)
     assert "done" == left[-1]
 
 

@@ -90,7 +90,7 @@ async def test_many_sleepers_do_not_starve_another_call(tmp_path: Path):
     @skill_command
     def sleeper():
         begun.release()
-        may_end.wait(10)
+        may_end.wait(PATIENCE)
 
     @skill_command
     def quick() -> str:

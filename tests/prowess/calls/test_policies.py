@@ -431,7 +431,7 @@ def test_slots_are_shared_by_all_event_loops(tmp_path: Path):
 
     gone.close()
     result = asyncio.run(second())
-    first.join(5)
+    first.join(PATIENCE)
     assert [True] == answers
     assert result["structuredContent"]["result"] is True
     assert not waiting.done()

@@ -200,7 +200,7 @@ async def test_idle_threads_end(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(module, "_IDLE", 0.01)
     threads = Threads(4)
     thread = await threads.run(threading.current_thread)
-    thread.join(5)
+    thread.join(PATIENCE)
     assert not thread.is_alive()
     assert [] == threads._idle
     assert "again" == await threads.run(lambda: "again")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, NewType, Opt
 import anyio
 import pytest
 import typing_extensions
+from patience import PATIENCE
 from pydantic import BaseModel
 
 from prowess import Context, Inject, Outcome, Runtime, skill_command
@@ -33,7 +34,7 @@ K = TypeVar("K")
 async def call(runtime: Runtime, command: Command, arguments: Any = None) -> Outcome:
     declared = declaration_of(command)
     assert declared is not None
-    with anyio.fail_after(60):
+    with anyio.fail_after(PATIENCE):
         return await runtime.entry_of(declared).call(arguments or {})
 
 

@@ -230,7 +230,7 @@ async def test_a_loop_that_is_gone_took_its_things_along():
 
     thread = threading.Thread(target=gone.run_until_complete, args=(get(),))
     thread.start()
-    thread.join(5)
+    thread.join(PATIENCE)
     with anyio.fail_after(PATIENCE):
         await things.aclose()
     tasks = asyncio.all_tasks(gone)
@@ -238,7 +238,7 @@ async def test_a_loop_that_is_gone_took_its_things_along():
         task.cancel()
     runner = threading.Thread(target=gone.run_until_complete, args=(_all(tasks),))
     runner.start()
-    runner.join(5)
+    runner.join(PATIENCE)
     gone.close()
 
 

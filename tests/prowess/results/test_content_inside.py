@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import mcp_types
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
@@ -95,6 +95,7 @@ async def _outcome(returned: Returned) -> Outcome:
 
 
 @given(_returned)
+@example(Returned(dict, {"image": Image(_png(1)), "number": 1}))
 def test_content_is_sent_once_in_its_order(returned: Returned) -> None:
     """Beside the data, which names it; and the data keeps the schema that is shown of it."""
     outcome = asyncio.run(_outcome(returned))

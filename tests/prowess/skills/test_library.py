@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import PATIENCE
 
 from prowess import Runtime, skill_command
 from prowess.contracts.catalog import Failure
@@ -415,6 +416,17 @@ async def test_skill_that_met_a_half_imported_module_is_imported_again_alone(tmp
         assert [] == failures(runtime)
 
 
+async def test_skill_that_was_to_be_imported_alone_may_be_there_by_then(tmp_path: Path) -> None:
+    """Whoever came first has imported it."""
+    begun = tmp_path / "begun"
+    write(tmp_path, a=plain(f"with open({str(begun)!r}, 'a') as file:\n    file.write('x')\n"))
+    async with Runtime.open(tmp_path) as runtime:
+        assert 1 == await value(runtime, "a.run")
+        runtime._library._import_alone("a")
+        assert 1 == await value(runtime, "a.run")
+    assert "x" == begun.read_text()
+
+
 async def test_skill_that_met_a_half_imported_module_by_itself_has_failed(tmp_path: Path) -> None:
     """It would do so again."""
     write(tmp_path, a=plain(HALFWAY.format(str(tmp_path / "failed"))))
@@ -450,7 +462,7 @@ def test_an_import_alone_waits_for_all_others() -> None:
     def one() -> None:
         with locks.one("a"):
             inside.set()
-            leave.wait(60)
+            leave.wait(PATIENCE)
             order.append("one")
 
     def alone() -> None:
@@ -459,11 +471,11 @@ def test_an_import_alone_waits_for_all_others() -> None:
 
     threads = [threading.Thread(target=one), threading.Thread(target=alone)]
     threads[0].start()
-    assert inside.wait(60)
+    assert inside.wait(PATIENCE)
     threads[1].start()
     leave.set()
     for thread in threads:
-        thread.join(60)
+        thread.join(PATIENCE)
     assert ["one", "alone"] == order
     assert not locks.overlapped("a")
 

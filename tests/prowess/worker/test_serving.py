@@ -236,6 +236,24 @@ async def test_a_number_beyond_any_float_is_an_input_failure(host: Host):
     assert "input" == meta["prowess/kind"]
 
 
+async def test_a_result_that_is_too_large_comes_in_parts(host: Host):
+    """Its beginning as the answer, and the whole of it for the host to keep, if it wants to; the arguments may be large."""
+    text = "ab" * 100_000
+    meta, result = await host.call(1, "t.say", {"text": text}, most=10, kept=1_000_000)
+    whole = await host.heard(Kind.REST, 1)
+    assert text == whole.body.decode()
+    assert "ababababab" == result["content"][0]["text"]
+    assert 200_000 == meta["prowess/cut"]["characters"]
+    _, result = await host.call(2, "t.say", {"text": text}, most=10, kept=100)
+    assert "too large to be kept" in result["content"][-1]["text"]
+    assert not [frame for frame in host.frames if frame.kind == Kind.REST]
+
+
+async def test_a_result_is_not_cut_for_the_bytes_around_its_text(host: Host):
+    _, result = await host.call(1, "t.say", {"text": "ab" * 10}, most=20, kept=100)
+    assert "ab" * 10 == result["content"][0]["text"]
+
+
 async def test_an_unknown_command_is_refused(host: Host):
     host.begin(1, "t.no")
     assert "unknown" == json.loads((await host.heard(Kind.REFUSED, 1)).head)["kind"]
@@ -508,7 +526,7 @@ async def test_a_blocked_loop_is_said_with_the_place(caplog: pytest.LogCaptureFi
     heart.start()
     heart.wake()
     await asyncio.sleep(0)
-    patience = time.monotonic() + 60
+    patience = time.monotonic() + PATIENCE
     while not caplog.records and time.monotonic() < patience:
         time.sleep(0.01)  # noqa: ASYNC251 - this is the one that blocks
     assert ["test_serving.py" in record.getMessage() for record in caplog.records] == [True]
@@ -533,7 +551,7 @@ async def test_a_heart_beats_until_the_board_is_closed():
     heart.busy = lambda: True
     heart.start()
     heart.wake()
-    with fail_after(60):
+    with fail_after(PATIENCE):
         while any(it.name == "prowess-watch" and it.is_alive() for it in threading.enumerate() if it not in others):  # noqa: ASYNC110 - a thread
             await asyncio.sleep(0.001)
     assert 3 == len(beats)
@@ -554,7 +572,7 @@ async def test_a_loop_that_waits_for_a_processor_is_not_blocked(
     heart = Heart(0.01)
     heart.start()
     heart.wake()
-    patience = time.monotonic() + 60
+    patience = time.monotonic() + PATIENCE
     while len(asked) < 20 and time.monotonic() < patience:
         time.sleep(0.001)  # noqa: ASYNC251 - the loop gets nowhere
     assert 20 <= len(asked)
@@ -596,7 +614,7 @@ def test_imports_that_go_on_at_once_are_all_noted():
 # As a process
 
 
-def begin(flags: dict | None = None, written: tuple[str, str] | None = None, **more: Any) -> bytes:
+def begin(flags: dict | None = None, written: tuple[str, ...] | None = None, **more: Any) -> bytes:
     """What a host sends first."""
     told = {**hello(), "flags": flags or {}, "written": written, **more}
     return encode_frame(Kind.BEGIN, 0, json.dumps(told).encode())
@@ -790,6 +808,24 @@ async def test_serving_goes_by_the_settings_of_the_host(tmp_path: Path):
         ours.close()
         assert 0 == await serving
     board.close()
+
+
+async def test_serving_puts_the_file_of_the_environment_into_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """For libraries that read the environment. What is there already stays, and our own settings do not belong there."""
+    monkeypatch.setenv("THERE_ALREADY", "here")
+    monkeypatch.delenv("FROM_THE_FILE", raising=False)
+    text = "FROM_THE_FILE=file\nTHERE_ALREADY=file\nPROWESS_NAMES=dotted\n"
+    ours, theirs = socket.socketpair()
+    board = Board()
+    ours.sendall(begin(written=("", "", str(tmp_path / ".env"), text)))
+    serving = asyncio.ensure_future(serve(theirs, board, tmp_path))
+    with fail_after(PATIENCE):
+        assert Kind.READY == (await asyncio.to_thread(receive, ours)).kind
+        ours.close()
+        assert 0 == await serving
+    board.close()
+    assert ("file", "here", None) == tuple(map(os.environ.get, ("FROM_THE_FILE", "THERE_ALREADY", "PROWESS_NAMES")))
+    monkeypatch.delenv("FROM_THE_FILE")
 
 
 async def test_serving_a_host_that_has_gone_already_is_over(tmp_path: Path):

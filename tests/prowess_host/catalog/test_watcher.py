@@ -31,7 +31,7 @@ class Watched:
         paths = ConfigPaths.of(Settings.load(root, environ={}, flags={}), {})
         self._watcher = Watcher(paths, self._renew, lambda: told)
         self._watcher.start()
-        assert self._watcher.ready.wait(10)
+        assert self._watcher.ready.wait(PATIENCE)
         told.update(imported or {})
         self._task = asyncio.ensure_future(self._watcher.run())
 

@@ -26,7 +26,7 @@ def echo(text: str) -> str:
 
 @skill_command
 def waits(text: str) -> str:
-    first.wait(20)
+    first.wait(240)
     return text
 
 @skill_command

@@ -67,29 +67,31 @@ SKILL = """
             os.kill(os.getpid(), 9)
         ctypes.string_at(0)
 
+    LONG = "." * 400
+
     @skill_command
     async def flood(count: int) -> str:
         for number in range(count):
-            print("line", number)
+            print(LONG, "line", number)
         return "done"
 
     @skill_command
     def flood_in_thread(count: int) -> str:
         for number in range(count):
-            print("line", number)
+            print(LONG, "line", number)
         return "done"
 
     @skill_command
     async def flood_politely(count: int) -> str:
         for number in range(count):
-            print("line", number)
+            print(LONG, "line", number)
             if number % 100 == 0:
                 await asyncio.sleep(0)
         return "done"
 
     @skill_command
     def flood_as_child(count: int) -> str:
-        subprocess.run([sys.executable, "-c", f"for number in range({count}): print('line', number)"], check=True)
+        subprocess.run([sys.executable, "-c", f"for number in range({count}): print('.' * 400, 'line', number)"], check=True)
         return "done"
 
     @skill_command
@@ -184,10 +186,10 @@ async def test_the_last_words_of_a_worker_are_heard(tmp_path: Path, how: str):
 @pytest.mark.parametrize("name", ["t_flood", "t_flood_in_thread", "t_flood_as_child"])
 async def test_a_client_that_reads_gets_every_line(tmp_path: Path, name: str):
     async with hosted(make(tmp_path)) as host:
-        assert "done" == await host.text(name, count=100_000)
+        assert "done" == await host.text(name, count=20_000)
         await host.leave()
-    lines = [line.partition("] ")[2] for line in host.stderr.splitlines() if "] line " in line]
-    assert [f"line {number}" for number in range(100_000)] == lines
+    lines = [line.partition(" line ")[2] for line in host.stderr.splitlines() if " line " in line]
+    assert [str(number) for number in range(20_000)] == lines
 
 
 class Deaf(Client):
@@ -235,8 +237,8 @@ async def deaf(project: Path) -> AsyncGenerator[Deaf]:
 async def test_a_client_that_does_not_read_stderr_stops_nobody(tmp_path: Path, name: str):
     """Calls are answered, memory is bounded, and how much was dropped is told when somebody reads."""
     async with deaf(make(tmp_path)) as host:
-        for _ in range(5):
-            assert "done" == await host.text(name, count=200_000)
+        for _ in range(2):
+            assert "done" == await host.text(name, count=25_000)
         worker = await pid_of(host)
         assert max(peak(host.pid), peak(worker)) < MOST
         reading = asyncio.create_task(asyncio.to_thread(host.read_stderr))
@@ -249,16 +251,16 @@ async def test_a_client_that_does_not_read_stderr_stops_nobody(tmp_path: Path, n
         for count in re.findall(r"^prowess: (\d+) lines were dropped: nobody read stderr$", text, re.MULTILINE)
     )
     lost = sum(int(count) for count in re.findall(r"^\[prowess\] (\d+) pieces of output were lost", text, re.MULTILINE))
-    there = [int(number) for number in re.findall(r"\] line (\d+)$", text, re.MULTILINE)]
+    there = [int(number) for number in re.findall(r" line (\d+)$", text, re.MULTILINE)]
     assert dropped > 0
-    assert 999_990 <= dropped + lost + len(there) <= 1_000_010
+    assert 49_990 <= dropped + lost + len(there) <= 50_010
     assert text.endswith("[t.say] at last\n")
 
 
 async def test_other_calls_go_on_while_a_command_prints_to_nobody(tmp_path: Path):
     """The loop of the worker is not blocked by a print."""
     async with deaf(make(tmp_path)) as host:
-        floods = [host.start_call(f"t_flood_{how}", count=100_000) for how in ("politely", "in_thread")]
+        floods = [host.start_call(f"t_flood_{how}", count=20_000) for how in ("politely", "in_thread")]
         for number in range(20):
             assert str(number) == await host.text("t_say", text=str(number))
         for flood in floods:
@@ -283,7 +285,7 @@ def session(*calls: tuple[str, dict[str, object]]) -> str:
 async def test_stderr_may_be_anything(tmp_path: Path, how: str):
     """The calls are answered; a file gets every line."""
     project, log = make(tmp_path), tmp_path / "log"
-    calls = ("t_flood", {"count": 20_000}), ("t_flood_as_child", {"count": 20_000})
+    calls = ("t_flood", {"count": 5_000}), ("t_flood_as_child", {"count": 5_000})
     target = {"closed": "2>&-", "file": f'2>"{log}"', "full disk": "2>/dev/full", "nobody": "2>&1 >&3 | true"}[how]
     script = f'exec 3>&1; "$@" {target}'
     command = ["/bin/sh", "-c", script, "sh", sys.executable, "-m", "prowess_host", "--project", str(project)]
@@ -295,7 +297,7 @@ async def test_stderr_may_be_anything(tmp_path: Path, how: str):
     assert [0, 1, 2] == sorted(answer["id"] for answer in answers)
     assert not any(answer["result"].get("isError") for answer in answers)
     if how == "file":
-        assert 40_000 == log.read_text().count("] line ")
+        assert 10_000 == log.read_text().count(" line ")
 
 
 def test_threads_of_the_host_do_not_tear_lines(tmp_path: Path):

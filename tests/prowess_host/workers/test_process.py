@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import socket
 import sys
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from anyio import fail_after
 from patience import PATIENCE
 from piped import make_project, until
 
-from prowess.worker.link import Frame
+from prowess.worker.link import Frame, Link, encode_frame
 from prowess.worker.messages import Kind, hello
 from prowess_host.workers import process_tree
 from prowess_host.workers.process import WorkerProcess, describe_exit
@@ -35,10 +36,11 @@ SETTINGS = json.dumps({**hello(), "flags": {}, "written": None}).encode()
 class Watched:
     """A worker and what was heard of it."""
 
-    def __init__(self, root: Path, python: str) -> None:
+    def __init__(self, root: Path, python: str, *, shared: bool = True) -> None:
         self.frames: list[Frame] = []
         self.exits = 0
-        self.process = WorkerProcess(python, root, SETTINGS, on_frame=self.frames.append, on_exit=self._exited)
+        heard = self.frames.append
+        self.process = WorkerProcess(python, root, SETTINGS, shared=shared, on_frame=heard, on_exit=self._exited)
 
     def _exited(self) -> None:
         self.exits += 1
@@ -58,8 +60,12 @@ def python() -> str:
     return sys.executable
 
 
-async def test_a_worker_takes_frames_before_it_is_up(tmp_path: Path, python: str):
-    worker = Watched(make_project(tmp_path, t=SKILL), python)
+shared = pytest.mark.parametrize("shared", [True, False], ids=["shared", "sent"])
+
+
+@shared
+async def test_a_worker_takes_frames_before_it_is_up(tmp_path: Path, python: str, shared: bool):
+    worker = Watched(make_project(tmp_path, t=SKILL), python, shared=shared)
     worker.process.send(Kind.CALL, 1, json.dumps({"command": "t.say"}).encode(), b"{}")
     assert b'"x"' in (await worker.heard(Kind.RESULT)).body
     assert worker.process.has_begun(1)
@@ -69,15 +75,62 @@ async def test_a_worker_takes_frames_before_it_is_up(tmp_path: Path, python: str
     assert 0 == await worker.over()
 
 
-async def test_a_worker_that_is_over_can_be_told_anything(tmp_path: Path, python: str):
+@shared
+async def test_a_worker_that_is_over_can_be_told_anything(tmp_path: Path, python: str, shared: bool):
     """It is of no effect."""
-    worker = Watched(make_project(tmp_path, t=SKILL), python)
+    worker = Watched(make_project(tmp_path, t=SKILL), python, shared=shared)
     worker.process.send(Kind.CALL, 1, json.dumps({"command": "t.leave"}).encode(), b"{}")
     assert 7 == await worker.over()
     worker.process.kill()
-    worker.process.retire()
-    worker.process.forget(1)
     worker.process.send(Kind.PING)
+
+
+@shared
+async def test_what_a_worker_had_begun_is_certain_when_it_has_ended(tmp_path: Path, python: str, shared: bool):
+    """Also of the last call, and of those that it received and did not begin."""
+    worker = Watched(make_project(tmp_path, t=SKILL), python, shared=shared)
+    begun: dict[int, bool] = {}
+    worker.process._on_exit = lambda: begun.update({number: worker.process.has_begun(number) for number in (1, 2, 3)})
+    worker.process.send(Kind.CALL, 1, json.dumps({"command": "t.say"}).encode(), b"{}")
+    await worker.heard(Kind.RESULT)
+    worker.process.send(Kind.WITHDRAW, 0, b'{"numbers": []}')
+    worker.process.send(Kind.CALL, 2, json.dumps({"command": "t.leave"}).encode(), b"{}")
+    with fail_after(PATIENCE):
+        await worker.process.wait()
+    assert {1: True, 2: True, 3: False} == begun
+
+
+@shared
+async def test_a_withdrawn_call_is_given_back(tmp_path: Path, python: str, shared: bool):
+    """Now, or as soon as the worker says so; and a retired worker begins nothing."""
+    worker = Watched(make_project(tmp_path, t=SKILL), python, shared=shared)
+    call = json.dumps({"command": "t.say"}).encode()
+    worker.process.send(Kind.CALL, 1, call, b"{}")
+    await worker.heard(Kind.RESULT)
+    assert [] == worker.process.withdraw([])
+    assert ([2] if shared else []) == worker.process.withdraw([2])
+    assert [] == worker.process.withdraw([1])
+    assert ([3] if shared else []) == worker.process.retire([1, 3])
+    worker.process.send(Kind.CALL, 3, call, b"{}")
+    assert 3 == (await worker.heard(Kind.UNBEGUN)).number
+    worker.process.send(Kind.QUIT)
+    assert 0 == await worker.over()
+
+
+async def test_the_last_words_are_read_although_somebody_else_holds_the_link():
+    """As much as has arrived, in whole frames."""
+    ours, theirs = socket.socketpair()
+    heard: list[Frame] = []
+    link = Link(heard.append, lambda: None)
+    ours.setblocking(False)
+    theirs.sendall(encode_frame(Kind.BEGUN, 7) + encode_frame(Kind.RESULT, 7, b"{}", b"x")[:-1])
+    link.drain(ours)
+    assert [(Kind.BEGUN, 7)] == [frame[:2] for frame in heard]
+    theirs.sendall(b"x")
+    theirs.close()
+    link.drain(ours)
+    assert [(Kind.BEGUN, 7), (Kind.RESULT, 7)] == [frame[:2] for frame in heard]
+    ours.close()
 
 
 async def test_where_processes_have_no_descriptors_a_thread_waits(

@@ -135,6 +135,9 @@ SKILL = """
 """
 
 
+both = pytest.mark.usefixtures("board")
+
+
 def make(tmp_path: Path, settings: str = "") -> Path:
     return make_project(tmp_path, settings or "[host]\ncancel_grace = 0.1\nstall_limit = 0.4\ngrace = 0.5\n", t=SKILL)
 
@@ -191,6 +194,7 @@ async def test_an_async_command_out_of_time_is_cancelled_and_its_worker_stays(tm
         assert str(old) == await host.text("t_worker")
 
 
+@both
 async def test_a_command_that_swallows_its_cancellation_is_ended_all_the_same(tmp_path: Path):
     """The host answers in its place, and ends its worker."""
     async with hosted(make(tmp_path)) as host:
@@ -200,6 +204,7 @@ async def test_a_command_that_swallows_its_cancellation_is_ended_all_the_same(tm
         assert not (tmp_path / "done").exists()
 
 
+@both
 @pytest.mark.parametrize("name", ["t_block_late", "t_ponder"])
 async def test_a_worker_that_is_stuck_is_answered_for_and_ended(tmp_path: Path, name: str):
     """Python code on the loop, or native code that holds the interpreter."""
@@ -249,6 +254,7 @@ async def test_a_cancelled_async_command_that_blocks_is_ended(tmp_path: Path):
         assert "x" == await host.text("t_say", text="x")
 
 
+@both
 async def test_other_calls_of_a_draining_worker_get_their_grace(tmp_path: Path):
     """A call that ends in time is answered; one that does not is lost with advice."""
     started = [tmp_path / "1", tmp_path / "2", tmp_path / "3"]
@@ -268,6 +274,7 @@ async def test_other_calls_of_a_draining_worker_get_their_grace(tmp_path: Path):
 # Deaths
 
 
+@both
 @pytest.mark.parametrize("how", ["exit", "segfault", "kill"])
 async def test_a_death_costs_the_calls_it_takes_down(tmp_path: Path, how: str):
     """Each is answered, and the next call just works."""
@@ -280,6 +287,7 @@ async def test_a_death_costs_the_calls_it_takes_down(tmp_path: Path, how: str):
         assert "x" == await host.text("t_say", text="x")
 
 
+@both
 async def test_the_advice_after_a_death_comes_from_the_hints(tmp_path: Path):
     async with hosted(make(tmp_path)) as host:
         assert "Trying again is safe" in await host.text("t_die_reading")
@@ -295,6 +303,7 @@ async def test_a_worker_that_is_killed_while_idle_is_replaced(tmp_path: Path):
         assert "x" == await host.text("t_say", text="x")
 
 
+@both
 async def test_a_forked_child_does_not_hide_a_death(tmp_path: Path):
     """It holds the link open; the death watch goes by the process. The child goes as well."""
     async with hosted(make(tmp_path)) as host:
@@ -306,6 +315,7 @@ async def test_a_forked_child_does_not_hide_a_death(tmp_path: Path):
         await host.worker()
 
 
+@both
 async def test_calls_that_were_never_begun_move_when_a_worker_dies(tmp_path: Path):
     """A stopped worker begins nothing: its calls are run by the next one, without a word to the client."""
     async with hosted(make(tmp_path, "[host]\nstall_limit = 60\n")) as host:
@@ -316,6 +326,42 @@ async def test_calls_that_were_never_begun_move_when_a_worker_dies(tmp_path: Pat
         await host.barrier()
         os.kill(old, signal.SIGKILL)
         assert [str(number) for number in range(20)] == [await text(answer) for answer in answers]
+
+
+IMPORTED = """
+    import os, time
+    with open({notes!r}, "a") as file:
+        file.write("{name} ")
+    while os.environ.get("WAIT") and not os.path.exists({gate!r}):
+        time.sleep(0.01)
+
+    @skill_command
+    def say() -> str:
+        with open({runs!r}, "a") as file:
+            file.write("{name} ")
+        return {name!r}
+"""
+
+
+@both
+async def test_calls_that_wait_for_imports_move_when_a_worker_is_killed(tmp_path: Path):
+    """It has received them and not begun them: the next worker runs each, once."""
+    notes, runs, gate = tmp_path / "notes", tmp_path / "runs", tmp_path / "gate"
+    places = {"notes": str(notes), "runs": str(runs), "gate": str(gate)}
+    project = make_project(tmp_path, "", **{name: IMPORTED.format(name=name, **places) for name in ("a", "b")})
+    async with hosted(project) as host:  # this one leaves a manifest
+        await host.tools()
+        await until(lambda: list((project / "cache").glob("manifests/*.json")))
+    notes.unlink()
+    async with hosted(project, env={"WAIT": "1"}) as host:
+        answers = [host.start_call("a_say"), host.start_call("b_say")]
+        await until(lambda: notes.exists() and len(notes.read_text().split()) == 2)
+        await host.barrier()
+        (old,) = host.workers()
+        os.kill(old, signal.SIGKILL)
+        gate.touch()
+        assert ["a", "b"] == [await text(answer) for answer in answers]
+        assert ["a", "b"] == sorted(runs.read_text().split())
 
 
 async def test_nothing_leaks_over_many_deaths(tmp_path: Path):
@@ -340,6 +386,7 @@ async def test_nothing_leaks_over_many_deaths(tmp_path: Path):
 # Starving
 
 
+@both
 async def test_a_blocking_async_command_holds_up_nobody_else(tmp_path: Path):
     """Calls go to another worker, the list is answered at once, and the log names the command."""
     async with hosted(make(tmp_path)) as host:
@@ -359,6 +406,7 @@ async def test_a_blocking_async_command_holds_up_nobody_else(tmp_path: Path):
         assert len(await until(host.workers)) == 1
 
 
+@both
 async def test_a_fresh_worker_that_blocks_holds_up_nobody_either(tmp_path: Path):
     """What waits for the skill to be loaded has not begun, so it can move."""
     async with hosted(make(tmp_path)) as host:
@@ -390,6 +438,7 @@ async def test_no_spare_is_left_behind(tmp_path: Path):
         await host.worker()
 
 
+@both
 async def test_concurrency_is_kept_across_generations(tmp_path: Path):
     """While the old worker runs two, the new one begins none."""
     log = tmp_path / "log"
@@ -565,3 +614,19 @@ async def test_a_worker_that_says_nothing_of_its_version_is_a_diagnosis(tmp_path
     script.chmod(0o755)
     async with hosted(make(tmp_path, f'python = "{script}"\n')) as host:
         assert "the worker link no version (release unknown)" in await explained(host)
+
+
+async def test_a_skill_that_ended_its_worker_is_listed_when_the_cause_has_gone(tmp_path: Path):
+    """Nothing was saved: the list is tried again after a pause, apart from the worker that is called."""
+    fatal = tmp_path / "fatal"
+    fatal.touch()
+    body = f"if os.path.exists({str(fatal)!r}):\n    os._exit(5)\n@skill_command\ndef say() -> str:\n    return 'x'\n"
+    project = make_project(tmp_path, "", t=body, u="@skill_command\ndef pid() -> int:\n    return os.getpid()\n")
+    async with hosted(project) as host:
+        assert ["prowess_diagnostics", "u_pid"] == sorted(await host.tools())
+        before = await host.text("u_pid")
+        fatal.unlink()
+        await host.noted("notifications/tools/list_changed")
+        assert ["t_say", "u_pid"] == sorted(await host.tools())
+        assert "x" == await host.text("t_say")
+        assert before == await host.text("u_pid")

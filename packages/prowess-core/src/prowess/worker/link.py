@@ -34,6 +34,8 @@ class Frame(NamedTuple):
 _HEADER: Final = struct.Struct("!BIII")
 _SIZE: Final = _HEADER.size
 _CHUNK: Final = 256 * 1024
+_MOST_CHUNKS: Final = 4096
+"""What is drained at the end: a child of the worker may go on writing."""
 _SMALL: Final = 16 * 1024
 """Bytes of a frame that may be held back: copying a larger one once more costs more than it saves."""
 
@@ -179,6 +181,17 @@ class Link(asyncio.BufferedProtocol):
         if self._receiving:
             self._receiving = False
             self._release()
+
+    def drain(self, sock: socket.socket) -> None:
+        """Hand over what has arrived at the socket of this link by now."""
+        for _ in range(_MOST_CHUNKS):
+            try:
+                size = sock.recv_into(self._chunk)
+            except OSError:  # nothing more
+                return
+            if not size:
+                return
+            self.buffer_updated(size)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
         """The other end is gone. Whoever holds this end holds no buffers with it."""

@@ -20,6 +20,7 @@ __all__ = [
     "DescribeHead",
     "FailedHead",
     "Hello",
+    "ImportingHead",
     "Kind",
     "LiveHead",
     "LogHead",
@@ -28,6 +29,7 @@ __all__ = [
     "RefusedHead",
     "RestHead",
     "SourceHead",
+    "WithdrawHead",
     "hello",
     "mismatch",
 ]
@@ -58,6 +60,10 @@ class Kind(IntEnum):
     QUIT = 6
     SOURCE = 8
     """head: `SourceHead`; body: the last good source of a skill, which it is imported from, whatever its files say."""
+    WITHDRAW = 9
+    """head: `WithdrawHead`. Without shared memory only, as are RETIRE, BEGUN, IMPORTING and BEAT."""
+    RETIRE = 10
+    """Begin nothing more."""
 
     READY = 21
     """The first one. head: `ReadyHead`."""
@@ -85,6 +91,12 @@ class Kind(IntEnum):
     """The same number, sent when a call has just been left behind."""
     UNBEGUN = 32
     """This call will not begin here: the host withdrew it, or retired this worker, before it began."""
+    BEGUN = 35
+    """This call begins now. The system takes this frame before the call starts."""
+    IMPORTING = 36
+    """head: `ImportingHead`. The system takes this frame before the import starts."""
+    BEAT = 37
+    """A thread of the worker runs, whatever its event loop does."""
     FAILED = 31
     """head: `FailedHead`. The worker cannot serve, or could not describe."""
 
@@ -164,6 +176,18 @@ class SourceHead(TypedDict):
     has_hooks: bool
     kept: bool
     """Its files say something else by now."""
+
+
+class WithdrawHead(TypedDict):
+    """WITHDRAW: calls that must not begin. Of those that have not, the worker says so with UNBEGUN."""
+
+    numbers: list[int]
+
+
+class ImportingHead(TypedDict):
+    """IMPORTING: all imports that are going on, each as the time in nanoseconds, the skill, and the file."""
+
+    imports: list[list[Any]]
 
 
 class RestHead(TypedDict):

@@ -62,6 +62,7 @@ from prowess.worker.messages import (
 )
 from prowess.worker.polling import new_loop
 from prowess.worker.progress import Progress, Thread, threads_of
+from prowess.worker.stream import Stream
 
 __all__ = ["Heart", "Imports", "LinkServer", "can_import_project", "main", "serve", "serve_begun"]
 
@@ -79,7 +80,7 @@ _LAST_WORDS: Final = 0.5
 class LinkServer:
     """The worker's end of the link, and the runtime behind it."""
 
-    def __init__(self, runtime: Runtime, board: Board, heart: Heart | None = None) -> None:
+    def __init__(self, runtime: Runtime, board: Board | Stream, heart: Heart | None = None) -> None:
         self._runtime = runtime
         self._board = board
         self._loop = asyncio.get_running_loop()
@@ -96,11 +97,21 @@ class LinkServer:
         self._told_of: set[str] = set()
         """The skills that the host has heard of since they were imported."""
         self.gone = asyncio.Event()
-        self.link = Link(self._on_frame, self.gone.set)
+        self.link = board if isinstance(board, Stream) else Link(self._on_frame, self.gone.set)
         self.link.on_room = self._send_progress
         self._progress_held: dict[int, bytes] = {}
         """By call: its newest progress, from when the host does not read as fast as commands report."""
         self._logs_lost = 0
+
+    async def listen(self, sock: socket.socket) -> None:
+        """Say that calls can come, before anything else, and take them."""
+        link = self.link
+        ready: ReadyHead = {**hello(), "pid": os.getpid()}
+        link.send(Kind.READY, 0, to_json(ready))
+        if isinstance(link, Stream):
+            link.listen(self._on_frame, self.gone.set)
+        else:
+            await asyncio.get_running_loop().create_connection(lambda: link, sock=sock)
 
     def _on_frame(self, frame: Frame) -> None:
         if frame.kind == Kind.CALL:
@@ -471,16 +482,16 @@ def _place(thread: int) -> str:
     return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else "an unknown place"
 
 
-async def serve(sock: socket.socket, board: Board, root: Path) -> int:
-    """Serve one host until it is gone; gives the exit code."""
+async def serve(sock: socket.socket, shared: Board | None, root: Path) -> int:
+    """Serve one host until it is gone; gives the exit code. Without a shared board, what it would show is sent."""
     try:
         begin = receive(sock)
     except EOFError:  # the host has gone already
         return 0
-    return await serve_begun(sock, board, root, begin.head)
+    return await serve_begun(sock, shared or Stream(sock), root, begin.head)
 
 
-async def serve_begun(sock: socket.socket, board: Board, root: Path, told: bytes) -> int:
+async def serve_begun(sock: socket.socket, board: Board | Stream, root: Path, told: bytes) -> int:
     """The same, where the first frame has been read."""
     try:
         begin: BeginHead = from_json(told)
@@ -495,9 +506,7 @@ async def serve_begun(sock: socket.socket, board: Board, root: Path, told: bytes
     heart.start()
     worker = LinkServer(runtime, board, heart)
     with runtime.as_current():  # for every call: its context is a copy of the one that the link was made in
-        await asyncio.get_running_loop().create_connection(lambda: worker.link, sock=sock)
-    ready: ReadyHead = {**hello(), "pid": os.getpid()}
-    worker.link.send(Kind.READY, 0, to_json(ready))
+        await worker.listen(sock)
     await worker.gone.wait()
     with anyio.move_on_after(_LEAVING):
         await runtime.aclose()
@@ -523,7 +532,7 @@ def _settings(root: Path, told: BeginHead) -> Settings:
 class Imports:
     """Keeps the note of what is being imported. Several threads may import at once, each a skill of its own."""
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: Board | Stream) -> None:
         self._board = board
         self._lock = threading.Lock()
         self._going_on: dict[str, Importing] = {}
@@ -551,15 +560,14 @@ def main(argv: list[str] | None = None) -> None:
     finish = output.label_output() if more else _print_as_usual
     faulthandler.enable(2)
     logging.basicConfig(level=logging.WARNING, format="prowess: %(message)s", stream=sys.stderr)
-    _keep_from_children(int(link), int(board))
+    shared = None if board == "-" else Board(int(board))
+    _keep_from_children(int(link), *([] if shared is None else [shared.fd]))
     can_import_project(root)
     os.environ.setdefault("MPLBACKEND", "agg")  # a plot in a worker has no window, and on macOS must not look for one
     code = 1
     try:
         # Never closed: tasks and threads that nobody waits for must not hold the process.
-        code = asyncio.Runner(loop_factory=new_loop).run(
-            serve(socket.socket(fileno=int(link)), Board(int(board)), Path(root))
-        )
+        code = asyncio.Runner(loop_factory=new_loop).run(serve(socket.socket(fileno=int(link)), shared, Path(root)))
     except BaseException:  # noqa: BLE001 - nobody else says why, as the end is abrupt
         _log.exception("the worker failed")
     with contextlib.suppress(BaseException):

@@ -80,6 +80,11 @@ class KnownCatalog:
         """Skills that may load by now: they failed, and it need not have been their own fault."""
         return {name for name, facts in self.description.skills.items() if facts.failures and not facts.fatal}
 
+    @property
+    def fatal(self) -> set[str]:
+        """Skills whose import ended a worker, or did not end."""
+        return {name for name, facts in self.description.skills.items() if facts.fatal}
+
     def recall(self) -> Standing:
         """Remember what was known when a host served this project last; what still holds of that."""
         self._manifest = read_manifest(self._path())

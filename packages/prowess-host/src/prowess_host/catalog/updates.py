@@ -33,6 +33,8 @@ _LOADING: Final = 60.0
 """Seconds after which the tools are listed without the skills that are still being loaded."""
 _MOST_ATTEMPTS: Final = 3
 """Workers that are started to describe a save, if something other than an import ends them."""
+_PAUSES: Final = (5.0, 20.0, 80.0, 320.0)
+"""Seconds before each further attempt to describe a skill whose import ended its worker. A save begins anew."""
 _SOON: Final = 0.5
 """Seconds after which a worker is started although nobody has asked for tools."""
 
@@ -74,6 +76,7 @@ class CatalogUpdates:
         self._warn(settings)
         self._one_at_a_time = asyncio.Lock()
         self._background: set[asyncio.Task[None]] = set()
+        self._retrying = False
         self.settled = asyncio.Event()
         """The skills are known as well as they can be: whatever is not offered now is not there."""
 
@@ -88,6 +91,7 @@ class CatalogUpdates:
         self.settled.set()
         if not self._goes_by_what_is_written():  # saved before the watcher looked
             await self._renew()
+        self._retry_fatal()
         await self._watcher.run()
 
     async def load(self, is_enough: Callable[[Listing], bool]) -> None:
@@ -107,12 +111,6 @@ class CatalogUpdates:
         root = self._paths.project_root
         async with self.supervisor.describers() as ask:
             return (await described(ask, (), root)).catalog(self.own.hide, root)
-
-    @property
-    def searched(self) -> tuple[Path, ...]:
-        """The folders in which skills are looked for."""
-        known = map(Path, self._known.description.folders)
-        return tuple(dict.fromkeys((*self._paths.skills_dirs, *known)))
 
     async def close(self, seconds: float) -> None:
         """Let what was learned be written down, but wait no longer than that."""
@@ -177,6 +175,7 @@ class CatalogUpdates:
             for attempt in range(1, _MOST_ATTEMPTS + 1):
                 try:
                     await self._next_generation()
+                    self._retry_fatal()
                     return
                 except LostWorker as error:  # killed from outside: no save would come to tell of that
                     if attempt == _MOST_ATTEMPTS:
@@ -255,6 +254,23 @@ class CatalogUpdates:
             self._known.hold_sources(self._kept)
             self._adopt_known()
 
+    def _retry_fatal(self) -> None:
+        """See to it that skills whose import ended a worker are tried again: the cause may have gone without a save."""
+        if self._known.fatal and not self._retrying:
+            self._retrying = True
+            self._in_background(self._try_again())
+
+    async def _try_again(self) -> None:
+        try:
+            for pause in _PAUSES:
+                await asyncio.sleep(pause)
+                mended = await self.supervisor.importable(self._known.fatal)
+                await self._look_again(mended & self._known.fatal)
+                if not self._known.fatal:
+                    break
+        finally:
+            self._retrying = False
+
     def _in_background(self, work: Coroutine[None, None, None]) -> None:
         task = self._loop.create_task(work)
         self._background.add(task)
@@ -297,6 +313,7 @@ class CatalogUpdates:
         return Source(good.head(kept=skill in self._kept), good.body()) if good is not None else None
 
     def _publish(self, listing: Listing) -> None:
-        self._watcher.folders = self.searched
+        known = map(Path, self._known.description.folders)
+        self._watcher.folders = tuple(dict.fromkeys((*self._paths.skills_dirs, *known)))
         self._listing = listing
         self._show(listing)

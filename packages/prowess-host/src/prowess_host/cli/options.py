@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from prowess.errors import ProwessError
-from prowess_host.cli.main import project_root, setting_flags
+from prowess.settings.paths import find_project_root
+from prowess_host.cli.main import setting_flags
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -31,7 +32,7 @@ class ProjectOptions:
     @property
     def root(self) -> Path:
         """The project that was named, or the one around the working directory."""
-        return project_root(self.project)
+        return Path(self.project).resolve() if self.project else find_project_root(Path.cwd())
 
     @property
     def flags(self) -> dict[str, str]:

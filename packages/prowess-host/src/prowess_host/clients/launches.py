@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, cast
 
-__all__ = ["Launch", "Shape", "host_launch"]
+__all__ = ["Launch", "Shape", "host_launch", "is_fleeting"]
 
 _MODULE: Final = "prowess_host"
+_FLEETING: Final = re.compile(r"[/\\](?:archive-v\d+|environments-v\d+|builds-v\d+)[/\\]")
+"""Folders of uv's cache, where the environments of `uvx` live until somebody cleans it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,3 +122,8 @@ class Shape:
 
 def _texts(value: Any) -> tuple[str, ...]:
     return tuple(str(item) for item in cast("list[Any]", value)) if isinstance(value, list) else ()
+
+
+def is_fleeting(python: str) -> bool:
+    """Whether an interpreter stands in a cache, so that a client may not find it tomorrow."""
+    return _FLEETING.search(python) is not None

@@ -16,7 +16,7 @@ from prowess.contracts.contract import Contract, OutputShape
 from prowess.jsontypes import JsonObject
 from prowess.profiles.profile import BUILT_IN
 from prowess.schemas.walk import is_schema
-from prowess_host.clients.launches import Launch
+from prowess_host.clients.launches import Launch, is_fleeting
 from prowess_host.clients.machine import Machine
 from prowess_host.clients.session import Session, run_session
 from prowess_host.clients.table import Client
@@ -27,8 +27,6 @@ __all__ = ["Problem", "Trial", "environment_of", "try_connection"]
 _PATIENCE: Final = 120.0
 """Seconds to wait for a client that has no limit of its own, or a shorter one."""
 _REFERENCE: Final = re.compile(r"\$\{(?:env:)?(\w+)(?::-([^}]*))?\}|\{env:(\w+)\}|\$(\w+)")
-_FLEETING: Final = re.compile(r"[/\\](?:archive-v\d+|environments-v\d+|builds-v\d+)[/\\]")
-"""Folders of uv's cache, where the environments of `uvx` live until somebody cleans it."""
 _OURS: Final = {"prowess_diagnostics"}
 """Tools that a project without commands may list."""
 _SHOWN: Final = 3
@@ -141,7 +139,7 @@ def _filled(value: str, seen: Mapping[str, str]) -> str:
 
 def _of_command(launch: Launch) -> list[Problem]:
     if os.path.isabs(launch.command) or "\\" in launch.command:  # noqa: PTH117 - a path of any system
-        if _FLEETING.search(launch.command):
+        if is_fleeting(launch.command):
             text = f"{launch.command} is in uv's cache and goes with it"
             return [Problem("warning", text, "run uv tool install prowess, then prowess connect again", "fleeting")]
         return []

@@ -9,7 +9,7 @@ from typing import Final
 from prowess.skills.description import Description
 from prowess.worker.link import Importing
 from prowess.worker.messages import DescribeHead, Kind
-from prowess_host.workers.process import WorkerProcess
+from prowess_host.workers.linked import LinkedWorker
 
 __all__ = ["Describing", "LostImport", "LostWorker"]
 
@@ -35,7 +35,7 @@ class LostImport(LostWorker):
 class Describing:
     """A question for skills, put to a worker."""
 
-    def __init__(self, process: WorkerProcess, told: DescribeHead) -> None:
+    def __init__(self, process: LinkedWorker, told: DescribeHead) -> None:
         self._spent = 0.0
         self._told: asyncio.Future[Description] = asyncio.get_running_loop().create_future()
         self._told.add_done_callback(lambda future: future.cancelled() or future.exception())  # perhaps nobody waits

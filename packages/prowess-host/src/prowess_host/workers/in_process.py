@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import signal
 import socket
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
 
-from prowess.worker.link import Board, Frame, Link
+from prowess.worker.link import Board, Frame
 from prowess.worker.serving import can_import_project, serve_begun
-from prowess_host.workers.process import WorkerProcess
+from prowess_host.workers.linked import LinkedWorker
 
 __all__ = ["InProcessWorker"]
 
-_LAST_WORDS: Final = 0.2
-"""Seconds that its last frames are read."""
 
-
-class InProcessWorker(WorkerProcess):
+class InProcessWorker(LinkedWorker):
     """Serves the link in the running loop. A kill ends the serving; a thread that runs on ends with this process."""
 
     is_apart = False
@@ -30,22 +25,17 @@ class InProcessWorker(WorkerProcess):
         self,
         _python: str,
         root: Path,
-        settings: bytes,
+        begin: bytes,
         *,
+        shared: bool = True,  # noqa: ARG002 - both ends are in one process
         on_frame: Callable[[Frame], None],
         on_exit: Callable[[], None],
     ) -> None:
-        self._on_exit = on_exit
-        self._loop = asyncio.get_running_loop()
-        self._lost = asyncio.Event()
-        self._over = False
-        self.exit_code = None
-        self.last_line = b""
-        self.link = Link(on_frame, self._lost.set)
-        self._board = Board()
+        board = Board()
+        super().__init__(begin, board, on_frame=on_frame, on_exit=on_exit)
         can_import_project(str(root))
         ours, theirs = socket.socketpair()
-        self._serving = self._loop.create_task(serve_begun(theirs, self._board, root, settings))
+        self._serving = self._loop.create_task(serve_begun(theirs, board, root, begin))
         self._tasks = [self._loop.create_task(self._connect(ours)), self._loop.create_task(self._wait())]
 
     @property
@@ -60,12 +50,5 @@ class InProcessWorker(WorkerProcess):
     async def _wait(self) -> None:
         await asyncio.wait([self._serving])
         self.exit_code = -signal.SIGKILL if self._serving.cancelled() else self._serving.result()
-        if self.exit_code:  # its last frame may say why
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._lost.wait(), _LAST_WORDS)
-        self._over = True
-        self.link.close()
-        try:
-            self._on_exit()
-        finally:
-            self._board.close()
+        await self._hear_last_words()
+        self._report_end()

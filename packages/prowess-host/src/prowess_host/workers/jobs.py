@@ -73,6 +73,8 @@ class Job:
     """How many workers have ended before they began it."""
     moves: int = 0
     """How many workers it was taken from, for whatever reason."""
+    verdict: str = ""
+    """Why it is not given to another worker, if this one says that it has not begun it."""
     over: bool = False
 
 

@@ -26,17 +26,14 @@ from prowess.worker.progress import Progress, threads_of
 from prowess_host.workers.describe import Describing, LostImport, LostWorker
 from prowess_host.workers.jobs import Job
 from prowess_host.workers.lifecycle import ENDING, GETS_CALLS, Action, Event, State, step
-from prowess_host.workers.process import Spawn, WorkerProcess, describe_exit
+from prowess_host.workers.linked import LinkedWorker
+from prowess_host.workers.process import Spawn, describe_exit
 
 __all__ = ["Pool", "Worker"]
 
 _log = logging.getLogger("prowess.host")
 _LEAVING: Final = 0.5
 """Seconds an idle worker gets to close what it had opened when the host leaves."""
-_LACKING: Final = (
-    "the Python of the workers, {python}, has no Prowess: install it there ({python} -m pip install prowess-core), "
-    "or change the setting `python`"
-)
 _MOST_STAND_INS: Final = 3
 """Workers that are started because others are held by an import. Further calls wait for one of the imports."""
 
@@ -45,7 +42,7 @@ _MOST_STAND_INS: Final = 3
 class Worker:
     """A worker process and what the host knows of it."""
 
-    process: WorkerProcess = field(init=False)
+    process: LinkedWorker = field(init=False)
     state: State = State.STARTING
     jobs: dict[int, Job] = field(default_factory=dict[int, Job])
     slots: set[int] = field(default_factory=set[int])
@@ -144,11 +141,11 @@ class Worker:
             self.process.forget(number)
 
     def begun(self) -> list[Job]:
-        """The jobs that it may have begun."""
+        """The jobs that it has begun, as far as is known; for certain, if it has ended."""
         return [job for job in self.jobs.values() if self.process.has_begun(job.number)]
 
     def unbegun(self) -> list[Job]:
-        """The jobs that it has not begun. If it is retired, it never will."""
+        """The jobs that it has not begun, as far as is known."""
         return [job for job in self.jobs.values() if not self.process.has_begun(job.number)]
 
     def running(self, command: str) -> int:
@@ -247,19 +244,20 @@ class Pool:
                 self.fill()
 
     def _move_calls(self, worker: Worker) -> None:
-        worker.process.retire()
-        for job in worker.unbegun():
-            self._on_unbegun(job)
+        for number in worker.process.retire(list(worker.jobs)):
+            self._on_unbegun(worker.jobs[number])
 
     def _move_others(self, worker: Worker) -> None:
         """Its own import is waited for. What has nothing to do with that goes on elsewhere."""
         skills = {it.skill for it in worker.importing}
-        others = {job.number for job in worker.unbegun() if job.contract.skill not in skills}
-        worker.withdrawn |= others
-        worker.process.withdraw(others)
-        for job in worker.unbegun():
-            if job.number in others:
-                self._on_unbegun(job)
+        self.withdraw(worker, [job for job in worker.unbegun() if job.contract.skill not in skills])
+
+    def withdraw(self, worker: Worker, jobs: Collection[Job]) -> None:
+        """Forbid a worker to begin some jobs, and take them from it: now, or when it says that it has not begun them."""
+        numbers = [job.number for job in jobs]
+        worker.withdrawn.update(numbers)
+        for number in worker.process.withdraw(numbers):
+            self._on_unbegun(worker.jobs[number])
 
     def _end_stand_ins(self) -> None:
         if any(worker.state is State.IMPORTING for worker in self.active):
@@ -375,6 +373,7 @@ class Pool:
                 python,
                 self._root,
                 self._told,
+                shared=self._host.shared_memory,
                 on_frame=partial(self._on_frame, worker),
                 on_exit=partial(self._ended, worker),
             )
@@ -423,7 +422,7 @@ class Pool:
         if worker is self.spare:
             self.spare = None
         begun = worker.begun()
-        cause = _cause(worker, begun, self._own.python)
+        cause = _cause(worker, begun)
         if not expected and not worker.proven and not begun and not isinstance(cause, LostImport):
             self._deaths.append(self._loop.time())
             self._diagnosis = str(cause)
@@ -454,7 +453,7 @@ class Pool:
         self.fill()
 
 
-def _cause(worker: Worker, begun: Collection[Job], python: str | None) -> LostWorker:
+def _cause(worker: Worker, begun: Collection[Job]) -> LostWorker:
     """Why a worker has ended, as far as can be told."""
     code = worker.process.exit_code
     how = describe_exit(code)
@@ -465,6 +464,4 @@ def _cause(worker: Worker, begun: Collection[Job], python: str | None) -> LostWo
         # one of several imports may have done it: as with somebody else's kill, the skill gets another chance
         doubtful = len(importing) > 1 or code in (-signal.SIGKILL, -signal.SIGTERM)
         return LostImport(first, f"its import ended the process ({how})", killed=doubtful)
-    if not worker.is_up and b"No module named 'prowess" in worker.process.last_line:
-        return LostWorker(_LACKING.format(python=python or sys.executable))
     return LostWorker(worker.reason or f"the last worker ended ({how}), see its log on stderr")

@@ -9,14 +9,14 @@ import signal
 import socket
 import subprocess
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from prowess.worker.link import Board, Frame, Importing, Link
-from prowess.worker.messages import Kind
+from prowess.worker.link import Board, Frame
 from prowess_host.stderr import complaints
 from prowess_host.workers import process_tree
+from prowess_host.workers.linked import LinkedWorker
 from prowess_host.workers.output import LabelledLines
 
 __all__ = ["STARTING", "Spawn", "WorkerProcess", "describe_exit"]
@@ -24,43 +24,33 @@ __all__ = ["STARTING", "Spawn", "WorkerProcess", "describe_exit"]
 STARTING: Final = 60.0
 """Seconds a worker gets until it says that it is up, and then until it has described what it can do. A skill that
 imports half the world takes ten."""
-_LAST_WORDS: Final = 0.2
-"""Seconds a dead worker's link is read on: a child that it forked may hold it open for ever."""
 _CHUNK: Final = 64 * 1024
 """Bytes of output that are read at once: what a pipe holds."""
 _LAST_OUTPUT: Final = 64
 """So many chunks of output are read of a worker that has ended: a child that nobody can end may go on printing."""
 
 
-class WorkerProcess:
-    """A worker and the link to it. It takes frames at once; it reads them when it is up. `settings` are told to it first.
-
-    `on_exit` is called once, after the last frame. A worker that cannot be started at all is an `OSError`.
-    """
-
-    is_apart = True
-    """Whether it has an interpreter of its own."""
+class WorkerProcess(LinkedWorker):
+    """A worker in a process of its own. One that cannot be started at all is an `OSError`."""
 
     def __init__(
         self,
         python: str,
         root: Path,
-        settings: bytes,
+        begin: bytes,
         *,
+        shared: bool = True,
         on_frame: Callable[[Frame], None],
         on_exit: Callable[[], None],
     ) -> None:
-        self._on_exit = on_exit
-        self._loop = asyncio.get_running_loop()
-        self._lost = asyncio.Event()
-        self._over = False
-        self.exit_code: int | None = None
-        self.link = Link(on_frame, self._lost.set)
-        self.link.send(Kind.BEGIN, 0, settings)
-        self._mark = os.urandom(16).hex()
+        """`shared` says whether it gets a board in shared memory."""
         with contextlib.ExitStack() as undo:
-            self._board = Board()
-            undo.callback(self._board.close)
+            board = Board() if shared else None
+            if board is not None:
+                undo.callback(board.close)
+            super().__init__(begin, board, on_frame=on_frame, on_exit=on_exit)
+            self._mark = os.urandom(16).hex()
+            inherited = () if board is None else (board.fd,)
             ours, theirs = socket.socketpair()
             undo.callback(ours.close)
             self._output, writing = os.pipe()
@@ -69,22 +59,20 @@ class WorkerProcess:
                 self._guard, self._lifeline = process_tree.spawn_guard(self._mark)
                 undo.callback(self._end_guard)
                 self._process = process_tree.spawn(
-                    _command(python, root, theirs.fileno(), self._board.fd),
+                    _command(python, root, theirs.fileno(), *inherited),
                     self._mark,
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,
                     cwd=root,
                     env=process_tree.marked_environment(self._mark),
-                    pass_fds=(theirs.fileno(), self._board.fd),
+                    pass_fds=(theirs.fileno(), *inherited),
                     process_group=self._guard.pid,
                 )
             undo.pop_all()
         with contextlib.suppress(BrokenPipeError):  # the guard was killed already: the host does without it
             os.write(self._lifeline, b"%d\n" % self.pid)
         self._lines = LabelledLines(f"worker {self.pid}")
-        self.last_line = b""
-        """What it printed last."""
         self._complaints = complaints()
         os.set_blocking(self._output, False)
         self._loop.add_reader(self._output, self._pass_on_output)
@@ -95,39 +83,6 @@ class WorkerProcess:
         """Its process id."""
         return self._process.pid
 
-    def send(self, kind: Kind, number: int = 0, head: bytes = b"", body: bytes = b"", *, more: bool = False) -> None:
-        """Put a frame on its way; of no effect when the worker is gone."""
-        self.link.send(kind, number, head, body, more=more)
-
-    def retire(self) -> None:
-        """Let it begin nothing more."""
-        if not self._over:
-            self._board.retire()
-
-    def has_begun(self, number: int) -> bool:
-        """Whether a call was begun, as far as one must fear. Not to be asked any more after `on_exit`."""
-        return self._board.started(number)
-
-    def withdraw(self, numbers: Collection[int]) -> None:
-        """Forbid it to begin these calls."""
-        if not self._over:
-            self._board.withdraw(numbers)
-
-    @property
-    def importing(self) -> tuple[Importing, ...]:
-        """What it is importing, or was when it ended. Not to be asked any more after `on_exit`."""
-        return self._board.noted
-
-    @property
-    def beats(self) -> int:
-        """A number that changes as long as its threads get a processor."""
-        return 0 if self._over else self._board.beats
-
-    def forget(self, number: int) -> None:
-        """A call is over: its number may be used again."""
-        if not self._over:
-            self._board.forget(number)
-
     def kill(self) -> None:
         """End the worker and everything it started, at once."""
         if not self._over:
@@ -135,30 +90,17 @@ class WorkerProcess:
             process_tree.end(self.pid)  # it may have left the group; its id is its own until `_wait` has waited for it
             self._kill_group()
 
-    async def wait(self) -> None:
-        """Until it is over and reported."""
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    async def _connect(self, sock: socket.socket) -> None:
-        await self._loop.create_connection(lambda: self.link, sock=sock)
-
     async def _wait(self) -> None:
         """The death watch goes by the process, never by the end of the link alone."""
         await _exited(self._process.pid)
         self._kill_group()
         self.exit_code = self._process.wait()
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._lost.wait(), _LAST_WORDS)
-        self._over = True
+        await self._hear_last_words()
         await asyncio.to_thread(process_tree.end_everything_of, self._mark)
         process_tree.forget(self._process, self._mark)
         self._end_guard()
         self._end_output()
-        self.link.close()
-        try:
-            self._on_exit()
-        finally:
-            self._board.close()
+        self._report_end()
 
     def _kill_group(self) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -180,7 +122,7 @@ class WorkerProcess:
         except BlockingIOError:
             return False
         if data:
-            self._print(self._lines.feed(data))
+            self._complaints.send(b"".join(self._lines.feed(data)))
         else:  # it has closed both of its descriptors
             self._loop.remove_reader(self._output)
         return bool(data)
@@ -192,18 +134,14 @@ class WorkerProcess:
                 break
         self._loop.remove_reader(self._output)
         os.close(self._output)
-        self._print(self._lines.close())
-
-    def _print(self, lines: list[bytes]) -> None:
-        self.last_line = lines[-1] if lines else self.last_line
-        self._complaints.send(b"".join(lines))
+        self._complaints.send(b"".join(self._lines.close()))
 
 
-Spawn: TypeAlias = "Callable[..., WorkerProcess]"
+Spawn: TypeAlias = "Callable[..., LinkedWorker]"
 """Starts a worker. Takes what `WorkerProcess` takes."""
 
 
-def _command(python: str, root: Path, link: int, board: int) -> list[str]:
+def _command(python: str, root: Path, link: int, board: int | str = "-") -> list[str]:
     return [python, "-P", "-m", "prowess.worker", str(link), str(board), str(root), "labelled"]
 
 

@@ -180,7 +180,9 @@ class Supervisor:
         """Give a job that was never begun to another worker, within bounds: what moves it may happen there as well."""
         self._running.pop(job).drop(job)
         job.moves += 1
-        if job.deaths >= _MOST_DEATHS:
+        if job.verdict:
+            self._fail(job, job.verdict, started=False)
+        elif job.deaths >= _MOST_DEATHS:
             self._fail(job, f"{job.deaths} workers ended before they began it; see the log", started=False)
         elif job.moves >= _MOST_MOVES:
             self._fail(job, f"{job.moves} workers were replaced before they began it; see the log", started=False)
@@ -225,7 +227,8 @@ class Supervisor:
     # What workers say
 
     def _on_frame(self, worker: Worker, frame: Frame) -> None:
-        self._timeouts.hear(worker)
+        if frame.kind != Kind.UNBEGUN or worker.process.tells_at_once:  # else a thread of it says so
+            self._timeouts.hear(worker)
         if frame.kind not in TELLING:
             self._hear(worker, frame)
             return
@@ -233,7 +236,7 @@ class Supervisor:
         if job is not None:
             worker.proven = True
             self._pass_on(job, frame)
-        elif frame.kind in LAST:
+        if worker.withdrawn and frame.kind in LAST:
             worker.release(frame.number)
 
     def _pass_on(self, job: Job, frame: Frame) -> None:
@@ -263,9 +266,7 @@ class Supervisor:
             told: LiveHead = json.loads(frame.head)
             self._hear_live(worker, told["digests"])
         elif kind == Kind.CATALOG:
-            description = Description.from_json(json.loads(frame.head), unpack(frame.body))
-            self._backoff.clear(description.skills)
-            self._pool.hear_description(worker, description)
+            self._hear_description(worker, frame)
         elif kind == Kind.FAILED:
             failed: FailedHead = json.loads(frame.head)
             worker.reason = failed["message"]
@@ -279,6 +280,17 @@ class Supervisor:
             self._take_back(job)
             self._loop.call_soon(self._pool.check_calls, worker)
         worker.release(number)
+
+    def _hear_description(self, worker: Worker, frame: Frame) -> None:
+        try:
+            description = Description.from_json(json.loads(frame.head), unpack(frame.body))
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:  # a worker in another language
+            reason = f"a worker described the skills in a way that cannot be read: {type(error).__name__}: {error}"
+            if worker.describing is not None:
+                worker.describing.fail(ChildProcessError(reason))
+            return
+        self._backoff.clear(description.skills)
+        self._pool.hear_description(worker, description)
 
     def _hear_live(self, worker: Worker, digests: dict[str, str]) -> None:
         worker.loaded.update(digests)
@@ -321,8 +333,10 @@ class Supervisor:
             self._backoff.note(importing.skill, reason)
             if worker.describing is not None:
                 worker.describing.fail(LostImport(importing, reason))
-            for job in [job for job in worker.unbegun() if job.contract.skill == importing.skill]:
-                self._fail(job, reason, started=False)
+            jobs = [job for job in worker.unbegun() if job.contract.skill == importing.skill]
+            for job in jobs:
+                job.verdict = reason
+            self._pool.withdraw(worker, jobs)
 
     # The catalog, and new generations
 
@@ -357,6 +371,22 @@ class Supervisor:
         describing = worker.describing = Describing(worker.process, told)
         self._timeouts.watch()
         return await describing.answer()
+
+    async def importable(self, skills: Collection[str]) -> set[str]:
+        """Those of these skills whose import does not end a worker. Each is tried in a worker that does nothing else."""
+        found = set[str]()
+        for skill in sorted(skills):
+            helper = self._pool.spawn_helper()
+            if helper is None:
+                break
+            try:
+                await self._described(helper, {"known": [], "only": [skill]})
+                found.add(skill)
+            except ChildProcessError as error:
+                _log.info("%s was tried again: %s", skill, error)
+            finally:
+                self._pool.send(helper, Event.RETIRE)
+        return found
 
     @property
     def loaded(self) -> set[str]:

@@ -1,0 +1,203 @@
+"""The worker's end of a link without shared memory: what the board would show is sent.
+
+Threads read and write here, so that the host is answered although a command blocks the event loop. A call that waits can
+be withdrawn as long as its BEGUN is not sent, and it starts only when the system has taken its BEGUN. So the host knows
+of every worker that has ended which calls it had begun.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import json
+import select
+import socket
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from prowess.worker.link import Frame, FrameReader, Importing, encode_frame
+from prowess.worker.messages import ImportingHead, Kind, WithdrawHead
+
+__all__ = ["Stream"]
+
+_CHUNK: Final = 256 * 1024
+_HIGH: Final = 64 * 1024
+"""Bytes that wait from which on what is only of the moment is held back."""
+
+
+class Stream:
+    """Both in one: the `Link` and the worker's side of the `Board`. Safe to use from several threads."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._changed = threading.Condition()
+        self._unsent: deque[memoryview] = deque()
+        self._size = 0
+        self._gone = False
+        """The host has left: what is sent goes nowhere."""
+        self._closing = False
+        self._waiting: set[int] = set()
+        """Calls that have come and not begun."""
+        self._retired = False
+        self._loop = asyncio.get_running_loop()
+        self.full = False
+        """Whether the host does not read as fast as this side writes."""
+        self.on_room: Callable[[], None] = _nobody_waits
+        """Called on the loop when it is no longer full."""
+
+    def listen(self, on_frame: Callable[[Frame], None], on_lost: Callable[[], None]) -> None:
+        """Begin to read and to write. Both functions are called on the loop that runs, in the context of today."""
+        self._on_frame, self._on_lost = on_frame, on_lost
+        self._context = contextvars.copy_context()
+        writer = threading.Thread(target=self._write, name="prowess-writer", daemon=True)
+        writer.start()
+        threading.Thread(target=self._read, args=(writer,), name="prowess-reader", daemon=True).start()
+
+    # Writing
+
+    def send(self, kind: Kind, number: int = 0, head: bytes = b"", body: bytes = b"", *, more: bool = False) -> None:  # noqa: ARG002 - nothing is gained by waiting for more
+        """Put a frame on its way; of no effect when the host is gone."""
+        self._put(memoryview(encode_frame(kind, number, head, body)))
+
+    def close(self) -> None:
+        """Send what was sent, and nothing more."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+
+    def _put(self, frame: memoryview, *, wait: bool = False) -> None:
+        with self._changed:
+            if self._closing or self._gone:
+                return
+            self._unsent.append(frame)
+            self._size += len(frame)
+            if len(self._unsent) == 1:
+                self._flush()
+            if self._unsent:
+                self.full = self._size > _HIGH
+                self._changed.notify_all()
+            while wait and self._unsent:
+                self._changed.wait()
+
+    def _flush(self) -> None:
+        """Send as much as the system takes."""
+        try:
+            while self._unsent:
+                sent = self._sock.send(self._unsent[0], socket.MSG_DONTWAIT)
+                self._size -= sent
+                rest = self._unsent.popleft()[sent:]
+                if rest:
+                    self._unsent.appendleft(rest)
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._gone = True
+            self._unsent.clear()
+            self._size = 0
+
+    def _write(self) -> None:
+        """Send what the system did not take at once."""
+        writable = select.poll()
+        writable.register(self._sock, select.POLLOUT)
+        while self._wait_for_work():
+            writable.poll()
+            with self._changed:
+                self._flush()
+                if self.full and self._size <= _HIGH:
+                    self.full = False
+                    self._tell(self.on_room)
+                self._changed.notify_all()
+        with contextlib.suppress(OSError):
+            self._sock.shutdown(socket.SHUT_RDWR)
+
+    def _wait_for_work(self) -> bool:
+        """Whether there is something to send; false when there will be nothing any more."""
+        with self._changed:
+            while not self._unsent and not self._closing and not self._gone:
+                self._changed.wait()
+            return bool(self._unsent)
+
+    # Reading
+
+    def _read(self, writer: threading.Thread) -> None:
+        reader = FrameReader()
+        while data := self._received():
+            frames = [frame for frame in reader.feed(data) if self._is_for_the_loop(frame)]
+            if frames:
+                self._tell(self._hand_over, frames)
+        with self._changed:
+            self._gone = True
+            self._unsent.clear()
+            self._changed.notify_all()
+        writer.join()
+        self._sock.close()
+        self._tell(self._on_lost)
+
+    def _received(self) -> bytes:
+        try:
+            return self._sock.recv(_CHUNK)
+        except OSError:
+            return b""
+
+    def _hand_over(self, frames: list[Frame]) -> None:
+        for frame in frames:
+            self._on_frame(frame)
+
+    def _tell(self, heard: Callable[..., None], *news: object) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(heard, *news, context=self._context.copy())
+
+    def _is_for_the_loop(self, frame: Frame) -> bool:
+        """See to calls that must not begin; whether there is something to do on the loop."""
+        kind, number = frame.kind, frame.number
+        if kind == Kind.WITHDRAW:
+            told: WithdrawHead = json.loads(frame.head)
+            self._give_back(told["numbers"])
+        elif kind == Kind.RETIRE:
+            self._retired = True
+            self._give_back(list(self._waiting))
+        elif kind == Kind.CALL and self._retired:
+            self.send(Kind.UNBEGUN, number)
+        else:
+            with self._changed:
+                if kind == Kind.CALL:
+                    self._waiting.add(number)
+                elif kind == Kind.CANCEL:
+                    self._waiting.discard(number)
+            return True
+        return False
+
+    def _give_back(self, numbers: Iterable[int]) -> None:
+        for number in numbers:
+            with self._changed:
+                waits = number in self._waiting
+                self._waiting.discard(number)
+            if waits:
+                self.send(Kind.UNBEGUN, number)
+
+    # What a board would show
+
+    def start(self, number: int) -> bool:
+        """May this call start? If so, the host knows when this returns, or will know when this process ends."""
+        with self._changed:
+            if number not in self._waiting:
+                return False
+            self._waiting.discard(number)
+        self._put(memoryview(encode_frame(Kind.BEGUN, number)), wait=True)
+        return True
+
+    def note(self, imports: Iterable[Importing]) -> None:
+        """These imports are going on."""
+        told: ImportingHead = {"imports": [list(each) for each in imports]}
+        self._put(memoryview(encode_frame(Kind.IMPORTING, 0, json.dumps(told).encode())), wait=True)
+
+    def beat(self) -> None:
+        """This process runs, and nothing holds its interpreter."""
+        self.send(Kind.BEAT)
+
+
+def _nobody_waits() -> None:
+    """Nothing was held back."""

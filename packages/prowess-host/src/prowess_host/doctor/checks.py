@@ -1,0 +1,257 @@
+"""The chain from the interpreter to the clients, link by link. Each check gives findings and never raises for what is wrong.
+
+Values of settings are told for Prowess's own keys only: any other may be a secret.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Final
+
+from prowess.contracts.catalog import Catalog
+from prowess.errors import ProwessError
+from prowess.settings.paths import ConfigPaths
+from prowess.settings.settings import PREFIX, Settings, is_configured, own_keys
+from prowess_host.catalog.known import KnownCatalog
+from prowess_host.clients.connecting import Connection, connections_of
+from prowess_host.clients.launches import is_fleeting
+from prowess_host.clients.machine import Machine
+from prowess_host.clients.needs import needed_variables
+from prowess_host.clients.trial import Trial, try_connection
+from prowess_host.doctor.findings import Finding
+from prowess_host.project import Project
+
+__all__ = ["Patient", "examine"]
+
+_PACKAGES: Final = ("prowess-core", "prowess-host", "prowess", "prowess-testkit")
+_LIBRARIES: Final = ("pydantic", "pluggy", "dependency-injector", "anyio", "watchfiles")
+_SECONDS: Final = 60.0
+"""For another interpreter to say what it has."""
+_ASK: Final = "from importlib.metadata import version as v; import prowess, platform as p; print(v('prowess-core'), p.python_version())"
+
+
+class Patient:
+    """What is examined: a project, on a machine, with settings from the command line."""
+
+    def __init__(self, root: Path, machine: Machine, flags: Mapping[str, str], *, live: bool = True) -> None:
+        """`live` starts the host as each client does; otherwise only files are read."""
+        self.root = root
+        self.machine = machine
+        self.flags = dict(flags)
+        self.live = live
+
+
+async def examine(patient: Patient) -> AsyncIterator[Finding]:
+    """All findings, in the order of the chain. What cannot be looked at because of an earlier one is left out."""
+    for finding in _python():
+        yield finding
+    try:
+        settings = Settings.load(patient.root, environ=patient.machine.environ, flags=patient.flags)
+    except ProwessError as error:
+        yield Finding("settings", "error", str(error), "correct it; until then no host starts")
+        return
+    for finding in (*_settings(settings, patient), *_worker_python(settings), *_project(settings, patient)):
+        yield finding
+    catalog: Catalog | None = None
+    try:
+        for finding in _manifest(settings, patient):
+            yield finding
+        catalog = await _catalog(settings, patient)
+    except ChildProcessError as error:
+        yield Finding("skills", "error", f"the skills cannot be loaded: {error}", "see the line above, or its stderr")
+    for finding in _skills(catalog) if catalog is not None else ():
+        yield finding
+    async for finding in _clients(patient, catalog or Catalog()):
+        yield finding
+
+
+# --- the interpreter ------------------------------------------------------------------------------
+
+
+def _python() -> Iterator[Finding]:
+    found = ".".join(map(str, sys.version_info[:3]))
+    yield Finding("python", "ok", f"Python {found}, {sys.executable}")
+    if is_fleeting(sys.executable):
+        text = "this Python stands in uv's cache, which may be emptied: clients that start it fail then"
+        yield Finding("python", "warning", text, "uv tool install prowess, then prowess connect again")
+    ours = {name: found for name in _PACKAGES if (found := _version(name))}
+    told = ", ".join(f"{name} {number}" for name, number in ours.items())
+    if len(set(ours.values())) > 1:
+        text = f"the packages of Prowess differ in their versions: {told}"
+        yield Finding(
+            "python", "error", text, f"pip install {' '.join(f'{name}=={max(ours.values())}' for name in ours)}"
+        )
+    else:
+        yield Finding("python", "ok", told)
+    libraries = ", ".join(f"{name} {_version(name) or 'missing'}" for name in _LIBRARIES)
+    level = "error" if "missing" in libraries else "ok"
+    yield Finding("python", level, libraries, "pip install --force-reinstall prowess" if level == "error" else "")
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def _worker_python(settings: Settings) -> Iterator[Finding]:
+    """The interpreter that skills run in, where it is another one."""
+    if settings.own.python is None:
+        return
+    python = os.fspath(settings.root / Path(settings.own.python).expanduser())
+    python = python if Path(python).exists() else settings.own.python
+    add = f"{python} -m pip install prowess-core=={_version('prowess-core')}"
+    try:
+        done = subprocess.run([python, "-P", "-c", _ASK], capture_output=True, text=True, timeout=_SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it does not answer"
+        yield Finding("python", "error", f"the setting python, {python}: {reason}", "name an interpreter that exists")
+        return
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or ["no reason given"]
+        yield Finding("python", "error", f"the workers' Python {python} has no Prowess: {lines[-1]}", add)
+        return
+    theirs, number = done.stdout.split()
+    if theirs != _version("prowess-core"):
+        text = f"the workers' Python {python} has prowess-core {theirs}, the host {_version('prowess-core')}"
+        yield Finding("python", "error", text, add)
+    else:
+        yield Finding("python", "ok", f"workers: Python {number}, {python}")
+
+
+# --- settings -------------------------------------------------------------------------------------
+
+
+def _settings(settings: Settings, patient: Patient) -> Iterator[Finding]:
+    """Where each setting came from. Of those that are not our own only that they are set."""
+    file = settings.config_file
+    if file is None:
+        yield Finding("settings", "ok", "no prowess.toml: the defaults hold")
+    own = {key.name for key in own_keys()}
+    for key in settings.keys():  # noqa: SIM118 - a method of Settings, which is no mapping
+        is_own = key in own or key.split(".")[0] == "wire_names"
+        value = f" = {settings.get(key)!r}" if is_own else " is set"
+        yield Finding("settings", "ok", f"{key}{value} ({_origin(key, settings, patient)})")
+    for warning in settings.warnings:
+        yield Finding("settings", "warning", warning, "rename or unset it, if it was meant for Prowess")
+
+
+def _origin(key: str, settings: Settings, patient: Patient) -> str:
+    """The source that has the last word: the command line, the environment, `.env`, the file."""
+    if key in patient.flags:
+        return "--set"
+    for environ, place in ((patient.machine.environ, "environment variable"), (settings.dotenv, ".env:")):
+        if name := _variable_for(key, environ):
+            return f"{place} {name}"
+    file = settings.config_file
+    return _shown(file, patient) if file is not None else "default"
+
+
+def _variable_for(key: str, environ: Iterable[str]) -> str | None:
+    """The variable that sets a key: one underscore or two, in any case."""
+    wanted = re.sub(r"[.-]+", "_", key).lower()
+    for name in environ:
+        if name.upper().startswith(PREFIX) and name[len(PREFIX) :].replace("__", "_").lower() == wanted:
+            return name
+    return None
+
+
+def _shown(path: Path, patient: Patient) -> str:
+    return str(path.relative_to(patient.root)) if path.is_relative_to(patient.root) else str(path)
+
+
+# --- the project ----------------------------------------------------------------------------------
+
+
+def _project(settings: Settings, patient: Patient) -> Iterator[Finding]:
+    root = patient.root
+    folders = [root / folder for folder in settings.own.skills]
+    there = [folder for folder in folders if folder.is_dir()]
+    if not is_configured(root) and not there:
+        text = f"{root} is no project: it has neither prowess.toml nor a folder skills"
+        yield Finding("project", "error", text, "go to your project, or name it: --project FOLDER")
+        return
+    yield Finding("project", "ok", str(root))
+    for folder in folders:
+        if folder not in there:
+            text = f"the folder {_shown(folder, patient)}, which the setting skills names, does not exist"
+            yield Finding("project", "warning", text, "make it, or correct the setting")
+
+
+def _manifest(settings: Settings, patient: Patient) -> Iterator[Finding]:
+    """Whether the next host starts at once."""
+    paths = ConfigPaths.of(settings, patient.machine.environ)
+    nearest = next(folder for folder in (paths.cache_dir, *paths.cache_dir.parents) if folder.exists())
+    if not os.access(nearest, os.W_OK):
+        text = f"the cache folder {paths.cache_dir} cannot be written: every start describes all skills"
+        yield Finding("manifest", "warning", text, "correct its permissions, or set cache_dir")
+    standing = KnownCatalog(paths, settings.own).recall()
+    if standing.complete:
+        yield Finding("manifest", "ok", f"up to date: a host starts without importing a skill ({paths.cache_dir})")
+    else:
+        text = "out of date or not there: the next start imports skills to describe them"
+        yield Finding("manifest", "note", text, "nothing to do: it is written by that start")
+
+
+async def _catalog(settings: Settings, patient: Patient) -> Catalog:
+    project = Project(settings, patient.flags, patient.machine.environ)
+    try:
+        await project.load()
+        return project.catalog()
+    finally:
+        await project.close()
+
+
+def _skills(catalog: Catalog) -> Iterator[Finding]:
+    for failure in catalog.failures:
+        yield Finding("skills", "error", str(failure), "mend it and save: a running host notices")
+    for warning in catalog.warnings:
+        yield Finding("skills", "warning", warning)
+    if catalog.contracts:
+        skills = {contract.skill for contract in catalog}
+        yield Finding("skills", "ok", f"{len(catalog)} commands in {len(skills)} skills")
+    elif not catalog.failures:
+        yield Finding("skills", "warning", "no commands", "write a function with @skill_command in skills/")
+
+
+# --- clients --------------------------------------------------------------------------------------
+
+
+async def _clients(patient: Patient, catalog: Catalog) -> AsyncIterator[Finding]:
+    connections = list(connections_of(patient.root, patient.machine))
+    if not connections:
+        yield Finding("clients", "note", "connected to no client", "prowess connect")
+    needed = needed_variables(patient.root, catalog, patient.machine.environ)
+    for connection in connections:
+        for finding in await _client(connection, patient, needed):
+            yield finding
+
+
+async def _client(connection: Connection, patient: Patient, needed: Sequence[str]) -> list[Finding]:
+    title = f"{connection.client.title} ({_shown(connection.file, patient)})"
+    if connection.launch is None:
+        return [Finding("clients", "error", f"{title}: {connection.problem}", "correct the file")]
+    if not patient.live:
+        return [Finding("clients", "ok", f"{title}: connected as {connection.name}, not tried")]
+    trial = await try_connection(
+        connection.client, connection.name, connection.launch, patient.root, patient.machine, needed=needed
+    )
+    return [*_of_trial(title, trial)]
+
+
+def _of_trial(title: str, trial: Trial) -> Iterator[Finding]:
+    if trial.works:
+        seconds: Any = trial.session.listed
+        text = f"{title}: {len(trial.session.tools)} tools after {seconds:.2f} s, about {trial.tokens:,} tokens"
+        yield Finding("clients", "ok", text)
+    for problem in trial.problems:
+        if problem.rule != "stderr":  # what skills have to say was told above
+            about = f"{problem.command}: " if problem.command else ""
+            yield Finding("clients", problem.level, f"{title}: {about}{problem.message}", problem.remedy)

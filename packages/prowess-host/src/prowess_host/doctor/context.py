@@ -1,0 +1,70 @@
+"""What the list of tools costs a model, command by command, and what of it could be shorter."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from prowess.contracts.contract import Contract
+from prowess.jsontypes import JsonObject, Schema
+from prowess.profiles.profile import Profile
+from prowess.schemas.walk import is_schema
+from prowess_host.review.lint import count_tokens
+
+__all__ = ["Cost", "costs_of"]
+
+_BYTES_PER_TOKEN: Final = 4
+_WORTH: Final = 150
+"""Tokens from which a part is worth a word."""
+_SHARE: Final = 0.2
+"""The same, as a share of the command."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What one command costs in every prompt, in tokens. They are estimates: a quarter of the bytes."""
+
+    command: str
+    total: int
+    description: int
+    arguments: int
+    shorten: tuple[str, ...]
+    """What to shorten, the longest first."""
+
+    def to_json(self) -> JsonObject:
+        """As plain data."""
+        return {**asdict(self), "shorten": list(self.shorten)}
+
+
+def costs_of(contracts: Sequence[Contract], profile: Callable[[Contract], Profile]) -> list[Cost]:
+    """The commands, the most expensive first."""
+    return sorted((_cost(each, profile(each)) for each in contracts), key=lambda cost: (-cost.total, cost.command))
+
+
+def _cost(contract: Contract, profile: Profile) -> Cost:
+    schema = profile.input_schema(contract)
+    total, description = count_tokens(contract, profile), _tokens(contract.shown_description)
+    parts = sorted(_parts(contract, schema), reverse=True)
+    worth = [text for tokens, text in parts if tokens >= _WORTH and tokens >= total * _SHARE]
+    return Cost(contract.id, total, description, _tokens(schema), tuple(worth))
+
+
+def _tokens(data: Any) -> int:
+    text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    return math.ceil(len(text.encode("utf-8", "surrogatepass")) / _BYTES_PER_TOKEN)
+
+
+def _parts(contract: Contract, schema: Schema) -> Iterator[tuple[int, str]]:
+    """What can be shortened: the docstring, and each parameter with its own description and its type."""
+    size = _tokens(contract.shown_description)
+    yield size, f"the description ({size}): put first what matters, and leave out what a schema says"
+    for name, held in schema.get("properties", {}).items():
+        if not is_schema(held):
+            continue
+        told = _tokens(str(held.get("description", "")))
+        yield told, f"the description of {name} ({told})"
+        rest = _tokens({key: value for key, value in held.items() if key != "description"})
+        yield rest, f"the type of {name} ({rest}): a plainer one, or a text that the command reads"

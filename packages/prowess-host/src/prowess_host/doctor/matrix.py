@@ -1,0 +1,44 @@
+"""Commands by clients: which rule of which client a command breaks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from prowess.contracts.contract import Contract
+from prowess.jsontypes import JsonObject
+from prowess.profiles.profile import Profile
+from prowess_host.clients.table import CLIENTS
+from prowess_host.review.lint import Finding, lint
+
+__all__ = ["Matrix", "matrix_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """The cells: for each command, for each client, what it breaks there."""
+
+    commands: tuple[str, ...]
+    clients: tuple[str, ...]
+    cells: dict[tuple[str, str], tuple[Finding, ...]]
+    """By command and client; the command is empty for the tools as a whole."""
+
+    def to_json(self) -> JsonObject:
+        """As plain data: only cells in which something is broken."""
+        broken: JsonObject = {}
+        for (command, client), findings in self.cells.items():
+            told = [{"rule": each.rule, "level": each.level, "message": each.message} for each in findings]
+            broken.setdefault(command, {})[client] = told
+        return {"commands": list(self.commands), "clients": list(self.clients), "broken": broken}
+
+
+def matrix_of(contracts: Sequence[Contract], profile: Callable[[Contract], Profile], server: str) -> Matrix:
+    """Hold every command against the rules of every client that we know rules of."""
+    rows = [row for row in CLIENTS.values() if row.rules is not None]
+    cells: dict[tuple[str, str], tuple[Finding, ...]] = {}
+    for row in rows:
+        for finding in lint(contracts, profile, server=server, clients=[row.rules or ""]):
+            if finding.client is not None:
+                key = (finding.command, row.name)
+                cells[key] = (*cells.get(key, ()), finding)
+    return Matrix(tuple(each.id for each in contracts), tuple(row.name for row in rows), cells)

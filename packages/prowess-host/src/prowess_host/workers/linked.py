@@ -1,0 +1,193 @@
+"""The host's end of a link to a worker, whatever the worker runs in, and how the host knows which calls it has begun."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import socket
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable
+from typing import Final
+
+from prowess.worker.link import Board, Frame, Importing, Link
+from prowess.worker.messages import ImportingHead, Kind, WithdrawHead
+
+__all__ = ["HeardBoard", "LinkedWorker"]
+
+_LAST_WORDS: Final = 0.2
+"""Seconds the link of a worker that has ended is read on: a child that it forked may hold it open for ever."""
+
+
+class HeardBoard:
+    """What a board in shared memory would show, from what the worker says of it.
+
+    As long as the worker lives, a call of which it has said nothing may just have begun. After it has ended, and all that
+    it said was heard, this is certain.
+    """
+
+    def __init__(self, send: Callable[[Kind, int, bytes], None]) -> None:
+        self._send = send
+        self._begun: set[int] = set()
+        self.noted: tuple[Importing, ...] = ()
+        """The imports that are going on, or were when the worker ended."""
+        self.beats = 0
+        """A number that changes with every beat; 0 before the first one."""
+
+    def hear(self, frame: Frame) -> bool:
+        """Whether this frame is about what a board would show."""
+        if frame.kind == Kind.BEGUN:
+            self._begun.add(frame.number)
+        elif frame.kind == Kind.IMPORTING:
+            told: ImportingHead = json.loads(frame.head)
+            self.noted = tuple(Importing(*each) for each in told["imports"])
+        elif frame.kind == Kind.BEAT:
+            self.beats += 1
+        else:
+            return False
+        return True
+
+    def retire(self) -> None:
+        """Say: start nothing more."""
+        self._send(Kind.RETIRE, 0, b"")
+
+    def withdraw(self, numbers: Iterable[int]) -> None:
+        """Say: do not start these calls."""
+        told: WithdrawHead = {"numbers": list(numbers)}
+        self._send(Kind.WITHDRAW, 0, json.dumps(told).encode())
+
+    def started(self, number: int) -> bool:
+        """Whether the worker has said that it has begun a call."""
+        return number in self._begun
+
+    def forget(self, number: int) -> None:
+        """A call is over."""
+        self._begun.discard(number)
+
+    def close(self) -> None:
+        """There is nothing to let go of."""
+
+
+class LinkedWorker(ABC):
+    """A worker and the link to it. It takes frames at once, and reads them when it is up.
+
+    `begin` is the head of the first frame. `on_exit` is called once, after the last frame.
+    """
+
+    is_apart = True
+    """Whether it has an interpreter of its own."""
+
+    def __init__(
+        self,
+        begin: bytes,
+        board: Board | HeardBoard | None,
+        *,
+        on_frame: Callable[[Frame], None],
+        on_exit: Callable[[], None],
+    ) -> None:
+        """Without shared memory there is no `board`."""
+        self._on_exit = on_exit
+        self._loop = asyncio.get_running_loop()
+        self._lost = asyncio.Event()
+        self._over = False
+        self._tasks: list[asyncio.Task[None]] = []
+        self.exit_code: int | None = None
+        if board is None:
+            board = HeardBoard(self.send)
+        if isinstance(board, HeardBoard):
+            self.link = Link(_beside(board, on_frame), self._lost.set)
+        else:
+            self.link = Link(on_frame, self._lost.set)
+        self._board = board
+        self.link.send(Kind.BEGIN, 0, begin)
+
+    @property
+    @abstractmethod
+    def pid(self) -> int:
+        """The id of the process that it runs in."""
+
+    @abstractmethod
+    def kill(self) -> None:
+        """End it, at once."""
+
+    def send(self, kind: Kind, number: int = 0, head: bytes = b"", body: bytes = b"", *, more: bool = False) -> None:
+        """Put a frame on its way; of no effect when the worker is gone."""
+        self.link.send(kind, number, head, body, more=more)
+
+    # What it has begun, and must not begin. Not to be asked any more after `on_exit`.
+
+    @property
+    def tells_at_once(self) -> bool:
+        """Whether it is certain at any time which calls it has not begun: there is shared memory."""
+        return isinstance(self._board, Board)
+
+    def has_begun(self, number: int) -> bool:
+        """Whether a call was begun, as far as is known. This is certain when the worker has ended."""
+        return self._board.started(number)
+
+    def retire(self, numbers: Collection[int]) -> list[int]:
+        """Let it begin nothing more. Gives those of these calls that it certainly will not begin.
+
+        It says UNBEGUN of every other one that it has not begun, unless it ends before that.
+        """
+        if not self._over:
+            self._board.retire()
+        return self._unbegun(numbers)
+
+    def withdraw(self, numbers: Collection[int]) -> list[int]:
+        """Forbid it to begin these calls; as `retire` otherwise."""
+        if not self._over and numbers:
+            self._board.withdraw(numbers)
+        return self._unbegun(numbers)
+
+    def _unbegun(self, numbers: Collection[int]) -> list[int]:
+        is_certain = self.tells_at_once or self._over
+        return [number for number in numbers if not self._board.started(number)] if is_certain else []
+
+    @property
+    def importing(self) -> tuple[Importing, ...]:
+        """What it is importing, or was when it ended."""
+        return self._board.noted
+
+    @property
+    def beats(self) -> int:
+        """A number that changes as long as its threads get a processor."""
+        return 0 if self._over else self._board.beats
+
+    def forget(self, number: int) -> None:
+        """A call is over: its number may be used again."""
+        if not self._over:
+            self._board.forget(number)
+
+    # Its life
+
+    async def _connect(self, sock: socket.socket) -> None:
+        self._sock = sock
+        await self._loop.create_connection(lambda: self.link, sock=sock)
+
+    async def wait(self) -> None:
+        """Until it is over and reported."""
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _hear_last_words(self) -> None:
+        """It has ended: read what it has sent, so that it is certain what it had begun."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._lost.wait(), _LAST_WORDS)
+        if not self._lost.is_set():
+            self.link.drain(self._sock)
+        self._over = True
+
+    def _report_end(self) -> None:
+        self.link.close()
+        try:
+            self._on_exit()
+        finally:
+            self._board.close()
+
+
+def _beside(board: HeardBoard, on_frame: Callable[[Frame], None]) -> Callable[[Frame], None]:
+    def hear(frame: Frame) -> None:
+        if not board.hear(frame):
+            on_frame(frame)
+
+    return hear
