@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-FILE = ROOT / "packages/prowess-host/src/prowess_host/cli/templates/write-prowess-skills/SKILL.md"
+FILE = ROOT / "packages/prowess-host/src/prowess_host/templates/write-prowess-skills/SKILL.md"
 ALLOWED = {"name", "description", "license", "compatibility", "metadata", "allowed-tools"}
 
 

@@ -34,7 +34,7 @@ import pytest
 from documents import FLAGS, Block, blocks, steps
 
 ROOT = Path(__file__).resolve().parents[2]
-AGENT_SKILL = ROOT / "packages/prowess-host/src/prowess_host/cli/templates/write-prowess-skills/SKILL.md"
+AGENT_SKILL = ROOT / "packages/prowess-host/src/prowess_host/templates/write-prowess-skills/SKILL.md"
 TUTORIAL = ROOT / "docs/tutorial.md"  # tests/tutorial follows it in a real terminal
 DOCUMENTS = [
     ROOT / "README.md",
