@@ -54,6 +54,8 @@ class Reader:
     module: types.ModuleType
 
     def follow(self, block: Block) -> None:
+        bare = [option for option in block.options if "=" not in option]
+        assert not bare, f"{self.document}:{block.line}: the site shows no block with the option {bare[0]!r}"
         if block.title:
             self.write(block)
         elif block.language == "python" and block.text.lstrip().startswith(">>> "):
