@@ -153,3 +153,11 @@ def test_catalog_of_another_place(
     assert f"No differences from {released}" in capsys.readouterr().out
     released.write_text("[]")
     assert 2 == run(["check", "--catalog", str(released)])
+
+
+def test_text_and_content_are_what_they_were(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The catalog keeps that a result is text, which clients are not shown as structured content."""
+    source = "from prowess import Image, skill_command\n@skill_command\ndef a() -> str: 'A.'\n"
+    write(project, f"{source}@skill_command\ndef b() -> tuple[str, Image]: 'B.'\n", "texts")
+    assert [0, 0] == [run(["build"]), run(["check"])]
+    assert "No differences" in capsys.readouterr().out

@@ -61,7 +61,7 @@ def test_list_shows_commands_and_then_failures(project: Path) -> None:
     (project / "skills" / "broken.py").write_text("import prowess\n1/0\n", "utf-8")
     code, shown, _ = prowess(project, "list")
     lines = shown.splitlines()
-    assert 0 == code
+    assert 1 == code
     assert ["COMMAND", "SUMMARY", "HINTS", "SOURCE"] == lines[0].split()
     assert ["tools.add", "Add two numbers.", "read-only, closed-world", "skills/tools.py:4"] == lines[1].split("  ")[
         :1
@@ -87,9 +87,30 @@ def test_list_as_json_has_the_contracts(project: Path) -> None:
 
 
 def test_list_of_nothing_says_what_to_do(tmp_path: Path) -> None:
-    """An empty table helps nobody."""
-    code, shown, _ = prowess(tmp_path, "list")
-    assert (0, "No commands. Put a file with a @skill_command into skills/.\n") == (code, shown)
+    """It names the project and the folders that were searched, and is no success."""
+    code, shown, told = prowess(tmp_path, "list")
+    assert (1, "") == (code, shown)
+    assert f"There are no commands in the project {tmp_path}" in told
+    assert f"{tmp_path / 'skills'} (there is no such folder)" in told
+    assert "prowess new --project" in told
+    assert 1 == prowess(tmp_path, "list", "--json")[0]
+    (tmp_path / "skills").mkdir()
+    assert "no such folder" not in prowess(tmp_path, "list")[2]
+
+
+@pytest.mark.parametrize("folder", ["/nonexistent/folder", "prowess.toml"])
+def test_folder_that_is_none_is_named(folder: str, project: Path, tmp_path: Path) -> None:
+    """And no interpreter is blamed for it."""
+    (project / "prowess.toml").touch()
+    code, _, told = prowess(project / folder, "list")
+    assert 2 == code
+    assert f"--project {project / folder}: " in told
+
+
+def test_home_is_expanded(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An IDE that starts a program does not do that."""
+    monkeypatch.setenv("HOME", str(project.parent))
+    assert 0 == prowess(Path("~") / project.name, "list")[0]
 
 
 CALLS = [
@@ -102,7 +123,7 @@ CALLS = [
 MORE_CALLS = [
     (("tools_add", "a=1", "b=5"), 0, ('{\n  "sum": 6\n}', "")),
     (("tools/echo", "text=12"), 0, ("12", "")),
-    (("tools.picture",), 0, ("[image: image/png, 8 bytes]", "")),
+    (("tools.picture",), 0, ("tools.picture.png (image/png, 8 bytes)", "")),
     (("tools.add", "a"), 2, ("", "'a' must have the form key=value")),
     (("tools.add", "--json", "{"), 2, ("", "--json must be JSON")),
     (("tools.add", "--json", "[]"), 2, ("", "must be a JSON object")),

@@ -158,8 +158,8 @@ class Connection:
         listing = self._project.listing
         failures = listing.catalog.failures
         text = "\n".join(map(str, failures))
-        if name == DIAGNOSTICS and failures:
-            self._say(call, text)
+        if name == DIAGNOSTICS and (failures or not listing.catalog.contracts):
+            self._say(call, text or self._project.where_it_looked())
         elif failures and not listing.catalog.contracts:
             self._say(call, f"{name} cannot be called, because nothing could be loaded:\n{text}", is_error=True)
         else:

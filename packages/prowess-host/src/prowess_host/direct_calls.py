@@ -8,7 +8,10 @@ from __future__ import annotations
 import asyncio
 import json
 import uuid
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from prowess.calls.outcome import META_KIND, Outcome, read_outcome
 from prowess.errors import UnknownCommand, message_of
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
     from prowess.jsontypes import JsonObject
     from prowess_host.workers.supervisor import Supervisor
 
-__all__ = ["Way", "call_outcome", "call_payload", "unknown_outcome"]
+__all__ = ["SILENT", "Audience", "Way", "call_outcome", "call_payload", "unknown_outcome"]
 
 
 class Way(NamedTuple):
@@ -36,10 +39,29 @@ class Way(NamedTuple):
     seconds: float
 
 
-async def call_payload(way: Way, contract: Contract, arguments: Any) -> JsonObject:
+@dataclass(frozen=True, slots=True)
+class Audience:
+    """What whoever calls wants to hear while the command runs. By default nothing, and nobody can be asked."""
+
+    progress: Callable[[float, float | None, str | None], None] | None = None
+    log: Callable[[str, Any], None] | None = None
+    ask: Callable[[JsonObject], Awaitable[JsonObject]] | None = None
+    """Puts questions to a person: each key with its `message` and `schema`, answered by an `action` and a `content`."""
+
+
+SILENT: Final = Audience()
+
+
+async def call_payload(way: Way, contract: Contract, arguments: Any, audience: Audience = SILENT) -> JsonObject:
     """The payload, as the profile shows it."""
     how: CallHead = {"command": contract.id, "profile": way.profile}
-    meta, payload = await _run(way, contract, dumps(how), dumps(arguments))
+    if audience.progress is not None:
+        how["progress"] = True
+    if audience.log is not None:
+        how["log"] = True
+    if audience.ask is not None:
+        how["asks"], how["capabilities"] = True, {"elicitation": {}}
+    meta, payload = await _run(way, contract, dumps(how), dumps(arguments), audience)
     return {**payload, "_meta": meta} if meta else payload
 
 
@@ -65,22 +87,31 @@ def unknown_outcome(command: str, catalog: Catalog) -> Outcome:
     return Outcome(command, "unknown", text_result(str(unknown), is_error=True))
 
 
-async def _run(way: Way, contract: Contract, head: bytes, text: bytes) -> tuple[JsonObject, JsonObject]:
+async def _run(
+    way: Way, contract: Contract, head: bytes, text: bytes, audience: Audience = SILENT
+) -> tuple[JsonObject, JsonObject]:
     """The facts and the body of the answer. If whoever waits gives up, so does the worker."""
-    listener = _Listener()
+    listener = _Listener(audience)
     job = Job(contract, head, text, listener, way.seconds)
+    listener.reply = partial(way.workers.answer, job)
     way.workers.submit(job)
     try:
         return await listener.answer
     finally:
+        listener.close()
         if not job.over:
             way.workers.cancel(job)
 
 
 class _Listener:
-    """Hears the one answer to a job. A job that cannot ask is asked nothing, and nobody is shown its progress."""
+    """Hears the one answer to a job, and passes on to the audience what comes before."""
 
-    def __init__(self) -> None:
+    reply: Callable[[JsonObject], None]
+    """Takes the answers to questions."""
+
+    def __init__(self, audience: Audience) -> None:
+        self._audience = audience
+        self._asking: set[asyncio.Task[None]] = set()
         self.answer: asyncio.Future[tuple[JsonObject, JsonObject]] = asyncio.get_running_loop().create_future()
 
     def result(self, meta: bytes, body: bytes) -> None:
@@ -96,14 +127,34 @@ class _Listener:
     def input_required(self, questions: JsonObject) -> None:  # pragma: no cover - only where answers were recorded
         raise NotImplementedError
 
-    def questions(self, questions: JsonObject) -> None:  # pragma: no cover - see above
-        raise NotImplementedError
+    def questions(self, questions: JsonObject) -> None:
+        """The run waits until they are answered."""
+        task = asyncio.get_running_loop().create_task(self._ask(questions))
+        self._asking.add(task)
+        task.add_done_callback(self._asking.discard)
+
+    async def _ask(self, questions: JsonObject) -> None:
+        assert self._audience.ask is not None  # noqa: S101 - else nothing would be asked
+        try:
+            told: JsonObject = {"answers": await self._audience.ask(questions)}
+        except Exception as error:  # noqa: BLE001 - the command gets to know it
+            told = {"error": f"the question could not be asked: {message_of(error)}"}
+        self.reply(told)
 
     def progress(self, done: float, total: float | None, message: str | None) -> None:
-        """Nobody is shown it."""
+        """The command is so far."""
+        if self._audience.progress is not None:
+            self._audience.progress(done, total, message)
 
     def log(self, level: str, data: Any) -> None:
-        """Nobody is shown it."""
+        """The command has something to say."""
+        if self._audience.log is not None:
+            self._audience.log(level, data)
+
+    def close(self) -> None:
+        """Nobody waits for the answers any more."""
+        for task in self._asking:
+            task.cancel()
 
     def _tell(self, facts: JsonObject, body: JsonObject) -> None:
         if not self.answer.done():  # whoever waited has given up

@@ -27,6 +27,7 @@ from prowess_host.workers.process import Spawn, WorkerProcess
 if TYPE_CHECKING:
     from prowess.calls.channel import Channel
     from prowess.calls.outcome import Outcome
+    from prowess_host.direct_calls import Audience
 
 __all__ = ["Client", "Project"]
 
@@ -125,6 +126,14 @@ class Project:
         if pages is not None:
             pages.close()
 
+    def where_it_looked(self) -> str:
+        """What to say of a project without commands: its folder, and the folders that were searched."""
+        root = self._paths.project_root
+        folders = [
+            f"{folder}{'' if folder.is_dir() else ' (there is no such folder)'}" for folder in self._updates.searched
+        ]
+        return f"There are no commands in the project {root}. Folders that were searched: {', '.join(folders)}."
+
     # Calls of our own: envelopes and the command line
 
     def catalog(self) -> Catalog:
@@ -148,16 +157,16 @@ class Project:
         way = Way(self.workers, self.own.profile, self.seconds_of(contract))
         return await call_outcome(way, contract, arguments, channel)
 
-    async def payload(self, command: str, arguments: Any) -> JsonObject:
+    async def payload(self, command: str, arguments: Any, audience: Audience | None = None) -> JsonObject:
         """The payload of a call, as clients of the project's profile are shown it."""
-        from prowess_host.direct_calls import Way, call_payload  # as above
+        from prowess_host.direct_calls import SILENT, Way, call_payload  # as above
 
         contract = await self.contract_of(command)
         if contract is None:
             catalog = self.listing.catalog
             raise UnknownCommand(command, [each.id for each in catalog], catalog.reasons(command))
         way = Way(self.workers, self.own.profile, self.seconds_of(contract))
-        return await call_payload(way, contract, arguments)
+        return await call_payload(way, contract, arguments, audience or SILENT)
 
     def seconds_of(self, contract: Contract) -> float:
         """How long a call of this command may take."""

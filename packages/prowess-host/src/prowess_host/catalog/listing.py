@@ -17,7 +17,7 @@ from prowess_host.protocol.tool_list import ToolList, define_tool
 __all__ = ["DIAGNOSTICS", "Listing"]
 
 DIAGNOSTICS: Final = "prowess_diagnostics"
-"""The tool that is there while something cannot be loaded."""
+"""The tool that is there while something cannot be loaded, and where there is no command."""
 
 
 class Listing:
@@ -42,7 +42,7 @@ class Listing:
             contracts.append(contract)
             handshake.append(both[0])
             stateless.append(both[1])
-        extra = [_diagnostics_tool()] if failures else []
+        extra = [_diagnostics_tool()] if failures or not contracts else []
         self.catalog = Catalog(tuple(contracts), tuple(failures))
         self.tools = _tool_list(handshake + extra, stateless + extra) if complete else None
         self.names = {name: each for each in contracts for name in _names(each)}
@@ -95,7 +95,8 @@ def _definitions(contract: Contract, view: View) -> tuple[JsonObject, JsonObject
 def _diagnostics_tool() -> JsonObject:
     return {
         "name": DIAGNOSTICS,
-        "description": "Some skills of this server cannot be loaded. Returns each of them with its place and the reason.",
+        "description": "Says what is wrong with this server: which skills cannot be loaded, where and why, or that it found "
+        "none, and where it looked for them.",
         "inputSchema": {"type": "object", "properties": {}, "additionalProperties": False},
         "annotations": {"readOnlyHint": True},
     }

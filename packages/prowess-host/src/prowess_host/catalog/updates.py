@@ -112,6 +112,12 @@ class CatalogUpdates:
         async with self.supervisor.describers() as ask:
             return (await described(ask, (), root)).catalog(self.own.hide, root)
 
+    @property
+    def searched(self) -> tuple[Path, ...]:
+        """The folders in which skills are looked for."""
+        known = map(Path, self._known.description.folders)
+        return tuple(dict.fromkeys((*self._paths.skills_dirs, *known)))
+
     async def close(self, seconds: float) -> None:
         """Let what was learned be written down, but wait no longer than that."""
         self._watcher.stop()
@@ -313,7 +319,6 @@ class CatalogUpdates:
         return Source(good.head(kept=skill in self._kept), good.body()) if good is not None else None
 
     def _publish(self, listing: Listing) -> None:
-        known = map(Path, self._known.description.folders)
-        self._watcher.folders = tuple(dict.fromkeys((*self._paths.skills_dirs, *known)))
+        self._watcher.folders = self.searched
         self._listing = listing
         self._show(listing)

@@ -13,9 +13,10 @@ from typing import Any, Final
 import click
 
 from prowess.errors import ProwessError
-from prowess_host.cli.catalogs import Loaded, catalog_option, check_profile, failure_lines, load, shown_path
+from prowess_host.cli.catalogs import Loaded, catalog_option, check_profile, failure_lines, load
 from prowess_host.cli.exit_codes import DONE, FAILED
 from prowess_host.cli.options import ProjectOptions, project_options
+from prowess_host.cli.projects import shown_path
 from prowess_host.cli.terminal import plural
 from prowess_host.review.snapshot import Snapshot, SnapshotError, is_damaged_catalog, read_snapshot, write_snapshot
 

@@ -1,115 +1,196 @@
-"""`prowess call`: one command, from the shell."""
+"""`prowess call`: one command, from the shell, for a person or a script."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import click
 
 from prowess.contracts.contract import Contract
-from prowess.errors import SettingsError
+from prowess.errors import UnknownCommand
 from prowess.jsontypes import JsonObject
+from prowess_host.cli.asking import LineReader, answer_questions, can_ask
 from prowess_host.cli.exit_codes import DONE, FAILED, WRONG_USE
 from prowess_host.cli.options import CommandId, ProjectOptions, project_options
-from prowess_host.cli.projects import opened
+from prowess_host.cli.parameters import as_object, example_of, read_arguments
+from prowess_host.cli.progress import LiveCall
+from prowess_host.cli.projects import catalog_of, opened
+from prowess_host.cli.results import Files, show_result
+from prowess_host.cli.terminal import Style, complain
+from prowess_host.direct_calls import Audience
+from prowess_host.project import Project
 
-__all__ = ["command"]
+__all__ = ["NotLoaded", "command", "find"]
 
-_FROM_STDIN: Final = "-"
+_KIND: Final = "prowess/kind"
+_EPILOG: Final = """\b
+Examples:
+  prowess call text.search pattern=TODO
+  prowess call text.search --pattern TODO --no-regex
+  prowess call text.search globs='["*.py"]' pattern=TODO
+  echo '{"pattern": "TODO"}' | prowess call text.search -
+  prowess call text.search pattern=TODO --json | jq .structuredContent
+  prowess call text.search --help        the parameters of a command
+"""
 
 
-@click.command("call")
+class NotLoaded(Exception):
+    """The command is there, and cannot be loaded."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    words: tuple[str, ...]
+    as_json: str | None
+    raw: bool
+    save: Path | None
+    verbose: bool
+    in_process: bool
+
+    @property
+    def prints_payload(self) -> bool:
+        return self.raw or self.as_json is not None
+
+
+@click.command("call", epilog=_EPILOG, add_help_option=False, context_settings={"ignore_unknown_options": True})
 @project_options
-@click.argument("name", metavar="COMMAND", type=CommandId())
-@click.argument("arguments", nargs=-1, metavar="[KEY=VALUE | -]...")
+@click.argument("name", metavar="COMMAND", type=CommandId(), required=False)
+@click.argument("words", nargs=-1, metavar="[KEY=VALUE | --KEY VALUE | '{JSON}' | -]...", type=click.UNPROCESSED)
 @click.option(
     "--json",
     "as_json",
     is_flag=False,
     flag_value="",
     default=None,
-    metavar="ARGUMENTS",
-    help="Print the payload as JSON. A value here gives the arguments as JSON.",
+    metavar="['{JSON}']",
+    help="Print the whole payload as JSON. A value here gives the arguments.",
 )
+@click.option("--raw", is_flag=True, help="Print the whole payload as JSON.")
+@click.option(
+    "--save",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="FOLDER",
+    help="Where images and other files of the result are saved. Default: a new temporary folder.",
+)
+@click.option("-v", "--verbose", is_flag=True, help="Show what the command logs.")
 @click.option(
     "--in-process",
     is_flag=True,
     help="Run the command in this process, for a debugger: there is nothing between you and a crash.",
 )
-def command(
-    where: ProjectOptions, name: str, arguments: tuple[str, ...], *, as_json: str | None, in_process: bool
-) -> int:
-    """Call COMMAND: an id, a tool name or an alias. A `-` among the arguments reads them as JSON from the input."""
-    return asyncio.run(_call(where, name, arguments, as_json, in_process=in_process))
+@click.option("-h", "--help", "helps", is_flag=True, help="Explain `call`, or the parameters of COMMAND.")
+@click.pass_context
+def command(ctx: click.Context, where: ProjectOptions, name: str | None, *, helps: bool, **options: Any) -> int:
+    """Call COMMAND, by its id, tool name or an alias.
+
+    A `-` reads the arguments as a JSON object from the input. A parameter that has the name of an option of `call`
+    is given as KEY=VALUE.
+    """
+    if name is None:
+        if helps:
+            print(ctx.get_help())
+            return DONE
+        raise click.UsageError("Missing argument 'COMMAND'. `prowess list` shows what there is.", ctx)
+    if helps:
+        from prowess_host.cli.showing import show_usage
+
+        return asyncio.run(show_usage(where, name))
+    try:
+        return asyncio.run(_call(where, name, _Options(**options)))
+    except NotLoaded as error:
+        complain(str(error))
+        return FAILED
 
 
-async def _call(
-    where: ProjectOptions, name: str, arguments: Sequence[str], as_json: str | None, *, in_process: bool
-) -> int:
-    async with opened(where, in_process=in_process) as project:
-        await project.load(name)
-        contract = await project.contract_of(name)
-        payload = await project.payload(name, _arguments(arguments, as_json, contract) if contract else {})
-    if as_json is not None:
+async def find(project: Project, name: str) -> Contract:
+    """The contract of a command. What could not be loaded is `NotLoaded`, anything else an `UnknownCommand`."""
+    await project.load(name)
+    contract = await project.contract_of(name)
+    if contract is not None:
+        return contract
+    catalog = catalog_of(project)
+    reasons = catalog.reasons(name)
+    if reasons:
+        raise NotLoaded("\n".join(f"{name} could not be loaded: {reason}" for reason in reasons))
+    if not catalog.contracts and not catalog.failures:
+        raise NotLoaded(project.where_it_looked())
+    raise UnknownCommand(name, [each.id for each in catalog])
+
+
+async def _call(where: ProjectOptions, name: str, options: _Options) -> int:
+    save = options.save.absolute() if options.save else None  # before the working directory changes
+    async with opened(where, in_process=options.in_process) as project:
+        contract = await find(project, name)
+        arguments = _arguments(options, contract)
+        with LiveCall(contract.id, moves=_may_draw(options)) as live:
+            payload = await project.payload(contract.id, arguments, _audience(live, options))
+    if options.prints_payload:
         print(json.dumps(payload, indent=2, ensure_ascii=False))
+    elif payload["isError"]:
+        _show_failure(payload, contract)
     else:
-        print(_as_text(payload), file=sys.stderr if payload["isError"] else sys.stdout)
+        show_result(payload, contract, Files(contract.id, save))
     if not payload["isError"]:
         return DONE
-    return WRONG_USE if payload.get("_meta", {}).get("prowess/kind") == "input" else FAILED
+    return WRONG_USE if payload.get("_meta", {}).get(_KIND) == "input" else FAILED
 
 
-def _arguments(words: Sequence[str], as_json: str | None, contract: Contract) -> JsonObject:
-    """The arguments of the command line as JSON data."""
+def _may_draw(options: _Options) -> bool:
+    """Whether the terminal is ours: a debugger needs it for itself."""
+    return sys.stderr.isatty() and not options.in_process
+
+
+def _arguments(options: _Options, contract: Contract) -> JsonObject:
+    """The arguments of the line. A `--json` before them takes the first one for its value."""
+    words: Sequence[str] = options.words
     given: JsonObject = {}
-    if as_json:
-        given.update(_object(as_json, "--json"))
-    for item in words:
-        if item == _FROM_STDIN:
-            given.update(_object(sys.stdin.read(), "the input"))
-            continue
-        key, equals, value = item.partition("=")
-        if not equals:
-            raise SettingsError(f"the argument {item!r} must have the form key=value")
-        given[key] = _value(value, contract.input_schema.get("properties", {}).get(key, {}))
-    return given
+    if options.as_json and "=" in options.as_json and options.as_json[:1] not in "{[":
+        words = (options.as_json, *words)
+    elif options.as_json:
+        given = as_object(options.as_json, "--json")
+    return {**given, **read_arguments(words, contract, sys.stdin.read)}
 
 
-def _value(text: str, schema: JsonObject) -> Any:
-    """A value as the schema wants it: text stays text, everything else is JSON where it can be."""
-    if schema.get("type") == "string":
-        return text
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
+def _audience(live: LiveCall, options: _Options) -> Audience:
+    """What the person wants to hear, and whether there is one to ask."""
+    reader = LineReader(sys.stdin.fileno()) if can_ask() else None
+
+    async def ask(questions: JsonObject) -> JsonObject:
+        assert reader is not None  # noqa: S101 - see below
+        with live.paused():
+            return await answer_questions(questions, reader.line)
+
+    return Audience(
+        progress=live.progress if _may_draw(options) else None,
+        log=live.log if options.verbose else None,
+        ask=ask if reader else None,
+    )
 
 
-def _object(text: str, source: str) -> JsonObject:
-    try:
-        value = json.loads(text)
-    except ValueError as error:
-        raise SettingsError(f"{source} must be JSON ({error})") from error
-    if not isinstance(value, dict):
-        raise SettingsError(f'{source} must be a JSON object, like {{"key": 1}}')
-    return value  # pyright: ignore[reportUnknownVariableType]
+def _show_failure(payload: JsonObject, contract: Contract) -> None:
+    """What went wrong, and what to type instead."""
+    style = Style.of(sys.stderr)
+    text = "\n".join(block.get("text", "") for block in payload["content"])
+    print(style(text, "red"), file=sys.stderr)
+    kind = payload.get("_meta", {}).get(_KIND)
+    if kind == "input":
+        for line in _advice(text, contract):
+            print(style(line, "dim"), file=sys.stderr)
+    if "the capability 'elicitation'" in text:
+        print("It asks a question: run it in a terminal, with nothing piped into it.", file=sys.stderr)
 
 
-def _as_text(payload: JsonObject) -> str:
-    """What a person wants to see: structured results laid out, everything else as its text."""
-    structured = payload.get("structuredContent")
-    if isinstance(structured, (dict, list)) and set(structured) != {"result"}:  # pyright: ignore[reportUnknownArgumentType]
-        return json.dumps(structured, indent=2, ensure_ascii=False)
-    return "\n".join(_block(block) for block in payload["content"])
-
-
-def _block(block: JsonObject) -> str:
-    if block["type"] == "text":
-        return block["text"]
-    if block["type"] in ("image", "audio"):
-        return f"[{block['type']}: {block['mimeType']}, {len(block['data']) * 3 // 4 - block['data'][-2:].count('=')} bytes]"
-    return json.dumps(block, ensure_ascii=False)
+def _advice(text: str, contract: Contract) -> list[str]:
+    """How the values that were refused are written in a shell."""
+    properties: JsonObject = contract.input_schema.get("properties", {})
+    named = dict.fromkeys(re.findall(r"^(?:- |.*?: )?(\w+)(?:[.\[][^:]*)?: (?!unknown)", text, re.MULTILINE))
+    wrong = [name for name in named if name in properties]
+    lines = [f"  {name}={example_of(properties[name], contract.input_schema)}" for name in wrong]
+    return (["Written like this:", *lines] if lines else []) + [f"`prowess call {contract.id} --help` explains them."]

@@ -15,10 +15,10 @@ from prowess.jsontypes import JsonObject
 from prowess.profiles.profile import BUILT_IN
 from prowess.settings.settings import OwnSettings
 from prowess_host.cli.options import ProjectOptions
-from prowess_host.cli.projects import opened
+from prowess_host.cli.projects import opened, shown_path
 from prowess_host.review.snapshot import PLACE
 
-__all__ = ["Loaded", "catalog_option", "check_profile", "failure_lines", "failures_as_json", "load", "shown_path"]
+__all__ = ["Loaded", "catalog_option", "check_profile", "failure_lines", "failures_as_json", "load"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +54,6 @@ def check_profile(name: str) -> None:
     """Refuse a profile that is not built in: others are known to workers only."""
     if name not in BUILT_IN:
         raise ProwessError(f"unknown profile {name!r}{did_you_mean(name, BUILT_IN)} (there are: {', '.join(BUILT_IN)})")
-
-
-def shown_path(file: Path, root: Path) -> str:
-    """A path as a message shows it."""
-    return str(file.relative_to(root)) if file.is_relative_to(root) else str(file)
 
 
 def failure_lines(loaded: Loaded) -> list[str]:

@@ -15,9 +15,10 @@ import click
 
 from prowess.contracts.contract import Contract
 from prowess.profiles.profile import BUILT_IN, Profile
-from prowess_host.cli.catalogs import Loaded, catalog_option, failure_lines, failures_as_json, load, shown_path
+from prowess_host.cli.catalogs import Loaded, catalog_option, failure_lines, failures_as_json, load
 from prowess_host.cli.exit_codes import DONE, FAILED, WRONG_USE
 from prowess_host.cli.options import ProjectOptions, json_option, project_options
+from prowess_host.cli.projects import shown_path
 from prowess_host.cli.terminal import Style, plural
 from prowess_host.review.compare import Difference, compare
 from prowess_host.review.lint import CLIENTS, Finding, count_tokens, lint

@@ -36,13 +36,16 @@ class Entry(NamedTuple):
     group: str
 
 
+_MAKE: Final = "Make skills"
 _USE: Final = "Use commands"
 _SERVE: Final = "Serve an agent"
 _KEEP: Final = "Keep promises"
 _SHELL: Final = "The shell"
 
 COMMANDS: Final[dict[str, Entry]] = {  # the commands of a group stand together
+    "new": Entry("creating", "Make a project or a skill, with a test that passes.", _MAKE),
     "list": Entry("listing", "List the commands of a project.", _USE),
+    "show": Entry("showing", "Show one command: parameters, hints, schemas, an example.", _USE),
     "call": Entry("calling", "Call a command.", _USE),
     "invoke": Entry("invoking", "Answer request envelopes from the input.", _USE),
     "host": Entry("hosting", "Serve a project to an MCP client. An IDE starts this.", _SERVE),
@@ -57,8 +60,9 @@ COMMANDS: Final[dict[str, Entry]] = {  # the commands of a group stand together
 
 _EXAMPLES: Final = """\
 Examples:
+  prowess new --project                 a project in this folder, with a first skill
   prowess list                          what there is to call
-  prowess call text.grep pattern=TODO   call a command
+  prowess call hello.greet name=Ada     call a command
   prowess host                          what an IDE starts; it waits for a client
 """
 

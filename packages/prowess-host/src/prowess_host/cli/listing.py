@@ -5,19 +5,23 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from dataclasses import replace
 from typing import Final
 
 import click
 
-from prowess.contracts.catalog import Catalog
+from prowess.contracts.catalog import Catalog, Failure
 from prowess.contracts.contract import Contract
-from prowess_host.cli.exit_codes import DONE
+from prowess_host.cli.exit_codes import DONE, FAILED
 from prowess_host.cli.options import ProjectOptions, json_option, project_options
-from prowess_host.cli.projects import opened
-from prowess_host.cli.terminal import Style, table, width
+from prowess_host.cli.projects import catalog_of, opened
+from prowess_host.cli.terminal import Style, complain, table, width, wrapped
 
-__all__ = ["command"]
+__all__ = ["command", "hints_of"]
 
+_NEXT: Final = """\
+  In a folder of your own: prowess new --project       makes a project with a first skill
+  In another folder:       prowess list --project FOLDER"""
 _LOOKS: Final = (("bold",), (), ("yellow",), ("dim",))
 _HINTS: Final = {
     "readOnlyHint": ("read-only", ""),
@@ -38,9 +42,15 @@ def command(where: ProjectOptions, *, as_json: bool) -> int:
 async def _list(where: ProjectOptions, *, as_json: bool) -> int:
     async with opened(where) as project:
         await project.load()
-        catalog = project.catalog()
-    print(_as_json(catalog) if as_json else _as_text(catalog))
-    return DONE
+        catalog = catalog_of(project)
+        nothing = project.where_it_looked() if not catalog.contracts else ""
+    if as_json:
+        print(_as_json(catalog))
+    elif catalog.contracts or catalog.failures:
+        print("\n".join(_as_lines(catalog)))
+    if nothing and not catalog.failures:
+        complain(f"{nothing}\n{_NEXT}")
+    return DONE if catalog.contracts and not catalog.failures else FAILED
 
 
 def _as_json(catalog: Catalog) -> str:
@@ -52,26 +62,38 @@ def _as_json(catalog: Catalog) -> str:
     return json.dumps(told, indent=2, ensure_ascii=False)
 
 
-def _as_text(catalog: Catalog) -> str:
+def _as_lines(catalog: Catalog) -> list[str]:
+    """The table; what could not be loaded comes last, where it is still on the screen."""
     style = Style.of(sys.stdout)
-    rows = [("COMMAND", "SUMMARY", "HINTS", "SOURCE"), *(_row(contract) for contract in catalog)]
-    lines = (
-        table(rows, width(sys.stdout), looks=_LOOKS, style=style)
-        if catalog.contracts
-        else ["No commands. Put a file with a @skill_command into skills/."]
-    )
-    if catalog.failures:
-        lines += [
-            "",
-            f"{len(catalog.failures)} could not be loaded:",
-            *(style(f"  {failure}", "red") for failure in catalog.failures),
-        ]
-    if catalog.warnings:
-        lines += ["", *(style(f"warning: {warning}", "yellow") for warning in catalog.warnings)]
-    return "\n".join(lines)
+    lines: list[str] = []
+    if catalog.contracts:
+        rows = [("COMMAND", "SUMMARY", "HINTS", "SOURCE"), *(_row(contract) for contract in catalog)]
+        lines = [*table(rows, width(sys.stdout), looks=_LOOKS, style=style), ""]
+    for warning in catalog.warnings:
+        lines += [style(f"warning: {warning}", "yellow")]
+    if not catalog.failures:
+        return lines if catalog.warnings else lines[:-1]
+    lines += [""] if catalog.warnings else []
+    lines.append(style(f"{len(catalog.failures)} could not be loaded:", "bold", "red"))
+    for reason, failures in _by_reason(catalog).items():
+        whom = ", ".join(str(replace(each, reason="")).removesuffix(": ") for each in failures)
+        lines += wrapped(f"{whom}: {reason}", style, "red")
+    return lines
+
+
+def _by_reason(catalog: Catalog) -> dict[str, list[Failure]]:
+    """Failures that have one cause, such as a wrong setting, are told once."""
+    found: dict[str, list[Failure]] = {}
+    for failure in catalog.failures:
+        found.setdefault(failure.reason, []).append(failure)
+    return found
 
 
 def _row(contract: Contract) -> tuple[str, ...]:
-    declared = contract.hints.to_mcp()
-    hints = [_HINTS[name][0 if value else 1] for name, value in declared.items()]
-    return contract.id, contract.summary, ", ".join(hint for hint in hints if hint), contract.source
+    return contract.id, contract.summary, ", ".join(hints_of(contract)), contract.source
+
+
+def hints_of(contract: Contract) -> list[str]:
+    """The declared hints in words."""
+    words = [_HINTS[name][0 if value else 1] for name, value in contract.hints.to_mcp().items()]
+    return [word for word in words if word]

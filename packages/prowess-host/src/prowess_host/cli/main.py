@@ -7,12 +7,19 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
+from prowess_host.cli.exit_codes import WRONG_USE
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["VERSION", "HostOptions", "main", "plain_options", "serve", "setting_flags"]
+__all__ = ["VERSION", "HostOptions", "main", "plain_options", "project_root", "serve", "setting_flags"]
 
 VERSION: Final = "0.1.0"
+_BY_HAND: Final = """\
+prowess: this is what a client starts, and it waits for one to write to its input (Ctrl-D ends it).
+prowess: to connect a client: prowess connect. To call a command yourself: prowess call --help
+prowess: the project is {root}
+"""
 _LAST_WORDS: Final = 0.5
 """Seconds that whoever reads stderr gets to take the last lines."""
 
@@ -42,20 +49,21 @@ def serve(options: HostOptions) -> NoReturn:
     import logging
 
     from prowess.errors import SettingsError
-    from prowess.settings.paths import find_project_root
     from prowess.settings.settings import Settings
     from prowess.worker.polling import new_loop
     from prowess_host.serving import serve_stdio
     from prowess_host.workers.process_tree import adopt_orphans
 
     logging.basicConfig(level=logging.WARNING, format="prowess: %(message)s", stream=sys.stderr)
-    root = Path(options.project).resolve() if options.project else find_project_root(Path.cwd())
     try:
+        root = project_root(options.project)
         flags = setting_flags(options.set)
         settings = Settings.load(root, environ=os.environ, flags=flags)
     except SettingsError as error:
         sys.stderr.write(f"prowess: {error}\n")
-        _leave(2)
+        _leave(WRONG_USE)
+    if os.isatty(wire.reading):
+        sys.stderr.write(_BY_HAND.format(root=root))
     adopt_orphans()
     # The runner is never closed, and the end is abrupt: a thread that is stuck with a client must not hold the process.
     code = asyncio.Runner(loop_factory=new_loop).run(serve_stdio(wire, settings, VERSION, flags, os.environ))
@@ -67,6 +75,20 @@ def _leave(code: int) -> NoReturn:
 
     complaints().finish(_LAST_WORDS)
     os._exit(code)
+
+
+def project_root(named: str | None) -> Path:
+    """The project that was named, or the one around the working directory."""
+    from prowess.errors import SettingsError
+    from prowess.settings.paths import find_project_root
+
+    if not named:
+        return find_project_root(Path.cwd())
+    root = Path(os.path.expanduser(named)).resolve()  # noqa: PTH111 - Path.expanduser raises for an unknown user
+    if not root.is_dir():
+        wrong = "is a file, and a project is a folder" if root.exists() else "does not exist"
+        raise SettingsError(f"--project {named}: {root} {wrong}")
+    return root
 
 
 def setting_flags(given: Sequence[str]) -> dict[str, str]:

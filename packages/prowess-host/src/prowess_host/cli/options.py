@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from prowess.errors import ProwessError
-from prowess.settings.paths import find_project_root
-from prowess_host.cli.main import setting_flags
+from prowess_host.cli.main import project_root, setting_flags
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -32,7 +31,7 @@ class ProjectOptions:
     @property
     def root(self) -> Path:
         """The project that was named, or the one around the working directory."""
-        return Path(self.project).resolve() if self.project else find_project_root(Path.cwd())
+        return project_root(self.project)
 
     @property
     def flags(self) -> dict[str, str]:

@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import os
 from collections.abc import AsyncGenerator
+from dataclasses import replace
+from pathlib import Path
 
 from prowess.contracts.catalog import Catalog
 from prowess.settings.paths import ConfigPaths
@@ -14,7 +16,7 @@ from prowess_host.catalog.known import KnownCatalog
 from prowess_host.cli.options import ProjectOptions
 from prowess_host.project import Project
 
-__all__ = ["opened", "remembered", "settings_of"]
+__all__ = ["catalog_of", "opened", "remembered", "settings_of", "shown_path"]
 
 _PATIENT = {"host.import_limit": "1e9", "host.stall_limit": "1e9"}
 """In a debugger an import may stop for hours, and nothing is stuck."""
@@ -28,6 +30,7 @@ async def opened(where: ProjectOptions, *, in_process: bool = False) -> AsyncGen
         from prowess_host.workers.in_process import InProcessWorker  # the runtime, which otherwise only workers need
 
         flags = {**_PATIENT, **flags}
+        os.chdir(where.root)  # as a worker
         project = Project(_load(where, flags), flags, os.environ, InProcessWorker)
     else:
         project = Project(_load(where, flags), flags, os.environ)
@@ -36,6 +39,18 @@ async def opened(where: ProjectOptions, *, in_process: bool = False) -> AsyncGen
     finally:
         await project.close()
         await asyncio.sleep(0)
+
+
+def catalog_of(project: Project) -> Catalog:
+    """What can be called and what failed, with files as they are seen from the project."""
+    catalog, root = project.catalog(), project.settings.root
+    failures = (replace(it, file=shown_path(Path(it.file), root)) if it.file else it for it in catalog.failures)
+    return replace(catalog, failures=tuple(failures))
+
+
+def shown_path(file: Path, root: Path) -> str:
+    """A path as a message shows it."""
+    return str(file.relative_to(root)) if file.is_relative_to(root) else str(file)
 
 
 def settings_of(where: ProjectOptions) -> Settings:

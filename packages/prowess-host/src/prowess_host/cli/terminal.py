@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TextIO
@@ -16,7 +17,7 @@ from unicodedata import combining, east_asian_width
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["Style", "complain", "console", "has_colours", "plural", "table", "width"]
+__all__ = ["Style", "complain", "console", "has_colours", "plural", "table", "width", "wrapped"]
 
 _CODES: Final = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
 _PIPED_WIDTH: Final = 160
@@ -69,19 +70,59 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def table(
-    rows: Sequence[Sequence[str]], columns: int, *, yields: int = 1, looks: Iterable[Sequence[str]] = (), style: Style
+    rows: Sequence[Sequence[str]],
+    columns: int,
+    *,
+    yields: int = 1,
+    wraps: bool = False,
+    looks: Iterable[Sequence[str]] = (),
+    style: Style,
 ) -> list[str]:
-    """Rows in columns, the first row as the header; the column `yields` gives way where they do not all fit."""
+    """Rows in columns, the first row as the header. The column `yields` gives way where they do not all fit.
+
+    A text that is too long is cut, or goes on in further lines if the table `wraps`.
+    """
     widths = [max(_cells(row[column]) for row in rows) for column in range(len(rows[0]))]
     others = sum(widths) - widths[yields] + len(_GAP) * (len(widths) - 1)
     widths[yields] = max(min(widths[yields], columns - others), min(widths[yields], _LEAST))
     painted = [*looks] or [()] * len(widths)
-    header, *body = ([_fitted(text, size) for text, size in zip(row, widths, strict=True)] for row in rows)
-    lines = [style(_GAP.join(header).rstrip(), "dim")]
+    header, *body = rows
+    lines = [style(_line(header, widths), "dim")]
     for row in body:
-        row[-1] = row[-1].rstrip()
-        lines.append(_GAP.join(style(text, *look) for text, look in zip(row, painted, strict=True)).rstrip())
+        texts = textwrap.wrap(row[yields], widths[yields]) if wraps else []
+        for number, text in enumerate(texts or [row[yields]]):
+            cells = [text if column == yields else "" if number else cell for column, cell in enumerate(row)]
+            lines.append(_line(cells, widths, style, painted))
     return lines
+
+
+def _line(
+    cells: Sequence[str], widths: Sequence[int], style: Style | None = None, looks: Sequence[Sequence[str]] = ()
+) -> str:
+    """One line of a table. Nothing stands behind its last text."""
+    fitted = [_fitted(text, size) for text, size in zip(cells, widths, strict=True)]
+    while fitted and not fitted[-1].strip():
+        fitted.pop()
+    if fitted:
+        fitted[-1] = fitted[-1].rstrip()
+    if style is not None:
+        fitted = [style(text, *look) for text, look in zip(fitted, looks, strict=False)]
+    return _GAP.join(fitted)
+
+
+def wrapped(text: str, style: Style, *looks: str) -> list[str]:
+    """A text under a heading: as wide as the terminal, with its further lines indented."""
+    lines: list[str] = []
+    for part in text.splitlines():
+        lines += textwrap.wrap(
+            part,
+            width(sys.stdout),
+            initial_indent="  " if not lines else "    ",
+            subsequent_indent="    ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    return [style(line, *looks) for line in lines]
 
 
 def plural(count: int, noun: str) -> str:

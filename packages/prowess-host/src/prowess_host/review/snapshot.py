@@ -80,6 +80,8 @@ def _command(contract: Contract, profiles: list[Profile]) -> JsonObject:
             explicit=output.explicit,
             field=output.field,
             type_name=output.type_name,
+            text=output.text,
+            content=output.content,
             schema=output.schema,
             shown=_given(**{each.name: each.output_schema(contract) for each in _pinned(contract, profiles)}),
         ),

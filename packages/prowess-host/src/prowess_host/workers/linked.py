@@ -76,6 +76,8 @@ class LinkedWorker(ABC):
 
     is_apart = True
     """Whether it has an interpreter of its own."""
+    last_line = b""
+    """What it printed last, where that is read."""
 
     def __init__(
         self,

@@ -34,6 +34,10 @@ __all__ = ["Pool", "Worker"]
 _log = logging.getLogger("prowess.host")
 _LEAVING: Final = 0.5
 """Seconds an idle worker gets to close what it had opened when the host leaves."""
+_LACKING: Final = (
+    "the Python of the workers, {python}, has no Prowess: install it there ({python} -m pip install prowess-core), "
+    "or change the setting `python`"
+)
 _MOST_STAND_INS: Final = 3
 """Workers that are started because others are held by an import. Further calls wait for one of the imports."""
 
@@ -422,7 +426,7 @@ class Pool:
         if worker is self.spare:
             self.spare = None
         begun = worker.begun()
-        cause = _cause(worker, begun)
+        cause = _cause(worker, begun, self._own.python)
         if not expected and not worker.proven and not begun and not isinstance(cause, LostImport):
             self._deaths.append(self._loop.time())
             self._diagnosis = str(cause)
@@ -453,7 +457,7 @@ class Pool:
         self.fill()
 
 
-def _cause(worker: Worker, begun: Collection[Job]) -> LostWorker:
+def _cause(worker: Worker, begun: Collection[Job], python: str | None) -> LostWorker:
     """Why a worker has ended, as far as can be told."""
     code = worker.process.exit_code
     how = describe_exit(code)
@@ -464,4 +468,6 @@ def _cause(worker: Worker, begun: Collection[Job]) -> LostWorker:
         # one of several imports may have done it: as with somebody else's kill, the skill gets another chance
         doubtful = len(importing) > 1 or code in (-signal.SIGKILL, -signal.SIGTERM)
         return LostImport(first, f"its import ended the process ({how})", killed=doubtful)
+    if not worker.is_up and b"No module named 'prowess" in worker.process.last_line:
+        return LostWorker(_LACKING.format(python=python or sys.executable))
     return LostWorker(worker.reason or f"the last worker ended ({how}), see its log on stderr")

@@ -122,7 +122,7 @@ class WorkerProcess(LinkedWorker):
         except BlockingIOError:
             return False
         if data:
-            self._complaints.send(b"".join(self._lines.feed(data)))
+            self._print(self._lines.feed(data))
         else:  # it has closed both of its descriptors
             self._loop.remove_reader(self._output)
         return bool(data)
@@ -134,7 +134,11 @@ class WorkerProcess(LinkedWorker):
                 break
         self._loop.remove_reader(self._output)
         os.close(self._output)
-        self._complaints.send(b"".join(self._lines.close()))
+        self._print(self._lines.close())
+
+    def _print(self, lines: list[bytes]) -> None:
+        self.last_line = lines[-1] if lines else self.last_line
+        self._complaints.send(b"".join(lines))
 
 
 Spawn: TypeAlias = "Callable[..., LinkedWorker]"

@@ -1,0 +1,174 @@
+"""`prowess new`: a project in a folder, or a skill in a project, each with a test that passes. Overwrites nothing."""
+
+from __future__ import annotations
+
+import keyword
+import os
+import re
+from collections.abc import Iterator, Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import click
+
+from prowess.errors import ProwessError
+from prowess.settings.paths import find_project_root
+from prowess.settings.settings import CONFIG_FILE, Settings, is_configured
+from prowess_host.cli.exit_codes import DONE
+
+__all__ = ["TEMPLATES", "Template", "command"]
+
+_NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,40}")
+_FIRST: Final = "hello"
+_EPILOG: Final = """\b
+Examples:
+  prowess new --project                  a project in this folder
+  prowess new --project my-tools         a project in a new folder
+  prowess new orders                     skills/orders.py, and tests/test_orders.py
+  prowess new github --from http-api     from another template
+  prowess new report --folder            a folder with a SKILL.md
+"""
+
+
+class Template(NamedTuple):
+    """A kind of skill to begin with. Its files are in the folder `templates`."""
+
+    summary: str
+    command: str
+    arguments: str
+    """With which the command is tried."""
+
+
+TEMPLATES: Final[dict[str, Template]] = {
+    "plain": Template("Greets people.", "greet", "name=Ada"),
+    "http-api": Template("Looks things up with an HTTP API.", "repository", "owner=python name=cpython"),
+    "database": Template("Keeps notes in a database.", "add", "text=milk"),
+    "long-job": Template("Counts the lines of many files, and reports its progress.", "count", "folder=."),
+}
+
+
+@click.command("new", epilog=_EPILOG)
+@click.argument("name", metavar="[SKILL]", required=False)
+@click.option(
+    "--project",
+    "project",
+    is_flag=False,
+    flag_value=".",
+    default=None,
+    metavar="[FOLDER]",
+    help="Make a project, here or in this folder, with a first skill.",
+)
+@click.option(
+    "--from",
+    "template",
+    type=click.Choice(list(TEMPLATES)),
+    default="plain",
+    help="What to begin with. Default: plain.",
+)
+@click.option("--folder", is_flag=True, help="Make the skill a folder with a SKILL.md, instead of one file.")
+def command(name: str | None, project: str | None, template: str, *, folder: bool) -> int:
+    """Make a project, or a SKILL in the project around the working directory. Nothing is overwritten."""
+    if name is None and project is None:
+        raise click.UsageError("Name a skill, or say --project", click.get_current_context())
+    skill = _checked(name or _FIRST)
+    if project is not None:
+        root = Path(os.path.expanduser(project)).absolute()  # noqa: PTH111 - Path.expanduser raises for an unknown user
+        _make_project(root, skill, template, folder=folder)
+    else:
+        root = find_project_root(Path.cwd())
+        if not is_configured(root) and not (root / "skills").is_dir():
+            raise ProwessError(f"{root} is no project: `prowess new --project` makes one there, with a first skill")
+        _write_all(root, dict(_skill_files(_skills_folder(root), skill, template, folder=folder)))
+    _say_next(root, skill, TEMPLATES[template])
+    return DONE
+
+
+def _checked(name: str) -> str:
+    """A name that works as a file, as the first part of an id, and in a tool name of every client."""
+    if not _NAME.fullmatch(name) or keyword.iskeyword(name):
+        near = re.sub(r"[^a-z0-9_-]+", "_", name.removesuffix(".py").lower()).strip("_-")
+        meant = f"; how about {near!r}?" if _NAME.fullmatch(near) and not keyword.iskeyword(near) else ""
+        raise ProwessError(
+            f"the name {name!r} must be lower-case letters, digits, _ and -, beginning with a letter{meant}"
+        )
+    return name
+
+
+def _skills_folder(root: Path) -> str:
+    """The first folder of the setting `skills`."""
+    return Settings.load(root, environ=os.environ).own.skills[0]
+
+
+def _make_project(root: Path, skill: str, template: str, *, folder: bool) -> None:
+    if is_configured(root) or (root / "skills").exists():
+        raise ProwessError(f"{root} is a project already: `prowess new NAME` makes another skill in it")
+    words = _words(skill, template)
+    words["project"] = root.name or "tools"
+    written = {
+        Path(CONFIG_FILE): _filled("project/prowess.toml", words),
+        **dict(_skill_files("skills", skill, template, folder=folder)),
+        Path(".gitignore"): _filled("project/gitignore", words),
+        Path("README.md"): _filled("project/README.md", words),
+    }
+    kept = [path for path in (Path(".gitignore"), Path("README.md")) if (root / path).exists()]
+    for path in kept:
+        del written[path]
+    _write_all(root, written)
+    for path in kept:
+        print(f"kept     {path}: it was there already")
+
+
+def _skill_files(skills: str, skill: str, template: str, *, folder: bool) -> Iterator[tuple[Path, str]]:
+    """The files of a skill, by their path in the project."""
+    place = Path(skills, skill) if folder else Path(skills, f"{skill}.py")
+    words = _words(skill, template)
+    words["place"] = place.as_posix()
+    if folder:
+        yield place / "SKILL.md", _filled("folder/SKILL.md", words)
+    yield place / "commands.py" if folder else place, _filled(f"{template}/skill.py", words)
+    yield Path("tests", f"test_{skill.replace('-', '_')}.py"), _filled(f"{template}/test.py", words)
+
+
+def _words(skill: str, template: str) -> dict[str, str]:
+    known = TEMPLATES[template]
+    return {
+        "name": skill,
+        "slug": skill.replace("_", "-"),
+        "summary": known.summary,
+        "command": known.command,
+        "arguments": known.arguments,
+    }
+
+
+def _filled(name: str, words: Mapping[str, str]) -> str:
+    """A template with its gaps filled."""
+    text = files("prowess_host").joinpath("templates", f"{name}.tmpl").read_text("utf-8")
+    return re.sub(r"\{\{(\w+)\}\}", lambda gap: words[gap[1]], text)
+
+
+def _write_all(root: Path, written: Mapping[Path, str]) -> None:
+    """Write all files or none. Of a skill, the other form counts as well: `orders.py` beside `orders/` would be two."""
+    python = [path for path in written if path.suffix == ".py"]
+    others = [
+        path.parent.with_name(f"{path.parent.name}.py") if path.name == "commands.py" else path.with_suffix("")
+        for path in python
+    ]
+    taken = [path for path in [*written, *others] if os.path.lexists(root / path)]
+    if taken:
+        raise ProwessError(f"{root / taken[0]} is there already: choose another name, or move it away")
+    try:
+        for path, text in written.items():
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            with (root / path).open("x", encoding="utf-8", newline="\n") as file:
+                file.write(text)
+            print(f"created  {path}")
+    except OSError as error:
+        raise ProwessError(f"{error.filename}: cannot be written ({error.strerror})") from error
+
+
+def _say_next(root: Path, skill: str, template: Template) -> None:
+    is_here = root == Path.cwd() or find_project_root(Path.cwd()) == root
+    enter = "" if is_here else f"  cd {os.path.relpath(root)}\n"
+    print(f"\nNext:\n{enter}  prowess call {skill}.{template.command} {template.arguments}")
+    print("  pytest               (pip install prowess-testkit)\n  prowess connect      puts the project into your IDE")

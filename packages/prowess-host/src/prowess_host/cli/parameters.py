@@ -1,0 +1,269 @@
+"""The parameters of a command as a person reads and types them: their types in words, examples, values from a shell.
+
+Knows JSON Schemas, and nothing of projects or terminals.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+from prowess.contracts.contract import Contract
+from prowess.errors import ProwessError
+from prowess.jsontypes import JsonObject, Schema
+from prowess.schemas.walk import is_list, is_schema
+
+__all__ = [
+    "FROM_INPUT",
+    "ArgumentError",
+    "Parameter",
+    "as_object",
+    "example_line",
+    "example_of",
+    "parameters_of",
+    "read_arguments",
+    "type_in_words",
+]
+
+FROM_INPUT: Final = "-"
+_MOST_CHOICES: Final = 8
+_EXAMPLES: Final[dict[str, Any]] = {"integer": 1, "number": 1.5, "boolean": True, "null": None}
+
+
+class ArgumentError(ProwessError):
+    """What was typed after a command cannot be understood."""
+
+
+class Parameter(NamedTuple):
+    """One parameter of a command."""
+
+    name: str
+    type: str
+    """In words."""
+    required: bool
+    default: str
+    """As it would be typed; empty where there is none."""
+    description: str
+    schema: Schema
+
+
+def parameters_of(contract: Contract) -> list[Parameter]:
+    """The parameters of a command, those that must be given first."""
+    whole = contract.input_schema
+    required = set(whole.get("required", ()))
+    found = [_parameter(name, schema, whole, required) for name, schema in whole.get("properties", {}).items()]
+    return sorted(found, key=lambda each: not each.required)
+
+
+def _parameter(name: str, schema: Any, whole: Schema, required: set[str]) -> Parameter:
+    schema = schema if is_schema(schema) else {}
+    told = schema.get("default")
+    default = "" if told is None else told if isinstance(told, str) and told else json.dumps(told, ensure_ascii=False)
+    text = " ".join(str(schema.get("description", "")).split())
+    return Parameter(name, type_in_words(schema, whole), name in required, default, text, schema)
+
+
+# --- in words -------------------------------------------------------------------------------------
+
+
+def type_in_words(schema: Schema, whole: Schema) -> str:
+    """A type as a person reads it, for example `list of integer` or `"a" | "b"`."""
+    words: list[str] = []
+    for each in _branches(schema, whole):
+        word = _word(each, whole)
+        if word not in words and word != "null":
+            words.append(word)
+    return " | ".join(words) or "any"
+
+
+def _word(schema: Schema, whole: Schema) -> str:
+    choices = schema.get("enum", [schema["const"]] if "const" in schema else [])
+    if choices:
+        shown = [each if isinstance(each, str) else json.dumps(each) for each in choices[:_MOST_CHOICES]]
+        return " | ".join(shown + ["…"] * (len(choices) > _MOST_CHOICES))
+    kind = schema.get("type", "any")
+    if kind == "array":
+        items = schema.get("items")
+        return f"list of {type_in_words(items, whole)}" if is_schema(items) and items else "list"
+    return str(schema.get("format", kind)) if kind == "string" else str(kind)
+
+
+def _branches(schema: Any, whole: Schema, depth: int = 0) -> Iterator[Schema]:
+    """The plain schemas that a schema allows: references, unions and lists of types resolved."""
+    if not is_schema(schema) or depth > 8:
+        return
+    if "$ref" in schema:
+        yield from _branches(_target(str(schema["$ref"]), whole), whole, depth + 1)
+        return
+    for union in ("anyOf", "oneOf"):
+        if union in schema:
+            for each in schema[union]:
+                yield from _branches(each, whole, depth + 1)
+            return
+    for each in schema.get("allOf", ()) if "type" not in schema else ():
+        yield from _branches(each, whole, depth + 1)
+        return
+    types = schema.get("type")
+    if is_list(types):
+        for each in types:
+            yield {**schema, "type": each}
+    else:
+        yield schema
+
+
+def _target(ref: str, whole: Schema) -> Any:
+    found: Any = whole
+    for part in ref.removeprefix("#").split("/"):
+        if part:
+            found = found.get(part.replace("~1", "/").replace("~0", "~")) if is_schema(found) else None
+    return found
+
+
+# --- examples -------------------------------------------------------------------------------------
+
+
+def example_line(contract: Contract) -> str:
+    """A line that calls a command with all that it must be given."""
+    words = [
+        f"{each.name}={example_of(each.schema, contract.input_schema)}"
+        for each in parameters_of(contract)
+        if each.required
+    ]
+    return " ".join(["prowess", "call", contract.id, *words])
+
+
+def example_of(schema: Schema, whole: Schema) -> str:
+    """A value as it is typed in a shell."""
+    value = _example(schema, whole)
+    return shlex.quote(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+
+
+def _example(schema: Any, whole: Schema, depth: int = 0) -> Any:
+    branches = [each for each in _branches(schema, whole) if each.get("type") != "null"]
+    first: Schema = branches[0] if branches else {}
+    for given in (schema if is_schema(schema) else {}, first):
+        if given.get("examples"):
+            return given["examples"][0]
+    if "enum" in first or "const" in first:
+        return first["enum"][0] if "enum" in first else first["const"]
+    kind = first.get("type")
+    if kind == "array":
+        item = _example(first.get("items"), whole, depth + 1) if depth < 3 else "text"
+        return [item, "more"] if item == "text" else [item]
+    if kind == "object":
+        needed = [name for name in first.get("properties", {}) if name in first.get("required", ())]
+        return {name: _example(first["properties"][name], whole, depth + 1) for name in needed if depth < 3} or {
+            "key": "value"
+        }
+    if kind in ("integer", "number") and "minimum" in first:
+        return first["minimum"]
+    return _EXAMPLES.get(str(kind), "text")
+
+
+# --- from a shell ---------------------------------------------------------------------------------
+
+
+def read_arguments(words: Sequence[str], contract: Contract, read_input: Any) -> JsonObject:
+    """The arguments that a line gives: `key=value`, `--key value`, a JSON object, or `-` for the input."""
+    given: JsonObject = {}
+    lists: set[str] = set()
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        if word == FROM_INPUT:
+            given.update(as_object(read_input(), "the input"))
+        elif word.startswith("{"):
+            given.update(as_object(word, "the arguments"))
+        else:
+            key, text = _pair(word, rest, contract)
+            _put(given, lists, key, text, contract)
+    return given
+
+
+def as_object(text: str, source: str) -> JsonObject:
+    """A JSON object."""
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise ArgumentError(f"{source} must be JSON ({error})") from error
+    if not isinstance(value, dict):
+        raise ArgumentError(f'{source} must be a JSON object, like {{"key": 1}}')
+    return value  # pyright: ignore[reportUnknownVariableType]
+
+
+def _pair(word: str, rest: list[str], contract: Contract) -> tuple[str, str]:
+    """A key with its value as text. The value of an option may be the next word."""
+    key, equals, text = word.partition("=")
+    if not key.startswith("--"):
+        if not equals:
+            raise ArgumentError(f"the argument {word!r} must have the form key=value. {_usage(contract)}")
+        return key, text
+    key, negated = _spelled(key[2:], contract)
+    if equals:
+        return key, text
+    if negated or _is_flag(contract.input_schema.get("properties", {}).get(key), contract.input_schema):
+        return key, "false" if negated else "true"
+    if not rest:
+        raise ArgumentError(f"the option {word} needs a value. {_usage(contract)}")
+    return key, rest.pop(0)
+
+
+def _spelled(option: str, contract: Contract) -> tuple[str, bool]:
+    """The parameter that an option stands for, and whether it says no to it."""
+    properties: JsonObject = contract.input_schema.get("properties", {})
+    names = {name.replace("_", "-"): name for name in properties}
+    plain = option.replace("_", "-")
+    if plain not in names and plain.startswith("no-") and plain[3:] in names:
+        return names[plain[3:]], True
+    return names.get(plain, option), False
+
+
+def _is_flag(schema: Any, whole: Schema) -> bool:
+    return {"boolean"} == {str(each.get("type")) for each in _branches(schema, whole)} - {"null"}
+
+
+def _put(given: JsonObject, lists: set[str], key: str, text: str, contract: Contract) -> None:
+    """A value as the schema wants it. Of a list, one item may be given at a time."""
+    whole = contract.input_schema
+    schema = whole.get("properties", {}).get(key, {})
+    arrays = [each for each in _branches(schema, whole) if each.get("type") == "array"]
+    value = _value(text, schema, whole)
+    if arrays and isinstance(value, list):
+        lists.discard(key)
+    elif arrays and not _accepts(value, schema, whole):
+        item = _value(text, arrays[0].get("items", {}), whole)
+        value = [*given[key], item] if key in lists else [item]
+        lists.add(key)
+    given[key] = value
+
+
+def _value(text: str, schema: Any, whole: Schema) -> Any:
+    """Text stays text where that is all that is wanted; everything else is JSON where it can be."""
+    branches = list(_branches(schema, whole))
+    kinds = {str(each.get("type")) for each in branches} - {"null"}
+    choices = [choice for each in branches for choice in each.get("enum", ())]
+    if kinds == {"string"} or text in choices:
+        return text
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return value if "string" not in kinds or _accepts(value, schema, whole) else text
+
+
+def _accepts(value: Any, schema: Any, whole: Schema) -> bool:
+    """Whether some branch is of the type of a value."""
+    return any(_is_of(value, str(each.get("type", "any"))) for each in _branches(schema, whole))
+
+
+def _is_of(value: Any, kind: str) -> bool:
+    if isinstance(value, bool):
+        return kind in ("boolean", "any")
+    types: dict[str, Any] = {"string": str, "integer": int, "number": (int, float), "array": list, "object": dict}
+    return kind == "any" or (value is None and kind == "null") or (kind in types and isinstance(value, types[kind]))
+
+
+def _usage(contract: Contract) -> str:
+    return f"For example: {example_line(contract)}"

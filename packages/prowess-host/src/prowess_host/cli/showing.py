@@ -1,0 +1,186 @@
+"""`prowess show`: one command as a person reads it, and as clients of each profile are shown it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import textwrap
+from collections.abc import Iterator
+from typing import Final
+
+import click
+
+from prowess.contracts.contract import Contract
+from prowess.jsontypes import JsonObject
+from prowess.profiles.profile import BUILT_IN
+from prowess_host.cli.calling import NotLoaded, find
+from prowess_host.cli.exit_codes import DONE, FAILED
+from prowess_host.cli.listing import hints_of
+from prowess_host.cli.options import CommandId, ProjectOptions, json_option, project_options
+from prowess_host.cli.parameters import example_line, parameters_of, type_in_words
+from prowess_host.cli.projects import opened
+from prowess_host.cli.terminal import Style, complain, console, table, width, wrapped
+from prowess_host.project import Project
+
+__all__ = ["command", "show_usage"]
+
+_EPILOG: Final = """\b
+Examples:
+  prowess show text.search
+  prowess show text.search --profile portable --profile full
+  prowess show text.search --json | jq .profiles.full.input_schema
+"""
+
+
+@click.command("show", epilog=_EPILOG)
+@project_options
+@click.argument("name", metavar="COMMAND", type=CommandId())
+@click.option(
+    "--profile",
+    "profiles",
+    multiple=True,
+    type=click.Choice([*BUILT_IN, "all"]),
+    help="Print the schemas as clients of this profile are shown them. May be repeated.",
+)
+@json_option("Print the contract as JSON, with its schemas in each profile.")
+def command(where: ProjectOptions, name: str, *, profiles: tuple[str, ...], as_json: bool) -> int:
+    """Show COMMAND: what it does, its parameters, how it is run, and a line that calls it."""
+    chosen = tuple(BUILT_IN) if "all" in profiles else profiles
+    try:
+        contract, usual = asyncio.run(_contract(where, name))
+    except NotLoaded as error:
+        complain(str(error))
+        return FAILED
+    if as_json:
+        told = {**contract.to_json(), "profiles": {each: _schemas(contract, each) for each in chosen or BUILT_IN}}
+        print(json.dumps(told, indent=2, ensure_ascii=False))
+    elif chosen:
+        _show_schemas(contract, chosen)
+    else:
+        print("\n".join(_as_lines(contract, usual)))
+    return DONE
+
+
+async def show_usage(where: ProjectOptions, name: str) -> int:
+    """The help of `prowess call` for one command."""
+    try:
+        contract, _ = await _contract(where, name)
+    except NotLoaded as error:
+        complain(str(error))
+        return FAILED
+    style = Style.of(sys.stdout)
+    lines = [f"Usage: prowess call {contract.id} [KEY=VALUE | --KEY VALUE | '{{JSON}}' | -]...", ""]
+    lines += wrapped(contract.summary or contract.id, style)
+    lines += ["", *_parameters(contract, style), *_example(contract, style)]
+    print(
+        "\n".join(
+            [*lines, "", f"`prowess show {contract.id}` tells more, `prowess call --help` lists the options of call."]
+        )
+    )
+    return DONE
+
+
+async def _contract(where: ProjectOptions, name: str) -> tuple[Contract, str]:
+    """The contract, and the profile that the project shows it in."""
+    async with opened(where) as project:
+        return await find(project, name), _usual(project)
+
+
+def _usual(project: Project) -> str:
+    return project.own.profile
+
+
+# --- for the eye ----------------------------------------------------------------------------------
+
+
+def _as_lines(contract: Contract, usual: str) -> Iterator[str]:
+    style = Style.of(sys.stdout)
+    yield style(contract.id, "bold") + (f"  {style(contract.title, 'dim')}" if contract.title else "")
+    yield ""
+    for line in (contract.description or contract.summary or contract.id).splitlines():
+        yield from wrapped(line, style) or [""]
+    yield ""
+    yield from _parameters(contract, style)
+    yield ""
+    facts = dict(_facts(contract, usual))
+    longest = max(map(len, facts))
+    for name, value in facts.items():
+        first, *more = textwrap.wrap(value, max(width(sys.stdout) - longest - 2, 20), break_on_hyphens=False) or [""]
+        yield f"{style(name.ljust(longest), 'bold')}  {first}"
+        yield from (" " * (longest + 2) + line for line in more)
+    yield from _example(contract, style)
+
+
+def _parameters(contract: Contract, style: Style) -> list[str]:
+    parameters = parameters_of(contract)
+    if not parameters:
+        return ["No parameters."]
+    rows = [
+        (each.name, each.type, "required" if each.required else each.default, each.description) for each in parameters
+    ]
+    looks = (("bold",), ("cyan",), ("yellow",), ())
+    return table(
+        [("PARAMETER", "TYPE", "DEFAULT", "DESCRIPTION"), *rows],
+        width(sys.stdout),
+        yields=3,
+        wraps=True,
+        looks=looks,
+        style=style,
+    )
+
+
+def _facts(contract: Contract, usual: str) -> Iterator[tuple[str, str]]:
+    output = contract.output.schema
+    yield (
+        "Returns",
+        contract.returns.removeprefix("Returns: ") or (type_in_words(output, output) if output else "content"),
+    )
+    yield "Hints", ", ".join(hints_of(contract)) or "none declared, so clients assume the worst"
+    yield "Policies", ", ".join(_policies(contract)) or "those of the settings"
+    yield "Tool", ", ".join(filter(None, (contract.wire_name, *contract.aliases)))
+    if contract.injected:
+        yield "Injected", ", ".join(contract.injected)
+    yield "Profile", contract.profile or usual
+    yield "Category", contract.category
+    yield "Source", contract.source
+
+
+def _policies(contract: Contract) -> Iterator[str]:
+    policies = contract.policies
+    if policies.timeout is not None:
+        yield f"timeout {policies.timeout:g} s"
+    if policies.max_attempts > 1:
+        yield f"up to {policies.max_attempts} attempts on {', '.join(policies.retry_on)}"
+    if policies.cache_ttl:
+        yield f"cached for {policies.cache_ttl:g} s"
+    if policies.concurrency is not None:
+        yield f"{policies.concurrency} at once"
+    if policies.thread is False:
+        yield "runs on the event loop"
+
+
+def _example(contract: Contract, style: Style) -> list[str]:
+    return ["", style("Example", "bold"), f"  {example_line(contract)}"]
+
+
+# --- schemas --------------------------------------------------------------------------------------
+
+
+def _schemas(contract: Contract, profile: str) -> JsonObject:
+    shown = BUILT_IN[profile]
+    return {"input_schema": shown.input_schema(contract), "output_schema": shown.output_schema(contract)}
+
+
+def _show_schemas(contract: Contract, profiles: tuple[str, ...]) -> None:
+    style = Style.of(sys.stdout)
+    for profile in profiles:
+        if len(profiles) > 1:
+            print(style(profile, "bold"))
+        text = json.dumps(_schemas(contract, profile), indent=2, ensure_ascii=False)
+        if style.colours:
+            from rich.json import JSON
+
+            console().print(JSON(text))
+        else:
+            print(text)
