@@ -104,13 +104,17 @@ def test_connection_that_broke_is_found_by_status(project: Path, capsys: pytest.
     run(["connect", "zed", "--no-try"])
     file = project / ".zed/settings.json"
     file.write_text(re.sub(r'"command": "[^"]+"', '"command": "/gone/python"', file.read_text()))
+    file.write_text(file.read_text().replace('"source"', '"disabled": true,\n"source"'))
     (project / ".junie/mcp").mkdir(parents=True)
     (project / ".junie/mcp/mcp.json").write_text("{")
     capsys.readouterr()
 
     assert 1 == run(["status"])
     out = capsys.readouterr().out
-    assert "  does not work\n  error the host cannot be started: /gone/python" in out
+    assert (
+        "  switched off in the client: enable the server there\n  does not work\n  error the host cannot be started: /gone/python"
+        in out
+    )
     assert "  cannot be read " in out
     assert 1 == run(["status", "--json"])
     rows = {row["client"]: row for row in json.loads(capsys.readouterr().out)["connections"]}

@@ -312,6 +312,31 @@ def test_name_that_clients_refuse_is_refused(name: str, tmp_path: Path) -> None:
         Place(tmp_path).connect(CLIENTS["cursor"], "user", name)
 
 
+@pytest.mark.parametrize(
+    "client, scope, before, after",
+    [
+        ("opencode", "project", '"enabled": true', '"enabled": false'),
+        ("goose", "user", "enabled: true", "enabled: false"),
+        ("cline", "user", '"command"', '"disabled": true, "command"'),
+    ],
+)
+def test_server_that_the_user_has_switched_off_stays_off(
+    client: str, scope: str, before: str, after: str, tmp_path: Path
+) -> None:
+    """And is told apart from one that works."""
+    place = Place(tmp_path)
+    row = CLIENTS[client]
+    place.connect(row, scope)
+    assert [False] == [each.is_off for each in connections_of(place.root, place.machine)]
+    file = row.file(place.machine, place.root, scope)
+    file.write_text(file.read_text().replace(before, after))
+
+    execute(place.plan(row, scope, launch=host_launch(place.root, python="/new/python")), place.ledger)
+
+    assert "/new/python" in file.read_text()
+    assert [True] == [each.is_off for each in connections_of(place.root, place.machine)]
+
+
 def test_link_stays_a_link(tmp_path: Path) -> None:
     """Dotfiles are often links into a repository: the file there is what changes."""
     place = Place(tmp_path)

@@ -58,6 +58,7 @@ def _as_json(both: list[tuple[Connection, Trial | None]]) -> str:
             "name": connection.name,
             "file": str(connection.file),
             "problem": connection.problem,
+            "switched_off": connection.is_off,
             "trial": None if trial is None else trial.to_json(),
         }
         for connection, trial in both
@@ -78,6 +79,8 @@ def _as_text(both: list[tuple[Connection, Trial | None]], where: ProjectOptions,
         lines.append(f"{style(connection.client.title, 'bold')}{name}  {style(f'{connection.scope}: {place}', 'dim')}")
         if connection.problem is not None:
             lines.append(f"  {style('cannot be read', 'red')} {connection.problem}")
+        if connection.is_off:
+            lines.append(f"  {style('switched off in the client: enable the server there', 'yellow')}")
         if trial is not None:
             lines.append(f"  {style(trial_line(trial), 'green' if trial.works else 'red')}")
             lines += problem_lines(trial.problems, style)

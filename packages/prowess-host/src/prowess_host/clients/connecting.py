@@ -226,6 +226,8 @@ class Connection:
     name: str = ""
     launch: Launch | None = None
     problem: str | None = None
+    is_off: bool = False
+    """The user has switched the server off in the client."""
 
 
 def connections_of(root: Path, machine: Machine, clients: Sequence[Client] = ()) -> Iterator[Connection]:
@@ -242,9 +244,14 @@ def connections_of(root: Path, machine: Machine, clients: Sequence[Client] = ())
             for name, entry in cast("dict[str, Any]", servers if isinstance(servers, dict) else {}).items():
                 launch = client.shape.read(entry)
                 if launch is not None and _is_about(launch, root, scope):
-                    yield Connection(client, scope, file, name, launch)
+                    yield Connection(client, scope, file, name, launch, is_off=_is_off(entry))
 
 
 def _is_about(launch: Launch, root: Path, scope: str) -> bool:
     """A host without --project in a project's file serves that project."""
     return launch.serves(root) or (launch.is_host and launch.project is None and scope == "project")
+
+
+def _is_off(entry: dict[str, Any]) -> bool:
+    """Clients say it in one of these two ways."""
+    return entry.get("disabled") is True or entry.get("enabled") is False

@@ -238,12 +238,13 @@ async def _client(connection: Connection, patient: Patient, needed: Sequence[str
     title = f"{connection.client.title} ({_shown(connection.file, patient)})"
     if connection.launch is None:
         return [Finding("clients", "error", f"{title}: {connection.problem}", "correct the file")]
+    off = Finding("clients", "warning", f"{title}: switched off in the client", "enable the server there")
     if not patient.live:
         return [Finding("clients", "ok", f"{title}: connected as {connection.name}, not tried")]
     trial = await try_connection(
         connection.client, connection.name, connection.launch, patient.root, patient.machine, needed=needed
     )
-    return [*_of_trial(title, trial)]
+    return [*([off] if connection.is_off else []), *_of_trial(title, trial)]
 
 
 def _of_trial(title: str, trial: Trial) -> Iterator[Finding]:
