@@ -149,7 +149,7 @@ def test_broken_file_of_one_client_does_not_keep_the_others_back(
             ["connect", "zed", "--env", "A"],
             "Zed cannot pass on a variable of its own: write --env A=VALUE, or use .env",
         ),
-        (["connect", "zed", "--project", "/nowhere"], "the folder /nowhere does not exist"),
+        (["connect", "zed", "--project", "/nowhere"], "/nowhere does not exist"),
         (["connect", "zed", "--project", "/usr/lib"], "/usr/lib is no project"),
         (["connect", "zed", "--scope", "wrong"], "Invalid value for '--scope'"),
     ],

@@ -68,8 +68,8 @@ def test_whole_chain_is_looked_at(
     assert "✓ kept_results = 0 (--set)" in told
     assert "✓ api.key is set (environment variable PROWESS_API__KEY)" in told
     assert "✓ api.url is set (prowess.toml)" in told
-    assert "✓ 1 commands in 1 skills" in told
-    assert any(line.startswith("✓ Gemini CLI (.gemini/settings.json): 1 tools after") for line in told)
+    assert "✓ 1 command in 1 skill" in told
+    assert any(line.startswith("✓ Gemini CLI (.gemini/settings.json): 1 tool after") for line in told)
     assert any("Cursor is started from the desktop and does not see PROWESS_API__KEY" in line for line in told)
     assert "s3cret" not in out
     assert "hidden-url" not in out

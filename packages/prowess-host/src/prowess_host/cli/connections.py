@@ -77,10 +77,10 @@ def no_client(machine: Machine, verb: str) -> str:
 def check_project(where: ProjectOptions) -> Path:
     """The root of the project. Raises `ProwessError` where there is none to connect."""
     root = where.root
-    if not root.is_dir():
-        raise ProwessError(f"the folder {root} does not exist; name another one: --project FOLDER")
     if not is_configured(root) and not any((root / folder).is_dir() for folder in settings_of(where).own.skills):
-        raise ProwessError(f"{root} is no project: it has neither prowess.toml nor a folder skills")
+        raise ProwessError(
+            f"{root} is no project: it has neither prowess.toml nor a folder skills; make one: prowess new --project"
+        )
     return root
 
 

@@ -160,7 +160,7 @@ def _of_session(client: Client, session: Session) -> list[Problem]:
     problems += [Problem("warning", line, "mend it and save: the host notices", "stderr") for line in said[:_SHOWN]]
     if {tool.get("name") for tool in session.tools} <= _OURS:
         text = "the project has no commands, and some clients drop a server without tools"
-        problems.append(Problem("warning", text, "write one: prowess new", "no-tools"))
+        problems.append(Problem("warning", text, "write one: prowess new NAME", "no-tools"))
     return problems + _of_time(client, session.listed or 0)
 
 

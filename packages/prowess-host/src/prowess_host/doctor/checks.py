@@ -58,6 +58,8 @@ async def examine(patient: Patient) -> AsyncIterator[Finding]:
         return
     for finding in (*_settings(settings, patient), *_worker_python(settings), *_project(settings, patient)):
         yield finding
+        if finding.area == "project" and finding.level == "error":
+            return
     catalog: Catalog | None = None
     try:
         for finding in _manifest(settings, patient):
@@ -176,7 +178,7 @@ def _project(settings: Settings, patient: Patient) -> Iterator[Finding]:
     there = [folder for folder in folders if folder.is_dir()]
     if not is_configured(root) and not there:
         text = f"{root} is no project: it has neither prowess.toml nor a folder skills"
-        yield Finding("project", "error", text, "go to your project, or name it: --project FOLDER")
+        yield Finding("project", "error", text, "go to your project, or make one: prowess new --project")
         return
     yield Finding("project", "ok", str(root))
     for folder in folders:
@@ -216,9 +218,18 @@ def _skills(catalog: Catalog) -> Iterator[Finding]:
         yield Finding("skills", "warning", warning)
     if catalog.contracts:
         skills = {contract.skill for contract in catalog}
-        yield Finding("skills", "ok", f"{len(catalog)} commands in {len(skills)} skills")
+        yield Finding("skills", "ok", f"{_count(len(catalog), 'command')} in {_count(len(skills), 'skill')}")
     elif not catalog.failures:
-        yield Finding("skills", "warning", "no commands", "write a function with @skill_command in skills/")
+        yield Finding(
+            "skills",
+            "warning",
+            "no commands",
+            "write a function with @skill_command in skills/, or type prowess new NAME",
+        )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 # --- clients --------------------------------------------------------------------------------------
@@ -250,7 +261,9 @@ async def _client(connection: Connection, patient: Patient, needed: Sequence[str
 def _of_trial(title: str, trial: Trial) -> Iterator[Finding]:
     if trial.works:
         seconds: Any = trial.session.listed
-        text = f"{title}: {len(trial.session.tools)} tools after {seconds:.2f} s, about {trial.tokens:,} tokens"
+        text = (
+            f"{title}: {_count(len(trial.session.tools), 'tool')} after {seconds:.2f} s, about {trial.tokens:,} tokens"
+        )
         yield Finding("clients", "ok", text)
     for problem in trial.problems:
         if problem.rule != "stderr":  # what skills have to say was told above
