@@ -22,7 +22,7 @@ from prowess_host.cli.commands import COMMANDS
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT / "tests"))
 
-from terminal import Terminal, plain  # noqa: E402 - found in tests/
+from terminal import Terminal, coloured, plain  # noqa: E402 - found in tests/
 
 PICTURES = ROOT / "docs/assets/screens"
 PAGE = ROOT / "docs/screens.md"
@@ -100,9 +100,8 @@ def run(line: str, project: Path, width: int, *, colour: bool) -> str:
     """The output of a command in a terminal of that width."""
     with Terminal(project, environment(project.parent, colour=colour), columns=width) as terminal:
         _, output = terminal.enter(line)
-    if not colour:
-        output = plain(output)
-    return output.replace(str(project), "/home/ada/project").replace("\r\n", "\n").strip("\n")
+    shown = coloured(output) if colour else plain(output)
+    return shown.replace(str(project), "/home/ada/project").strip("\n")
 
 
 def environment(scratch: Path, *, colour: bool) -> dict[str, str]:
@@ -113,8 +112,7 @@ def environment(scratch: Path, *, colour: bool) -> dict[str, str]:
 def drawn(output: str, width: int, title: str) -> str:
     """A terminal as an SVG picture, in the reader's own font."""
     console = Console(record=True, width=width, file=open(os.devnull, "w", encoding="utf-8"), color_system="truecolor")  # noqa: SIM115, PTH123 - the console keeps it
-    kept = [re.sub(r"^.*\r(?=.)", "", line) for line in output.split("\n")]  # lines that were written over
-    console.print(Text.from_ansi("\n".join(kept)), soft_wrap=False)
+    console.print(Text.from_ansi(output), soft_wrap=False)
     return FONT.sub("", console.export_svg(title=title, unique_id=f"screen-{width}"))
 
 

@@ -19,16 +19,59 @@ from typing import Self
 
 from patience import PATIENCE
 
-__all__ = ["Terminal", "plain"]
+__all__ = ["Terminal", "coloured", "plain"]
 
 PROMPT = "<<ready %s>> "
-ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)|[@-Z\\-_=>])")
+SEQUENCE = re.compile(
+    r"\x1b(?:\[([0-?]*)[ -/]*([@-~])|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_=>])|([\r\n])|([^\x1b\r\n]+)"
+)
 
 
 def plain(text: str) -> str:
-    """What is left on the screen: without colours, and of a line that was written over, its last version."""
-    lines = ESCAPES.sub("", text).replace("\r\n", "\n").split("\n")
-    return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines)
+    """What is left on the screen, as text: without colours, spinners and lines that were erased."""
+    return "\n".join("".join(cell for _, cell in line).rstrip() for line in _screen(text))
+
+
+def coloured(text: str) -> str:
+    """The same with its colours."""
+    lines: list[str] = []
+    for line in _screen(text):
+        shown, last = "", ""
+        for style, cell in line:
+            shown += cell if style == last else f"\x1b[0m{style}{cell}"
+            last = style
+        lines.append(f"{shown}\x1b[0m")
+    return "\n".join(lines)
+
+
+def _screen(text: str) -> list[list[tuple[str, str]]]:
+    """The lines of a terminal after a text was written to it: each cell with the style that was set.
+
+    Understands what programs use to draw over their own lines: carriage return, cursor up and down, erase line and below.
+    """
+    lines: list[list[tuple[str, str]]] = [[]]
+    row, column, style = 0, 0, ""
+    for arguments, action, move, written in SEQUENCE.findall(text):
+        number = int(arguments) if arguments.isdigit() else 1
+        if written:
+            lines[row] += [("", " ")] * (column - len(lines[row]))
+            lines[row][column : column + len(written)] = [(style, cell) for cell in written]
+            column += len(written)
+        elif move == "\r":
+            column = 0
+        elif move == "\n" or action == "B":
+            row += number
+            lines += [[] for _ in range(row + 1 - len(lines))]
+        elif action == "A":
+            row = max(0, row - number)
+        elif action == "K":
+            lines[row] = [] if arguments == "2" else lines[row][:column]
+        elif action == "J":
+            del lines[row + 1 :]
+            lines[row] = lines[row][:column]
+        elif action == "m":
+            style = "" if arguments in ("", "0") else f"{style}\x1b[{arguments}m"
+    return lines
 
 
 class Terminal:

@@ -30,7 +30,9 @@ def test_project_in_an_empty_folder_works(empty: Path, capsys: pytest.CaptureFix
     """Its command can be called at once, as the last lines say."""
     assert 0 == run(["new", "--project"])
     told = capsys.readouterr().out
-    assert [".gitignore", "README.md", "prowess.toml", "skills/hello.py", "tests/test_hello.py"] == files(empty)
+    for_agents = [f"{folder}/skills/write-prowess-skills/SKILL.md" for folder in (".agents", ".claude")]
+    others = [".gitignore", "README.md", "prowess.toml", "skills/hello.py", "tests/test_hello.py"]
+    assert sorted([*for_agents, *others]) == files(empty)
     assert "created  skills/hello.py\n" in told
     assert "  prowess call hello.greet name=Ada\n" in told
     assert "cd " not in told

@@ -21,6 +21,10 @@ __all__ = ["TEMPLATES", "Template", "command"]
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,40}")
 _FIRST: Final = "hello"
+_FOR_AGENTS: Final = "write-prowess-skills"
+"""What a coding agent should know when it writes a skill here: a SKILL.md of agentskills.io."""
+_AGENTS_READ: Final = (".claude/skills", ".agents/skills")
+"""Claude Code reads the first folder, most other agents the second one."""
 _EPILOG: Final = """\b
 Examples:
   prowess new --project                  a project in this folder
@@ -110,8 +114,10 @@ def _make_project(root: Path, skill: str, template: str, *, folder: bool) -> Non
         **dict(_skill_files("skills", skill, template, folder=folder)),
         Path(".gitignore"): _filled("project/gitignore", words),
         Path("README.md"): _filled("project/README.md", words),
+        **{Path(folder, _FOR_AGENTS, "SKILL.md"): _template(f"{_FOR_AGENTS}/SKILL.md") for folder in _AGENTS_READ},
     }
-    kept = [path for path in (Path(".gitignore"), Path("README.md")) if (root / path).exists()]
+    first = (CONFIG_FILE, "skills", "tests")
+    kept = [path for path in written if path.parts[0] not in first and (root / path).exists()]
     for path in kept:
         del written[path]
     _write_all(root, written)
@@ -143,8 +149,11 @@ def _words(skill: str, template: str) -> dict[str, str]:
 
 def _filled(name: str, words: Mapping[str, str]) -> str:
     """A template with its gaps filled."""
-    text = files("prowess_host").joinpath("templates", f"{name}.tmpl").read_text("utf-8")
-    return re.sub(r"\{\{(\w+)\}\}", lambda gap: words[gap[1]], text)
+    return re.sub(r"\{\{(\w+)\}\}", lambda gap: words[gap[1]], _template(f"{name}.tmpl"))
+
+
+def _template(name: str) -> str:
+    return files("prowess_host").joinpath("templates", name).read_text("utf-8")
 
 
 def _write_all(root: Path, written: Mapping[Path, str]) -> None:
