@@ -18,13 +18,15 @@ from typing import Any, Final
 
 from client import Client, children_environment, memory_of, processor_time_of, tree_of
 from effort import Effort
-from projects import FLOOR, FUNCTION_COUNT, OURS, RELAY, Subject, many_skills, relay
+from projects import FLOOR, FUNCTION_COUNT, OURS, RELAY, Subject, many_skills, relay, without_record
 from report import BUSY, Report
 
 __all__ = ["Wire"]
 
 _IDLE: Final = 0.3
 """Seconds of silence before the end of input of an idle server; and for a call to have begun before that of a busy one."""
+_WRITTEN: Final = 0.6
+"""Seconds after which the record of calls is surely on disk."""
 _RECORDS: Final = 10_000
 _TEXT: Final = 1_000_000
 _ARGUMENTS: Final[dict[str, dict[str, Any]]] = {
@@ -147,6 +149,22 @@ class Wire:
                     self._all_at_once(key, client, families[key])
                     self._large(key, client)
                 self._one_at_a_time(RELAY, floor, tree_of(floor.process.pid), {"async": "echo"})
+
+    def recording(self) -> None:
+        """Calls with and without the record of calls, by turns. What a thread writes later counts as well."""
+        ours, count = self.subjects[OURS], self.effort.calls
+        with self.open(ours) as recorded, self.open(without_record(ours)) as bare:
+            for number in range(self.effort.rounds + 1):
+                for row, client in (("recorded", recorded), ("unrecorded", bare)):
+                    if number == 0:
+                        client.handshake()
+                        client.list_tools()
+                    before = processor_time_of(tree_of(client.process.pid))
+                    client.time_calls("echo", {"value": 1}, count)
+                    time.sleep(_WRITTEN)
+                    if number:
+                        after = processor_time_of(tree_of(client.process.pid))
+                        self._add(f"{row}_processor", OURS, (after - before) / count)
 
     def _one_at_a_time(self, key: str, client: Client, family: list[int], rows: Mapping[str, str] = _NO_OPS) -> None:
         count = self.effort.calls

@@ -6,7 +6,7 @@ Every subject gets a folder of its own, so that none sees the files of another.
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +22,7 @@ __all__ = [
     "many_skills",
     "one_skill",
     "relay",
+    "without_record",
 ]
 
 OURS: Final = "ours"
@@ -300,6 +301,11 @@ def relay(folder: Path) -> Subject:
     file = folder / RELAY / "relay.py"
     _write(file, _RELAY)
     return Subject(RELAY, [sys.executable, str(file)], file.parent, "")
+
+
+def without_record(ours: Subject) -> Subject:
+    """A host that keeps no record of calls."""
+    return replace(ours, command=[*ours.command, "--set", "record.on=false"])
 
 
 def many_skills(folder: Path, count: int, slow: int, seconds: float) -> dict[str, Subject]:

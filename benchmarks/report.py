@@ -92,6 +92,8 @@ _IDLE: Final[dict[str, tuple[Row, ...]]] = {
         _row("sync_processor", "sync no-op, one at a time", "us"),
         _row("pipelined_processor", "async no-op, all sent at once", "us"),
         _row("pipelined_sync_processor", "sync no-op, all sent at once", "us"),
+        _row("recorded_processor", "async no-op, one at a time, writing of the record included", "us", "min"),
+        _row("unrecorded_processor", "the same without a record of calls", "us", "min"),
     ),
     "Stopping": (
         _row("exit_idle", "end of input to exit, idle", "ms"),
@@ -102,7 +104,7 @@ _IDLE: Final[dict[str, tuple[Row, ...]]] = {
 }
 
 
-_ON_IDLE_MACHINES_ONLY: Final = ("many_", "pss", "rss", "growth")
+_ON_IDLE_MACHINES_ONLY: Final = ("recorded_", "unrecorded_", "many_", "pss", "rss", "growth")
 
 
 def _with_busy(idle: dict[str, tuple[Row, ...]]) -> dict[str, tuple[Row, ...]]:
@@ -178,6 +180,7 @@ BUDGETS: Final = (
     Budget("sync_usual_p50", 1 / 3, of=FASTMCP),
     Budget("async_processor", 1 / 4, of=SDK),
     Budget("async_processor", 1 / 5, of=FASTMCP),
+    Budget("recorded_processor", 1.05, of_row="unrecorded_processor"),
     Budget(BUSY + "async_usual_p50", 1 / 4, of=FASTMCP),
     Budget(BUSY + "async_usual_p50", 1 / 3, of=SDK),
     Budget("pipelined", 6, of=SDK, least=True),

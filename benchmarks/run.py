@@ -1,6 +1,6 @@
 """Measures Prowess beside the official SDK, FastMCP, a bare read loop and a bare relay, on the same functions, in one run.
 
-python benchmarks/run.py [--short | --quick] [--only memory|start|many|calls|busy|stop] [--long] [--json FILE]
+python benchmarks/run.py [--short | --quick] [--only memory|start|many|calls|record|busy|stop] [--long] [--json FILE]
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from projects import one_skill
 from report import Report
 
 _HERE: Final = Path(__file__).parent
-_PARTS: Final = ("memory", "start", "many", "calls", "busy", "stop")
+_PARTS: Final = ("memory", "start", "many", "calls", "record", "busy", "stop")
 _DISTRIBUTIONS: Final = ("prowess", "mcp", "fastmcp", "pydantic", "anyio")
 
 
@@ -61,6 +61,7 @@ def _measure(folder: Path, effort: Effort, report: Report, options: argparse.Nam
         "start": (wire.starts,),
         "many": (wire.many,),
         "calls": (wire.calls, wire.memory),
+        "record": (wire.recording,),
         "busy": (wire.busy,),
         "stop": (wire.stopping,),
     }

@@ -35,12 +35,12 @@ ROOMS: dict[str, str] = {
         transports workers
         long_results
         catalog review
-        clients
+        clients records
         tool_calls direct_calls
         project
         connection
         serving
-        doctor
+        dev doctor
         cli
         (door)
     """,

@@ -103,6 +103,14 @@ SKILL = """
     @skill_command
     async def who(ctx: Context) -> str:
         return f"{ctx.client_name} {ctx.capabilities} {ctx.trace_id}"
+
+    @skill_command
+    async def named(ctx: Context) -> str:
+        return ctx.call_id
+
+    @skill_command(inject_settings=["api.key:hidden"])
+    async def keyed(hidden: str) -> None:
+        pass
 """
 
 
@@ -178,13 +186,13 @@ async def host(tmp_path: Path) -> AsyncGenerator[Host]:
 
 
 @contextlib.asynccontextmanager
-async def linked(tmp_path: Path) -> AsyncGenerator[Host]:
+async def linked(tmp_path: Path, mark: str = "") -> AsyncGenerator[Host]:
     """The same, with the skills that are there by now."""
     loop = asyncio.get_running_loop()
     board = Board()
-    async with Runtime.open(write(tmp_path, t=SKILL)) as runtime:
+    async with Runtime.open(write(tmp_path, t=SKILL), flags={"api.key": "s3cr3t-key"}) as runtime:
         await runtime.find("t.say")  # calls begin in the order in which they come, once nothing has to be imported
-        worker = LinkServer(runtime, board)
+        worker = LinkServer(runtime, board, mark=mark)
         host = Host(worker, board)
         ours, theirs = socket.socketpair()
         await loop.create_connection(lambda: host.link, sock=ours)
@@ -342,6 +350,36 @@ async def test_what_plugins_report_is_made_into_json(host: Host):
     channel.log("info", float("nan"))
     assert ("info", "nan") == told(await host.heard(Kind.LOG, 1))
     assert [] == host.frames
+
+
+# What a record needs
+
+
+async def test_an_injected_text_is_told_once_and_before_the_result(host: Host):
+    """So that whoever keeps a record can leave it out. Most calls are given what earlier ones were."""
+    for number in (1, 2):
+        await host.call(number, "t.keyed")
+    assert [{"texts": ["s3cr3t-key"]}] == secrets_told(host)
+
+
+async def test_a_worker_does_not_remember_all_texts_that_it_has_told(host: Host, monkeypatch: pytest.MonkeyPatch):
+    """Some are new with every call."""
+    monkeypatch.setattr("prowess.worker.serving._MOST_SECRETS", 1)
+    for texts in (["one", "two"], ["three"], ["two"]):
+        host.worker._tell_secrets(texts)
+    assert 0 == await host.lingering()
+    assert [["one", "two"], ["three"], ["two"]] == [told["texts"] for told in secrets_told(host)]
+
+
+def secrets_told(host: Host) -> list[dict[str, list[str]]]:
+    return [json.loads(frame.head) for frame in host.frames if frame.kind == Kind.SECRETS]
+
+
+async def test_a_call_has_an_id_that_the_host_knows(tmp_path: Path):
+    """The mark of the host, and the number of the call."""
+    async with linked(tmp_path, mark="abc") as host:
+        assert "abc1f" == (await host.call(31, "t.named"))[1]["content"][0]["text"]
+        assert "mine" == (await host.call(32, "t.named", call_id="mine"))[1]["content"][0]["text"]
 
 
 # Questions

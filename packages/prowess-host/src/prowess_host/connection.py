@@ -148,6 +148,7 @@ class Connection:
             self._notify,
             project.sealing,
             limit,
+            hears_all=project.hears_all,
         )
         job = task.job(project.own.profile, project.seconds_of(contract))
         self._jobs[call] = (task, job)

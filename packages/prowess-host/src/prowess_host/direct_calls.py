@@ -37,6 +37,15 @@ class Way(NamedTuple):
     workers: Supervisor
     profile: str
     seconds: float
+    hears_all: bool = False
+    """Whether the record keeps progress and logs."""
+
+    def how(self, contract: Contract) -> CallHead:
+        """How to call a command."""
+        how: CallHead = {"command": contract.id, "profile": self.profile}
+        if self.hears_all:
+            how["progress"] = how["log"] = True
+        return how
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +63,7 @@ SILENT: Final = Audience()
 
 async def call_payload(way: Way, contract: Contract, arguments: Any, audience: Audience = SILENT) -> JsonObject:
     """The payload, as the profile shows it."""
-    how: CallHead = {"command": contract.id, "profile": way.profile}
+    how = way.how(contract)
     if audience.progress is not None:
         how["progress"] = True
     if audience.log is not None:
@@ -68,7 +77,7 @@ async def call_payload(way: Way, contract: Contract, arguments: Any, audience: A
 async def call_outcome(way: Way, contract: Contract, arguments: Any, channel: Channel | None) -> Outcome:
     """What the call came to. Its facts travel beside the result."""
     call_id = (channel and channel.call_id) or uuid.uuid4().hex
-    how: CallHead = {"command": contract.id, "profile": way.profile, "outcome": True, "call_id": call_id}
+    how: CallHead = {**way.how(contract), "outcome": True, "call_id": call_id}
     if channel is not None:
         how["client"], how["capabilities"] = channel.client_name, channel.capabilities
         how["trace"], how["metadata"], how["context"] = channel.trace_id, channel.metadata, channel.context

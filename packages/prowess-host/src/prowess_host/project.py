@@ -21,6 +21,7 @@ from prowess.settings.settings import OwnSettings, Settings
 from prowess_host.catalog.listing import Listing
 from prowess_host.catalog.updates import CatalogUpdates
 from prowess_host.long_results import Pages
+from prowess_host.records.recording import Recorder, Write
 from prowess_host.tool_calls import Sealing, load_key
 from prowess_host.workers.process import Spawn, WorkerProcess
 
@@ -34,6 +35,8 @@ __all__ = ["Client", "Project"]
 _log = logging.getLogger("prowess.host")
 _SAVING: Final = 10.0
 """Seconds that writing the manifest may take when the project is closed. It takes milliseconds, unless the disk hangs."""
+_RECORDING: Final = 1.0
+"""The same for the last calls of the record."""
 _CLOSING: Final = 5.0
 """Seconds that the workers get to end. A process that the kernel holds outlives even a kill."""
 
@@ -54,9 +57,18 @@ class Project:
     """One project and its workers. Make it in a running event loop, and close it at the end."""
 
     def __init__(
-        self, settings: Settings, flags: JsonObject, environ: Mapping[str, str], spawn: Spawn = WorkerProcess
+        self,
+        settings: Settings,
+        flags: JsonObject,
+        environ: Mapping[str, str],
+        spawn: Spawn = WorkerProcess,
+        *,
+        client: str = "",
     ) -> None:
-        """`spawn` starts a worker: a process, or for debuggers a part of this one."""
+        """`spawn` starts a worker: a process, or for debuggers a part of this one.
+
+        `client` is who calls, for the record, where no client says its name.
+        """
         self.settings = settings
         self._paths = ConfigPaths.of(settings, environ)
         self._updates = CatalogUpdates(self._paths, settings, flags, environ, self._publish, spawn=spawn)
@@ -64,6 +76,8 @@ class Project:
         self.sealing = Sealing(lambda: load_key(self._paths.get_cache_dir), time.time)
         self.listing = Listing.nothing()
         """What can be listed and called now."""
+        self._recorder = self._made_recorder(client, environ) if settings.own.record.on else None
+        self.workers.witness = self._recorder
         self._clients: dict[Client, Pages] = {}
         self._watching: asyncio.Task[None] | None = None
 
@@ -71,6 +85,22 @@ class Project:
     def own(self) -> OwnSettings:
         """The settings of Prowess itself, as they were saved last."""
         return self._updates.own
+
+    def _made_recorder(self, client: str, environ: Mapping[str, str]) -> Recorder:
+        settings, mark = self.settings, self.workers.mark
+
+        def open_book() -> Write:
+            from prowess_host.records.book import Book  # with all that it needs, after the first answer
+            from prowess_host.records.place import record_path
+
+            return Book(record_path(self._paths), settings, environ, mark=mark, client=client).write
+
+        return Recorder(open_book, keeps_output=settings.own.record.output)
+
+    @property
+    def hears_all(self) -> bool:
+        """Whether the record keeps progress and logs, also where no client wants to hear of them."""
+        return self._recorder is not None and self._recorder.keeps_output
 
     # The catalog
 
@@ -154,7 +184,7 @@ class Project:
         contract = await self.contract_of(command)
         if contract is None:
             return unknown_outcome(command, self.listing.catalog)
-        way = Way(self.workers, self.own.profile, self.seconds_of(contract))
+        way = Way(self.workers, self.own.profile, self.seconds_of(contract), self.hears_all)
         return await call_outcome(way, contract, arguments, channel)
 
     async def payload(self, command: str, arguments: Any, audience: Audience | None = None) -> JsonObject:
@@ -165,7 +195,7 @@ class Project:
         if contract is None:
             catalog = self.listing.catalog
             raise UnknownCommand(command, [each.id for each in catalog], catalog.reasons(command))
-        way = Way(self.workers, self.own.profile, self.seconds_of(contract))
+        way = Way(self.workers, self.own.profile, self.seconds_of(contract), self.hears_all)
         return await call_payload(way, contract, arguments, audience or SILENT)
 
     def seconds_of(self, contract: Contract) -> float:
@@ -183,6 +213,8 @@ class Project:
         for client in list(self._clients):
             _tell(client.close)
         await self._updates.close(_SAVING)
+        if self._recorder is not None:
+            await self._recorder.close(_RECORDING)
 
 
 def _tell(heard: Callable[..., None], *news: Any) -> None:

@@ -81,7 +81,11 @@ class ToolCall:
         notify: Callable[[bytes], bool],
         sealing: Sealing,
         limit: Limit = UNLIMITED,
+        *,
+        hears_all: bool = False,
     ) -> None:
+        """`hears_all`: whoever keeps a record wants to hear of progress and logs also where the client does not."""
+        self._hears_all = hears_all
         self._call = call
         self._contract = contract
         self._session = session
@@ -131,9 +135,9 @@ class ToolCall:
             how["client"] = client.info.get("name", "")
         if client.capabilities:
             how["capabilities"] = client.capabilities
-        if call.progress_token is not None:
+        if call.progress_token is not None or self._hears_all:
             how["progress"] = True
-        if call.log_level is not None or not stateless:
+        if call.log_level is not None or not stateless or self._hears_all:
             how["log"] = True
         if stateless:
             how["answers"] = self._recorded()

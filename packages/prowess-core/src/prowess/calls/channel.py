@@ -49,6 +49,8 @@ class Channel:
     log: Callable[[str, Any], None] = _ignore
     ask: Callable[[Questions], Awaitable[Mapping[str, JsonObject]]] | None = None
     """Puts questions to a person and waits. `None` where the client cannot."""
+    secrets: Callable[[list[str]], None] = _ignore
+    """Hears the texts that were injected into the call, and must not be shown."""
     answers: Mapping[str, JsonObject] | None = None
     """What was answered in earlier runs of this call, where a question ends the run; `None` where it does not."""
 
@@ -230,8 +232,10 @@ class Call:
 
     def keep_secret(self, value: object) -> None:
         """Remember an injected value that must not be shown, and whatever texts it holds."""
-        self.secrets.extend(text for text in _texts(value) if len(text) >= _SHORTEST_SECRET)
+        found = [text for text in _texts(value) if len(text) >= _SHORTEST_SECRET]
+        self.secrets.extend(found)
         self.secrets.sort(key=len, reverse=True)  # a secret may hold another one
+        self.channel.secrets(found)
 
     def shown(self, text: str) -> str:
         """A text for people, models or logs: without the injected secrets, and such that it can be encoded."""

@@ -30,6 +30,7 @@ __all__ = [
     "InjectSettings",
     "OwnKey",
     "OwnSettings",
+    "RecordSettings",
     "RetrySettings",
     "Settings",
     "Written",
@@ -92,6 +93,26 @@ class InjectSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordSettings:
+    """`[record]`: the flight record of calls, in the cache of the user."""
+
+    on: bool = _key(True, "keep a record of calls, for prowess logs, replay and dev")
+    max_bytes: int = _key(64 * 1024 * 1024, "size of the record; the oldest calls go first", least=64 * 1024)
+    max_days: float = _key(30.0, "days after which a call is dropped from the record", above=0)
+    max_value: int = _key(256 * 1024, "largest arguments or result that the record keeps whole, in bytes", least=0)
+    arguments: bool = _key(True, "keep the arguments of calls")
+    results: bool = _key(True, "keep the results of calls")
+    output: bool = _key(True, "keep what calls print, log and report as progress")
+    secrets: tuple[str, ...] = _key(
+        (
+            *("*token", "*password*", "*passwd*", "*passphrase*", "*secret*", "*api_key*", "*apikey*"),
+            *("*private_key*", "*access_key*", "*credential*", "authorization", "cookie*"),
+        ),
+        "names of arguments, settings and variables whose values are never kept: patterns",
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class OwnSettings:
     """Everything Prowess itself reads from the settings."""
 
@@ -125,6 +146,7 @@ class OwnSettings:
     retry: RetrySettings = RetrySettings()
     inject: InjectSettings = InjectSettings()
     host: HostSettings = HostSettings()
+    record: RecordSettings = RecordSettings()
     wire_names: Mapping[str, str] = field(
         default_factory=dict[str, str], metadata={"help": "names on the wire, by command id"}
     )
@@ -243,7 +265,12 @@ _SPECS = dict(_specs(OwnSettings))
 _JOINED = {"_".join(path): path for path in _SPECS if len(path) > 1}
 """How a key in a table is written in the environment by those who forget the second underscore. None means another key."""
 _OWN_NAMES = frozenset(item.name for item in fields(OwnSettings))
-_OWN_TABLES: dict[str, type[Any]] = {"retry": RetrySettings, "inject": InjectSettings, "host": HostSettings}
+_OWN_TABLES: dict[str, type[Any]] = {
+    "retry": RetrySettings,
+    "inject": InjectSettings,
+    "host": HostSettings,
+    "record": RecordSettings,
+}
 _NAMES_TABLE = "wire_names"
 _FOLDERS = "skills"
 """A list of folders; but written as a table it holds free tables, one for each skill."""

@@ -28,6 +28,7 @@ __all__ = [
     "ReadyHead",
     "RefusedHead",
     "RestHead",
+    "SecretsHead",
     "SourceHead",
     "WithdrawHead",
     "hello",
@@ -99,6 +100,8 @@ class Kind(IntEnum):
     """A thread of the worker runs, whatever its event loop does."""
     FAILED = 31
     """head: `FailedHead`. The worker cannot serve, or could not describe."""
+    SECRETS = 35
+    """head: `SecretsHead`."""
 
 
 class Hello(TypedDict):
@@ -117,6 +120,8 @@ class BeginHead(Hello):
     """Settings of the command line."""
     written: list[str] | None
     """The path and the text of the settings file, if there is one."""
+    mark: NotRequired[str]
+    """With its number in hexadecimal, the id of each call."""
 
 
 class ReadyHead(Hello):
@@ -224,6 +229,12 @@ class LiveHead(TypedDict):
     """LIVE: digests of the skills that have just been imported, by name."""
 
     digests: dict[str, str]
+
+
+class SecretsHead(TypedDict):
+    """SECRETS: texts that were injected into calls. Whoever keeps a record must not keep these."""
+
+    texts: list[str]
 
 
 class FailedHead(Hello):

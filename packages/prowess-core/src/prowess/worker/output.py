@@ -16,12 +16,25 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, Final
 
-__all__ = ["END", "LABEL_END", "START", "Outlet", "Printer", "command", "importing", "label_output"]
+__all__ = [
+    "END",
+    "LABEL_END",
+    "NUMBER_END",
+    "START",
+    "Outlet",
+    "Printer",
+    "command",
+    "importing",
+    "label_of_call",
+    "label_output",
+]
 
 START: Final = b"\x1e"
 LABEL_END: Final = b"\x1f"
 END: Final = b"\x1d"
 """A record is a start, a label, the end of the label, a text and an end. They are control characters that no text has."""
+NUMBER_END: Final = b"\x1c"
+"""Stands in the label of a call between its number and its command."""
 _CONTROL: Final = START + LABEL_END + END
 _MOST_PIECE: Final = 3072
 """Bytes of text in a record: with its label it is less than `PIPE_BUF`, so that nobody else's output lands within it."""
@@ -36,9 +49,14 @@ _OPEN_PIPES: Final = "/proc/self/fd"
 """Where Linux shows what is open, so that it can be opened anew."""
 
 command: Final[ContextVar[str]] = ContextVar("prowess_command", default="")
-"""The command that runs: its id is the label of what it prints."""
+"""The call that runs, as `label_of_call` makes it: the label of what it prints."""
 importing: Final[ContextVar[str]] = ContextVar("prowess_importing", default="")
 """The skill whose import goes on: its name is the label, whichever command needs the skill."""
+
+
+def label_of_call(number: int, command: str) -> str:
+    """The label of what a call prints."""
+    return f"{number}{NUMBER_END.decode()}{command}"
 
 
 class Outlet:

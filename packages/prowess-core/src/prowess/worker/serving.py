@@ -56,6 +56,7 @@ from prowess.worker.messages import (
     ReadyHead,
     RefusedHead,
     RestHead,
+    SecretsHead,
     SourceHead,
     hello,
     mismatch,
@@ -71,6 +72,8 @@ _OF_ONE_CALL: Final = frozenset({"answers", "call_id", "context", "metadata", "t
 _MOST_HEADS: Final = 1024
 _AGAIN: Final = 0.1
 """Seconds after which a call that has swallowed its cancellation is cancelled again."""
+_MOST_SECRETS: Final = 1000
+"""Injected texts that the worker remembers having told the host. Some are new with every call."""
 _LEAVING: Final = 1.0
 """Seconds that singletons get to close."""
 _LAST_WORDS: Final = 0.5
@@ -80,7 +83,9 @@ _LAST_WORDS: Final = 0.5
 class LinkServer:
     """The worker's end of the link, and the runtime behind it."""
 
-    def __init__(self, runtime: Runtime, board: Board | Stream, heart: Heart | None = None) -> None:
+    def __init__(self, runtime: Runtime, board: Board | Stream, heart: Heart | None = None, mark: str = "") -> None:
+        """`mark` begins the ids of calls: with their numbers they are ids that the host knows as well."""
+        self._mark = mark
         self._runtime = runtime
         self._board = board
         self._loop = asyncio.get_running_loop()
@@ -102,6 +107,8 @@ class LinkServer:
         self._progress_held: dict[int, bytes] = {}
         """By call: its newest progress, from when the host does not read as fast as commands report."""
         self._logs_lost = 0
+        self._secrets: set[str] = set()
+        """What the host has been told to keep secret."""
 
     async def listen(self, sock: socket.socket) -> None:
         """Say that calls can come, before anything else, and take them."""
@@ -183,7 +190,7 @@ class LinkServer:
 
     async def _answer_to(self, number: int, how: CallHead, text: bytes) -> tuple[Kind, bytes, bytes]:
         command: str = how["command"]
-        output.command.set(command)
+        output.command.set(output.label_of_call(number, command))
         try:
             entry = self._runtime.known(command) or await self._found(command)
             if len(self._runtime.loaded) != len(self._told_of):
@@ -253,13 +260,14 @@ class LinkServer:
 
     def _channel(self, number: int, how: CallHead) -> Channel:
         channel = Channel(
-            call_id=how.get("call_id", ""),
+            call_id=how.get("call_id") or (self._mark and f"{self._mark}{number:x}"),
             client_name=how.get("client", ""),
             capabilities=how.get("capabilities", {}),
             trace_id=how.get("trace", ""),
             metadata=how.get("metadata", {}),
             context=how.get("context", {}),
             answers=how.get("answers"),
+            secrets=self._tell_secrets,
         )
         if how.get("asks"):
             channel.ask = partial(self._ask, number)
@@ -298,6 +306,16 @@ class LinkServer:
             note = f"{lost} log messages were dropped: they came faster than the host could read"
             self.link.send(Kind.LOG, number, to_json(_log_head("warning", note)))
         self.link.send(Kind.LOG, number, text)
+
+    def _tell_secrets(self, texts: list[str]) -> None:
+        """Say what was injected, before the command begins. Most calls are given what earlier ones were."""
+        fresh = [text for text in dict.fromkeys(texts) if text not in self._secrets]
+        if fresh:
+            if len(self._secrets) > _MOST_SECRETS:
+                self._secrets.clear()
+            self._secrets.update(fresh)
+            told: SecretsHead = {"texts": fresh}
+            self.link.send(Kind.SECRETS, 0, json.dumps(told).encode())
 
     async def _ask(self, number: int, questions: Questions) -> Mapping[str, JsonObject]:
         future: asyncio.Future[Mapping[str, JsonObject]] = asyncio.get_running_loop().create_future()
@@ -504,7 +522,7 @@ async def serve_begun(sock: socket.socket, board: Board | Stream, root: Path, to
         return 1
     heart = Heart(runtime.settings.own.host.stall_limit, board.beat)
     heart.start()
-    worker = LinkServer(runtime, board, heart)
+    worker = LinkServer(runtime, board, heart, begin.get("mark", ""))
     with runtime.as_current():  # for every call: its context is a copy of the one that the link was made in
         await worker.listen(sock)
     await worker.gone.wait()

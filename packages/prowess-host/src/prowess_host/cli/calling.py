@@ -126,7 +126,7 @@ async def find(project: Project, name: str) -> Contract:
 
 async def _call(where: ProjectOptions, name: str, options: _Options) -> int:
     save = options.save.absolute() if options.save else None  # before the working directory changes
-    async with opened(where, in_process=options.in_process) as project:
+    async with opened(where, in_process=options.in_process, client="prowess call") as project:
         contract = await find(project, name)
         arguments = _arguments(options, contract)
         with LiveCall(contract.id, moves=_may_draw(options)) as live:

@@ -40,6 +40,7 @@ _MAKE: Final = "Make skills"
 _USE: Final = "Use commands"
 _SERVE: Final = "Serve an agent"
 _KEEP: Final = "Keep promises"
+_SEE: Final = "See what happened"
 _SHELL: Final = "The shell"
 
 COMMANDS: Final[dict[str, Entry]] = {  # the commands of a group stand together
@@ -55,6 +56,10 @@ COMMANDS: Final[dict[str, Entry]] = {  # the commands of a group stand together
     "doctor": Entry("doctor", "Find what is wrong, from Python to each client.", _SERVE),
     "build": Entry("building", "Write the catalog file for commit and review.", _KEEP),
     "check": Entry("checking", "Report breaking changes, and schemas that clients reject.", _KEEP),
+    "dev": Entry("developing", "Watch a project in a browser: commands, calls, failures.", _SEE),
+    "logs": Entry("logs", "Show the record of calls, or one call.", _SEE),
+    "replay": Entry("replaying", "Run a recorded call again, and show the difference.", _SEE),
+    "test-from": Entry("testing", "Write a pytest test of a recorded call.", _SEE),
     "completion": Entry("completing", "Print the completion script of a shell.", _SHELL),
 }
 

@@ -44,7 +44,7 @@ async def _invoke(where: ProjectOptions, jobs: int) -> int:
     from prowess.envelopes.envelope import finish, invoke  # pydantic, which the other commands do without
 
     succeeded = True
-    async with opened(where) as project:
+    async with opened(where, client="prowess invoke") as project:
         project.start()
         async for response in _in_order(_requests(sys.stdin.buffer), jobs, partial(invoke, project)):
             succeeded = succeeded and response["status"]["code"] in _SUCCEEDED

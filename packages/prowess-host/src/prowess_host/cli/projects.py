@@ -23,17 +23,19 @@ _PATIENT = {"host.import_limit": "1e9", "host.stall_limit": "1e9"}
 
 
 @contextlib.asynccontextmanager
-async def opened(where: ProjectOptions, *, in_process: bool = False) -> AsyncGenerator[Project]:
-    """The project that the options name; its workers are gone at the end."""
+async def opened(
+    where: ProjectOptions, *, in_process: bool = False, client: str = "prowess"
+) -> AsyncGenerator[Project]:
+    """The project that the options name; its workers are gone at the end. `client` is who calls, for the record."""
     flags = where.flags
     if in_process:
         from prowess_host.workers.in_process import InProcessWorker  # the runtime, which otherwise only workers need
 
         flags = {**_PATIENT, **flags}
         os.chdir(where.root)  # as a worker
-        project = Project(_load(where, flags), flags, os.environ, InProcessWorker)
+        project = Project(_load(where, flags), flags, os.environ, InProcessWorker, client=client)
     else:
-        project = Project(_load(where, flags), flags, os.environ)
+        project = Project(_load(where, flags), flags, os.environ, client=client)
     try:
         yield project
     finally:

@@ -30,6 +30,7 @@ class InProcessWorker(LinkedWorker):
         shared: bool = True,  # noqa: ARG002 - both ends are in one process
         on_frame: Callable[[Frame], None],
         on_exit: Callable[[], None],
+        on_print: Callable[[int, bytes], None] | None = None,  # noqa: ARG002 - what is printed here stays here
     ) -> None:
         board = Board()
         super().__init__(begin, board, on_frame=on_frame, on_exit=on_exit)

@@ -16,7 +16,7 @@ from prowess.jsontypes import JsonObject
 from prowess.worker.link import Frame
 from prowess.worker.messages import Kind, LogHead, ProgressHead, RestHead
 
-__all__ = ["LAST", "NEVER", "NOT_SAID", "TELLING", "Job", "Listener", "tell_lost", "tell_timeout"]
+__all__ = ["LAST", "NEVER", "NOT_SAID", "TELLING", "Job", "Listener", "Witness", "tell_lost", "tell_timeout"]
 
 _log = logging.getLogger("prowess.host")
 NEVER: Final = float("inf")
@@ -55,6 +55,26 @@ class Listener(Protocol):
         ...
 
 
+class Witness(Protocol):
+    """Whoever keeps a record of jobs. Nothing of this may raise, or wait."""
+
+    def watch(self, job: Job) -> None:
+        """A job is submitted. It may be given another listener, which tells the first one everything."""
+        ...
+
+    def cancelled(self, job: Job) -> None:
+        """Nobody wants to hear of it any more."""
+        ...
+
+    def printed(self, job: Job | None, number: int, line: bytes) -> None:
+        """A call printed a line. It may be over by now, and then there is only its number."""
+        ...
+
+    def keep_out(self, secrets: list[str], /) -> None:
+        """Texts that were injected: they must not be in any record."""
+        ...
+
+
 @dataclass(slots=True, eq=False)
 class Job:
     """One call on its way through the workers."""
@@ -65,6 +85,8 @@ class Job:
     listener: Listener
     seconds: float
     number: int = 0
+    worker: int = 0
+    """The process that has it, or had it last."""
     due: float = NEVER
     """When the host answers in the place of a worker that does not."""
     left: float = NEVER

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
-from prowess.worker.output import END, LABEL_END, START
+from prowess.worker.output import END, LABEL_END, NUMBER_END, START
 
 __all__ = ["LabelledLines"]
 
@@ -23,7 +24,9 @@ class LabelledLines:
     from native code and from child processes, and gets the label of the worker.
     """
 
-    def __init__(self, label: str) -> None:
+    def __init__(self, label: str, on_print: Callable[[int, bytes], None] | None = None) -> None:
+        """`on_print` hears the number of a call, and a line that it printed."""
+        self._on_print = on_print
         self._label = label.encode("utf-8", "backslashreplace")
         self._rest = b""
         """The beginning of a record."""
@@ -60,14 +63,22 @@ class LabelledLines:
         if not text:
             return
         *ended, rest = (self._unfinished.pop(label, b"") + text).split(b"\n")
-        lines += [b"[%b] %b\n" % (label, line) for line in ended]
+        for line in ended:
+            self._complete(label, line, lines)
         if len(rest) > _MOST_PRINTED:
-            lines.append(b"[%b] %b\n" % (label, rest))
+            self._complete(label, rest, lines)
         elif rest:
             self._unfinished[label] = rest
             if len(self._unfinished) > _MOST_LABELS:
                 self._finish(lines)
 
     def _finish(self, lines: list[bytes]) -> None:
-        lines += [b"[%b] %b\n" % (label, rest) for label, rest in self._unfinished.items()]
+        for label, rest in self._unfinished.items():
+            self._complete(label, rest, lines)
         self._unfinished.clear()
+
+    def _complete(self, label: bytes, line: bytes, lines: list[bytes]) -> None:
+        number, is_call, command = label.partition(NUMBER_END)
+        if is_call and self._on_print is not None and number.isdigit():
+            self._on_print(int(number), line)
+        lines.append(b"[%b] %b\n" % (command if is_call else label, line))

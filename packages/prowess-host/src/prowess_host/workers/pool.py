@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import signal
 import sys
 from collections.abc import Callable, Collection, Mapping
@@ -129,6 +130,7 @@ class Worker:
         self.slots.add(slot)
         self.jobs[number] = job
         job.number = number
+        job.worker = self.process.pid
         return number
 
     def drop(self, job: Job) -> None:
@@ -161,7 +163,8 @@ class Worker:
 class Pool:
     """All workers of one host.
 
-    `on_start` hears of each new one, `on_frame` of what they say, `on_exit` of their end, with the jobs it takes down,
+    `on_start` hears of each new one, `on_frame` of what they say, `on_print` of what calls print (by their numbers),
+    `on_exit` of their end, with the jobs it takes down,
     `on_unbegun` of each job that was taken from a worker that had not begun it, and `on_overdue_import` of a worker
     whose import takes too long, and of this import.
     """
@@ -176,17 +179,21 @@ class Pool:
         on_start: Callable[[Worker], None],
         on_frame: Callable[[Worker, Frame], None],
         on_exit: Callable[[Worker, list[Job]], None],
+        on_print: Callable[[Worker, int, bytes], None],
         on_unbegun: Callable[[Job], None],
         on_overdue_import: Callable[[Worker], None],
     ) -> None:
         self._root = root
         self._flags = dict(flags)
         self._start_process = spawn
+        self.mark = os.urandom(4).hex()
+        """With its number this makes the id of a call."""
         self.configure(settings)
         self._on_start = on_start
         self._on_frame = on_frame
         self._on_exit = on_exit
         self._on_unbegun = on_unbegun
+        self._on_print = on_print
         self._loop = asyncio.get_running_loop()
         self._actions: Mapping[Action, Callable[[Worker], None]] = {
             Action.REPLACE: self._replace,
@@ -221,7 +228,7 @@ class Pool:
         self._own = settings.own
         self._host = settings.own.host
         written = list(settings.written) if settings.written else None
-        told: BeginHead = {**hello(), "flags": self._flags, "written": written}
+        told: BeginHead = {**hello(), "flags": self._flags, "written": written, "mark": self.mark}
         self._told = json.dumps(told).encode()
 
     # The life of a worker
@@ -380,6 +387,7 @@ class Pool:
                 shared=self._host.shared_memory,
                 on_frame=partial(self._on_frame, worker),
                 on_exit=partial(self._ended, worker),
+                on_print=partial(self._on_print, worker),
             )
         except OSError as error:
             self._diagnosis = f"{python} cannot be run in {self._root}: {error.strerror}; check the setting `python`"

@@ -31,7 +31,10 @@ _LAST_OUTPUT: Final = 64
 
 
 class WorkerProcess(LinkedWorker):
-    """A worker in a process of its own. One that cannot be started at all is an `OSError`."""
+    """A worker in a process of its own. One that cannot be started at all is an `OSError`.
+
+    `on_print` is called with the number of a call and a line that it printed.
+    """
 
     def __init__(
         self,
@@ -42,6 +45,7 @@ class WorkerProcess(LinkedWorker):
         shared: bool = True,
         on_frame: Callable[[Frame], None],
         on_exit: Callable[[], None],
+        on_print: Callable[[int, bytes], None] | None = None,
     ) -> None:
         """`shared` says whether it gets a board in shared memory."""
         with contextlib.ExitStack() as undo:
@@ -72,7 +76,7 @@ class WorkerProcess(LinkedWorker):
             undo.pop_all()
         with contextlib.suppress(BrokenPipeError):  # the guard was killed already: the host does without it
             os.write(self._lifeline, b"%d\n" % self.pid)
-        self._lines = LabelledLines(f"worker {self.pid}")
+        self._lines = LabelledLines(f"worker {self.pid}", on_print)
         self._complaints = complaints()
         os.set_blocking(self._output, False)
         self._loop.add_reader(self._output, self._pass_on_output)

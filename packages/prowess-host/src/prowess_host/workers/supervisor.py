@@ -20,11 +20,11 @@ from prowess.skills.description import Description
 from prowess.skills.texts import unpack
 from prowess.worker.heap import LARGE, give_back_soon
 from prowess.worker.link import Frame
-from prowess.worker.messages import DescribeHead, FailedHead, Kind, LiveHead
+from prowess.worker.messages import DescribeHead, FailedHead, Kind, LiveHead, SecretsHead
 from prowess_host.workers.backoff import BackOff
 from prowess_host.workers.describe import Describing, LostImport
 from prowess_host.workers.describers import Ask, Describers
-from prowess_host.workers.jobs import LAST, NOT_SAID, TELLING, Job, tell_lost, tell_timeout
+from prowess_host.workers.jobs import LAST, NOT_SAID, TELLING, Job, Witness, tell_lost, tell_timeout
 from prowess_host.workers.lifecycle import Event, State
 from prowess_host.workers.pool import Pool, Worker
 from prowess_host.workers.process import Spawn, WorkerProcess, describe_exit
@@ -70,6 +70,7 @@ class Supervisor:
             on_start=self._on_start,
             on_frame=self._on_frame,
             on_exit=self._on_exit,
+            on_print=self._on_print,
             on_unbegun=self._take_back,
             on_overdue_import=self._answer_import,
         )
@@ -78,6 +79,8 @@ class Supervisor:
         self._running: dict[Job, Worker] = {}
         self._waiting: list[Job] = []
         self._number = 0
+        self.witness: Witness | None = None
+        """Keeps a record of all jobs."""
         self.on_live: Callable[[Mapping[str, str]], None] = _nobody_compares
         """Hears the digests of skills that an active worker has just imported."""
         self.source_of: Callable[[str], Source | None] = _nothing_kept
@@ -109,12 +112,16 @@ class Supervisor:
 
     def submit(self, job: Job) -> None:
         """Run a job; its listener hears of the end exactly once, unless it is cancelled."""
+        if self.witness is not None:
+            self.witness.watch(job)
         self._timeouts.start_clock(job)
         self._dispatch(job)
 
     def cancel(self, job: Job) -> None:
         """Nobody wants to hear of this job any more."""
         self._give_up(job)
+        if self.witness is not None:
+            self.witness.cancelled(job)
 
     def answer(self, job: Job, told: JsonObject) -> None:
         """What a person answered, as `{"answers": ...}`, or why nobody did, as `{"error": ...}`."""
@@ -122,6 +129,11 @@ class Supervisor:
         if worker is not None:
             self._timeouts.resume_clock(job)
             worker.process.send(Kind.ANSWERS, job.number, json.dumps(told).encode())
+
+    @property
+    def mark(self) -> str:
+        """What the ids of calls begin with."""
+        return self._pool.mark
 
     @property
     def busy(self) -> int:
@@ -265,6 +277,8 @@ class Supervisor:
         elif kind == Kind.LIVE:
             told: LiveHead = json.loads(frame.head)
             self._hear_live(worker, told["digests"])
+        elif kind == Kind.SECRETS:
+            self._hear_secrets(json.loads(frame.head))
         elif kind == Kind.CATALOG:
             self._hear_description(worker, frame)
         elif kind == Kind.FAILED:
@@ -272,6 +286,10 @@ class Supervisor:
             worker.reason = failed["message"]
             if worker.describing is not None:
                 worker.describing.fail(ChildProcessError(worker.reason))
+
+    def _on_print(self, worker: Worker, number: int, line: bytes) -> None:
+        if self.witness is not None:
+            self.witness.printed(worker.jobs.get(number), number, line)
 
     def _hear_unbegun(self, worker: Worker, number: int) -> None:
         """A call that was withdrawn. It may have looked begun, and so not have moved yet."""
@@ -291,6 +309,11 @@ class Supervisor:
             return
         self._backoff.clear(description.skills)
         self._pool.hear_description(worker, description)
+
+    def _hear_secrets(self, told: SecretsHead) -> None:
+        texts: list[object] = list(told.get("texts") or ())
+        if self.witness is not None:
+            self.witness.keep_out([text for text in texts if isinstance(text, str)])
 
     def _hear_live(self, worker: Worker, digests: dict[str, str]) -> None:
         worker.loaded.update(digests)

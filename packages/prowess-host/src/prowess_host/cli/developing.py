@@ -1,0 +1,114 @@
+"""`prowess dev`: the project with a live view, in a browser or as text."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import AsyncGenerator
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from prowess.errors import ProwessError
+from prowess_host.cli.exit_codes import DONE
+from prowess_host.cli.options import ProjectOptions, project_options
+from prowess_host.cli.projects import opened
+from prowess_host.cli.records import call_line, record_of
+from prowess_host.cli.terminal import Style, plural
+from prowess_host.records.reading import Reader, Wanted
+
+if TYPE_CHECKING:
+    from prowess_host.catalog.listing import Listing
+    from prowess_host.project import Project
+
+__all__ = ["command"]
+
+_LOOK_AGAIN: Final = 0.3
+
+
+@click.command("dev")
+@project_options
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="The port of the page. Default: any free one.")
+@click.option("--no-browser", is_flag=True, help="Only print the address of the page.")
+@click.option("--plain", is_flag=True, help="Show calls and failures as text, without a page.")
+def command(where: ProjectOptions, *, port: int, no_browser: bool, plain: bool) -> int:
+    """Watch a project: its commands with forms, calls as they happen (those of your IDE, too), failures on save."""
+    asyncio.run(_plain(where) if plain else _page(where, port, browser=not no_browser))
+    return DONE
+
+
+@contextlib.asynccontextmanager
+async def _watched(where: ProjectOptions) -> AsyncGenerator[Project]:
+    async with opened(where, client="prowess dev") as project:
+        project.start()
+        project.wanted()
+        yield project
+
+
+async def _page(where: ProjectOptions, port: int, *, browser: bool) -> None:
+    from prowess_host.dev.app import App
+    from prowess_host.dev.server import serving
+
+    async with _watched(where) as project:
+        app = App(project, record_of(where))
+        project.connect(app)
+        try:
+            async with serving(app.handle, port) as app.port:
+                print(f"{app.address}\nThe page runs commands: its address is secret. Ctrl-C ends it.", flush=True)
+                if browser:
+                    await asyncio.to_thread(_open, app.address)
+                await asyncio.Event().wait()
+        except OSError as error:
+            raise ProwessError(f"the page cannot be served at port {port}: {error.strerror}") from error
+
+
+def _open(address: str) -> None:
+    import webbrowser
+
+    with contextlib.suppress(webbrowser.Error):
+        webbrowser.open(address)
+
+
+async def _plain(where: ProjectOptions) -> None:
+    record = record_of(where)
+    style = Style.of(sys.stdout)
+    last = record.last_number()
+    async with _watched(where) as project:
+        project.connect(_Teller(style))
+        while True:
+            last = _tell_calls(record, last, style)
+            await asyncio.sleep(_LOOK_AGAIN)
+
+
+def _tell_calls(record: Reader, last: int, style: Style) -> int:
+    """Print the calls after this number; gives the number of the last one."""
+    if record.last_number() < last:  # it was deleted
+        last = 0
+    for call in record.after(last, Wanted()):
+        last = call.number
+        print(call_line(call, style), flush=True)
+    return last
+
+
+class _Teller:
+    """Says in the terminal what has changed."""
+
+    def __init__(self, style: Style) -> None:
+        self._style = style
+
+    def show(self, before: Listing, after: Listing) -> None:
+        old, new = before.catalog, after.catalog
+        for failure in new.failures:
+            if failure not in old.failures:
+                print(self._style(str(failure), "red"), flush=True)
+        if old.failures and not new.failures:
+            print(self._style("everything can be loaded again", "green"), flush=True)
+        if after.tools is not None and [each.id for each in old] != [each.id for each in new]:
+            print(
+                self._style(f"{plural(len(new.contracts), 'command')}: {', '.join(each.id for each in new)}", "dim"),
+                flush=True,
+            )
+
+    def close(self) -> None:
+        """Nothing is open."""

@@ -1,0 +1,124 @@
+"""`prowess logs`: the record of calls."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import time
+from datetime import datetime
+from typing import Final
+
+import click
+
+from prowess.errors import ProwessError
+from prowess_host.cli.exit_codes import DONE
+from prowess_host.cli.options import ProjectOptions, json_option, project_options
+from prowess_host.cli.records import call_line, call_row, look, record_of, story
+from prowess_host.cli.terminal import Style, table, width
+from prowess_host.records.reading import Call, Reader, Wanted
+
+__all__ = ["command", "since"]
+
+_HEADER: Final = ("TIME", "ID", "COMMAND", "CLIENT", "OUTCOME", "TOOK", "ARGUMENTS")
+_YIELDS: Final = len(_HEADER) - 1
+_LOOK_AGAIN: Final = 0.3
+"""Seconds between two looks at what is new."""
+_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+_EPILOG: Final = """\b
+Examples:
+  prowess logs --failed --since 1h   what went wrong in the last hour
+  prowess logs last                  the whole story of the newest call
+  prowess logs -f                    watch what your agent does
+"""
+
+
+@click.command("logs", epilog=_EPILOG)
+@project_options
+@click.argument("call", required=False)
+@click.option("-f", "--follow", is_flag=True, help="Go on with what comes, until Ctrl-C.")
+@click.option("-n", "--count", type=click.IntRange(1), default=20, show_default=True, help="How many calls, at most.")
+@click.option("--command", "name", metavar="COMMAND", default="", help="Only this command, this skill, or a pattern.")
+@click.option("--client", metavar="NAME", default="", help="Only clients with this in their names.")
+@click.option("--failed", is_flag=True, help="Only calls that failed.")
+@click.option("--since", "begin", metavar="TIME", help="Only since then: 10m, 2h, 3d, or a time like 2026-11-19T08:30.")
+@json_option("Print JSON, one call per line.")
+def command(
+    where: ProjectOptions,
+    *,
+    call: str | None,
+    follow: bool,
+    count: int,
+    name: str,
+    client: str,
+    failed: bool,
+    begin: str | None,
+    as_json: bool,
+) -> int:
+    """Show the record of calls. With CALL (an id, its beginning, or `last`) tell everything of one call."""
+    record = record_of(where)
+    style = Style.of(sys.stdout)
+    if call is not None:
+        found = record.call(call)
+        print(_as_json(found) if as_json else "\n".join(story(found, style)))
+        return DONE
+    wanted = Wanted(name, client, failed, since(begin, time.time()) if begin else 0.0)
+    last = record.last_number()
+    calls = record.newest(wanted, count)
+    if as_json:
+        for each in calls:
+            print(_as_json(each))
+    elif calls:
+        print("\n".join(_table(calls, style)))
+    elif not follow:
+        print(_nothing(record, wanted))
+    if follow:
+        _follow(record, wanted, last, style, as_json=as_json)
+    return DONE
+
+
+def since(text: str, now: float) -> float:
+    """A time, as seconds since the epoch: so long ago, or a date."""
+    ago = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhd])", text.strip())
+    if ago:
+        return now - float(ago[1]) * _UNITS[ago[2]]
+    try:
+        return datetime.fromisoformat(text.strip()).timestamp()
+    except ValueError:
+        raise ProwessError(f"--since {text!r} is no time: say 10m, 2h, 3d, or 2026-11-19T08:30") from None
+
+
+def _follow(record: Reader, wanted: Wanted, last: int, style: Style, *, as_json: bool) -> None:
+    while True:
+        sys.stdout.flush()
+        time.sleep(_LOOK_AGAIN)
+        if record.last_number() < last:  # it was deleted
+            last = 0
+        for call in record.after(last, wanted):
+            last = call.number
+            print(_as_json(call) if as_json else call_line(call, style))
+
+
+def _as_json(call: Call) -> str:
+    return json.dumps(call.to_json(), ensure_ascii=False)
+
+
+def _table(calls: list[Call], style: Style) -> list[str]:
+    rows = [_HEADER, *map(call_row, calls)]
+    lines = table(rows, width(sys.stdout), yields=_YIELDS, style=Style(colours=False))
+    return [style(lines[0], "dim"), *(_painted(line, call, style) for line, call in zip(lines[1:], calls, strict=True))]
+
+
+def _painted(line: str, call: Call, style: Style) -> str:
+    """The outcome in its colour."""
+    kind = call_row(call)[4]
+    before, found, after = line.partition(f"  {kind}")
+    return f"{before}  {style(kind, look(call.kind))}{after}" if found else line
+
+
+def _nothing(record: Reader, wanted: Wanted) -> str:
+    if wanted != Wanted():
+        return "No call of the record is like that."
+    return f"No calls yet. They are recorded in {record.path}."

@@ -1,0 +1,144 @@
+"""What `logs`, `replay` and `test-from` share: the record of a project, and calls as a person reads them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from typing import Any, Final
+
+from prowess.jsontypes import JsonObject
+from prowess.settings.paths import ConfigPaths
+from prowess_host.cli.options import ProjectOptions
+from prowess_host.cli.projects import settings_of
+from prowess_host.cli.terminal import Style
+from prowess_host.records.place import record_path
+from prowess_host.records.reading import Call, Reader
+
+__all__ = [
+    "CALL_ID",
+    "OUTCOMES",
+    "arguments_line",
+    "call_line",
+    "call_row",
+    "content_lines",
+    "look",
+    "record_of",
+    "story",
+    "took",
+    "unboxed",
+]
+
+OUTCOMES: Final = {"ok": "green", "running": "cyan", "input_required": "cyan", "cancelled": "yellow", "lost": "yellow"}
+CALL_ID: Final = re.compile(r" ?\(call [\w-]+\)")
+"""What the text of a failure says of its call: it differs from call to call."""
+_INDENT: Final = "  "
+
+
+def record_of(where: ProjectOptions) -> Reader:
+    """The record of the project that the options name."""
+    return Reader(record_path(ConfigPaths.of(settings_of(where), os.environ)))
+
+
+def look(kind: str) -> str:
+    """The colour of an outcome."""
+    return OUTCOMES.get(kind, "red")
+
+
+def took(seconds: float | None) -> str:
+    """How long, for people."""
+    if seconds is None:
+        return ""
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.{0 if seconds >= 0.01 else 1}f} ms"
+    return f"{seconds:.1f} s" if seconds < 60 else f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
+
+
+def arguments_line(call: Call) -> str:
+    """The arguments in one line."""
+    if call.arguments is None:
+        return "(not kept)"
+    return " ".join(f"{name}={_plain(value)}" for name, value in call.arguments.items())
+
+
+def _plain(value: Any) -> str:
+    return " ".join((value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)).split())
+
+
+def story(call: Call, style: Style) -> list[str]:
+    """All that is known of a call."""
+    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(call.began))
+    facts = [f"{call.client or 'unknown client'}", when]
+    facts += [f"{call.attempts} attempts"] if call.attempts > 1 else []
+    facts += ["from the cache"] if call.cached else []
+    facts += [f"worker {call.worker}" if call.worker else "no worker", f"host {call.host}"]
+    ended = f"{call.kind} after {took(call.duration)}" if call.duration is not None else call.kind
+    lines = [f"{style(call.command, 'bold')}  {style(ended, look(call.kind))}  {style(call.id, 'dim')}"]
+    lines += [style(" · ".join(facts), "dim"), "", style("Arguments", "bold")]
+    if call.arguments is None:
+        lines.append(f"{_INDENT}(not kept)")
+    else:
+        lines += _indented(json.dumps(call.arguments, indent=2, ensure_ascii=False))
+    if call.withheld and call.arguments is not None:
+        lines.append(style(f"{_INDENT}not kept: {', '.join(call.withheld)}", "yellow"))
+    if call.events:
+        lines += ["", style("What happened", "bold")]
+        for event in call.events:
+            first, *more = event.text.splitlines() or [""]
+            lines.append(f"{_INDENT}{style(f'{event.at:8.3f} s  {event.kind:9}', 'dim')} {first}")
+            lines += [f"{' ' * 23}{line}" for line in more]
+    lines += ["", style("Result", "bold")]
+    lines += [f"{_INDENT}{line}" for line in content_lines(call.result)] if call.result else [f"{_INDENT}(none kept)"]
+    if call.shortened:
+        lines.append(style(f"{_INDENT}the record keeps only the beginning", "yellow"))
+    return lines
+
+
+def content_lines(payload: JsonObject) -> list[str]:
+    """A result as text: structured data laid out, everything else as it is."""
+    structured = payload.get("structuredContent")
+    lines: list[str] = []
+    for block in payload.get("content", ()):
+        if block.get("type") == "text":
+            lines += (
+                [] if structured is not None and _is_same(block["text"], structured) else block["text"].splitlines()
+            )
+        elif "data" in block:
+            lines.append(f"[{block['type']} {block.get('mimeType', '')}, {len(block['data']) * 3 // 4} bytes]")
+        else:
+            lines.append(json.dumps(block, ensure_ascii=False))
+    if structured is not None:
+        lines += json.dumps(unboxed(structured), indent=2, ensure_ascii=False).splitlines()
+    return lines
+
+
+def unboxed(structured: Any) -> Any:
+    """Structured content without the object that a value may be put in."""
+    return structured["result"] if isinstance(structured, dict) and list(structured) == ["result"] else structured  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+
+
+def _is_same(text: str, structured: Any) -> bool:
+    try:
+        said = json.loads(text)
+    except ValueError:
+        said = text
+    return said in (structured, unboxed(structured))
+
+
+def _indented(text: str) -> list[str]:
+    return [f"{_INDENT}{line}" for line in text.splitlines()]
+
+
+def call_row(call: Call) -> tuple[str, ...]:
+    """A call in columns: time, id, command, client, outcome, duration, arguments."""
+    day = time.strftime("%m-%d %H:%M:%S", time.localtime(call.began))
+    kind = call.kind + (f" ×{call.attempts}" if call.attempts > 1 else "") + (" (cache)" if call.cached else "")
+    return day, call.id, call.command or "?", call.client, kind, took(call.duration), arguments_line(call)
+
+
+def call_line(call: Call, style: Style) -> str:
+    """A call on a line of its own."""
+    when, name, command, client, kind, duration, arguments = call_row(call)
+    text = f"{when}  {style(name, 'dim')}  {style(command, 'bold')}  {client}  {style(kind, look(call.kind))}"
+    return "  ".join(filter(None, (text, duration, style(arguments[:200], "dim"))))

@@ -1,0 +1,131 @@
+"""`prowess replay`: a call of the record once more, and what is different."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any, Final
+
+import click
+
+from prowess.contracts.contract import Contract
+from prowess.errors import ProwessError, UnknownCommand
+from prowess.jsontypes import JsonObject
+from prowess_host.cli.exit_codes import DONE, FAILED, WRONG_USE
+from prowess_host.cli.options import ProjectOptions, json_option, project_options
+from prowess_host.cli.projects import opened
+from prowess_host.cli.records import CALL_ID, content_lines, look, record_of, took
+from prowess_host.cli.terminal import Style, complain
+from prowess_host.records.reading import Call
+
+__all__ = ["command", "completed_arguments", "difference"]
+
+_EPILOG: Final = """\b
+Examples:
+  prowess replay last
+  prowess replay 3da8ed8d1 limit=5        with another argument
+  prowess replay 3da8ed8d1 password=...   with what the record does not keep
+"""
+
+
+@click.command("replay", epilog=_EPILOG)
+@project_options
+@click.argument("call")
+@click.argument("arguments", nargs=-1, metavar="[KEY=VALUE]...")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask before a destructive command runs again.")
+@json_option("Print the difference as JSON.")
+def command(where: ProjectOptions, *, call: str, arguments: tuple[str, ...], yes: bool, as_json: bool) -> int:
+    """Run CALL again (an id, its beginning, or `last`), and show how the result differs. Arguments replace recorded ones."""
+    return asyncio.run(_replay(where, record_of(where).call(call), arguments, yes=yes, as_json=as_json))
+
+
+async def _replay(where: ProjectOptions, before: Call, words: Sequence[str], *, yes: bool, as_json: bool) -> int:
+    async with opened(where, client="prowess replay") as project:
+        await project.load(before.command)
+        contract = await project.contract_of(before.command)
+        if contract is None:
+            raise UnknownCommand(before.command, [each.id for each in project.catalog()])
+        arguments = completed_arguments(before, words, contract, "prowess replay")
+        if contract.hints.destructive and not yes and not _is_agreed(contract, arguments):
+            return WRONG_USE
+        outcome = await project.call(contract.id, arguments)
+        payload = outcome.payload(project.own.profile)
+    try:
+        after = record_of(where).call(outcome.call_id)
+    except ProwessError:  # the record is off by now
+        after = None
+    told = payload if after is None or after.result is None else after.result
+    changes = difference(before.result, told)
+    if as_json:
+        found = {"before": before.to_json(), "after": after.to_json() if after else None, "result": told}
+        print(json.dumps({**found, "difference": changes}, indent=2, ensure_ascii=False))
+    else:
+        _show(before, outcome.kind, outcome.duration, told, changes)
+    return DONE if outcome.ok else FAILED
+
+
+def completed_arguments(call: Call, words: Sequence[str], contract: Contract, name: str) -> JsonObject:
+    """The recorded arguments, with others in their places. Raises `ProwessError` where the record does not keep one."""
+    given: JsonObject = {}
+    for word in words:
+        key, equals, text = word.partition("=")
+        if not equals:
+            raise ProwessError(f"the argument {word!r} must have the form KEY=VALUE")
+        given[key] = _value(text, contract.input_schema.get("properties", {}).get(key, {}))
+    if call.arguments is None:
+        if not given and contract.input_schema.get("required"):
+            missing = " ".join(f"{each}=..." for each in contract.input_schema["required"])
+            raise ProwessError(f"the record keeps no arguments of {call.id}: pass them, `{name} {call.id} {missing}`")
+        return given
+    lacking = sorted({path for path in call.withheld if path.partition(".")[0].partition("[")[0] not in given})
+    if lacking:
+        names = dict.fromkeys(path.partition(".")[0].partition("[")[0] for path in lacking)
+        missing = " ".join(f"{each}=..." for each in names)
+        raise ProwessError(
+            f"the record does not keep secrets, here {', '.join(lacking)}: pass them, `{name} {call.id} {missing}`"
+        )
+    return {**call.arguments, **given}
+
+
+def _value(text: str, schema: JsonObject) -> Any:
+    if schema.get("type") == "string":
+        return text
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _is_agreed(contract: Contract, arguments: JsonObject) -> bool:
+    """Whether the person wants a destructive command to run again."""
+    question = f"{contract.id} is destructive. Run it again with {json.dumps(arguments, ensure_ascii=False)}?"
+    if not sys.stdin.isatty():
+        complain(f"{contract.id} is destructive: say --yes to run it again")
+        return False
+    return click.confirm(question)
+
+
+def difference(before: JsonObject | None, after: JsonObject) -> list[str]:
+    """What is different, line by line, as `diff -u` shows it; empty where nothing is."""
+    old, new = ([CALL_ID.sub("", line) for line in content_lines(each)] if each else [] for each in (before, after))
+    return list(difflib.unified_diff(old, new, "recorded", "now", lineterm=""))
+
+
+def _show(before: Call, kind: str, seconds: float, told: JsonObject, changes: list[str]) -> None:
+    style = Style.of(sys.stdout)
+    was = f"{style(before.kind, look(before.kind))} after {took(before.duration)}"
+    print(f"{style(before.command, 'bold')}  recorded: {was}  now: {style(kind, look(kind))} after {took(seconds)}")
+    if before.result is None:
+        print("The record keeps no result to compare with. The result now:")
+        print("\n".join(content_lines(told)))
+    elif not changes:
+        print("The result is the same.")
+        return
+    looks = {"+": "green", "-": "red", "@": "cyan"}
+    for line in changes if before.result is not None else ():
+        print(style(line, looks[line[0]]) if line[:1] in looks else line)
+    if before.shortened:
+        print(style("The record keeps only the beginning of the result.", "yellow"))

@@ -1,0 +1,1 @@
+"""The page of `prowess dev`: commands with forms, calls as they happen, and the story of each."""

@@ -1,0 +1,213 @@
+"""What the page of `prowess dev` can ask: a handler of requests, without sockets.
+
+The page runs commands, so it must be the only one that can: its address holds a random token, and each request must name
+the loopback address as its host and, where it names an origin, the page's own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import importlib.resources
+import json
+import secrets
+import time
+from collections.abc import AsyncIterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from prowess.errors import ProwessError
+from prowess.jsontypes import JsonObject
+from prowess_host.dev.messages import Request, Response, Stream, json_response, text_response
+from prowess_host.records.reading import Call, NoSuchCall, Reader, Wanted
+
+if TYPE_CHECKING:
+    from prowess.contracts.catalog import Catalog, Failure
+    from prowess.contracts.contract import Contract
+    from prowess_host.catalog.listing import Listing
+    from prowess_host.project import Project
+
+__all__ = ["App"]
+
+_FILES: Final = {
+    "": ("index.html", "text/html; charset=utf-8"),
+    "dev.js": ("dev.js", "text/javascript; charset=utf-8"),
+    "dev.css": ("dev.css", "text/css; charset=utf-8"),
+}
+_HOSTS: Final = ("127.0.0.1", "localhost")
+_LOOK_AGAIN: Final = 0.3
+"""Seconds between two looks at the record: other processes write it."""
+_ALIVE: Final = 15.0
+"""Seconds of silence after which a sign of life is sent, so that a browser that left is noticed."""
+_MOST_CALLS: Final = 100
+_SUMMARY: Final = 200
+
+
+class App:
+    """The page of one project. It is told the port before its first request."""
+
+    def __init__(self, project: Project, record: Reader) -> None:
+        self._project = project
+        self._record = record
+        self._changed = asyncio.Event()
+        self.token = secrets.token_urlsafe(24)
+        self.port = 0
+
+    @property
+    def address(self) -> str:
+        """Where the page is."""
+        return f"http://127.0.0.1:{self.port}/{self.token}/"
+
+    # What a project tells its clients
+
+    def show(self, before: Listing, after: Listing) -> None:  # noqa: ARG002 - whoever is told asks for all of it
+        """There are other commands, or other failures."""
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def close(self) -> None:
+        """The project is closed."""
+
+    # Requests
+
+    async def handle(self, request: Request) -> Response | Stream:
+        """Answer a request of the page; refuse any other."""
+        refusal = self._refusal(request)
+        if refusal is not None:
+            return refusal
+        path = request.path.removeprefix(f"/{self.token}/")
+        if request.method in ("GET", "HEAD"):
+            return self._got(path, request)
+        if (request.method, path) == ("POST", "api/call"):
+            return await self._called(request)
+        return text_response(405, "the page asks with GET, and calls commands with POST")
+
+    def _refusal(self, request: Request) -> Response | None:
+        """Why a request is not one of the page."""
+        own = [f"{host}:{self.port}" for host in _HOSTS]
+        if request.headers.get("host") not in own:
+            return text_response(403, "this page is served on loopback only")
+        origin = request.headers.get("origin")
+        if origin is not None and origin not in [f"http://{host}" for host in own]:
+            return text_response(403, "other pages may not use this one")
+        if request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+            return text_response(403, "other pages may not use this one")
+        token = request.path.removeprefix("/").partition("/")[0]
+        if not hmac.compare_digest(token.encode("utf-8", "replace"), self.token.encode()):
+            return text_response(404, "there is nothing here: use the address that `prowess dev` has printed")
+        if request.method == "POST" and request.headers.get("content-type") != "application/json":
+            return text_response(415, "calls are JSON")
+        return None
+
+    def _got(self, path: str, request: Request) -> Response | Stream:
+        if path in _FILES:
+            name, kind = _FILES[path]
+            folder = importlib.resources.files("prowess_host.dev") / "page"
+            return Response(200, kind, (folder / name).read_bytes())
+        try:
+            if path == "api/state":
+                return json_response(self._state())
+            if path == "api/calls":
+                return json_response([_summary(call) for call in self._record.newest(Wanted(), _MOST_CALLS)])
+            if path.startswith("api/calls/"):
+                return json_response(self._record.call(path.removeprefix("api/calls/")).to_json())
+            if path == "api/events":
+                return Stream(self._events(request))
+        except NoSuchCall as error:
+            return json_response({"error": str(error)}, 404)
+        except ProwessError as error:
+            return json_response({"error": str(error)}, 500)
+        return text_response(404, f"there is no {path}")
+
+    # Commands
+
+    def _state(self) -> JsonObject:
+        listing = self._project.listing
+        catalog: Catalog = listing.catalog
+        return {
+            "project": self._project.settings.root.name,
+            "root": str(self._project.settings.root),
+            "recording": self._project.own.record.on,
+            "known": listing.tools is not None,
+            "commands": [_shown(contract) for contract in catalog],
+            "failures": [self._failed(failure) for failure in catalog.failures],
+        }
+
+    def _failed(self, failure: Failure) -> JsonObject:
+        """A failure, with its file as it is seen from the project."""
+        file, root = Path(failure.file or ""), self._project.settings.root.resolve()
+        seen = file.relative_to(root) if file.is_relative_to(root) else file
+        return {**asdict(failure), "file": seen.as_posix() if failure.file else ""}
+
+    async def _called(self, request: Request) -> Response:
+        """Run a command. It goes on as long as the page waits for it."""
+        try:
+            told: Any = json.loads(request.body)
+            command, arguments = told["command"], told["arguments"]
+        except (ValueError, TypeError, KeyError):
+            return json_response({"error": 'a call has a "command" and "arguments"'}, 400)
+        if not isinstance(command, str) or not isinstance(arguments, dict):
+            return json_response({"error": "the command is a text, and the arguments are an object"}, 400)
+        outcome = await self._project.call(command, arguments)
+        payload = outcome.payload(self._project.own.profile)
+        facts = {"id": outcome.call_id, "kind": outcome.kind, "duration": outcome.duration}
+        return json_response({**facts, "result": payload})
+
+    # News
+
+    async def _events(self, request: Request) -> AsyncIterator[bytes]:
+        """What happens from now on: `state` when commands or failures change, `call` for each call of anybody."""
+        last = self._first_number(request)
+        yield _event("state", self._state())
+        heard, changed = time.monotonic(), self._changed
+        while True:
+            if changed.is_set():
+                changed = self._changed
+                heard = time.monotonic()
+                yield _event("state", self._state())
+            newest = await asyncio.to_thread(self._record.last_number)
+            last = min(last, newest)  # the record may have been deleted
+            for call in await asyncio.to_thread(self._record.after, last, Wanted()) if newest > last else ():
+                last = call.number
+                heard = time.monotonic()
+                yield _event("call", _summary(call), call.number)
+            if time.monotonic() - heard > _ALIVE:
+                heard = time.monotonic()
+                yield b": still here\n\n"
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(changed.wait(), _LOOK_AGAIN)
+
+    def _first_number(self, request: Request) -> int:
+        """What the page has seen: a browser that connects again says so."""
+        seen = request.headers.get("last-event-id", "")
+        return int(seen) if seen.isascii() and seen.isdigit() else self._record.last_number()
+
+
+def _event(kind: str, data: Any, number: int | None = None) -> bytes:
+    mark = f"id: {number}\n" if number is not None else ""
+    text = json.dumps(data, ensure_ascii=False).encode("utf-8", "backslashreplace")
+    return f"{mark}event: {kind}\ndata: ".encode() + text + b"\n\n"
+
+
+def _shown(contract: Contract) -> JsonObject:
+    return {
+        "id": contract.id,
+        "title": contract.title,
+        "summary": contract.summary,
+        "description": contract.shown_description,
+        "category": contract.category,
+        "hints": contract.hints.to_mcp(),
+        "schema": contract.input_schema,
+        "source": contract.source,
+    }
+
+
+def _summary(call: Call) -> JsonObject:
+    """What a list shows of a call."""
+    arguments = json.dumps(call.arguments, ensure_ascii=False) if call.arguments is not None else ""
+    newest = next((event.text for event in reversed(call.events) if event.kind == "progress"), "")
+    told = call.to_json()
+    kept = ("id", "command", "client", "began", "duration", "kind")
+    return {**{name: told[name] for name in kept}, "arguments": arguments[:_SUMMARY], "progress": newest}

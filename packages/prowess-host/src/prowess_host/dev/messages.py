@@ -1,0 +1,55 @@
+"""Requests and responses of the page, without sockets: what another HTTP server can serve as well."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+__all__ = ["Handler", "Request", "Response", "Stream", "json_response", "text_response"]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a browser asks."""
+
+    method: str
+    path: str
+    """Decoded, without the query."""
+    query: Mapping[str, str] = field(default_factory=dict[str, str])
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    """By lower-case names."""
+    body: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """An answer that is there at once."""
+
+    status: int
+    type: str = "text/plain; charset=utf-8"
+    body: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """An answer that goes on: server-sent events."""
+
+    parts: AsyncIterator[bytes]
+    type: str = "text/event-stream"
+
+
+Handler: TypeAlias = Callable[[Request], Awaitable["Response | Stream"]]
+_JSON: Final = "application/json"
+
+
+def json_response(data: Any, status: int = 200) -> Response:
+    """Data as JSON."""
+    text = json.dumps(data, ensure_ascii=False).encode("utf-8", "backslashreplace")
+    return Response(status, _JSON, text)
+
+
+def text_response(status: int, text: str) -> Response:
+    """Words for a person."""
+    return Response(status, body=text.encode())

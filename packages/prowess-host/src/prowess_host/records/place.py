@@ -1,0 +1,16 @@
+"""Where the record of a project lies. Light, so that a host may know the place from the start."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from prowess.settings.paths import ConfigPaths
+
+__all__ = ["record_path"]
+
+
+def record_path(paths: ConfigPaths) -> Path:
+    """The database, in the cache of the user: it is no part of the project, and can be deleted at any time."""
+    name = hashlib.sha256(str(paths.project_root).encode("utf-8", "surrogateescape")).hexdigest()[:24]
+    return paths.cache_dir / "records" / f"{name}.sqlite"

@@ -1,0 +1,223 @@
+"""Reads the record: the newest calls, one call with its whole story, and what is new since one looked last.
+
+Makes no file and changes none. A record that is not there yet is an empty one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sqlite3
+import urllib.parse
+from collections.abc import Generator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, NamedTuple, cast
+
+from prowess.errors import ProwessError
+from prowess.jsontypes import JsonObject
+from prowess_host.records.rows import COLUMNS
+
+__all__ = ["LOST", "RUNNING", "Call", "Event", "NoSuchCall", "Reader", "Wanted"]
+
+RUNNING: Final = "running"
+LOST: Final = "lost"
+"""The host of a running call is gone: what became of the call is not known."""
+_FINE: Final = ("ok", RUNNING, "input_required")
+_BUSY: Final = 2.0
+_SELECT: Final = f"SELECT number, {', '.join(COLUMNS)} FROM calls"  # noqa: S608 - names of ours
+_LAST: Final = "last"
+
+
+class NoSuchCall(ProwessError):
+    """No call of the record has this id, or several begin with it."""
+
+
+class Event(NamedTuple):
+    """Something that happened during a call."""
+
+    at: float
+    """Seconds since its beginning."""
+    kind: str
+    """`print`, `progress`, `log`, `asked`, or `dropped`."""
+    data: Any
+
+    @property
+    def text(self) -> str:
+        """For a person."""
+        if self.kind == "progress":
+            done, total, message = self.data
+            return f"{done:g}{'' if total is None else f'/{total:g}'}{f' {message}' if message else ''}"
+        if self.kind == "log":
+            level, data = self.data
+            return f"{level}: {data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)}"
+        if self.kind == "asked":
+            return "; ".join(map(str, self.data.values()))
+        if self.kind == "dropped":
+            return f"{self.data} more are not kept"
+        return str(self.data)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call as the record knows it."""
+
+    number: int
+    """Grows with every change of the record."""
+    id: str
+    command: str
+    client: str
+    began: float
+    duration: float | None
+    kind: str
+    attempts: int
+    cached: bool
+    host: int
+    worker: int
+    arguments: JsonObject | None
+    """`None` if they were not kept."""
+    withheld: tuple[str, ...]
+    """The paths of the arguments that were not kept; `*` for all of them."""
+    result: JsonObject | None
+    shortened: bool
+    events: tuple[Event, ...]
+
+    @property
+    def failed(self) -> bool:
+        """Whether something went wrong."""
+        return self.kind not in _FINE
+
+    def to_json(self) -> JsonObject:
+        """Plain data."""
+        told = {name: getattr(self, name) for name in COLUMNS}
+        told["withheld"] = list(self.withheld)
+        told["events"] = [{"at": it.at, "kind": it.kind, "data": it.data} for it in self.events]
+        return told
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which calls."""
+
+    command: str = ""
+    """An id, a skill, or a pattern."""
+    client: str = ""
+    """A part of its name."""
+    failed: bool = False
+    since: float = 0.0
+    """Seconds since the epoch."""
+
+    def conditions(self) -> tuple[str, list[Any]]:
+        """As SQL, with its values."""
+        parts: list[str] = ["1"]
+        values: list[Any] = []
+        if self.command:
+            parts.append("(command GLOB ? OR command GLOB ?)")
+            values += [self.command, f"{self.command}.*"]
+        if self.client:
+            parts.append("instr(lower(client), lower(?))")
+            values.append(self.client)
+        if self.failed:
+            parts.append(f"kind NOT IN ({', '.join('?' * len(_FINE))})")
+            values += _FINE
+        if self.since:
+            parts.append("began >= ?")
+            values.append(self.since)
+        return " AND ".join(parts), values
+
+
+class Reader:
+    """The record at a path. Opens it for each question, so that it may come and go."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def newest(self, wanted: Wanted, most: int) -> list[Call]:
+        """So many calls at most, the newest last."""
+        conditions, values = wanted.conditions()
+        found = self._ask(f"{_SELECT} WHERE {conditions} ORDER BY began DESC, number DESC LIMIT ?", *values, most)
+        return found[::-1]
+
+    def after(self, number: int, wanted: Wanted, most: int = 1000) -> list[Call]:
+        """What is new, or known better, since the number of a call that one has seen."""
+        conditions, values = wanted.conditions()
+        return self._ask(f"{_SELECT} WHERE number > ? AND {conditions} ORDER BY number LIMIT ?", number, *values, most)
+
+    def last_number(self) -> int:
+        """The number of the last change; 0 for an empty record."""
+        found = self._ask(f"{_SELECT} ORDER BY number DESC LIMIT 1")
+        return found[0].number if found else 0
+
+    def call(self, name: str) -> Call:
+        """The call with this id, or whose id begins or ends so; `last` is the newest one. Raises `NoSuchCall`."""
+        found = self.newest(Wanted(), 1) if name == _LAST else self._ask(f"{_SELECT} WHERE id = ?", name)
+        if not found and len(name) > 1 and name.isalnum():
+            found = self._ask(f"{_SELECT} WHERE id GLOB ? OR id GLOB ? ORDER BY number LIMIT 3", f"{name}*", f"*{name}")
+        if len(found) == 1:
+            return found[0]
+        if not found:
+            raise NoSuchCall(f"the record has no call {name!r}; see `prowess logs`, or say `last`")
+        ids = ", ".join(call.id for call in found)
+        raise NoSuchCall(f"several calls are meant by {name!r} ({ids}, …): give more of the id")
+
+    def _ask(self, query: str, *values: Any) -> list[Call]:
+        with self._opened() as database:
+            if database is None:
+                return []
+            try:
+                rows = database.execute(query, values).fetchall()
+            except sqlite3.OperationalError as error:
+                if "no such table" in str(error):
+                    return []
+                raise ProwessError(f"the record {self.path} cannot be read: {error}") from error
+            except sqlite3.DatabaseError as error:
+                raise ProwessError(
+                    f"the record {self.path} is damaged ({error}): delete it, or let the next call do so"
+                ) from error
+        return [_call(*row) for row in rows]
+
+    @contextlib.contextmanager
+    def _opened(self) -> Generator[sqlite3.Connection | None]:
+        if not self.path.is_file():
+            yield None
+            return
+        try:
+            database = sqlite3.connect(f"file:{urllib.parse.quote(str(self.path))}?mode=rw", timeout=_BUSY, uri=True)
+        except sqlite3.Error as error:
+            raise ProwessError(f"the record {self.path} cannot be opened: {error}") from error
+        try:
+            yield database
+        finally:
+            database.close()
+
+
+def _call(number: int, *row: Any) -> Call:
+    told = dict(zip(COLUMNS, row, strict=True))
+    if told["kind"] == RUNNING and not _is_alive(told["host"]):
+        told["kind"] = LOST
+    for name in ("arguments", "result"):
+        told[name] = _read(told[name])
+    told["cached"], told["shortened"] = bool(told["cached"]), bool(told["shortened"])
+    told["withheld"] = tuple(cast("list[str]", json.loads(told["withheld"])))
+    told["events"] = tuple(Event(*each) for each in json.loads(told["events"]))
+    return Call(number, **told)
+
+
+def _read(text: str | None) -> JsonObject | None:
+    if text is None:
+        return None
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True

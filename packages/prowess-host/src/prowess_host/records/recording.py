@@ -1,0 +1,379 @@
+"""Keeps the record while calls run: listens to every job, and hands what it heard to a thread that writes it.
+
+A call pays for a few assignments. Everything else happens in the thread, some of it a moment later: making rows without
+secrets, and writing them. Whatever goes wrong there costs records, one warning, and never a call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from prowess.contracts.contract import Contract
+from prowess.jsontypes import JsonObject
+
+if TYPE_CHECKING:
+    from prowess_host.workers.jobs import Job, Listener
+
+__all__ = ["Event", "Recorder", "Recording", "Told", "Write"]
+
+_log = logging.getLogger("prowess.host")
+_SOON: Final = 0.2
+"""Seconds after which news are handed to the thread, all at once."""
+_LATE: Final = 1.0
+"""Seconds for which what a call prints after its end still belongs to it, and up to twice as long."""
+_MOST_WAITING: Final = 32 * 1024 * 1024
+"""Bytes of arguments and results that may wait to be written. Beyond that only the facts of a call are kept."""
+_MOST_SHOWN: Final = 200
+"""Calls that are shown as running for the first time in one batch: each is written once more when it ends."""
+_MOST_CALLS: Final = 20_000
+"""Calls that may wait. Beyond that no more are recorded: the disk stands still."""
+_MOST_EVENTS: Final = 500
+_MOST_SAID: Final = 64 * 1024
+"""What is kept of one call: so many events, with so many characters together."""
+_MOST_OF_ONE: Final = 8 * 1024
+
+Event: TypeAlias = tuple[float, str, Any]
+"""Seconds since the beginning of the call, `progress`, `log`, `print`, `asked` or `dropped`, and what was said."""
+
+Write: TypeAlias = "Callable[[list[Told], list[str]], None]"
+"""Takes what was heard of calls, and texts that must not be written from then on."""
+
+
+class Told:
+    """What is known of a call at one moment, for the thread."""
+
+    __slots__ = (
+        "arguments",
+        "body",
+        "contract",
+        "duration",
+        "events",
+        "facts",
+        "head",
+        "kind",
+        "meta",
+        "number",
+        "serial",
+        "since",
+        "waits",
+        "worker",
+    )
+
+    def __init__(self, serial: int, contract: Contract | None, head: bytes, arguments: bytes, since: float) -> None:
+        self.serial = serial
+        self.contract = contract
+        self.head = head
+        self.arguments: bytes | None = arguments
+        self.since = since
+        self.kind = "running"
+        self.duration: float | None = None
+        self.number = self.worker = 0
+        self.meta = b"{}"
+        self.body: bytes | None = None
+        self.facts: JsonObject | None = None
+        """The result as data, where it never was a text."""
+        self.events: list[Event] = []
+        self.waits = False
+        """Whether its bytes count among what waits to be written."""
+
+    @property
+    def size(self) -> int:
+        """Bytes that wait with it."""
+        return len(self.body or b"") + len(self.arguments or b"")
+
+
+class Recording:
+    """A listener that notes what it hears, and tells another one."""
+
+    __slots__ = ("_listener", "_recorder", "_said", "_told", "job")
+
+    def __init__(self, recorder: Recorder, job: Job, serial: int, now: float) -> None:
+        self._recorder = recorder
+        self._listener: Listener = job.listener
+        self.job: Job | None = job
+        self._told = Told(serial, job.contract, job.head, job.arguments, now)
+        self._said = 0
+
+    # What a listener hears
+
+    def result(self, meta: bytes, body: bytes) -> None:
+        """The end, with a payload."""
+        self._end("result", meta, body)
+        self._listener.result(meta, body)
+
+    def input_required(self, questions: JsonObject) -> None:
+        """The end, with questions."""
+        self._told.facts = questions
+        self._end("input_required")
+        self._listener.input_required(questions)
+
+    def refused(self, facts: JsonObject) -> None:
+        """The end, without a result."""
+        self._told.facts = facts
+        self._end("refused")
+        self._listener.refused(facts)
+
+    def rest(self, token: str, text: bytes) -> None:
+        """The record keeps what the client was shown."""
+        self._listener.rest(token, text)
+
+    def questions(self, questions: JsonObject) -> None:
+        """The call waits for a person."""
+        self.note("asked", {key: question.get("message") for key, question in questions.items()})
+        self._listener.questions(questions)
+
+    def progress(self, done: float, total: float | None, message: str | None) -> None:
+        """The newest of several in a row is enough."""
+        self.note("progress", [done, total, message])
+        self._listener.progress(done, total, message)
+
+    def log(self, level: str, data: Any) -> None:
+        """A message for the client."""
+        self.note("log", [level, data])
+        self._listener.log(level, data)
+
+    # What a recorder asks and says
+
+    @property
+    def since(self) -> float:
+        """When the call began, on the clock of `time.monotonic`."""
+        return self._told.since
+
+    def cancelled(self) -> None:
+        """The end, without an answer."""
+        self._end("cancelled")
+
+    def note(self, kind: str, data: Any) -> None:
+        """Something happened during the call, or just after it."""
+        recorder, told = self._recorder, self._told
+        if not recorder.keeps_output:
+            return
+        events = told.events
+        at = round(time.monotonic() - told.since, 4)
+        size = len(data) if isinstance(data, str) else len(str(data))
+        if size > _MOST_OF_ONE:
+            data, size = (data if isinstance(data, str) else str(data))[:_MOST_OF_ONE] + "…", _MOST_OF_ONE
+            data = [data[0], None, data] if kind == "progress" else ["", data] if kind == "log" else data
+        is_again = kind == "progress" and bool(events) and events[-1][1] == kind and not _has_message(events[-1][2])
+        if is_again:
+            events[-1] = (at, kind, data)
+        elif len(events) < _MOST_EVENTS and self._said + size <= _MOST_SAID:
+            self._said += size
+            events.append((at, kind, data))
+        elif events[-1][1] == "dropped":
+            events[-1] = (at, "dropped", events[-1][2] + 1)
+        else:
+            events.append((at, "dropped", 1))
+        recorder.touch(self)
+
+    def _end(self, kind: str, meta: bytes = b"{}", body: bytes | None = None) -> None:
+        job, told = self.job, self._told
+        if job is None:
+            return
+        told.duration = time.monotonic() - told.since
+        told.kind, told.meta, told.body = kind, meta, body
+        told.number, told.worker = job.number, job.worker
+        self.job = None  # which holds this
+        self._recorder.end(self)
+
+    def told(self) -> Told:
+        """What is known by now. While the call runs this is a copy."""
+        told, job = self._told, self.job
+        if job is None:
+            return told
+        copy = Told(told.serial, told.contract, told.head, told.arguments or b"", told.since)
+        copy.number, copy.worker = job.number, job.worker
+        copy.events = list(told.events)
+        return copy
+
+
+def _has_message(progress: Any) -> bool:
+    return bool(progress[2])
+
+
+class _Amount:
+    """How much there was of something."""
+
+    __slots__ = ("bytes", "calls")
+
+    def __init__(self) -> None:
+        self.bytes = self.calls = 0
+
+
+class Recorder:
+    """The witness of a project's jobs.
+
+    `open_book` is called in the thread, with the first news. What it gives is called with the news of each moment, and with
+    the secrets that must not be written.
+    """
+
+    def __init__(self, open_book: Callable[[], Write], *, keeps_output: bool) -> None:
+        self.keeps_output = keeps_output
+        self._open_book = open_book
+        self._secrets: list[str] = []
+        self._loop = asyncio.get_running_loop()
+        self._serial = 0
+        self._fresh: dict[Recording, None] = {}
+        """Those that run, and were not given to the thread yet."""
+        self._ended: list[Recording] = []
+        self._touched: dict[Recording, None] = {}
+        """Those that have news, though they have not just ended."""
+        self._recent: dict[int, Recording] = {}
+        self._before: dict[int, Recording] = {}
+        """By number, the calls that ended lately: what they printed may come later than their result."""
+        self._turning = False
+        self._due = False
+        self._closed = False
+        self._batches: deque[tuple[list[Told], list[str]] | None] = deque()
+        self._news = threading.Semaphore(0)
+        """Counts the batches."""
+        self._thread: threading.Thread | None = None
+        self._given = _Amount()
+        self._written = _Amount()
+        """What the thread was given, and what it has written of that: each is changed by one thread only."""
+        self._lost = False
+
+    # The witness
+
+    def watch(self, job: Job) -> None:
+        """Listen to a job from now on."""
+        self._serial += 1
+        recording = Recording(self, job, self._serial, time.monotonic())
+        job.listener = recording
+        self._fresh[recording] = None
+        if not self._due:
+            self._schedule()
+
+    def cancelled(self, job: Job) -> None:
+        """A job has ended without a result."""
+        if isinstance(job.listener, Recording):
+            job.listener.cancelled()
+
+    def printed(self, job: Job | None, number: int, line: bytes) -> None:
+        """A call has printed a line."""
+        recording = job.listener if job is not None else self._recent.get(number) or self._before.get(number)
+        if isinstance(recording, Recording):
+            recording.note("print", line.decode("utf-8", "replace"))
+
+    def keep_out(self, secrets: list[str], /) -> None:
+        """These texts must not be written."""
+        self._secrets.extend(secrets)
+
+    # What recordings say
+
+    def touch(self, recording: Recording) -> None:
+        """A call has news."""
+        self._touched[recording] = None
+        if not self._due:
+            self._schedule()
+
+    def end(self, recording: Recording) -> None:
+        """A call is over."""
+        self._fresh.pop(recording, None)
+        told = recording.told()
+        self._recent[told.number] = recording
+        if not self._turning:
+            self._turning = True
+            self._loop.call_later(_LATE, self._turn)
+        self._ended.append(recording)
+        size = told.size
+        if self._given.bytes + size - self._written.bytes > _MOST_WAITING:
+            told.body = told.arguments = None
+        else:
+            self._given.bytes += size
+            told.waits = True
+        if not self._due:
+            self._schedule()
+
+    # The thread
+
+    def _schedule(self) -> None:
+        if not self._closed:
+            self._due = True
+            self._loop.call_later(_SOON, self._hand_over)
+
+    def _hand_over(self) -> None:
+        """Give the thread what is new. A call that runs is new once, and then whenever there is news of it."""
+        self._due = False
+        now = time.monotonic()
+        ended, self._ended = self._ended, []
+        touched, self._touched = self._touched, {}
+        running = self._just_running(now)
+        self._give([recording.told() for recording in dict.fromkeys([*ended, *touched, *running])])
+        if self._fresh:
+            self._schedule()
+
+    def _turn(self) -> None:
+        """Let go of calls that have been over for a while."""
+        self._before, self._recent = self._recent, {}
+        self._turning = bool(self._before) and not self._closed
+        if self._turning:
+            self._loop.call_later(_LATE, self._turn)
+
+    def _just_running(self, now: float) -> list[Recording]:
+        """The calls that have been running for a moment, and were not shown so yet. Most calls are shorter."""
+        fresh, self._fresh = self._fresh, {}
+        shown: list[Recording] = []
+        for recording in fresh:
+            if recording.job is None:
+                continue
+            if now - recording.since < _SOON or len(shown) == _MOST_SHOWN:
+                self._fresh[recording] = None
+            else:
+                shown.append(recording)
+        return shown
+
+    def _give(self, news: list[Told]) -> None:
+        if not news:
+            return
+        if self._given.calls + len(news) - self._written.calls > _MOST_CALLS:
+            if not self._lost:
+                self._lost = True
+                _log.warning("calls come faster than they can be recorded: the record has gaps")
+            for told in news:
+                self._given.bytes -= told.size if told.waits else 0
+                told.waits = False
+            return
+        self._given.calls += len(news)
+        secrets, self._secrets = self._secrets, []
+        self._put((news, secrets))
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="prowess-records", daemon=True)
+            self._thread.start()
+
+    def _put(self, batch: tuple[list[Told], list[str]] | None) -> None:
+        self._batches.append(batch)
+        self._news.release()
+
+    def _run(self) -> None:
+        write: Write | None = None
+        while True:
+            self._news.acquire()
+            batch = self._batches.popleft()
+            if batch is None:
+                return
+            news, secrets = batch
+            try:
+                write = write or self._open_book()
+                write(news, secrets)
+            except Exception:  # noqa: BLE001 - a fault of ours costs records, never the thread
+                _log.exception("calls could not be recorded")
+            self._written.calls += len(news)
+            for told in news:
+                if told.waits:
+                    told.waits = False
+                    self._written.bytes += told.size
+
+    async def close(self, seconds: float) -> None:
+        """Have everything written, but wait no longer than that."""
+        self._closed = True
+        self._hand_over()
+        if self._thread is not None:
+            self._put(None)
+            await self._loop.run_in_executor(None, self._thread.join, seconds)

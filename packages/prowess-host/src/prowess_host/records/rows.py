@@ -1,0 +1,40 @@
+"""What is stored of a call."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+__all__ = ["COLUMNS", "Row"]
+
+
+class Row(NamedTuple):
+    """One call."""
+
+    id: str
+    command: str
+    client: str
+    began: float
+    """Seconds since the epoch."""
+    duration: float | None
+    """Seconds; `None` while the call runs."""
+    kind: str
+    """`ok`, a kind of failure, `running`, or `cancelled`."""
+    attempts: int
+    cached: int
+    host: int
+    """The process that served the call."""
+    worker: int
+    """The process that ran it; 0 if none did."""
+    arguments: str | None
+    """JSON; `None` if they were not kept."""
+    withheld: str
+    """JSON: the paths of the arguments that were not kept, or `["*"]`."""
+    result: str | None
+    """JSON: the payload as the client was shown it; `None` if it was not kept."""
+    shortened: int
+    """Whether less is kept of the result than there was."""
+    events: str
+    """JSON: what happened meanwhile, as `[seconds since the beginning, kind, data]`."""
+
+
+COLUMNS: Final = Row._fields

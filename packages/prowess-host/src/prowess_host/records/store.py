@@ -1,0 +1,190 @@
+"""The database of calls: made for its owner alone, written in batches, kept small, set aside when it is damaged.
+
+Knows rows and files, and nothing of how calls run. Imports sqlite3: the start of a host must not import this module.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import sqlite3
+import stat
+import time
+from collections.abc import Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Final
+
+from prowess_host.records.rows import COLUMNS, Row
+
+__all__ = ["Store", "is_damage", "set_aside"]
+
+_FORM: Final = 1
+"""Of the table. The record of another form is dropped."""
+_BUSY: Final = 5.0
+"""Seconds that another host may hold the database."""
+_KEPT: Final = 0.85
+"""The part of the largest size that is left when the oldest calls go."""
+_DAY: Final = 86400.0
+_MOST_LOG: Final = 4 * 1024 * 1024
+"""Bytes of the write-ahead log that stay on disk."""
+
+
+_TABLE: Final = f"""
+CREATE TABLE IF NOT EXISTS calls (
+    number INTEGER PRIMARY KEY,
+    id TEXT UNIQUE NOT NULL,
+    {", ".join(COLUMNS[1:])}
+)"""
+_MANY: Final = 32
+"""Rows of one statement. The thread lets go of the interpreter for each statement, which costs more than a row does."""
+
+
+def _statement(count: int) -> str:
+    row = f"({', '.join('?' * len(COLUMNS))})"
+    return f"INSERT OR REPLACE INTO calls ({', '.join(COLUMNS)}) VALUES {', '.join([row] * count)}"  # noqa: S608 - names of ours
+
+
+_WRITE: Final = _statement(1)
+_WRITE_MANY: Final = _statement(_MANY)
+
+
+class Store:
+    """The database of one project, opened for writing. Not to be shared by threads."""
+
+    def __init__(self, path: Path, max_bytes: int, max_days: float) -> None:
+        """Raises `OSError` or `sqlite3.Error` where it cannot be opened."""
+        self._max_bytes = max_bytes
+        self._max_days = max_days
+        self.path = path
+        _make_private(path)
+        self._file = path.stat()
+        self._database = sqlite3.connect(path, timeout=_BUSY, isolation_level=None, check_same_thread=False)
+        try:
+            self._prepare()
+        except BaseException:
+            self._database.close()
+            raise
+
+    def _prepare(self) -> None:
+        ask = self._database.execute
+        (form,) = ask("PRAGMA user_version").fetchone()
+        if form == 0:
+            ask("PRAGMA auto_vacuum = INCREMENTAL")
+        ask("PRAGMA journal_mode = WAL")
+        ask("PRAGMA synchronous = NORMAL")
+        ask(f"PRAGMA journal_size_limit = {_MOST_LOG}")
+        if form not in (0, _FORM):
+            ask("DROP TABLE IF EXISTS calls")
+        if form != _FORM:
+            ask(_TABLE)
+            ask(f"PRAGMA user_version = {_FORM}")
+        ask("SELECT count(*) FROM calls WHERE number < 0").fetchone()
+        (self._page,) = ask("PRAGMA page_size").fetchone()
+
+    def write(self, rows: Sequence[Row], gone: Sequence[str] = ()) -> None:
+        """Store calls, each in the place of what is known of it. What is too much or too old goes.
+
+        `gone` are ids by which nothing is known any more.
+        """
+        database = self._database
+        if not self._is_there():
+            raise FileNotFoundError(f"{self.path} was deleted")
+        database.execute("BEGIN IMMEDIATE")
+        try:
+            database.executemany("DELETE FROM calls WHERE id = ?", [(each,) for each in gone])
+            whole = len(rows) - len(rows) % _MANY
+            for start in range(0, whole, _MANY):
+                database.execute(_WRITE_MANY, list(chain.from_iterable(rows[start : start + _MANY])))
+            database.executemany(_WRITE, rows[whole:])
+            self._drop_old()
+            database.execute("COMMIT")
+        except BaseException:
+            with contextlib.suppress(sqlite3.Error):
+                database.execute("ROLLBACK")
+            raise
+        if self._size() > self._max_bytes:
+            self._shrink()
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self._database.close()
+
+    def _is_there(self) -> bool:
+        """Whether others would find what is written: somebody may have deleted the file."""
+        try:
+            return os.path.samestat(self.path.stat(), self._file)
+        except OSError:
+            return False
+
+    def _drop_old(self) -> None:
+        oldest = self._database.execute("SELECT began FROM calls ORDER BY number LIMIT 1").fetchone()
+        limit = time.time() - self._max_days * _DAY
+        if oldest is not None and oldest[0] < limit:
+            self._database.execute("DELETE FROM calls WHERE began < ?", (limit,))
+
+    def _size(self) -> int:
+        """Bytes in use."""
+        (pages,) = self._database.execute("PRAGMA page_count").fetchone()
+        (free,) = self._database.execute("PRAGMA freelist_count").fetchone()
+        return (pages - free) * self._page
+
+    def _shrink(self) -> None:
+        """Drop the oldest calls until there is room again."""
+        database = self._database
+        wanted = int(self._max_bytes * _KEPT)
+        while self._size() > wanted:
+            (count,) = database.execute("SELECT count(*) FROM calls").fetchone()
+            if count == 0:
+                break
+            part = max(1, count // 20)
+            database.execute(
+                "DELETE FROM calls WHERE number IN (SELECT number FROM calls ORDER BY number LIMIT ?)", (part,)
+            )
+        database.execute("PRAGMA incremental_vacuum").fetchall()
+
+
+def _make_private(path: Path) -> None:
+    """The file, so that nobody but its owner can read it. SQLite gives its other files the same mode."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+    try:
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
+            raise PermissionError(f"{path} is not a file of this user")
+        if stat.S_IMODE(status.st_mode) != 0o600:
+            os.fchmod(fd, 0o600)
+    finally:
+        os.close(fd)
+
+
+def set_aside(path: Path) -> None:
+    """Make room for a new database where a damaged one is; the damaged one is kept beside it, the latest only.
+
+    Of several hosts that find the damage, one does this: the others find another file by then.
+    """
+    with open(path, "rb") as file:  # noqa: PTH123 - as in the rest of this module
+        fcntl.flock(file, fcntl.LOCK_EX)
+        if not os.path.samestat(os.fstat(file.fileno()), path.stat()):
+            return
+        try:
+            database = sqlite3.connect(path, timeout=_BUSY)
+            try:
+                database.execute("PRAGMA quick_check(1)").fetchall()
+                sound = database.execute("SELECT count(id) FROM calls").fetchone() is not None
+            finally:
+                database.close()
+        except sqlite3.DatabaseError as error:
+            sound = not is_damage(error)
+        if not sound:
+            for end in ("-wal", "-shm", ""):
+                with contextlib.suppress(FileNotFoundError):
+                    Path(f"{path}{end}").replace(f"{path}.damaged{end}")
+
+
+def is_damage(error: Exception) -> bool:
+    """Whether an error says that the file is no database, or a broken one."""
+    code = getattr(error, "sqlite_errorcode", None)
+    damage = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+    return isinstance(error, sqlite3.DatabaseError) and code is not None and code & 0xFF in damage

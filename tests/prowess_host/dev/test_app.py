@@ -1,0 +1,240 @@
+"""What the page can ask, and who may ask it. Without sockets: requests in, answers out."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from anyio import fail_after
+from memory import MemoryClient, served
+from patience import PATIENCE
+from piped import HANDSHAKE, make_project, until, write_skill
+
+from prowess.settings.paths import ConfigPaths
+from prowess.settings.settings import Settings
+from prowess_host.dev.app import App
+from prowess_host.dev.messages import Request, Response, Stream
+from prowess_host.project import Project
+from prowess_host.records.place import record_path
+from prowess_host.records.reading import Reader
+
+SKILL = """
+    @skill_command(read_only=True)
+    def add(one: int, two: int = 2) -> int:
+        '''Add numbers.'''
+        print("adding")
+        return one + two
+
+    @skill_command
+    async def wait() -> None:
+        await asyncio.sleep(600)
+"""
+
+
+class Page:
+    """An app, and a browser that behaves."""
+
+    def __init__(self, app: App, project: Project) -> None:
+        self.app = app
+        self.project = project
+
+    async def ask(self, path: str, *, method: str = "GET", told: Any = None, **headers: str) -> Response:
+        own = {
+            "host": f"127.0.0.1:{self.app.port}",
+            **{name.replace("_", "-"): value for name, value in headers.items()},
+        }
+        if method == "POST":
+            own = {"content-type": "application/json", **own}
+        whole = path if path.startswith("/") else f"/{self.app.token}/{path}"
+        body = told if isinstance(told, bytes) else json.dumps(told).encode()
+        answer = await self.app.handle(
+            Request(method, whole, {}, {name: value for name, value in own.items() if value}, body)
+        )
+        assert isinstance(answer, Response)
+        return answer
+
+    async def json(self, path: str, **how: Any) -> Any:
+        answer = await self.ask(path, **how)
+        assert 200 == answer.status, answer.body
+        return json.loads(answer.body)
+
+    @contextlib.asynccontextmanager
+    async def events(self, **headers: str) -> AsyncGenerator[Any]:
+        """A function that waits for the next event of a kind."""
+        request = Request("GET", f"/{self.app.token}/api/events", {}, {"host": f"127.0.0.1:{self.app.port}", **headers})
+        stream = await self.app.handle(request)
+        assert isinstance(stream, Stream)
+
+        async def heard(kind: str) -> Any:
+            with fail_after(PATIENCE):
+                async for part in stream.parts:
+                    told = dict(line.split(": ", 1) for line in part.decode().strip().splitlines())
+                    if told.get("event") == kind:
+                        return json.loads(told["data"])
+            raise AssertionError("the stream has ended")
+
+        yield heard
+        await stream.parts.aclose()  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+async def page(tmp_path: Path) -> AsyncGenerator[Page]:
+    root = make_project(tmp_path, t=SKILL)
+    async with served(root) as project:
+        app = App(project, Reader(record_path(ConfigPaths.of(Settings.load(root, environ={}), {}))))
+        app.port = 4242
+        project.connect(app)
+        yield Page(app, project)
+
+
+# Who may ask
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        ({"host": "localhost:4242"}, 200),
+        ({"host": "evil.example"}, 403),
+        ({"host": "evil.example:4242"}, 403),
+        ({"host": "127.0.0.1:1"}, 403),
+        ({"host": ""}, 403),
+        ({"origin": "http://127.0.0.1:4242"}, 200),
+        ({"origin": "http://evil.example"}, 403),
+        ({"origin": "http://127.0.0.1:1"}, 403),
+        ({"origin": "https://127.0.0.1:4242"}, 403),
+        ({"origin": "null"}, 403),
+        ({"sec_fetch_site": "same-origin"}, 200),
+        ({"sec_fetch_site": "none"}, 200),
+        ({"sec_fetch_site": "cross-site"}, 403),
+        ({"sec_fetch_site": "same-site"}, 403),
+    ],
+)
+async def test_only_the_page_itself_may_ask(page: Page, headers: dict[str, str], status: int):
+    """Not a page of another site, nor one whose name was made to lead to loopback (DNS rebinding)."""
+    for path in ("", "api/state", "dev.js"):
+        assert status == (await page.ask(path, **headers)).status
+
+
+@pytest.mark.parametrize("path", ["/", "/api/state", "/wrong/api/state", "/é/", "//api/state"])
+async def test_without_the_token_there_is_nothing(page: Page, path: str):
+    answer = await page.ask(path)
+    assert 404 == answer.status
+    assert page.app.token.encode() not in answer.body
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", ""])
+async def test_a_form_of_another_page_cannot_call(page: Page, kind: str):
+    """A browser sends JSON to another origin only after it has asked, and nobody answers that."""
+    told = {"command": "t.add", "arguments": {"one": 1}}
+    assert 415 == (await page.ask("api/call", method="POST", told=told, content_type=kind)).status
+    assert 405 == (await page.ask("api/call", method="OPTIONS")).status
+
+
+def test_every_page_has_another_token():
+    assert 2 == len({App(None, None).token for _ in range(2)})  # type: ignore[arg-type]
+
+
+# What there is
+
+
+async def test_the_files_of_the_page(page: Page):
+    assert b"<!doctype html>" in (await page.ask("")).body
+    assert "text/javascript" in (await page.ask("dev.js")).type
+    assert "text/css" in (await page.ask("dev.css")).type
+    for path in ("../app.py", "index.html", "api/none", "api/calls/zzzz"):
+        assert 404 == (await page.ask(path)).status
+
+
+async def test_the_page_loads_nothing_from_elsewhere(page: Page):
+    """It works offline."""
+    for path in ("", "dev.js", "dev.css"):
+        text = (await page.ask(path)).body.decode()
+        assert "http://" not in text
+        assert "https://" not in text
+        assert "//cdn" not in text
+
+
+async def test_commands_and_failures_are_told(page: Page):
+    async with page.events() as heard:
+        told = await heard("state")
+        while not told["known"]:
+            told = await heard("state")
+        assert ["t.add", "t.wait"] == [each["id"] for each in told["commands"]]
+        first = told["commands"][0]
+        assert ("Add numbers.", {"readOnlyHint": True}, ["one"]) == (
+            first["summary"],
+            first["hints"],
+            first["schema"]["required"],
+        )
+        write_skill(page.project.settings.root, "bad.py", "\n1 / 0\n")
+        told = await heard("state")
+        while not told["failures"]:
+            told = await heard("state")
+        (failure,) = told["failures"]
+        assert ("skills/bad.py", 5) == (failure["file"], failure["line"])
+        assert "ZeroDivisionError" in failure["reason"]
+
+
+async def test_a_command_is_called_and_its_story_told(page: Page):
+    told = await page.json("api/call", method="POST", told={"command": "t.add", "arguments": {"one": 1}})
+    assert ("ok", {"result": 3}) == (told["kind"], told["result"]["structuredContent"])
+    await until(page.app._record.last_number)
+    (call,) = await page.json("api/calls")
+    assert ("t.add", "ok", '{"one": 1}') == (call["command"], call["kind"], call["arguments"])
+    story = await page.json(f"api/calls/{told['id']}")
+    assert ["adding"] == [event["data"] for event in story["events"]]
+
+
+@pytest.mark.parametrize(
+    "told", [b"{", [], {"command": "t.add"}, {"command": 1, "arguments": {}}, {"command": "t.add", "arguments": []}]
+)
+async def test_what_is_no_call_is_refused(page: Page, told: Any):
+    assert 400 == (await page.ask("api/call", method="POST", told=told)).status
+
+
+async def test_an_unknown_command_says_so(page: Page):
+    told = await page.json("api/call", method="POST", told={"command": "t.ad", "arguments": {}})
+    assert "unknown" == told["kind"]
+
+
+async def test_calls_of_others_are_heard_as_they_happen(page: Page):
+    """While they run, and when they end. A browser that connects again hears what it has missed."""
+    client = MemoryClient(page.project, HANDSHAKE)
+    await client.open()
+    async with page.events() as heard:
+        await heard("state")
+        number = client.start_call("t_wait")
+        call = await heard("call")
+        assert ("t.wait", "running", "memory") == (call["command"], call["kind"], call["client"])
+        client.send({"method": "notifications/cancelled", "params": {"requestId": number}})
+        assert "cancelled" == (await heard("call"))["kind"]
+    async with page.events(**{"last-event-id": "0"}) as heard:
+        assert "cancelled" == (await heard("call"))["kind"]
+
+
+async def test_a_call_ends_when_nobody_waits_for_it(page: Page):
+    """As when the page is closed."""
+    asking = asyncio.ensure_future(page.ask("api/call", method="POST", told={"command": "t.wait", "arguments": {}}))
+    await until(page.app._record.last_number)
+    asking.cancel()
+
+    async def kinds() -> list[str]:
+        return [call["kind"] for call in await page.json("api/calls")]
+
+    with fail_after(PATIENCE):
+        while await kinds() != ["cancelled"]:  # noqa: ASYNC110 - a database sends no events
+            await asyncio.sleep(0.01)
+
+
+async def test_a_damaged_record_is_an_answer(page: Page):
+    path = page.app._record.path
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"no database" * 1000)
+    answer = await page.ask("api/calls")
+    assert (500, True) == (answer.status, b"damaged" in answer.body)

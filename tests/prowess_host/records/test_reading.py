@@ -1,0 +1,120 @@
+"""Reading the record: what one asks for, by whatever one knows of a call."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from prowess.errors import ProwessError
+from prowess_host.records.reading import LOST, RUNNING, Event, NoSuchCall, Reader, Wanted
+from prowess_host.records.rows import Row
+from prowess_host.records.store import Store
+
+NOW = time.time()
+
+
+def row(name: str, **facts: Any) -> Row:
+    plain = Row(name, "t.c", "test", NOW, 0.1, "ok", 1, 0, os.getpid(), 2, '{"a": 1}', "[]", '{"content": []}', 0, "[]")
+    return plain._replace(**facts)
+
+
+@pytest.fixture
+def record(tmp_path: Path) -> Reader:
+    store = Store(tmp_path / "a b?.sqlite", 1 << 30, 30)
+    store.write(
+        [
+            row("aa1", command="text.grep", began=NOW - 5000),
+            row("aa2", command="text.count", client="claude-code", kind="crashed", began=NOW - 100),
+            row("bb3", command="git.log", client="codex", kind="input_required", duration=None),
+            row("bc4", kind=RUNNING, duration=None, began=NOW + 1),
+        ]
+    )
+    store.close()
+    return Reader(store.path)
+
+
+ASKED = [
+    (Wanted(), "aa1 aa2 bb3 bc4"),
+    (Wanted(command="text"), "aa1 aa2"),
+    (Wanted(command="text.*"), "aa1 aa2"),
+    (Wanted(command="text.grep"), "aa1"),
+    (Wanted(client="CLAUDE"), "aa2"),
+    (Wanted(failed=True), "aa2"),
+    (Wanted(since=NOW - 200), "aa2 bb3 bc4"),
+    (Wanted(command="git", failed=True), ""),
+]
+
+
+@pytest.mark.parametrize(("wanted", "found"), ASKED)
+def test_calls_are_found_by_what_is_known_of_them(record: Reader, wanted: Wanted, found: str):
+    assert found.split() == [call.id for call in record.newest(wanted, 10)]
+
+
+def test_the_newest_come_last(record: Reader):
+    assert ["bb3", "bc4"] == [call.id for call in record.newest(Wanted(), 2)]
+
+
+def test_what_is_new_is_found_by_the_number_that_was_seen_last(record: Reader):
+    last = record.last_number()
+    assert [] == record.after(last, Wanted())
+    store = Store(record.path, 1 << 30, 30)
+    store.write([row("bc4"), row("dd5", command="x.y")])
+    store.close()
+    assert ["bc4", "dd5"] == [call.id for call in record.after(last, Wanted())]
+    assert ["dd5"] == [call.id for call in record.after(last, Wanted(command="x"))]
+
+
+@pytest.mark.parametrize(("name", "found"), [("aa1", "aa1"), ("bb", "bb3"), ("c4", "bc4"), ("last", "bc4")])
+def test_a_call_is_known_by_a_part_of_its_id(record: Reader, name: str, found: str):
+    assert found == record.call(name).id
+
+
+@pytest.mark.parametrize(
+    ("name", "why"), [("aa", "several calls"), ("zz", "no call 'zz'"), ("*", "no call"), ("a'", "no call")]
+)
+def test_a_part_that_is_none_or_several_says_so(record: Reader, name: str, why: str):
+    with pytest.raises(NoSuchCall, match=why):
+        record.call(name)
+
+
+def test_a_running_call_of_a_host_that_is_gone_is_lost(record: Reader):
+    assert RUNNING == record.call("bc4").kind
+    store = Store(record.path, 1 << 30, 30)
+    store.write([row("gone", kind=RUNNING, duration=None, host=2**22 + 1)])
+    store.close()
+    assert LOST == record.call("gone").kind
+
+
+def test_a_record_that_is_not_there_is_empty(tmp_path: Path):
+    """And it is not made by looking."""
+    reader = Reader(tmp_path / "none.sqlite")
+    assert ([], 0) == (reader.newest(Wanted(), 5), reader.last_number())
+    assert [] == list(tmp_path.iterdir())
+    (tmp_path / "none.sqlite").touch()
+    assert [] == reader.newest(Wanted(), 5)
+
+
+def test_a_damaged_record_says_so(tmp_path: Path):
+    (tmp_path / "a.sqlite").write_bytes(b"no database" * 1000)
+    with pytest.raises(ProwessError, match="damaged"):
+        Reader(tmp_path / "a.sqlite").newest(Wanted(), 5)
+
+
+EVENTS = [
+    (Event(0, "print", "hello"), "hello"),
+    (Event(0, "progress", [1, 3, "first"]), "1/3 first"),
+    (Event(0, "progress", [1.5, None, None]), "1.5"),
+    (Event(0, "log", ["info", {"a": 1}]), 'info: {"a": 1}'),
+    (Event(0, "log", ["info", "text"]), "info: text"),
+    (Event(0, "asked", {"sure": "Sure?"}), "Sure?"),
+    (Event(0, "dropped", 4), "4 more are not kept"),
+]
+
+
+@pytest.mark.parametrize(("event", "text"), EVENTS)
+def test_an_event_has_a_text(event: Event, text: str):
+    assert text == event.text
