@@ -337,6 +337,34 @@ def test_server_that_the_user_has_switched_off_stays_off(
     assert [True] == [each.is_off for each in connections_of(place.root, place.machine)]
 
 
+@pytest.mark.parametrize(
+    "client, text",
+    [
+        (
+            "cursor",
+            '{"mcpServers": {\n"a": {"env": {"API_KEY": "s3cret", "B": "shown"}},\n"b": {"Authorization": "Bearer s3cret"}\n}}',
+        ),
+        ("codex", "[mcp_servers.a.env]\nMY_TOKEN = 's3cret'\nB = 'shown'\n"),
+        ("goose", "extensions:\n  a:\n    envs:\n      password: s3cret\n      B: shown\n"),
+    ],
+)
+def test_secrets_of_other_servers_are_masked_in_the_difference(client: str, text: str, tmp_path: Path) -> None:
+    """A screen is easily shared. References, which hold no secret, are shown."""
+    place = Place(tmp_path)
+    row = CLIENTS[client]
+    file = row.file(place.machine, place.root, "user")
+    file.parent.mkdir(parents=True)
+    file.write_text(text)
+
+    shown = "\n".join(place.plan(row, "user").diff())
+
+    assert "s3cret" not in shown
+    assert "…" in shown
+    assert "shown" in shown
+    assert "API_KEY" in shown
+    assert ("${env:API_KEY}" in shown) == (client == "cursor")
+
+
 def test_link_stays_a_link(tmp_path: Path) -> None:
     """Dotfiles are often links into a repository: the file there is what changes."""
     place = Place(tmp_path)

@@ -24,6 +24,11 @@ __all__ = ["Connection", "Plan", "Target", "connections_of", "execute", "plan_co
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*")
 _SLUG: Final = 12
+_SECRET: Final = re.compile(
+    r"""(?<![\w-])(?<!\$\{)([\w-]*(?:token|key|secret|passw|auth|credential)[\w-]*["']?[ ]*[:=][ ]*)(?!["']?[${\[])(?:"[^"]+"|'[^']+'|[^\s"',]+)""",
+    re.IGNORECASE,
+)
+"""A value under a name that is usual for secrets; references and tables are none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +74,11 @@ class Plan:
         return self.after is None or self.after != self.before.content
 
     def diff(self) -> list[str]:
-        """The difference, as a unified diff."""
+        """The difference, as a unified diff. What looks like a secret, of other servers as well, is masked."""
         before, after = _lines(self.before.content), _lines(self.after or b"")
         old = str(self.file) if self.before.exists else "/dev/null"
         new = "/dev/null" if self.after is None else str(self.file)
-        return list(difflib.unified_diff(before, after, old, new, lineterm=""))
+        return [_SECRET.sub(r'\1"…"', line) for line in difflib.unified_diff(before, after, old, new, lineterm="")]
 
 
 def _lines(content: bytes) -> list[str]:
