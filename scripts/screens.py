@@ -37,18 +37,34 @@ def post(text: str, channel: Chanel) -> None:
 '''
 
 
+LONG = '''from prowess import skill_command
+
+
+@skill_command(read_only=True)
+def summarise_all_open_invoices_of_one_customer(customer: str) -> str:
+    """Say what a customer owes."""
+    return customer
+'''
+
+
 class Screen(NamedTuple):
     """A command line, and what a reader sees in it."""
 
     line: str
     about: str
+    skill: str = ""
+    """One more skill, if the command is about what it does."""
 
 
 SCREENS = {
     "list": Screen("prowess list", "all commands of a project, and a file that failed to load"),
     "show": Screen("prowess show text.search", "one command, as a person reads it"),
     "call": Screen("prowess call text.search pattern=open_world=True", "a call and its result"),
-    "doctor": Screen("prowess doctor --matrix", "commands and clients: which rule of a client a command breaks"),
+    "doctor": Screen(
+        "prowess doctor --matrix --server company-data",
+        "the rules of clients that a command breaks: here its name",
+        LONG,
+    ),
     "logs": Screen("prowess logs", "the calls of a project"),
 }
 INTRODUCTION = """# Screens
@@ -75,18 +91,14 @@ def make_project(scratch: Path) -> Path:
     project = scratch / "project"
     shutil.copytree(ROOT / "skills", project / "skills", ignore=shutil.ignore_patterns("__pycache__", "test_*"))
     (project / "skills/chat.py").write_text(BROKEN, encoding="utf-8")
-    with Terminal(project, environment(scratch, colour=False)) as terminal:
-        for line in (
-            "git init -q -b main . && git add -A",
-            "git -c user.name=Ada -c user.email=ada@example.org commit -q -m 'The first skills' --date 2026-01-31T12:00:00Z",
-        ):
-            terminal.enter(line)
     return project
 
 
 def part(name: str, screen: Screen, project: Path) -> str:
     """The section of one command: a picture and a text for each width."""
     lines = [f"## prowess {name}", "", f"`{screen.line}`: {screen.about}.", ""]
+    if screen.skill:
+        (project / "skills/reports.py").write_text(screen.skill, encoding="utf-8")
     for width in WIDTHS:
         coloured, bare = (run(screen.line, project, width, colour=colour) for colour in (True, False))
         picture = PICTURES / f"{name}-{width}.svg"

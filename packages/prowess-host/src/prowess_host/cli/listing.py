@@ -22,6 +22,8 @@ __all__ = ["command", "hints_of"]
 _NEXT: Final = """\
   In a folder of your own: prowess new --project       makes a project with a first skill
   In another folder:       prowess list --project FOLDER"""
+_FOR_SUMMARY: Final = 24
+_GAPS: Final = 6
 _LOOKS: Final = (("bold",), (), ("yellow",), ("dim",))
 _HINTS: Final = {
     "readOnlyHint": ("read-only", ""),
@@ -68,7 +70,7 @@ def _as_lines(catalog: Catalog) -> list[str]:
     lines: list[str] = []
     if catalog.contracts:
         rows = [("COMMAND", "SUMMARY", "HINTS", "SOURCE"), *(_row(contract) for contract in catalog)]
-        lines = [*table(rows, width(sys.stdout), looks=_LOOKS, style=style), ""]
+        lines = [*_table(rows, style), ""]
     for warning in catalog.warnings:
         lines += [style(f"warning: {warning}", "yellow")]
     if not catalog.failures:
@@ -79,6 +81,15 @@ def _as_lines(catalog: Catalog) -> list[str]:
         whom = ", ".join(str(replace(each, reason="")).removesuffix(": ") for each in failures)
         lines += wrapped(f"{whom}: {reason}", style, "red")
     return lines
+
+
+def _table(rows: list[tuple[str, ...]], style: Style) -> list[str]:
+    """The columns that fit: a narrow terminal would break each line in two, so there the hints are left to `prowess show`."""
+    columns = width(sys.stdout)
+    name, summary, hints, source = (max(len(row[column]) for row in rows) for column in range(4))
+    if name + min(summary, _FOR_SUMMARY) + hints + source + _GAPS <= columns:
+        return table(rows, columns, looks=_LOOKS, style=style)
+    return table([(*row[:2], row[3]) for row in rows], columns, looks=[*_LOOKS[:2], _LOOKS[3]], style=style)
 
 
 def _by_reason(catalog: Catalog) -> dict[str, list[Failure]]:
