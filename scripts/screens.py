@@ -77,8 +77,9 @@ What the commands show in a terminal of 80 and of 140 columns. `make screens` re
 def main() -> None:
     """Make a project, run every command that exists, and write the page."""
     shown = {name: screen for name, screen in SCREENS.items() if name in COMMANDS}
-    shutil.rmtree(PICTURES, ignore_errors=True)
-    PICTURES.mkdir(parents=True)
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    for old in PICTURES.glob("*.svg"):
+        old.unlink()
     with tempfile.TemporaryDirectory() as scratch:
         project = make_project(Path(scratch))
         parts = [INTRODUCTION, *(part(name, screen, project) for name, screen in shown.items())]
