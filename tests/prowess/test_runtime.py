@@ -201,6 +201,14 @@ async def test_a_flag_wins_over_files_and_environment(tmp_path: Path, monkeypatc
         assert tmp_path == runtime.root == runtime.paths.project_root
 
 
+async def test_what_is_no_setting_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    """It may be somebody else's, and stops nothing."""
+    (tmp_path / ".env").write_text("PROWESS_HOME=hush")
+    async with Runtime.open(tmp_path):
+        assert f"{tmp_path}/.env: PROWESS_HOME is ignored: unknown setting 'home'" in caplog.text
+        assert "hush" not in caplog.text
+
+
 # Which runtime
 
 

@@ -424,7 +424,7 @@ async def test_a_lane_that_gets_no_thread_gives_up_its_turn():
     go_on.set()
     await first
     assert 3 == await threads.run(lambda: 3)
-    assert () == threads.left_behind
+    assert 0 == threads.count_left_behind
 
 
 async def test_what_is_cancelled_before_its_turn_is_not_run():
@@ -441,7 +441,7 @@ async def test_what_is_cancelled_before_its_turn_is_not_run():
     lane.post(lambda: seen.append(3))
     lane.release()
     go_on.set()
-    await until(lambda: seen and not threads.left_behind)
+    await until(lambda: seen and not threads.count_left_behind)
     assert [3] == seen
 
 

@@ -55,7 +55,7 @@ async def begun(job: Job) -> None:
 
 async def gone(threads: Threads) -> None:
     with anyio.fail_after(PATIENCE):
-        await until(lambda: not threads.left_behind)
+        await until(lambda: not threads.count_left_behind)
 
 
 async def abandoned(threads: Threads, job: Job, **options: Any) -> None:
@@ -114,21 +114,21 @@ async def test_those_that_find_no_thread_free_wait_in_order():
     first.may_end.set()
     await asyncio.gather(running, *tasks, return_exceptions=True)
     assert [0, 2, 3] == order
-    assert () == threads.left_behind
+    assert 0 == threads.count_left_behind
 
 
 async def test_a_thread_that_is_left_behind_counts_no_more():
     """Another one takes its place at once, and it is known by its label until it ends."""
     threads = Threads(1)
     stuck = Job()
-    task = asyncio.ensure_future(threads.run(stuck, label="stuck"))
+    task = asyncio.ensure_future(threads.run(stuck))
     await begun(stuck)
     waiting = asyncio.ensure_future(threads.run(lambda: "free"))
     await asyncio.sleep(0)
     task.cancel()
     with anyio.fail_after(PATIENCE):
         assert "free" == await waiting
-    assert ("stuck",) == threads.left_behind
+    assert 1 == threads.count_left_behind
     stuck.may_end.set()
     await gone(threads)
     assert "again" == await threads.run(lambda: "again")
@@ -250,6 +250,6 @@ async def test_a_job_that_was_cancelled_before_its_thread_began_it_never_runs():
     worker.jobs.put(job)
     threading.Thread(target=threads._work, args=(worker,), daemon=True).start()
     await begun(following)
-    assert ([], ()) == (ran, threads.left_behind)
+    assert ([], 0) == (ran, threads.count_left_behind)
     following.may_end.set()
     assert "next" == await next_one

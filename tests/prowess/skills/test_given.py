@@ -239,6 +239,19 @@ async def test_a_package_keeps_its_new_module_after_a_kept_skill_has_seen_the_ol
         assert 2 == sys.modules["keep_pack"].part.x == sys.modules["keep_pack.part"].x
 
 
+async def test_a_folder_of_modules_shows_a_kept_skill_the_old_one(root: Path) -> None:
+    """The folder itself stays where it is: it has no file, and so no version."""
+    uses = skill("part.x", "from keep_space import part\n")
+    write(root, skills__a=uses, skills__b=uses, keep_space__part="x = 1\n")
+    kept = given(root, "a", "keep_space/part.py", kept=True)
+    write(root, skills__a="1 / 0", keep_space__part="x = 2\n")
+    async with Runtime.open(root) as runtime:
+        assert 2 == await value(runtime, "b.run")
+        runtime.give(kept)
+        assert 1 == await value(runtime, "a.run")
+        assert 2 == sys.modules["keep_space"].part.x == sys.modules["keep_space.part"].x
+
+
 async def test_a_package_that_is_installed_comes_before_a_given_module(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -193,11 +193,6 @@ class Runtime:
         return self._services.profiles
 
     @property
-    def abandoned_calls(self) -> tuple[str, ...]:
-        """The ids of the sync calls that run on in their threads although nobody waits for them any more."""
-        return self._services.threads.left_behind
-
-    @property
     def abandoned_threads(self) -> int:
         """How many sync calls run on although nobody waits for them any more."""
         return self._services.threads.count_left_behind

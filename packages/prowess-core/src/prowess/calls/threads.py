@@ -136,7 +136,7 @@ class Threads:
         self._running = 0
         self._idle: list[_Worker] = []
         self._waiting: deque[_Job] = deque()
-        self._left_behind: dict[int, str] = {}
+        self._left_behind: set[int] = set()
         self._lock = threading.Lock()
         self._inline = False
 
@@ -156,14 +156,8 @@ class Threads:
         return Lane(self, label)
 
     @property
-    def left_behind(self) -> tuple[str, ...]:
-        """The labels of the jobs that run on although nobody waits for them."""
-        with self._lock:
-            return tuple(self._left_behind.values())
-
-    @property
     def count_left_behind(self) -> int:
-        """How many those are: asked after every call, and so without a lock."""
+        """How many jobs run on although nobody waits for them: asked after every call, and so without a lock."""
         return len(self._left_behind)
 
     # For lanes
@@ -248,7 +242,7 @@ class Threads:
         if job in self._waiting:
             self._waiting.remove(job)
         elif job.begun:
-            self._left_behind[id(job)] = job.label
+            self._left_behind.add(id(job))
             self._running -= 1
             if self._waiting:
                 self._start(self._waiting.popleft())
@@ -288,7 +282,7 @@ class Threads:
         """The end of a thread that was left behind."""
         job.dispose()
         with self._lock:
-            del self._left_behind[id(job)]
+            self._left_behind.remove(id(job))
 
     def _next(self, worker: _Worker) -> _Job | None:
         """What an idle thread is given to do; `None` ends it."""
