@@ -25,7 +25,9 @@ from prowess_host.clients.machine import Machine
 from prowess_host.clients.needs import needed_variables
 from prowess_host.clients.trial import Trial, try_connection
 from prowess_host.doctor.findings import Finding
+from prowess_host.doctor.runs import examine_runs
 from prowess_host.project import Project
+from prowess_host.records.place import record_path
 
 __all__ = ["Patient", "examine"]
 
@@ -70,6 +72,8 @@ async def examine(patient: Patient) -> AsyncIterator[Finding]:
     for finding in _skills(catalog) if catalog is not None else ():
         yield finding
     async for finding in _clients(patient, catalog or Catalog()):
+        yield finding
+    for finding in examine_runs(record_path(ConfigPaths.of(settings, patient.machine.environ))):
         yield finding
 
 
