@@ -22,6 +22,7 @@ from prowess_host.cli.projects import shown_path
 from prowess_host.cli.terminal import Style, plural
 from prowess_host.review.compare import Difference, compare
 from prowess_host.review.lint import CLIENTS, Finding, count_tokens, lint
+from prowess_host.review.revisions import read_revision
 from prowess_host.review.snapshot import read_snapshot
 
 __all__ = ["command"]
@@ -32,6 +33,7 @@ _ADVICE_WIDTH: Final = 110
 @dataclass(frozen=True, slots=True)
 class _Options:
     file: str | None
+    against: str | None
     client: tuple[str, ...]
     server: str
     budget: int | None
@@ -42,6 +44,11 @@ class _Options:
 @click.command("check")
 @project_options
 @catalog_option("--catalog")
+@click.option(
+    "--against",
+    metavar="REVISION",
+    help="Compare with the catalog in this revision of git, for example origin/main.",
+)
 @click.option(
     "--client",
     multiple=True,
@@ -66,11 +73,18 @@ def command(where: ProjectOptions, **options: Any) -> int:
 class _Report:
     loaded: Loaded
     file: str
+    against: str | None
+    """The revision that the file is of, if it is not the one in the folder."""
     differences: list[Difference] | None
     """`None` where there is nothing to compare with."""
     findings: list[Finding]
     tokens: dict[str, int]
     budget: int
+
+    @property
+    def shown_file(self) -> str:
+        """The file, with its revision."""
+        return f"{self.file} in {self.against}" if self.against else self.file
 
     @property
     def breaking(self) -> list[Difference]:
@@ -94,13 +108,14 @@ async def _check(where: ProjectOptions, options: _Options) -> int:
 
 def _examine(options: _Options, loaded: Loaded) -> _Report:
     file = loaded.file(options.file)
-    committed = read_snapshot(file)
+    committed = read_revision(file, loaded.root, options.against) if options.against else read_snapshot(file)
     contracts = loaded.catalog.contracts
     budget = loaded.own.token_budget if options.budget is None else options.budget
     profile = _profile_of(loaded.own.profile)
     return _Report(
         loaded,
         shown_path(file, loaded.root),
+        options.against,
         None if committed is None else compare(committed.contracts, contracts, loaded.own.profile),
         lint(contracts, profile, server=options.server, clients=options.client, budget=budget),
         {contract.id: count_tokens(contract, profile(contract)) for contract in contracts},
@@ -116,6 +131,7 @@ def _profile_of(usual: str) -> Callable[[Contract], Profile]:
 def _as_json(report: _Report) -> str:
     told = {
         "catalog": report.file,
+        "against": report.against,
         "compared": report.differences is not None,
         "breaking": len(report.breaking),
         "differences": [item.to_json() for item in report.differences or ()],
@@ -143,7 +159,8 @@ def _as_text(report: _Report, style: Style) -> str:
 
 def _differences(report: _Report, style: Style) -> list[str]:
     if report.differences is None:
-        return [f"There is no {report.file} to compare with. Run prowess build, and commit what it writes."]
+        missing = f"There is no {report.shown_file} to compare with."
+        return [missing if report.against else f"{missing} Run prowess build, and commit what it writes."]
     lines: list[str] = []
     for command, items in groupby(report.differences, key=lambda item: item.command):
         lines.append(style(command, "bold"))
@@ -189,7 +206,7 @@ def _finding(merged: tuple[Finding, list[str]], style: Style) -> str:
 def _summary(report: _Report, style: Style) -> list[str]:
     breaking, differences = len(report.breaking), len(report.differences or ())
     compared = f"{breaking} breaking and {differences - breaking} compatible" if differences else "no"
-    told = [] if report.differences is None else [f"{compared} differences from {report.file}"]
+    told = [] if report.differences is None else [f"{compared} differences from {report.shown_file}"]
     told += [f"{plural(report.count('error'), 'error')}, {plural(report.count('warning'), 'warning')}"]
     limit = f" of {report.budget:,}" if report.budget else ""
     commands = plural(len(report.loaded.catalog), "command")
@@ -197,5 +214,8 @@ def _summary(report: _Report, style: Style) -> list[str]:
     text = "; ".join(told)
     lines = [style(f"{text[0].upper()}{text[1:]}.", "bold")]
     if breaking:
-        lines.append(f"To accept these changes, run prowess build and commit {report.file}.")
+        accept = "merge them all the same: from then on callers rely on what is new"
+        lines.append(
+            f"To accept these changes, {accept if report.against else f'run prowess build and commit {report.file}'}."
+        )
     return lines

@@ -16,6 +16,7 @@ from prowess.errors import ProwessError
 from prowess.settings.paths import find_project_root
 from prowess.settings.settings import CONFIG_FILE, Settings, is_configured
 from prowess_host.cli.exit_codes import DONE
+from prowess_host.cli.projects import is_project
 
 __all__ = ["TEMPLATES", "Template", "command"]
 
@@ -81,7 +82,7 @@ def command(name: str | None, project: str | None, template: str, *, folder: boo
         _make_project(root, skill, template, folder=folder)
     else:
         root = find_project_root(Path.cwd())
-        if not is_configured(root) and not (root / "skills").is_dir():
+        if not is_project(root):
             raise ProwessError(f"{root} is no project: `prowess new --project` makes one there, with a first skill")
         _write_all(root, dict(_skill_files(_skills_folder(root), skill, template, folder=folder)))
     _say_next(root, skill, TEMPLATES[template])

@@ -11,12 +11,12 @@ from pathlib import Path
 
 from prowess.contracts.catalog import Catalog
 from prowess.settings.paths import ConfigPaths
-from prowess.settings.settings import Settings
+from prowess.settings.settings import Settings, is_configured
 from prowess_host.catalog.known import KnownCatalog
 from prowess_host.cli.options import ProjectOptions
 from prowess_host.project import Project
 
-__all__ = ["catalog_of", "opened", "remembered", "settings_of", "shown_path"]
+__all__ = ["catalog_of", "is_project", "opened", "remembered", "settings_of", "shown_path"]
 
 _PATIENT = {"host.import_limit": "1e9", "host.stall_limit": "1e9"}
 """In a debugger an import may stop for hours, and nothing is stuck."""
@@ -48,6 +48,11 @@ def catalog_of(project: Project) -> Catalog:
     catalog, root = project.catalog(), project.settings.root
     failures = (replace(it, file=shown_path(Path(it.file), root)) if it.file else it for it in catalog.failures)
     return replace(catalog, failures=tuple(failures))
+
+
+def is_project(root: Path) -> bool:
+    """Whether there are settings for Prowess, or a folder `skills`."""
+    return is_configured(root) or (root / "skills").is_dir()
 
 
 def shown_path(file: Path, root: Path) -> str:

@@ -17,7 +17,16 @@ from prowess.jsontypes import JsonObject
 from prowess.profiles.profile import BUILT_IN, Profile
 from prowess.schemas.walk import is_list, is_schema
 
-__all__ = ["FORMAT", "PLACE", "Snapshot", "SnapshotError", "is_damaged_catalog", "read_snapshot", "write_snapshot"]
+__all__ = [
+    "FORMAT",
+    "PLACE",
+    "Snapshot",
+    "SnapshotError",
+    "is_damaged_catalog",
+    "parse_snapshot",
+    "read_snapshot",
+    "write_snapshot",
+]
 
 FORMAT: Final = "urn:prowess:catalog.v1"
 PLACE: Final = Path("schemas/catalog.json")
@@ -129,6 +138,11 @@ def read_snapshot(file: Path) -> Snapshot | None:
         return None
     except (OSError, UnicodeDecodeError) as error:
         raise SnapshotError(file, f"cannot be read ({error})") from error
+    return parse_snapshot(file, text)
+
+
+def parse_snapshot(file: Path, text: str) -> Snapshot:
+    """The catalog that a text is; `file` is where it stands."""
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
