@@ -39,7 +39,7 @@ class Entry(NamedTuple):
 _MAKE: Final = "Make skills"
 _USE: Final = "Use commands"
 _SERVE: Final = "Serve an agent"
-_KEEP: Final = "Keep promises"
+_KEEP: Final = "Review changes"
 _SEE: Final = "See what happened"
 _SHELL: Final = "The shell"
 
