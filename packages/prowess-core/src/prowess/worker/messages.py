@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import IntEnum
+from enum import IntEnum, unique
 from typing import Any, Final, NotRequired, Required, TypedDict, cast
 
 from prowess.jsontypes import JsonObject
@@ -42,6 +42,7 @@ RELEASE: Final = "0.1.0"
 """Of Prowess: all its packages share it. Asking the installed metadata would cost 25 ms at every start."""
 
 
+@unique
 class Kind(IntEnum):
     """What a frame is about. The first group goes to the worker, the second to the host.
 
@@ -100,7 +101,7 @@ class Kind(IntEnum):
     """A thread of the worker runs, whatever its event loop does."""
     FAILED = 31
     """head: `FailedHead`. The worker cannot serve, or could not describe."""
-    SECRETS = 35
+    SECRETS = 38
     """head: `SecretsHead`."""
 
 
