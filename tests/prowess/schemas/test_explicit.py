@@ -188,7 +188,7 @@ SHAPES = {
         ),
         ({"exclusiveMaximum": 1}, 1, ["value: expected less than 1, got 1"]),
         ({"pattern": "^a$"}, "b", ['value: expected text that matches ^a$, got "b"']),
-        ({"uniqueItems": True}, [1, 1], ["value: expected no item twice, got [1, 1]"]),
+        ({"uniqueItems": True}, [1, 1], ["value: expected unique items, got [1, 1]"]),
         ({"maxItems": 1}, ["x" * 100, 2], ['value: expected at most 1 items, got ["' + "x" * 57 + "…"]),
         ({"items": {"not": {}}}, [1], ["[0]: expected another value (1 should not be valid under {}), got 1"]),
         (

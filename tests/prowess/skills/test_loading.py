@@ -14,6 +14,7 @@ import typing
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ from patience import PATIENCE
 import prowess
 from prowess import Runtime
 from prowess.skills import loading
-from prowess.skills.loading import distrust_bytecode_of, package_files, project_files
+from prowess.skills.loading import _take_out, distrust_bytecode_of, package_files, project_files
 
 HEAD = "from __future__ import annotations\nfrom prowess import skill_command\n"
 COUNT = "import os\nos.environ['RUNS'] = os.environ.get('RUNS', '') + '{0} '\n"
@@ -332,3 +333,14 @@ def test_what_a_name_means_is_looked_for_where_the_path_leads_already(
     before = list(sys.path)
     assert "Container" == loading.imported("held_by_path:Container", tmp_path).__name__
     assert before == sys.path
+
+
+def test_module_that_is_taken_out_is_no_attribute_of_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless the name stands for something else by now."""
+    package, leaf, other = (ModuleType(name) for name in ("taken", "taken.leaf", "taken.other"))
+    for module in (package, leaf, other):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    package.leaf, package.other = leaf, 7  # type: ignore[attr-defined]
+    _take_out(["taken.leaf", "taken.other"])
+    assert (False, 7) == (hasattr(package, "leaf"), package.other)  # type: ignore[attr-defined]
+    assert not {"taken.leaf", "taken.other"} & sys.modules.keys()

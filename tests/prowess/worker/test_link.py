@@ -75,6 +75,26 @@ async def test_frames_that_go_together_keep_their_places():
     assert list(range(1, 10)) == [frame.number for frame in heard]
 
 
+def test_what_has_arrived_can_be_taken_without_a_loop(monkeypatch: pytest.MonkeyPatch):
+    """All of it, and no more than so many chunks; then the end, or nothing for now."""
+    heard: list[Frame] = []
+    link = Link(heard.append, lambda: None)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setblocking(False)
+        link.drain(ours)
+        theirs.sendall(encode_frame(Kind.PING, 1) + encode_frame(Kind.PING, 2))
+        link.drain(ours)
+        assert [1, 2] == [frame.number for frame in heard]
+        theirs.sendall(encode_frame(Kind.PING, 3))
+        monkeypatch.setattr("prowess.worker.link._MOST_CHUNKS", 1)
+        link.drain(ours)
+        assert 3 == heard[-1].number
+        theirs.close()
+        link.drain(ours)
+    assert 3 == len(heard)
+
+
 async def test_sending_to_nobody_does_nothing():
     """Its owner hears of the end elsewhere."""
     _, one, other, lost = await linked()

@@ -759,7 +759,7 @@ async def test_settings_that_are_wrong_are_told_to_the_host(tmp_path: Path):
 
 async def test_a_process_that_cannot_serve_at_all_says_why(tmp_path: Path):
     """A link that is none: there is nobody but stderr to tell."""
-    command = [sys.executable, "-P", "-m", "prowess.worker", "0", "0", str(tmp_path)]
+    command = [sys.executable, "-P", "-m", "prowess.worker", "0", "-", str(tmp_path)]
     done = await asyncio.to_thread(
         subprocess.run, command, capture_output=True, stdin=subprocess.DEVNULL, timeout=PATIENCE
     )
@@ -884,7 +884,7 @@ async def test_a_heart_without_a_loop_in_that_thread_still_says_something(caplog
 async def test_root_is_on_the_path_only_once(tmp_path: Path):
     """Where the environment has put it there already."""
     root = write(tmp_path)
-    command = [sys.executable, "-m", "prowess.worker", "0", "0", str(root), "{}"]
+    command = [sys.executable, "-m", "prowess.worker", "0", "-", str(root), "{}"]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root), *filter(None, [os.environ.get("PYTHONPATH")])])}
     done = await asyncio.to_thread(
         subprocess.run, command, capture_output=True, stdin=subprocess.DEVNULL, timeout=PATIENCE, env=env
