@@ -740,3 +740,16 @@ async def test_every_profile_shows_a_schema_that_its_value_meets(value: Any, ret
         schema = profile.output_schema(outcome.contract)
         if schema is not None:
             Draft202012Validator(schema).validate(outcome.payload(name)["structuredContent"])
+
+
+@pytest.mark.parametrize("extra", [0.5, 2**70, "é", True, None, [1, {"deep": [[]]}], {"a": ()}])
+async def test_a_tool_result_keeps_what_is_plain_json(extra: object):
+    """As it stands, or converted where it is not plain."""
+    payload = {"content": [{"type": "text", "text": "ö"}], "isError": False, "_meta": {"x/y": extra}}
+    assert json.loads(json.dumps(extra)) == (await call(payload)).payload()["_meta"]["x/y"]
+
+
+@pytest.mark.parametrize("extra", [float("nan"), float("inf"), "\ud800", {"\ud800": 1}])
+async def test_a_tool_result_with_what_json_cannot_say_is_refused(extra: object):
+    """Wherever it stands."""
+    assert "output" == (await call({"content": [], "isError": False, "_meta": {"x/y": extra}})).kind

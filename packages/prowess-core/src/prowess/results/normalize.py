@@ -31,6 +31,8 @@ Render = Callable[[Any], Any]
 """Asked about a value of a type nobody declared: gives something simpler to return instead, or the value itself."""
 
 _MOST_PROBLEMS: Final = 5
+_MOST_LEVELS: Final = 16
+_MOST_PLAIN: Final = 2**63
 _ABSENT: Final[Any] = object()
 
 
@@ -212,13 +214,31 @@ def _checked(blocks: list[JsonObject]) -> tuple[JsonObject, ...]:
 def _valid(payload: JsonObject) -> JsonObject:
     """A payload as JSON data that conforms to the shared schema."""
     writer = Writer()
-    valid = cast("JsonObject", writer.untyped(payload))
+    is_plain = _is_plain(payload, _MOST_LEVELS)
+    valid = payload if is_plain else cast("JsonObject", writer.untyped(payload))
     try:
         validate(valid)
     except ValueError as error:
         raise OutputError(str(error)) from error
-    _sendable(valid)
+    if not is_plain:
+        _sendable(valid)
     return {**valid, "content": [*valid["content"], *writer.content.values()]} if writer.content else valid
+
+
+def _is_plain(data: Any, levels: int) -> bool:
+    """Whether data surely is JSON that can be sent. To convert and to write it to find out takes ten times as long."""
+    kind = cast("Any", type(data))
+    if kind is str:
+        return data.isascii() or not _LONE.search(data)
+    if kind is dict:
+        return levels > 0 and all(
+            type(key) is str and _is_plain(key, 0) and _is_plain(data[key], levels - 1) for key in data
+        )
+    if kind is list:
+        return levels > 0 and all(_is_plain(item, levels - 1) for item in data)
+    if kind is float:
+        return math.isfinite(data)
+    return data is None or kind is bool or (kind is int and abs(data) < _MOST_PLAIN)
 
 
 def says_the_same(result: Result) -> bool:
