@@ -132,15 +132,15 @@ COMPARED = {
     "one call of an async function, median": "async no-op, one at a time, p50 of the median batch",
     "one call of a sync function, median": "sync no-op, one at a time, p50 of the median batch",
     "memory of all processes (PSS)": "memory of all processes after 1,000 calls, PSS",
-    "1 MB of text as a result": "1 MB of text",
+    "1 MB of text as a result": "result of 1 MB of text",
 }
 
 
 def comparison() -> str:
     """Ratios to the peers, taken from the measurements."""
     lines = (ROOT / "docs/performance.md").read_text(encoding="utf-8").splitlines()
-    cells = ([cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|"))
-    measured = {row[0]: row[-2:] for row in cells if row[-1].endswith("×")}
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")]
+    measured = {row[0]: row[-2:] for row in reversed(cells) if row[-1].endswith("×")}  # the first of each title
     rows = ((shown, *(ratio.removesuffix(" ×") for ratio in measured[row])) for shown, row in COMPARED.items())
     return table(("", "to the SDK", "to FastMCP"), rows)
 
