@@ -23,6 +23,10 @@ def search(
     """Search the text of files.
 
     Leaves out binary files.
+    And more.
+
+    - one
+    - two
 
     Args:
         pattern: What to look for: a text, or a regular expression, or a long explanation that takes more than one line.
@@ -48,7 +52,9 @@ def test_command_as_a_person_reads_it(project: Path, capsys: pytest.CaptureFixtu
     """What it does, its parameters with those first that must be given, how it is run, and a line that calls it."""
     assert 0 == run(["show", "grep"])
     told = capsys.readouterr().out
-    assert told.startswith("text.search  Search\n\n  Search the text of files.\n\n  Leaves out binary files.\n")
+    assert told.startswith(
+        "text.search  Search\n\n  Search the text of files.\n\n  Leaves out binary files. And more.\n\n  - one\n  - two\n"
+    )
     lines = told.splitlines()
     assert ["PARAMETER", "pattern", "case", "limit", "globs"] == [
         line.split()[0] for line in lines[lines.index("") :] if line[:1].isalpha()

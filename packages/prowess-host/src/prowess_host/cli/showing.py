@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sys
 import textwrap
 from collections.abc import Iterator
@@ -98,7 +99,7 @@ def _as_lines(contract: Contract, usual: str) -> Iterator[str]:
     style = Style.of(sys.stdout)
     yield style(contract.id, "bold") + (f"  {style(contract.title, 'dim')}" if contract.title else "")
     yield ""
-    for line in (contract.description or contract.summary or contract.id).splitlines():
+    for line in _paragraphs(contract.description or contract.summary or contract.id):
         yield from wrapped(line, style) or [""]
     yield ""
     yield from _parameters(contract, style)
@@ -110,6 +111,18 @@ def _as_lines(contract: Contract, usual: str) -> Iterator[str]:
         yield f"{style(name.ljust(longest), 'bold')}  {first}"
         yield from (" " * (longest + 2) + line for line in more)
     yield from _example(contract, style)
+
+
+def _paragraphs(text: str) -> Iterator[str]:
+    """The lines of a text, with those of a paragraph put together: the terminal has a width of its own."""
+    for number, part in enumerate(re.split(r"\n\s*\n", text.strip())):
+        if number:
+            yield ""
+        lines = part.splitlines()
+        if any(re.match(r"\s|[-*>|#`]|\d+[.)]", line) for line in lines):
+            yield from lines
+        else:
+            yield " ".join(lines)
 
 
 def _parameters(contract: Contract, style: Style) -> list[str]:
