@@ -171,6 +171,7 @@ async def test_a_sync_command_out_of_time_never_does_what_it_was_about_to(tmp_pa
     """It is answered at its time, and its worker is ended: a thread cannot be stopped otherwise."""
     started, done = tmp_path / "started", tmp_path / "done"
     async with hosted(make(tmp_path)) as host:
+        await host.text("t_say")  # the skill is imported before the time of the call runs
         old = await host.worker()
         answer = host.start_call("t_late", started=str(started), done=str(done))
         assert "timeout" == await kind(answer)
@@ -183,6 +184,7 @@ async def test_a_sync_command_out_of_time_never_does_what_it_was_about_to(tmp_pa
 async def test_the_children_of_a_command_out_of_time_end_with_it(tmp_path: Path):
     pid = tmp_path / "pid"
     async with hosted(make(tmp_path)) as host:
+        await host.text("t_say")  # the skill is imported before the time of the call runs
         assert "timeout" == await kind(host.start_call("t_parent", pid=str(pid)))
         await gone(int(pid.read_text()))
 
