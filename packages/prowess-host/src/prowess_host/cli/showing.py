@@ -100,7 +100,7 @@ def _as_lines(contract: Contract, usual: str) -> Iterator[str]:
     yield style(contract.id, "bold") + (f"  {style(contract.title, 'dim')}" if contract.title else "")
     yield ""
     for line in _paragraphs(contract.description or contract.summary or contract.id):
-        yield from wrapped(line, style) or [""]
+        yield from wrapped(line, style, hanging=0) or [""]
     yield ""
     yield from _parameters(contract, style)
     yield ""

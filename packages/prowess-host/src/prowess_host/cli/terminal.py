@@ -110,15 +110,16 @@ def _line(
     return _GAP.join(fitted)
 
 
-def wrapped(text: str, style: Style, *looks: str) -> list[str]:
-    """A text under a heading: as wide as the terminal, with its further lines indented."""
+def wrapped(text: str, style: Style, *looks: str, hanging: int = 2) -> list[str]:
+    """A text under a heading: as wide as the terminal, with its further lines indented by so much more."""
     lines: list[str] = []
+    indent = " " * (2 + hanging)
     for part in text.splitlines():
         lines += textwrap.wrap(
             part,
             width(sys.stdout),
-            initial_indent="  " if not lines else "    ",
-            subsequent_indent="    ",
+            initial_indent="  " if not lines else indent,
+            subsequent_indent=indent,
             break_long_words=False,
             break_on_hyphens=False,
         )
