@@ -155,6 +155,10 @@ class Recording:
         if not recorder.keeps_output:
             return
         events = told.events
+        if events and events[-1][1] == "dropped":  # a flood must not cost more than that
+            events[-1] = (events[-1][0], "dropped", events[-1][2] + 1)
+            recorder.touch(self)
+            return
         at = round(time.monotonic() - told.since, 4)
         size = len(data) if isinstance(data, str) else len(str(data))
         if size > _MOST_OF_ONE:
@@ -166,8 +170,6 @@ class Recording:
         elif len(events) < _MOST_EVENTS and self._said + size <= _MOST_SAID:
             self._said += size
             events.append((at, kind, data))
-        elif events[-1][1] == "dropped":
-            events[-1] = (at, "dropped", events[-1][2] + 1)
         else:
             events.append((at, "dropped", 1))
         recorder.touch(self)
