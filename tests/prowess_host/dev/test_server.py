@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 import pytest
 from anyio import fail_after
@@ -109,7 +109,7 @@ async def test_a_handler_is_cancelled_when_the_browser_leaves():
 async def test_a_stream_goes_on_until_somebody_leaves():
     closed = asyncio.Event()
 
-    async def parts() -> AsyncIterator[bytes]:
+    async def parts() -> AsyncGenerator[bytes]:
         try:
             for number in range(10**9):
                 yield b"%d\n" % number
@@ -132,7 +132,7 @@ async def test_a_stream_goes_on_until_somebody_leaves():
 
 
 async def test_a_stream_may_end():
-    async def parts() -> AsyncIterator[bytes]:
+    async def parts() -> AsyncGenerator[bytes]:
         yield b"all"
 
     async def stream(_: Request) -> Stream:

@@ -13,7 +13,7 @@ import importlib.resources
 import json
 import secrets
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -157,7 +157,7 @@ class App:
 
     # News
 
-    async def _events(self, request: Request) -> AsyncIterator[bytes]:
+    async def _events(self, request: Request) -> AsyncGenerator[bytes]:
         """What happens from now on: `state` when commands or failures change, `call` for each call of anybody."""
         last = self._first_number(request)
         yield _event("state", self._state())

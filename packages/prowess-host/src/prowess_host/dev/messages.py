@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
@@ -36,7 +36,7 @@ class Response:
 class Stream:
     """An answer that goes on: server-sent events."""
 
-    parts: AsyncIterator[bytes]
+    parts: AsyncGenerator[bytes]
     type: str = "text/event-stream"
 
 

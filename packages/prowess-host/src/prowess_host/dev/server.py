@@ -155,6 +155,7 @@ async def _stream(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, an
     finally:
         gone.cancel()
         await asyncio.gather(gone, return_exceptions=True)
+        await answer.parts.aclose()
 
 
 async def _write(writer: asyncio.StreamWriter, answer: Response, *, keep: bool, head_only: bool = False) -> None:
