@@ -410,13 +410,18 @@ async def test_a_blocking_async_command_holds_up_nobody_else(tmp_path: Path):
 
 @both
 async def test_a_fresh_worker_that_blocks_holds_up_nobody_either(tmp_path: Path):
-    """What waits for the skill to be loaded has not begun, so it can move."""
-    async with hosted(make(tmp_path)) as host:
+    """What waits for its skill to be loaded has not begun, so it can move."""
+    armed, started, gate = (tmp_path / name for name in ("armed", "started", "gate"))
+    wait = f"while os.path.exists({str(armed)!r}) and not os.path.exists({str(started)!r}):\n    time.sleep(0.01)\n"
+    project = make(tmp_path)
+    write_skill(project, "u.py", f"{wait}@skill_command\ndef say(text: str) -> str:\n    return text\n")
+    async with hosted(project) as host:
         await host.text("t_die", how="exit")
-        blocking = host.start_call("t_hold_loop", gate=str(tmp_path / "gate"))
-        assert "x" == await host.text("t_say", text="x")
+        armed.touch()
+        blocking = host.start_call("t_hold_loop", gate=str(gate), started=str(started))
+        assert "x" == await host.text("u_say", text="x")
         assert not blocking.done()
-        (tmp_path / "gate").touch()
+        gate.touch()
         await result(blocking)
 
 
