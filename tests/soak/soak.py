@@ -60,7 +60,7 @@ class Plan:
 SHORT = Plan((BATCHES, STATELESS), saves=40, settling=0.0, slack=20 * 1024)
 LONG = Plan(("2024-11-05", BATCHES, "2025-06-18", "2025-11-25+", STATELESS, STATELESS), rounds=10)
 HABITS = (Habits(), Habits(reads_stderr=False), Habits(reads="slowly"), Habits(reads="never", reads_stderr=False))
-OURS = re.compile(r"cache/manifests/|cache/request-state\.key$|(.*/)?__pycache__/")
+OURS = re.compile(r"cache/manifests/|cache/records/|cache/request-state\.key$|(.*/)?__pycache__/")
 """The files that a host, or Python itself, may make in a project."""
 THREADS = 3
 """How many threads of its pool a host may begin late."""

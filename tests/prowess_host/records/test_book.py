@@ -470,12 +470,17 @@ async def test_a_late_print_belongs_to_its_call(tmp_path: Path):
 
 
 async def test_an_unbegun_call_that_moves_is_one_record(tmp_path: Path):
-    """It gets another number with each worker."""
-    make_project(tmp_path, t=SKILL)
+    """It gets another number with each worker. Whether it has begun when its first worker dies is a matter of luck."""
+    begun = [tmp_path / "begun0", tmp_path / "begun1"]
+    hang = "async def hang(file: str) -> None:\n    open(file, 'w').close()\n    await asyncio.sleep(600)\n"
+    make_project(tmp_path, t=SKILL, u=f"@skill_command\n{hang}")
     async with hosted(tmp_path) as host:
         await host.text("t_echo", value=1)
-        waiting = [host.start_call("t_wait") for _ in range(2)]
+        waiting = [host.start_call("u_hang", file=str(file)) for file in begun]
         os.kill(await host.worker(), 9)
+        await until(lambda: all(file.exists() for file in begun))
+        for pid in host.workers():
+            os.kill(pid, 9)
         for each in waiting:
             assert (await result(each))["isError"]
     assert ["ok", "worker_lost", "worker_lost"] == sorted(call["kind"] for call in calls(tmp_path))
