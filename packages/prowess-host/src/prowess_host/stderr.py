@@ -48,7 +48,7 @@ class Room:
         return done
 
 
-_LAST_COMPLAINTS: Final = 0.5
+_LAST_COMPLAINTS: Final = 1.5
 """Seconds that whoever reads stderr gets to take the last lines."""
 _MOST_TURNS: Final = 10
 """So often a slow reader gets that time, if it has read something."""

@@ -20,7 +20,7 @@ prowess: this is what a client starts, and it waits for one to write to its inpu
 prowess: to connect a client: prowess connect. To call a command yourself: prowess call --help
 prowess: the project is {root}
 """
-_LAST_WORDS: Final = 0.5
+_LAST_WORDS: Final = 1.5
 """Seconds that whoever reads stderr gets to take the last lines."""
 
 
