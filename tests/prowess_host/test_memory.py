@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import platform
 import random
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -61,6 +63,14 @@ def memory(pid: int) -> int:
     return int(status.partition("RssAnon:")[2].split(maxsplit=1)[0])
 
 
+def recorded(project: Path) -> bool:
+    """Whether the record of calls holds some."""
+    for file in project.glob("cache/records/*.sqlite"):
+        with contextlib.suppress(sqlite3.Error), contextlib.closing(sqlite3.connect(file)) as store:
+            return bool(store.execute("SELECT count(*) FROM calls").fetchone()[0])
+    return False
+
+
 async def exchange(client: Client, rounds: int) -> list[asyncio.Future]:
     """Large messages both ways, several at a time, and small ones between them that stay; gives those."""
     rng = random.Random(7)
@@ -79,8 +89,10 @@ def call(client: Client, name: str, size: int) -> asyncio.Future:
 
 async def test_memory_after_many_large_messages_is_what_it_was_before(tmp_path: Path):
     """Although small blocks that live on lie between the large ones, and although none of this is ever at its end."""
-    async with hosted(make_project(tmp_path, big=SKILL)) as client:
+    project = make_project(tmp_path, big=SKILL)
+    async with hosted(project) as client:
         await asyncio.gather(*(result(call(client, name, 60)) for name in COMMANDS * 10))
+        await until(lambda: recorded(project))  # what the record loads counts as there before
         pids = client.pid, await client.worker()
         before = [memory(pid) for pid in pids]
         staying = await exchange(client, 60)

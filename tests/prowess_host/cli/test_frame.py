@@ -14,6 +14,7 @@ from patience import PATIENCE
 from prowess_host.cli import commands
 from prowess_host.cli.commands import COMMANDS, run
 
+MAIN = "from prowess_host.cli.main import main; main()"
 SKILL = """
 from prowess import skill_command
 
@@ -129,7 +130,7 @@ def test_completion_of_commands_and_ids(
 def test_bash_itself_completes(project: Path) -> None:
     """The script and the program understand each other."""
     program = project / "prowess"
-    program.write_text(f"#!{sys.executable}\nfrom prowess_host.cli.main import main\nmain()\n", "utf-8")
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -c "{MAIN}" "$@"\n', "utf-8")
     program.chmod(0o755)
     script = (
         'eval "$(./prowess completion bash)"; COMP_WORDS=(./prowess bui); COMP_CWORD=1; '
@@ -143,7 +144,7 @@ def test_bash_itself_completes(project: Path) -> None:
 
 def test_reader_that_leaves_is_no_error(project: Path) -> None:
     """As in `prowess list --json | head -1`."""
-    line = f"{sys.executable} -c 'from prowess_host.cli.main import main; main()' list --json | :"
+    line = f"'{sys.executable}' -c '{MAIN}' list --json | :"
     script = f"{line}; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert ("141\n", "") == (done.stdout, done.stderr)

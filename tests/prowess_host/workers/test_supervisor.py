@@ -592,7 +592,7 @@ async def test_a_worker_of_another_interpreter_is_used(tmp_path: Path):
         assert "yes" == await host.text("t_other")
 
 
-STRANGER = """#!{python}
+STRANGER = """
 import json, runpy, sys
 import prowess.worker.messages as messages
 
@@ -603,11 +603,18 @@ runpy.run_module("prowess.worker", run_name="__main__")
 """
 
 
+def stranger(folder: Path, code: str = STRANGER) -> Path:
+    """An interpreter whose worker says something else of its version."""
+    script = folder / "python"
+    (folder / "stranger.py").write_text(code)
+    script.write_text(f"""#!/bin/sh\nexec "{sys.executable}" "{folder / "stranger.py"}" "$@"\n""")
+    script.chmod(0o755)
+    return script
+
+
 async def test_a_worker_with_another_version_of_the_link_is_a_diagnosis(tmp_path: Path):
     """It would serve, and the host refuses it: with both versions and the remedy."""
-    script = tmp_path / "python"
-    script.write_text(STRANGER.format(python=sys.executable))
-    script.chmod(0o755)
+    script = stranger(tmp_path)
     async with hosted(make(tmp_path, f'python = "{script}"\n')) as host:
         why = await explained(host)
         assert f"the host speaks link 1.0 (release {RELEASE}), the worker link 9.1 (release 9.1.0)" in why
@@ -616,9 +623,7 @@ async def test_a_worker_with_another_version_of_the_link_is_a_diagnosis(tmp_path
 
 async def test_a_worker_that_says_nothing_of_its_version_is_a_diagnosis(tmp_path: Path):
     """As an older release would."""
-    script = tmp_path / "python"
-    script.write_text(STRANGER.format(python=sys.executable).replace("messages.VERSION", "messages.hello = dict  #"))
-    script.chmod(0o755)
+    script = stranger(tmp_path, STRANGER.replace("messages.VERSION", "messages.hello = dict  #"))
     async with hosted(make(tmp_path, f'python = "{script}"\n')) as host:
         assert "the worker link no version (release unknown)" in await explained(host)
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from prowess.contracts.contract import Contract
 from prowess.jsontypes import JsonObject
+from prowess.worker.heap import LARGE, give_back_soon, share_one_heap
 
 if TYPE_CHECKING:
     from prowess_host.workers.jobs import Job, Listener
@@ -313,6 +314,8 @@ class Recorder:
 
     def _turn(self) -> None:
         """Let go of calls that have been over for a while."""
+        if any(recording.told().size >= LARGE for recording in self._before.values()):
+            give_back_soon()
         self._before, self._recent = self._recent, {}
         self._turning = bool(self._before) and not self._closed
         if self._turning:
@@ -346,6 +349,7 @@ class Recorder:
         secrets, self._secrets = self._secrets, []
         self._put((news, secrets))
         if self._thread is None:
+            share_one_heap()  # a heap of its own would keep what large results have left
             self._thread = threading.Thread(target=self._run, name="prowess-records", daemon=True)
             self._thread.start()
 
@@ -360,17 +364,21 @@ class Recorder:
             batch = self._batches.popleft()
             if batch is None:
                 return
-            news, secrets = batch
             try:
                 write = write or self._open_book()
-                write(news, secrets)
+                write(*batch)
             except Exception:  # noqa: BLE001 - a fault of ours costs records, never the thread
                 _log.exception("calls could not be recorded")
-            self._written.calls += len(news)
-            for told in news:
-                if told.waits:
-                    told.waits = False
-                    self._written.bytes += told.size
+            self._let_go(batch[0])
+            del batch  # which may be large, and the next one may come much later
+
+    def _let_go(self, news: list[Told]) -> None:
+        """These need not wait any more."""
+        self._written.calls += len(news)
+        for told in news:
+            if told.waits:
+                told.waits = False
+                self._written.bytes += told.size
 
     async def close(self, seconds: float) -> None:
         """Have everything written, but wait no longer than that."""

@@ -74,6 +74,7 @@ class Store:
             ask("PRAGMA auto_vacuum = INCREMENTAL")
         ask("PRAGMA journal_mode = WAL")
         ask("PRAGMA synchronous = NORMAL")
+        ask("PRAGMA cache_size = -512")  # KiB: a host only appends
         ask(f"PRAGMA journal_size_limit = {_MOST_LOG}")
         if form not in (0, _FORM):
             ask("DROP TABLE IF EXISTS calls")
