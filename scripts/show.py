@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 import time
@@ -67,10 +68,8 @@ def main() -> None:
     print(f"\nend of input: exit code {session.close()}\n")
     if result["isError"]:
         sys.exit("the call failed")
-    print("To have this in an IDE, paste into its MCP configuration (.mcp.json, .cursor/mcp.json, ...):\n")
-    print('{"mcpServers": {"prowess": {')
-    print(f'  "command": {json.dumps(HOST[0])},')
-    print(f'  "args": {json.dumps(HOST[1:])}}}}}}}')
+    print("To have this in an IDE:\n")
+    print(f"  {shlex.join([HOST[0], 'connect'])}")
 
 
 def table(tools: list[dict[str, Any]]) -> None:
