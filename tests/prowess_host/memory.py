@@ -17,6 +17,7 @@ from piped import CAPABILITIES_KEY, HANDSHAKE, STATELESS, VERSION_KEY
 from prowess.settings.settings import Settings
 from prowess_host.connection import Connection
 from prowess_host.project import Project
+from prowess_host.protocol.codec import decode
 from prowess_host.protocol.identity import Server
 from prowess_host.workers.process import Spawn, WorkerProcess
 
@@ -64,7 +65,12 @@ class MemoryClient:
         self._numbers = itertools.count(1)
 
     def send(self, message: Message) -> None:
-        self.connection.receive(json.dumps({"jsonrpc": "2.0", **message}).encode())
+        self.connection.receive(_line(message))
+
+    def send_by(self, back: Pipe, *messages: Message) -> None:
+        """Send messages, more than one as a batch, whose answers go another way."""
+        lines = [_line(message) for message in messages]
+        self.connection.take(decode(lines[0] if len(lines) == 1 else b"[%b]" % b",".join(lines)), back)
 
     def request(self, method: str, **params: Any) -> int:
         """Send a request; gives its id."""
@@ -116,6 +122,10 @@ class MemoryClient:
             told = {"capabilities": {"elicitation": {}}, "clientInfo": {"name": "memory", "version": "1"}}
             await self.ask("initialize", protocolVersion=self.version, **told)
             self.send({"method": "notifications/initialized"})
+
+
+def _line(message: Message) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", **message}).encode()
 
 
 def text_of(answer: Message) -> str:

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
-from memory import MemoryClient, clients, served, text_of
+from memory import MemoryClient, Pipe, clients, served, text_of
 from piped import HANDSHAKE, STATELESS, make_project, until, write_skill
 
 MANY = 50
@@ -141,6 +141,56 @@ async def test_closing_one_connection_ends_its_calls_alone(root: Path) -> None:
         write_skill(root, "more.py", "@skill_command\ndef new() -> None: ...\n")
         await asyncio.gather(*(client.noted(CHANGED) for client in several[1:]))
         assert written == len(several[0].pipe.messages)
+
+
+async def test_what_concerns_a_message_goes_back_its_own_way(root: Path) -> None:
+    """Its answer, its progress, its question, and what is said of a batch; what concerns nobody goes to the client."""
+    async with served(root) as project:
+        client = MemoryClient(project, "2025-11-25")
+        await client.open()
+        ways = [Pipe() for _ in range(3)]
+        call = {"method": "tools/call", "params": {"name": "t_steps", "arguments": {"text": "x"}}}
+        call["params"]["_meta"] = {"progressToken": 1}
+        client.send_by(ways[0], {"id": "steps", **call})
+        client.send_by(ways[1], {"id": "sure", "method": "tools/call", "params": {"name": "t_sure", "arguments": {}}})
+        client.send_by(ways[2], {"id": "ping", "method": "ping"})
+        assert ["ping"] == await said(ways[2], 1)
+        assert ["notifications/progress"] * 3 + ["steps"] == await said(ways[0], 4)
+        assert ["elicitation/create"] == await said(ways[1], 1)
+        assert client.connection.owes(ways[1])
+        assert not any(client.connection.owes(way) for way in (ways[0], ways[2], client.pipe))
+        answered = Pipe()
+        given = {"action": "accept", "content": {"value": True}}
+        client.send_by(answered, {"id": ways[1].messages[0]["id"], "result": given})
+        assert ["elicitation/create", "sure"] == await said(ways[1], 2)
+        assert [] == answered.messages
+        write_skill(root, "more.py", "@skill_command\ndef new() -> str:\n    return 'new'\n")
+        await client.noted(CHANGED)
+        assert [4, 2, 1] == [len(way.messages) for way in ways]
+
+
+async def test_a_batch_goes_back_as_one(root: Path) -> None:
+    """Each of its answers goes the way of the batch, also what was cancelled by another message."""
+    async with served(root) as project:
+        client = MemoryClient(project, "2025-03-26")
+        await client.open()
+        batch, other = Pipe(), Pipe()
+        where = {"method": "tools/call", "params": {"name": "t_where", "arguments": {"text": "x"}}}
+        held = {"method": "tools/call", "params": {"name": "t_hold", "arguments": {"file": str(root / "held")}}}
+        client.send_by(batch, {"id": 1001, **where}, {"id": 1002, **held}, {"id": 1003, "method": "ping"})
+        await until((root / "held.begun").exists)
+        assert client.connection.owes(batch)
+        client.send_by(other, {"method": "notifications/cancelled", "params": {"requestId": 1002}})
+        await until(lambda: batch.messages)
+        assert {1001, 1003} == {each["id"] for each in batch.messages[0]}
+        assert not client.connection.owes(batch)
+        assert [] == other.messages
+
+
+async def said(way: Pipe, count: int) -> list[str]:
+    """The ids and methods of what was written, once there is so much."""
+    await until(lambda: len(way.messages) >= count)
+    return [message.get("method") or message["id"] for message in way.messages]
 
 
 async def test_a_client_that_does_not_read_is_spared_what_is_of_the_moment(root: Path) -> None:

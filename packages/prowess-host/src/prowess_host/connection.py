@@ -1,6 +1,7 @@
 """One client of a project: its session, its calls in flight, and the notifications it gets.
 
-The transport only has to write lines.
+The transport only has to write lines. Where messages arrive one by one, each with a way back of its own (a request of HTTP),
+what concerns a message goes back that way, and everything else to the client's transport.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from prowess.jsontypes import JsonObject
     from prowess_host.catalog.listing import Listing
     from prowess_host.project import Project
+    from prowess_host.protocol.codec import Message
     from prowess_host.protocol.identity import Server
     from prowess_host.protocol.lines import Oversized
     from prowess_host.workers.jobs import Job
@@ -86,25 +88,39 @@ class Connection:
 
     def receive(self, line: bytes | Oversized) -> None:
         """Serve a message, or what stands in the place of one that was too long."""
+        self.take(decode(line))
+
+    def take(self, message: Message, back: Transport | None = None) -> None:
+        """Serve a message that was read already. What concerns it goes `back`, by default to the client's transport."""
         if self._closed:
             return
         try:
-            self._act(route(decode(line), self._session, self._now()))
+            self._act(route(message, self._session, self._now()), back or self._out)
         except Exception:  # noqa: BLE001 - a fault of ours costs one message, never the ones after it
             _log.exception("a message could not be served")
 
-    def _act(self, action: Action) -> None:
+    def owes(self, back: Transport) -> bool:
+        """Whether something that came with this way back is still to be answered."""
+        if back is self._out and self._session.subscriptions:
+            return True
+        return any(call.back is back for call in self._session.in_flight.values())
+
+    def _act(self, action: Action, back: Transport) -> None:
         if isinstance(action, Call):
+            action.back = back
             self._serve(action)
         elif isinstance(action, Reply):
-            self._out.write(action.line)
+            back.write(action.line)
         elif isinstance(action, Cancelled):
             self._cancel(action)
         elif isinstance(action, Answered):
             self._answered(action)
         elif isinstance(action, Group):
+            for each in action.actions:  # all of them have their way back before the first is served
+                if isinstance(each, Call):
+                    each.back = back
             for each in action.actions:
-                self._act(each)
+                self._act(each, back)
 
     def _serve(self, call: Call) -> None:
         listing = self._project.listing
@@ -117,17 +133,17 @@ class Connection:
             if tools is not None and is_list:
                 optional = bool(self._most(call))
                 body = tools.page(call.params.get("cursor"), call.revision, optional=optional)
-                self._out.write(self._session.answer(call, body))
+                call.back.write(self._session.answer(call, body))
             else:
                 self._call_tool(call)
             self._project.wanted()
         except RpcError as error:
-            self._out.write(self._session.refuse(call, error))
+            call.back.write(self._session.refuse(call, error))
         except EncodeError as error:
             self._say(call, _invalid(call, error), is_error=True, meta=b'{"prowess/kind":"input"}')
         except Exception:  # noqa: BLE001 - as above, and whoever asked is told
             _log.exception("%s could not be served", call.method)
-            self._out.write(self._session.refuse(call, RpcError.internal("see the log of the host")))
+            call.back.write(self._session.refuse(call, RpcError.internal("see the log of the host")))
 
     def _call_tool(self, call: Call) -> None:
         name: str = call.params["name"]
@@ -169,7 +185,7 @@ class Connection:
             raise RpcError.unknown_tool(name, why)
 
     def _cancel(self, cancelled: Cancelled) -> None:
-        self._out.write(cancelled.line)
+        cancelled.call.back.write(cancelled.line)
         held = self._jobs.pop(cancelled.call, None)
         if held is not None:
             self._project.workers.cancel(held[1])
@@ -184,21 +200,22 @@ class Connection:
 
     def _write(self, call: Call, line: bytes) -> None:
         """Write what a call has to say, be it the answer or not."""
-        self._out.write(line, more=len(self._jobs) > 1)
+        call.back.write(line, more=len(self._jobs) > 1)
         if not self._session.is_open(call):
             self._jobs.pop(call, None)
 
-    def _notify(self, line: bytes) -> bool:
+    def _notify(self, call: Call, line: bytes) -> bool:
         """Write what is only of the moment, if there is room. Returns whether there was."""
-        has_room = self._out.backlog < _MOST_NOTICES
+        back: Transport = call.back
+        has_room = back.backlog < _MOST_NOTICES
         if has_room:
-            self._out.write(line)
+            back.write(line)
         return has_room
 
     def _say(self, call: Call, text: str, *, is_error: bool = False, meta: bytes = b"{}") -> None:
         text = text.encode("utf-8", "backslashreplace").decode()
         body = dumps({"content": [{"type": "text", "text": text}], "isError": is_error})
-        self._out.write(self._session.answer(call, body, meta=meta))
+        call.back.write(self._session.answer(call, body, meta=meta))
 
     def show(self, before: Listing, after: Listing) -> None:
         """Serve what waited for this listing. The client hears of it only if what it can see has changed."""
@@ -246,7 +263,7 @@ class Connection:
         content = [{"type": "text", "text": page.text}, {"type": "text", "text": told}]
         meta = {META_CUT: {"bytes": page.size, "start": page.start, "end": page.end, "cursor": page.cursor}}
         body = dumps({"content": content, "isError": False})
-        self._out.write(self._session.answer(call, body, meta=dumps(meta)))
+        call.back.write(self._session.answer(call, body, meta=dumps(meta)))
 
     # The end
 
@@ -263,7 +280,7 @@ class Connection:
         for line in self._session.end_subscriptions():
             self._out.write(line)
         for call in list(self._session.in_flight.values()):
-            self._out.write(self._session.refuse(call, RpcError.internal("the host is shutting down")))
+            call.back.write(self._session.refuse(call, RpcError.internal("the host is shutting down")))
 
 
 def _from_text(arguments: str) -> JsonObject:

@@ -78,7 +78,7 @@ class ToolCall:
         session: Session,
         supervisor: Supervisor,
         write: Callable[[Call, bytes], None],
-        notify: Callable[[bytes], bool],
+        notify: Callable[[Call, bytes], bool],
         sealing: Sealing,
         limit: Limit = UNLIMITED,
         *,
@@ -240,15 +240,15 @@ class ToolCall:
         """Passed on, if the client wants it. What it does not read in time is replaced by what comes later."""
         line = self._session.report_progress(self._call, done, total, message or "")
         if line:
-            self._newest = b"" if self._notify(line) else line
+            self._newest = b"" if self._notify(self._call, line) else line
 
     def log(self, level: str, data: Any) -> None:
         """Passed on, if the client wants it. How much of it the client did not read in time, it is told."""
         line = self._session.report_log(self._call, level, data, logger=self._contract.id)
         if line:
-            if self._lost_logs and self._notify(self._lost()):
+            if self._lost_logs and self._notify(self._call, self._lost()):
                 self._lost_logs = 0
-            self._lost_logs += not self._notify(line)
+            self._lost_logs += not self._notify(self._call, line)
 
     def _catch_up(self) -> None:
         """Say before the answer what was held back."""

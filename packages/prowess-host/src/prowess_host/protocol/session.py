@@ -58,6 +58,8 @@ class Call:
     """The last progress that was reported."""
     questions: set[int] = field(default_factory=lambda: set())  # noqa: PLW0108 - typed, and six times as fast as `set[int]`
     """Ids of our own requests that the client has not answered yet."""
+    back: Any = None
+    """Where what concerns this call is written. Set and used by the connection; nothing here looks into it."""
 
     @property
     def arguments(self) -> JsonObject | str:

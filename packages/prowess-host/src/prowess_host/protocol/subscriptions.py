@@ -49,6 +49,9 @@ class Subscriptions:
     def __contains__(self, request_id: RequestId) -> bool:
         return request_id in self._open
 
+    def __len__(self) -> int:
+        return len(self._open)
+
     def listen(self, request_id: RequestId, revision: Revision, wanted: JsonObject) -> bytes:
         """Open one and acknowledge the part of the filter that is honoured; the acknowledgment must go out first."""
         tools = wanted.get(_TOOLS)
