@@ -222,6 +222,25 @@ async def test_the_oldest_finished_handles_are_forgotten(project: Path) -> None:
     assert 404 == gone["status"]["http"]
 
 
+async def test_more_work_than_may_go_on_is_refused(project: Path) -> None:
+    """With the time after which to try again; a handle that was given stays good."""
+    async with Runtime.open(project) as runtime:
+        waiting = request("research.gated", metadata={"wait": False})
+        first, *_ = [await invoke(runtime, waiting) for _ in range(1000)]
+        refused = await invoke(runtime, waiting)
+        still = await invoke(runtime, request(metadata={"handle": first["output"]["handle"]}))
+        await invoke(runtime, request("research.open_gate"))
+        with anyio.fail_after(PATIENCE):
+            await finish(runtime)
+    assert ("retry", 503, "1") == (
+        refused["status"]["code"],
+        refused["status"]["http"],
+        refused["headers"]["Retry-After"],
+    )
+    assert "accepted" == still["status"]["code"]
+    RESPONSES.validate(refused)
+
+
 # Reading
 
 

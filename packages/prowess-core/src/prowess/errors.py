@@ -13,7 +13,8 @@
         ├── OutputError               a result breaks the contract                    (the author's mistake)
         ├── UnknownCommand            no command has this name
         ├── AskError                  a question cannot be asked here
-        └── MissingCapability         the client cannot do what a command needs
+        ├── MissingCapability         the client cannot do what a command needs
+        └── TooMuchWork               no more work can go on in the background
     BaseException
     └── InputRequired                 control flow: a person must answer before the command can continue
 
@@ -40,6 +41,7 @@ __all__ = [
     "SchemaError",
     "SettingsError",
     "SkillError",
+    "TooMuchWork",
     "UnknownCommand",
     "did_you_mean",
     "message_of",
@@ -152,6 +154,15 @@ class MissingCapability(ProwessError):
     def __init__(self, command: str, name: str) -> None:
         super().__init__(f"{command} needs a client with the capability {name!r}, which this client did not declare")
         self.name = name
+
+
+class TooMuchWork(ProwessError):
+    """As many works go on in the background as are allowed."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(
+            f"{most} calls go on in the background already, the most that may; try again when one has ended"
+        )
 
 
 class InputRequired(BaseException):

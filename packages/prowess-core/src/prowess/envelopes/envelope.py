@@ -11,9 +11,8 @@ import logging
 import math
 import re
 import time
-import uuid
 import weakref
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -23,9 +22,11 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstra
 from pydantic_core import ErrorDetails
 
 from prowess.calls.channel import Channel
+from prowess.calls.handles import Handles
 from prowess.calls.outcome import Outcome
 from prowess.contracts.catalog import Catalog
 from prowess.contracts.contract import Contract
+from prowess.errors import TooMuchWork
 from prowess.jsontypes import Json, JsonObject
 from prowess.settings.credentials import Caller, Credentials, Refused
 from prowess.settings.settings import Settings
@@ -62,8 +63,8 @@ _STATUS: Final[Mapping[str, tuple[str, int]]] = {
     "output": ("error", 502),
     "unknown": ("error", 404),
 }
-_MOST_HANDLES: Final = 1000
-"""Results that are kept for callers who did not wait; the oldest is dropped first."""
+_TRY_AGAIN: Final = 1
+"""Seconds after which a caller whose work found no room may ask again."""
 _MOST_LENGTH: Final = 200
 """Characters of a status message; the errors have the whole text."""
 
@@ -320,11 +321,10 @@ def _desk(engine: Engine) -> _Desk:
 
 @dataclass(frozen=True, slots=True)
 class _Accepted:
-    """Work that nobody waits for, and who may ask for its result."""
+    """Work that nobody waits for."""
 
     task: asyncio.Task[JsonObject]
     command: str
-    caller: Caller
 
 
 class _Desk:
@@ -333,12 +333,12 @@ class _Desk:
     def __init__(self, engine: Engine) -> None:
         self._engine: Engine = weakref.proxy(engine)
         self._credentials = Credentials.of(engine.settings)
-        self._handles: OrderedDict[str, _Accepted] = OrderedDict()
+        self._handles: Handles[_Accepted] = Handles()
         self.counts: Counter[str] = Counter()
 
     @property
     def running(self) -> list[asyncio.Task[JsonObject]]:
-        return [work.task for work in self._handles.values() if not work.task.done()]
+        return [work.task for work in self._handles.works() if not work.task.done()]
 
     async def serve(self, raw: bytes | str | Mapping[str, Any]) -> JsonObject:
         started = time.perf_counter()
@@ -359,7 +359,7 @@ class _Desk:
         self._authorize(request, caller, command)
         work = self._run(request, command, started)
         if request.metadata.get("wait") is False:
-            return self._accept(request, _Accepted(asyncio.ensure_future(work), command, caller), started)
+            return self._accept(request, _Accepted(asyncio.ensure_future(work), command), caller, started)
         return await work
 
     async def _find(self, request: Request) -> str:
@@ -399,11 +399,19 @@ class _Desk:
 
     # Not waiting
 
-    def _accept(self, request: Request, work: _Accepted, started: float) -> JsonObject:
+    def _accept(self, request: Request, work: _Accepted, caller: Caller, started: float) -> JsonObject:
         """The work goes on; its response can be fetched with the handle."""
-        handle = uuid.uuid4().hex
-        self._handles[handle] = work
-        self._forget_oldest()
+        try:
+            handle = self._handles.add(work, caller)
+        except TooMuchWork as error:  # the task has not begun
+            work.task.cancel()
+            self._note("busy", request.trace_id, str(error))
+            headers = {"Retry-After": str(_TRY_AGAIN)}
+            errors = [_problem("busy", str(error), "metadata.wait")]
+            return _response(
+                request.id, "retry", 503, str(error), started, errors=errors, headers=headers, metadata=_about(request)
+            )
+        work.task.add_done_callback(lambda task: self._handles.over(handle, _size(task)))
         return self._still(request, handle, started)
 
     def _still(self, request: Request, handle: str, started: float) -> JsonObject:
@@ -414,19 +422,13 @@ class _Desk:
 
     async def _ask_again(self, request: Request, caller: Caller, started: float) -> JsonObject:
         handle = request.metadata["handle"]
-        work = self._handles.get(handle) if isinstance(handle, str) else None
-        if work is None or work.caller != caller:  # to everybody else, a handle of a caller does not exist
+        work = self._handles.get(handle, caller)
+        if work is None:
             raise request.refusal("unknown_handle", 404, f"unknown handle: {_shown(handle)}", "metadata.handle")
         self._authorize(request, caller, work.command)
         if not work.task.done():
             return self._still(request, cast("str", handle), started)
         return {**await work.task, "id": request.id, "timestamp": _now()}
-
-    def _forget_oldest(self) -> None:
-        for handle in [handle for handle, work in self._handles.items() if work.task.done()]:
-            if len(self._handles) <= _MOST_HANDLES:
-                break
-            del self._handles[handle]
 
     def _note(self, code: str, trace_id: str, text: str) -> None:
         self.counts[code] += 1
@@ -434,6 +436,11 @@ class _Desk:
 
 
 # Writing
+
+
+def _size(task: asyncio.Task[JsonObject]) -> int:
+    """Bytes of a response that is kept; a work that was cancelled has none."""
+    return 0 if task.cancelled() or task.exception() else len(json.dumps(task.result()))
 
 
 def _of_outcome(request: Request, outcome: Outcome, started: float) -> JsonObject:
