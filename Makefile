@@ -4,6 +4,8 @@
 PYTHON ?=
 ARGS ?=
 export PYTHON
+# Each of some thousand processes would compile what it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 PY := .venv/bin/python
 

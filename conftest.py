@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.errors import FlakyStrategyDefinition, UnsatisfiedAssumption
 
 sys.path.append(str(Path(__file__).parent / "tests"))  # importlib mode puts nothing there
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # each of some thousand processes would compile what it imports
 
 # Property tests are bounded by time, so that a slow machine tries fewer examples and takes no longer.
 # No deadline for one example: how long it takes says more of the machine than of the code.

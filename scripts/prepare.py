@@ -1,7 +1,7 @@
 """Makes a virtual environment ready for a purpose, with uv or with pip, and does nothing where it already is.
 
 Standard library only: it runs before anything is installed. What was installed is noted in a stamp inside the
-environment, keyed on the content of the pyproject files; where things come from is the business of uv's or pip's own settings.
+environment, keyed on the content of the files that decide; where things come from is the business of uv's or pip's own settings.
 """
 
 from __future__ import annotations
@@ -15,19 +15,16 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import threading
-import time
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
+from installers import ROOT, Progress, base_python, environment_of_uv, find_uv, output_of, pip, say
+
 PACKAGES = sorted(path.parent for path in ROOT.glob("packages/*/pyproject.toml"))
 LOWER_BOUND = re.compile(r"^(?P<name>[\w.-]+)(\[[^]]*\])?>=(?P<version>[^,;\s]+)")
-PIP_STEP = re.compile(r"\s*((Collecting|Downloading|Building|Installing) [^:(]+)")
-SECONDS_BETWEEN_LINES = 5
 VERSION_OF = "import sys; print(*sys.version_info[:2], sep='.')"
 
 
@@ -101,20 +98,6 @@ def unfit(environment: Path, python: Path, note: dict[str, Any]) -> str | None:
     return None
 
 
-def output_of(python: Path, code: str) -> str | None:
-    """What the code prints, or `None` where it cannot run."""
-    try:
-        done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    return done.stdout.strip()
-
-
-def base_python() -> Path:
-    """The interpreter that runs this, outside of any virtual environment."""
-    return Path(getattr(sys, "_base_executable", None) or sys.executable)
-
-
 def create(environment: Path, reason: str) -> None:
     """Make an empty environment in place of what may be there."""
     say(f"creating {environment.name}: {reason}")
@@ -122,7 +105,7 @@ def create(environment: Path, reason: str) -> None:
         if not (environment / "pyvenv.cfg").is_file():
             sys.exit(f"prepare: {environment} is not a virtual environment; move it away")
         shutil.rmtree(environment)
-    if uv := shutil.which("uv"):
+    if uv := find_uv():
         run([uv, "venv", "--quiet", "--python", base_python(), environment])
     else:
         run([base_python(), "-m", "venv", environment])
@@ -145,20 +128,32 @@ def requirements(groups: list[str], *, packages: bool) -> list[str]:
 
 
 def install(python: Path, wanted: list[str], *, lowest: bool) -> None:
-    """Install with uv, where there is one and it can; else with pip, which may be configured where uv is not."""
+    """Install with uv, where there is one and it can; else with pip."""
     environment = python.parent.parent
     if lowest:
         constraints = environment / "lowest.txt"
         constraints.write_text("".join(f"{line}\n" for line in lowest_versions()), encoding="utf-8")
         wanted = [*wanted, "--constraint", f"./{constraints.relative_to(ROOT)}"]
-    if uv := shutil.which("uv"):
+    if uv := find_uv():
         say(f"installing into {environment.name} with uv")
-        if run([uv, "pip", "install", "--python", python, *wanted], check=False) == 0:
+        command = [uv, "pip", "install", "--python", python, *wanted]
+        with Progress("installing"):
+            code = subprocess.run(command, cwd=ROOT, check=False, env=environment_of_uv(uv)).returncode
+        if code == 0:
             return
         say("uv could not install them; trying pip")
     say(f"installing into {environment.name} with pip (half a minute to a few minutes, the first time)")
     # Compiling everything ahead takes longer than installing it; what is imported is compiled then, and only that.
-    pip(python, "install", "--no-compile", *wanted)
+    pip_or_exit(python, "install", "--no-compile", *wanted)
+
+
+def pip_or_exit(python: Path, *words: str | Path) -> None:
+    """Run pip in an environment, which may have been made without it. A failure ends everything, and shows what it said."""
+    if output_of(python, "import pip") is None:
+        run([python, "-m", "ensurepip"])
+    code, said = pip(python, *words)
+    if code:
+        sys.exit(f"{said}prepare: this failed: pip {' '.join(map(str, words))}")
 
 
 def fetch_schemas(python: Path, folder: Path) -> None:
@@ -166,7 +161,8 @@ def fetch_schemas(python: Path, folder: Path) -> None:
     version = output_of(python, "import importlib.metadata as m; print(m.version('mcp'))")
     say(f"fetching the official MCP schemas, from the sources of mcp {version}")
     with tempfile.TemporaryDirectory() as scratch:
-        pip(python, "download", "--no-deps", "--no-binary", "mcp", "--dest", scratch, f"mcp=={version}")
+        loader = python if output_of(base_python(), "import pip") is None else base_python()
+        pip_or_exit(loader, "download", "--no-deps", "--no-binary", "mcp", "--dest", scratch, f"mcp=={version}")
         with tarfile.open(next(Path(scratch).glob("mcp-*.tar.gz"))) as archive:
             schemas = [
                 it for it in archive.getmembers() if re.fullmatch(r"[^/]+/schema/\d{4}-\d\d-\d\d\.json", it.name)
@@ -179,24 +175,6 @@ def fetch_schemas(python: Path, folder: Path) -> None:
         sys.exit(f"prepare: the sources of mcp {version} hold no schema/<revision>.json any more")
 
 
-def pip(python: Path, *words: str | Path) -> None:
-    """Run pip. Whoever waits sees which package it is at; all that it said is shown only if it fails."""
-    if output_of(python, "import pip") is None:
-        run([python, "-m", "ensurepip"])
-    command = [python, "-m", "pip", "--disable-pip-version-check", "--no-input", *words]
-    said: list[str] = []
-    process = subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
-    )
-    with process, Progress() as progress:
-        for line in process.stdout or ():
-            said.append(line)
-            if step := PIP_STEP.match(line):
-                progress.show(step[1].strip().lower())
-    if process.returncode:
-        sys.exit(f"{''.join(said)}prepare: this failed: {' '.join(map(str, command))}")
-
-
 def lowest_versions() -> Iterator[str]:
     """Each direct dependency of the packages at the lowest version it allows."""
     for package in PACKAGES:
@@ -206,45 +184,10 @@ def lowest_versions() -> Iterator[str]:
                 yield f"{bound['name']}=={bound['version']}"
 
 
-def run(command: list[str | Path], *, check: bool = True) -> int:
-    """Run a command at the root, its output shown. A failure ends everything, unless the caller wants to know."""
-    code = subprocess.run(command, cwd=ROOT, check=False).returncode
-    if check and code:
+def run(command: list[str | Path]) -> None:
+    """Run a command at the root, its output shown. A failure ends everything."""
+    if subprocess.run(command, cwd=ROOT, check=False).returncode:
         sys.exit(f"prepare: this failed: {' '.join(map(str, command))}")
-    return code
-
-
-class Progress:
-    """Shows what is going on: on one line that is written over, or in a line every few seconds where that is no terminal."""
-
-    def __init__(self) -> None:
-        self.began = time.monotonic()
-        self.step = "working"
-        self.over = threading.Event()
-
-    def __enter__(self) -> Self:
-        if not sys.stdout.isatty():
-            threading.Thread(target=self.tell, daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.over.set()
-        if sys.stdout.isatty():
-            print("\r\033[K", end="", flush=True)
-
-    def show(self, step: str) -> None:
-        self.step = step
-        if sys.stdout.isatty():
-            print(f"\r\033[K{step[:76]}", end="", flush=True)
-
-    def tell(self) -> None:
-        while not self.over.wait(SECONDS_BETWEEN_LINES):
-            say(f"{self.step} ({time.monotonic() - self.began:.0f} s)")
-
-
-def say(text: str) -> None:
-    """Tell the person waiting what takes so long."""
-    print(f"prepare: {text}", flush=True)
 
 
 if __name__ == "__main__":

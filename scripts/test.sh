@@ -6,7 +6,6 @@
 # tests of the host mostly wait for processes, hence twice as many of them at a time as there are cores.
 set -eu
 cd "$(dirname "$0")/.."
-unset PYTHONDONTWRITEBYTECODE # each of some thousand processes would compile what it imports
 python=.venv/bin/python
 cores=$("$python" -c "import os; print(len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count())")
 measured="tests/prowess tests/contracts"

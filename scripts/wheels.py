@@ -14,7 +14,8 @@ import venv
 import zipfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from installers import ROOT, environment_of_uv, find_uv
+
 DIST = ROOT / "dist"
 IMPORT_ALL = ROOT / "scripts" / "import_all.py"
 
@@ -88,27 +89,23 @@ def try_imports(wheel: Path, environment: Path) -> str:
 def try_alone(wheel: Path, constraints: Path, environment: Path) -> None:
     """Install one wheel with what it declares and nothing else; a sibling comes from our own wheel, if it is declared."""
     python = environment / "bin" / "python"
-    if uv := shutil.which("uv"):
+    if uv := find_uv():
         run([uv, "venv", "--quiet", "--python", sys.executable, environment])
-        run([uv, "pip", "install", "--quiet", "--python", python, "--constraint", constraints, wheel])
+        with_uv = [uv, "pip", "install", "--quiet", "--python", python, "--constraint", constraints, wheel]
+        run(with_uv, env=environment_of_uv(uv))
+        run([uv, "pip", "check", "--quiet", "--python", python])
     else:
         venv.create(environment)
-        pip = [
-            sys.executable,
-            "-m",
-            "pip",
-            "--disable-pip-version-check",
-            "--python",
-            python,
-        ]  # no pip is installed there
+        # No pip is installed there.
+        pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", python]
         run([*pip, "install", "--no-compile", "--quiet", "--constraint", constraints, wheel])
         run([*pip, "check", "--quiet"])
     print(f"wheels: {wheel.name} alone: {try_imports(wheel, environment)}", flush=True)
 
 
-def run(command: list[str | Path], cwd: Path = ROOT) -> str:
+def run(command: list[str | Path], cwd: Path = ROOT, env: dict[str, str] | None = None) -> str:
     """What a command prints; a failure ends everything, and only then is it shown what the command complained of."""
-    done = subprocess.run(command, cwd=cwd, check=False, capture_output=True, text=True)
+    done = subprocess.run(command, cwd=cwd, env=env, check=False, capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"wheels: this failed: {' '.join(map(str, command))}\n{done.stdout}{done.stderr}")
     return done.stdout

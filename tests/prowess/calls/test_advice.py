@@ -43,6 +43,7 @@ def test_a_missing_module_says_in_which_python_and_how_to_add_it(
 ):
     """With pip, or with uv where there is no pip; by the name of the distribution."""
     error = ModuleNotFoundError(f"No module named {module!r}", name=module)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: object())
     assert (
         f"Skills run in {sys.executable}, which does not have it. Add it with `{sys.executable} -m pip install "
         f"{distribution}`, or name a Python that has it by the setting `python`"
