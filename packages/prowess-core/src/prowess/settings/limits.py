@@ -1,0 +1,265 @@
+"""The limits of a skill: what it may reach and use. Plain data, read from a table and checked.
+
+A skill declares its limits where it is (`declared`), and the owner of the project in `[sandbox.<skill>]`. Each key that the
+owner writes replaces that of the skill. Knows nothing of how limits are enforced.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Final, cast
+
+from prowess.errors import SettingsError, did_you_mean
+
+__all__ = ["GIB", "MIB", "TABLE", "Limits", "declared", "limits_of", "wider"]
+
+TABLE: Final = "sandbox"
+"""The table of the project's settings with one table for each skill."""
+MIB: Final = 1024**2
+GIB: Final = 1024**3
+_LOOPBACK: Final = "loopback"
+_SIZE: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?\s*", re.IGNORECASE)
+_UNITS: Final = "KMGT"
+_BLOCK: Final = re.compile(r"(?m)^# /// script[ \t]*\r?\n(?P<content>(?:^#(?:| .*)\r?\n)+?)^# ///[ \t]*\r?$")
+"""A block of inline metadata, as PEP 723 has it."""
+_FRONT: Final = re.compile(r"\A---[ \t]*\r?\n(?P<content>.*?)^---[ \t]*\r?$", re.MULTILINE | re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a limited skill may reach and use. The defaults are those of a skill that says no more than that it is limited.
+
+    `None` means no limit. Paths are relative to the project, or begin with `~` or `/`.
+    """
+
+    network: bool | str = False
+    """Whether it may use the network: all of it, none, or `"loopback"`, which is this machine."""
+    read: tuple[str, ...] = ()
+    """Files and folders that it may read, beside its own."""
+    write: tuple[str, ...] = ()
+    """Files and folders that it may change and read."""
+    env: tuple[str, ...] = ()
+    """Environment variables that it may see, beside harmless ones such as PATH and LANG."""
+    settings: tuple[str, ...] = ()
+    """Settings that it may see: dotted keys, or tables."""
+    memory: int | None = 2 * GIB
+    """Bytes of memory that each of its processes may reserve."""
+    cpu: float | None = None
+    """Seconds of processor time that each of its processes may use."""
+    processes: int = 0
+    """Processes that it may start, at one time."""
+    file_size: int | None = 256 * MIB
+    """Bytes of the largest file that it may write."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, as one would write it; `limits_of` reads it back."""
+        found = {name: getattr(self, name) for name in _KEYS}
+        return {name: list(value) if isinstance(value, tuple) else _sized(name, value) for name, value in found.items()}
+
+    def in_words(self) -> str:
+        """The limits in a line, for people."""
+        network = {True: "network", False: "no network"}.get(self.network, "network of this machine only")  # type: ignore[call-overload]
+        return ", ".join((network, *self._places(), *self._amounts()))
+
+    def _places(self) -> Iterator[str]:
+        for name, word in (("read", "reads"), ("write", "writes"), ("env", "variables"), ("settings", "settings")):
+            names: tuple[str, ...] = getattr(self, name)
+            if names:
+                yield f"{word} {' '.join(names)}"
+
+    def _amounts(self) -> Iterator[str]:
+        if self.memory is not None:
+            yield f"{_sized('memory', self.memory)} of memory"
+        if self.cpu is not None:
+            yield f"{self.cpu:g} s of processor time"
+        yield f"{self.processes} processes" if self.processes else "no processes of its own"
+        if self.file_size is not None:
+            yield f"files up to {_sized('file_size', self.file_size)}"
+
+
+def limits_of(*tables: tuple[Mapping[str, Any], str]) -> Limits:
+    """The limits that some tables write, each with its place; the later ones win, key by key."""
+    found: dict[str, Any] = {}
+    for table, place in tables:
+        found |= _checked(table, place)
+    return Limits(**found)
+
+
+def wider(now: Limits, before: Limits) -> list[str]:
+    """The keys in which limits allow more than others did."""
+    return [name for name in _KEYS if not _within(getattr(now, name), getattr(before, name))]
+
+
+def declared(text: str, file: str) -> tuple[dict[str, Any], str] | None:
+    """The table that a Python file or a `SKILL.md` declares, with its place; `None` where it declares none.
+
+    Python says it in `[tool.prowess.sandbox]` of its inline metadata, `SKILL.md` in `sandbox:` of its front matter.
+    """
+    if TABLE not in text:  # most files: nothing is parsed
+        return None
+    table = _in_front_matter(text, file) if file.endswith(".md") else _in_block(text, file)
+    return None if table is None else (table, file)
+
+
+# --- checking -------------------------------------------------------------------------------------
+
+
+def _checked(table: Mapping[str, Any], place: str) -> dict[str, Any]:
+    return {name: _value(name, value, place) for name, value in table.items()}
+
+
+def _value(name: str, value: Any, place: str) -> Any:
+    if name not in _KEYS:
+        near = did_you_mean(name, _KEYS) or f"; there are {', '.join(_KEYS)}"
+        raise SettingsError(f"{place}: unknown limit {name!r}{near}")
+    expected, read = _KEYS[name]
+    try:
+        return read(value)
+    except (TypeError, ValueError, OverflowError):
+        shown = json.dumps(value, default=str)
+        raise SettingsError(f"{place}: {name} must be {expected}, not {shown}") from None
+
+
+def _network(value: Any) -> bool | str:
+    if isinstance(value, bool) or value == _LOOPBACK:
+        return value
+    raise ValueError
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    names: list[Any] = list(value) if isinstance(value, (list, tuple)) else [None]
+    if not all(isinstance(name, str) and name.strip() and "\0" not in name for name in names):
+        raise ValueError
+    return tuple(names)
+
+
+def _size(value: Any) -> int | None:
+    if isinstance(value, str):
+        found = _SIZE.fullmatch(value)
+        if found is None:
+            raise ValueError
+        number, unit, binary = found.groups()
+        base = 1024 if binary else 1000
+        value = int(float(number) * base ** (_UNITS.index(unit.upper()) + 1 if unit else 0))
+    number = _number(value)
+    return None if number is None else int(number)
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or math.isnan(value) or value <= 0:
+        raise ValueError
+    return None if math.isinf(value) else value
+
+
+def _count(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError
+    return value
+
+
+_LIST: Final = "a list of strings"
+_AMOUNT: Final = 'a size in bytes, such as "512 MiB", or inf'
+_KEYS: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
+    "network": ('true, false or "loopback"', _network),
+    "read": (_LIST, _names),
+    "write": (_LIST, _names),
+    "env": (_LIST, _names),
+    "settings": (_LIST, _names),
+    "memory": (_AMOUNT, _size),
+    "cpu": ("seconds above 0, or inf", _number),
+    "processes": ("an integer >= 0", _count),
+    "file_size": (_AMOUNT, _size),
+}
+assert list(_KEYS) == [each.name for each in fields(Limits)]  # noqa: S101 - a slip of ours
+
+
+def _sized(name: str, value: Any) -> Any:
+    if name not in {"memory", "cpu", "file_size"}:
+        return value
+    if value is None:
+        return "inf" if name == "cpu" else "inf"
+    if name == "cpu":
+        return value
+    for factor, unit in ((GIB, "GiB"), (MIB, "MiB"), (1024, "KiB")):
+        if value % factor == 0:
+            return f"{value // factor} {unit}"
+    return value
+
+
+def _within(now: Any, before: Any) -> bool:
+    """Whether one value allows no more than the other."""
+    if isinstance(now, tuple):
+        return set(cast("tuple[str, ...]", now)) <= set(before)
+    if isinstance(now, (bool, str)):
+        return _REACH[now] <= _REACH[before]
+    return before is None or (now is not None and now <= before)
+
+
+_REACH: Final[dict[bool | str, int]] = {False: 0, _LOOPBACK: 1, True: 2}
+
+
+# --- where skills say it --------------------------------------------------------------------------
+
+
+def _in_block(text: str, file: str) -> dict[str, Any] | None:
+    found = _BLOCK.search(text)
+    if found is None:
+        return None
+    import tomllib  # some milliseconds, for skills that declare something
+
+    lines = found["content"].splitlines()
+    try:
+        data: Any = tomllib.loads("\n".join(line[2:] if line.startswith("# ") else line[1:] for line in lines))
+    except (ValueError, RecursionError) as error:
+        raise SettingsError(f"{file}: its inline metadata is not valid TOML: {error}") from None
+    for name in ("tool", "prowess", TABLE):
+        data = data.get(name) if isinstance(data, dict) else None
+    return None if data is None else _table(data, f"{file}: [tool.prowess.{TABLE}]")
+
+
+def _in_front_matter(text: str, file: str) -> dict[str, Any] | None:
+    """The block `sandbox:`, of lines `key: value` whose values are those of YAML that JSON or TOML can say as well."""
+    found = _FRONT.search(text)
+    if found is None:
+        return None
+    lines = iter(found["content"].splitlines())
+    for line in lines:
+        if line.rstrip() == f"{TABLE}:":
+            break
+        if line.startswith(f"{TABLE}:"):
+            raise SettingsError(f"{file}: {TABLE} must be a block of indented lines, such as `  network: false`")
+    else:
+        return None
+    table: dict[str, Any] = {}
+    for line in lines:
+        if line.strip() and not line.lstrip().startswith("#"):
+            if not line.startswith(" "):
+                break
+            name, colon, value = line.strip().partition(":")
+            if not colon or not value.strip():
+                raise SettingsError(f"{file}: {line.strip()!r} must be `name: value`, with lists as [one, two]")
+            table[name.strip()] = _scalar(value.partition(" #")[0].strip())
+    return table
+
+
+def _scalar(text: str) -> Any:
+    if text.startswith("[") and text.endswith("]"):
+        return [_scalar(item.strip()) for item in text[1:-1].split(",") if item.strip()]
+    if text[:1] in {'"', "'"} and text[-1:] == text[:1] and len(text) > 1:
+        return text[1:-1]
+    if text in {".inf", "inf"}:
+        return math.inf
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _table(data: Any, place: str) -> dict[str, Any]:
+    if not isinstance(data, dict):
+        raise SettingsError(f"{place} must be a table")
+    return cast("dict[str, Any]", data)

@@ -1,0 +1,1 @@
+"""Limits of skills, enforced by the operating system."""

@@ -1,0 +1,320 @@
+"""How a worker is started under limits on this system, and what this system cannot enforce.
+
+`system()` looks once what there is: Landlock and seccomp on Linux, `sandbox-exec` on macOS. `Confinement` is one worker's
+share of it: the command that starts it, its environment, and a folder of its own for temporary files. What cannot be
+enforced is an `Unenforceable`, unless the owner lets it.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import functools
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from prowess.settings.limits import Limits
+from prowess_host.confinement import launch
+from prowess_host.confinement.filters import MACHINES, OWN_PID, filter_for
+from prowess_host.confinement.landlock import LEAST, SIGNALS, rights
+from prowess_host.confinement.mac import profile_for
+
+__all__ = ["Confinement", "Places", "System", "Unenforceable", "filtered_environment", "system"]
+
+_SETTING: Final = "sandbox.unenforced"
+_THREADS: Final = 64
+"""Threads that a worker and its libraries may have beside the processes that a skill may start: the kernel counts both."""
+_DESCRIPTORS: Final = 1024
+_SANDBOX_EXEC: Final = "/usr/bin/sandbox-exec"
+_HARMLESS: Final = frozenset(
+    {
+        *("PATH", "LANG", "LANGUAGE", "TZ", "TERM", "COLUMNS", "LINES", "NO_COLOR", "USER", "LOGNAME", "SHELL"),
+        *("PYTHONPATH", "PYTHONUTF8", "PYTHONIOENCODING", "PYTHONWARNINGS", "PYTHONHASHSEED", "PYTHONUNBUFFERED"),
+        *("PYTHONMALLOC", "VIRTUAL_ENV", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "MPLBACKEND"),
+        *("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "SYSTEMROOT"),
+    }
+)
+"""Variables that say how a process runs, and hold no secrets."""
+_SYSTEM: Final = (
+    *("/usr", "/lib", "/lib64", "/lib32", "/bin", "/sbin", "/nix/store", "/etc/ld.so.cache", "/etc/ld.so.conf"),
+    *("/etc/ld.so.conf.d", "/etc/alternatives", "/etc/localtime", "/etc/timezone", "/etc/os-release", "/etc/mime.types"),
+    *("/etc/passwd", "/etc/group", "/etc/nsswitch.conf", "/etc/locale.alias", "/etc/fonts", "/etc/python3"),
+    *("/etc/ssl/certs", "/etc/ssl/cert.pem", "/etc/ssl/openssl.cnf", "/etc/pki/tls/certs", "/etc/ca-certificates"),
+    *("/etc/magic", "/proc/cpuinfo", "/proc/meminfo", "/proc/filesystems", "/sys/devices/system/cpu"),
+)
+"""What programs of every kind read: libraries, programs, time zones, certificates."""
+_NETWORK: Final = ("/etc/resolv.conf", "/etc/hosts", "/etc/host.conf", "/etc/services", "/etc/protocols", "/etc/gai.conf")
+_DEVICES: Final = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+
+
+class Unenforceable(OSError):
+    """Limits that this system cannot enforce. The skill does not run."""
+
+    def __init__(self, reasons: Sequence[str]) -> None:
+        super().__init__(
+            f"its limits cannot be enforced here: {'; '.join(reasons)}. Run it on a system that can, widen the limit, or "
+            f"accept that with {_SETTING} = true"
+        )
+
+
+class Places(Protocol):
+    """What a worker needs to read, whatever its limits are."""
+
+    @property
+    def root(self) -> Path:
+        """The project."""
+        ...
+
+    @property
+    def own(self) -> Sequence[Path]:
+        """The files and folders of its skills."""
+        ...
+
+    @property
+    def listed(self) -> Sequence[Path]:
+        """Folders of which it may know the names in them."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """What can be enforced here."""
+
+    kind: str = ""
+    """`linux`, `darwin`, or nothing that this module knows."""
+    machine: str = ""
+    landlock: int = 0
+    """The version of Landlock; 0 where there is none."""
+    is_root: bool = False
+    groups: Path | None = None
+    """Where control groups with a limit on processes can be made."""
+    sandbox_exec: bool = False
+
+    def lacking(self, limits: Limits) -> list[str]:
+        """What of some limits cannot be enforced, each with the reason."""
+        if self.kind == "darwin":
+            return [] if self.sandbox_exec else [f"there is no {_SANDBOX_EXEC}"]
+        if self.kind != "linux":
+            return [f"Prowess knows no way to limit a process on {self.kind or 'this system'}"]
+        reasons = list(self._lacking_on_linux())
+        if limits.network == "loopback":
+            reasons.append('Linux cannot limit a process to the network of this machine (network = "loopback")')
+        if limits.processes and self.is_root and self.groups is None:
+            reasons.append(
+                f"processes = {limits.processes}: the kernel counts no processes of root without a control group that can "
+                "be written; run the host as another user, or set processes = 0"
+            )
+        return reasons
+
+    def _lacking_on_linux(self) -> Iterator[str]:
+        if self.machine not in MACHINES:
+            yield f"there is no filter of system calls for {self.machine}, only for {' and '.join(MACHINES)}"
+        if self.landlock < LEAST:
+            has = f"version {self.landlock}" if self.landlock else "none"
+            yield f"Landlock {LEAST} is needed (Linux 6.2 or later, with lsm=landlock), and there is {has}"
+
+    def in_words(self) -> str:
+        """What enforces limits here, for people."""
+        if self.kind == "darwin":
+            return "sandbox-exec and resource limits (untested)"
+        if self.landlock:
+            return f"Landlock {self.landlock}, seccomp and resource limits"
+        return "resource limits only"
+
+
+@functools.cache
+def system() -> System:
+    """This system."""
+    if sys.platform == "linux":
+        return System("linux", platform.machine(), _landlock(), os.geteuid() == 0, _groups())
+    return System(sys.platform, platform.machine(), sandbox_exec=os.access(_SANDBOX_EXEC, os.X_OK))
+
+
+def _landlock() -> int:
+    import ctypes
+
+    with contextlib.suppress(OSError, AttributeError):
+        return max(int(ctypes.CDLL(None).syscall(444, None, ctypes.c_size_t(0), 1)), 0)
+    return 0
+
+
+def _groups() -> Path | None:
+    """The control group of this process, if it can have others below it that limit processes."""
+    with contextlib.suppress(OSError, ValueError):
+        for line in Path("/proc/self/cgroup").read_text("ascii").splitlines():
+            _, controllers, path = line.split(":", 2)
+            if controllers == "pids":
+                folder = Path(f"/sys/fs/cgroup/pids{path}")
+            elif not controllers and "pids" in _read(Path(f"/sys/fs/cgroup{path}/cgroup.subtree_control")).split():
+                folder = Path(f"/sys/fs/cgroup{path}")
+            else:
+                continue
+            if os.access(folder, os.W_OK):
+                return folder
+    return None
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text("ascii")
+    except OSError:
+        return ""
+
+
+def filtered_environment(environ: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
+    """The variables that a limited worker sees: harmless ones, those of its limits, and Prowess's own marks."""
+    named = {*names, *_HARMLESS}
+    return {name: value for name, value in environ.items() if name in named or name.startswith(("LC_", "_PROWESS_"))}
+
+
+@dataclass(slots=True)
+class Confinement:
+    """What one limited worker runs in. Make it before the worker starts, and close it when the worker is gone."""
+
+    limits: Limits
+    places: Places
+    unenforced: bool = False
+    """The owner lets the skill run although some limits are not enforced here."""
+    on: System = field(default_factory=system)
+    temporary: Path = field(init=False)
+    """A folder of its own, which goes with the worker."""
+    _group: Path | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        reasons = self.on.lacking(self.limits)
+        if reasons and not self.unenforced:
+            raise Unenforceable(reasons)
+        self.temporary = Path(tempfile.mkdtemp(prefix="prowess-skill-"))
+        try:
+            self._group = self._made_group()
+        except BaseException:
+            self.close()
+            raise
+
+    def command(self, command: Sequence[str], python: str, kept: Sequence[int] = ()) -> list[str]:
+        """The command that starts another one under the limits.
+
+        `python` is the interpreter that it runs, and `kept` are the descriptors that it is meant to inherit.
+        """
+        spec: dict[str, Any] = {"kept": list(kept), "resources": self._resources()}
+        if self._group is not None:
+            spec["groups"] = [str(self._group / "cgroup.procs")]
+        before: list[str] = []
+        if self.on.kind == "darwin" and self.on.sandbox_exec:
+            readable = [*map(str, self._readable(python)), *map(str, self.places.own)]
+            writable = [*map(str, self._writable()), str(self.temporary)]
+            before = [_SANDBOX_EXEC, "-p", profile_for(self.limits, readable, map(str, self.places.listed), writable)]
+        elif self.on.landlock >= LEAST and self.on.machine in MACHINES:
+            spec["files"] = self._files(python)
+            program = filter_for(self.limits, MACHINES[self.on.machine], scoped=self.on.landlock >= SIGNALS)
+            spec["calls"], spec["own_pid"] = base64.b64encode(program).decode("ascii"), OWN_PID
+        return [sys.executable, "-I", "-S", launch.__file__, json.dumps(spec), *before, *command]
+
+    def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """The environment of the worker: temporary files and what counts as home are in its own folder."""
+        own = str(self.temporary)
+        more = {"HOME": own, "TMPDIR": own, "XDG_CACHE_HOME": f"{own}/.cache", "PYTHONDONTWRITEBYTECODE": "1"}
+        return {**filtered_environment(environ, self.limits.env), **more}
+
+    def close(self) -> None:
+        """Nothing of the worker lives any more: what was its own goes."""
+        with contextlib.suppress(RecursionError):
+            shutil.rmtree(self.temporary, ignore_errors=True)
+        if self.temporary.exists():  # a tree too deep for Python
+            subprocess.run(["rm", "-rf", "--", str(self.temporary)], capture_output=True, check=False)
+        if self._group is not None:
+            with contextlib.suppress(OSError):
+                self._group.rmdir()
+
+    # What is given to the system
+
+    def _resources(self) -> dict[str, int]:
+        limits = self.limits
+        found: dict[str, int | None] = {
+            "RLIMIT_AS": limits.memory if self.on.kind == "linux" else None,  # macOS takes it, and ignores it
+            "RLIMIT_CPU": None if limits.cpu is None else max(int(limits.cpu), 1),
+            "RLIMIT_FSIZE": limits.file_size,
+            "RLIMIT_CORE": 0,
+            "RLIMIT_NOFILE": _DESCRIPTORS,
+            "RLIMIT_MEMLOCK": 8 * 1024 * 1024,
+            "RLIMIT_NPROC": None if self.on.is_root else _tasks_of_user() + limits.processes + _THREADS,
+        }
+        return {name: value for name, value in found.items() if value is not None}
+
+    def _made_group(self) -> Path | None:
+        if not self.on.is_root or self.on.groups is None:
+            return None
+        group = self.on.groups / self.temporary.name
+        group.mkdir()
+        (group / "pids.max").write_text(str(self.limits.processes + _THREADS))
+        return group
+
+    def _files(self, python: str) -> dict[str, Any]:
+        give = rights(self.on.landlock, network=bool(self.limits.network))
+        paths: list[tuple[str, int, int]] = []
+
+        def add(found: Iterable[Path | str], right: int) -> None:
+            paths.extend((str(path), right, right & give.of_files) for path in found)
+
+        add(_SYSTEM, give.read)
+        add(_NETWORK if self.limits.network else (), give.read)
+        add(_DEVICES, give.use)
+        add(self._readable(python), give.read)
+        add(self.places.own, give.read)
+        add(self.places.listed, give.list)
+        add(self._writable(), give.write)
+        add([self.temporary], give.write)
+        return {"handled": give.handled, "network": give.network, "scoped": give.scoped, "paths": paths}
+
+    def _readable(self, python: str) -> list[Path]:
+        writable = self._writable()
+        wished = [self._path(name) for name in self.limits.read]
+        # A path within one that it may change could lead elsewhere by the next start.
+        return [*_of_python(python, self.places.root), *(path for path in wished if not _is_within(path, writable))]
+
+    def _writable(self) -> list[Path]:
+        paths = [self._path(name) for name in self.limits.write]
+        return [path for path in paths if not _is_within(path, [other for other in paths if other != path])]
+
+    def _path(self, name: str) -> Path:
+        return self.places.root / Path(name).expanduser()
+
+
+def _is_within(path: Path, folders: Iterable[Path]) -> bool:
+    return any(path.is_relative_to(folder) for folder in folders)
+
+
+def _tasks_of_user() -> int:
+    """How many processes and threads this user has: the kernel's limit counts all of them."""
+    count, me = 0, os.getuid()
+    for name in os.listdir("/proc") if os.path.isdir("/proc") else ():  # noqa: PTH112, PTH208 - done for every process
+        if name.isdigit():
+            with contextlib.suppress(OSError):
+                if os.stat(f"/proc/{name}").st_uid == me:  # noqa: PTH116 - as above
+                    count += len(os.listdir(f"/proc/{name}/task"))  # noqa: PTH208 - as above
+    return count
+
+
+def _of_python(python: str, root: Path) -> list[Path]:
+    """What belongs to an interpreter: its environment, the installation that this was made from, and its packages."""
+    program = shutil.which(python) or python
+    found = [Path(program), Path(os.path.realpath(program))]
+    for each in tuple(found):
+        prefix = each.parent.parent
+        if (prefix / "pyvenv.cfg").is_file() or any((prefix / "lib").glob("python3*")):
+            found.append(prefix)
+    if os.path.realpath(program) == os.path.realpath(sys.executable):
+        found += [Path(sys.prefix), Path(sys.base_prefix)]
+        # Packages that are installed from their sources are elsewhere. The project itself is not to be read with them.
+        entries = (Path(entry).resolve() for entry in sys.path if entry and os.path.isdir(entry))  # noqa: PTH112 - as above
+        found += [entry for entry in entries if not root.resolve().is_relative_to(entry)]
+    return list(dict.fromkeys(found))

@@ -1,0 +1,320 @@
+"""The seccomp filter of a limited worker: which system calls it may make, as a program of the kernel's filter machine.
+
+A pure function from limits to bytes; `launch` installs them. The kernel runs the program with every system call of the
+worker and its children, whatever language or library makes it. It reads the number and the arguments, and no memory: so it
+knows kinds of sockets, and no addresses or paths. Paths are the business of `landlock`.
+
+Numbers are those of the kernel's tables `asm/unistd_64.h` (x86_64) and `asm-generic/unistd.h` (aarch64).
+"""
+
+from __future__ import annotations
+
+import errno
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from prowess.settings.limits import Limits
+
+__all__ = ["MACHINES", "OWN_PID", "Machine", "filter_for"]
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A kind of processor: how the kernel names it, and the column of its numbers in the tables."""
+
+    audit: int
+    column: int
+
+
+MACHINES: Final = {"x86_64": Machine(0xC000003E, 0), "aarch64": Machine(0xC00000B7, 1)}
+
+_LAST_KNOWN: Final = 462
+"""The last system call that somebody has looked at here (mseal). Later ones, and those of the x32 mode of x86_64, whose
+numbers begin at 0x40000000, do not exist for a limited skill."""
+
+_DENIED: Final[dict[str, tuple[int | None, int | None]]] = {
+    # other processes: their memory, their descriptors, their pace
+    "ptrace": (101, 117),
+    "process_vm_readv": (310, 270),
+    "process_vm_writev": (311, 271),
+    "process_madvise": (440, 440),
+    "process_mrelease": (448, 448),
+    "kcmp": (312, 272),
+    "pidfd_getfd": (438, 438),
+    "migrate_pages": (256, 238),
+    "move_pages": (279, 239),
+    "ioprio_set": (251, 30),
+    # memory and messages shared by name or number with whoever has the same user
+    "shmget": (29, 194),
+    "shmat": (30, 196),
+    "shmctl": (31, 195),
+    "msgget": (68, 186),
+    "msgsnd": (69, 189),
+    "msgrcv": (70, 188),
+    "msgctl": (71, 187),
+    "semget": (64, 190),
+    "semop": (65, 193),
+    "semctl": (66, 191),
+    "semtimedop": (220, 192),
+    "mq_open": (240, 180),
+    "mq_unlink": (241, 181),
+    "memfd_create": (319, 279),
+    "memfd_secret": (447, 447),
+    # keys of the user, which may be passwords
+    "add_key": (248, 217),
+    "request_key": (249, 218),
+    "keyctl": (250, 219),
+    # other namespaces and file systems, where other rules hold
+    "unshare": (272, 97),
+    "setns": (308, 268),
+    "mount": (165, 40),
+    "umount2": (166, 39),
+    "pivot_root": (155, 41),
+    "chroot": (161, 51),
+    "open_tree": (428, 428),
+    "move_mount": (429, 429),
+    "fsopen": (430, 430),
+    "fsconfig": (431, 431),
+    "fsmount": (432, 432),
+    "fspick": (433, 433),
+    "mount_setattr": (442, 442),
+    "name_to_handle_at": (303, 264),
+    "open_by_handle_at": (304, 265),
+    # other users: a worker of root is owner of much, but has no capabilities
+    "setuid": (105, 146),
+    "setgid": (106, 144),
+    "setreuid": (113, 145),
+    "setregid": (114, 143),
+    "setresuid": (117, 147),
+    "setresgid": (119, 149),
+    "setfsuid": (122, 151),
+    "setfsgid": (123, 152),
+    "setgroups": (116, 159),
+    # parts of the kernel that have been a way out before
+    "bpf": (321, 280),
+    "perf_event_open": (298, 241),
+    "userfaultfd": (323, 282),
+    "modify_ldt": (154, None),
+    "uselib": (134, None),
+    "acct": (163, 89),
+    "quotactl": (179, 60),
+    "quotactl_fd": (443, 443),
+    "syslog": (103, 116),
+    "reboot": (169, 142),
+    "swapon": (167, 224),
+    "swapoff": (168, 225),
+    "init_module": (175, 105),
+    "finit_module": (313, 273),
+    "delete_module": (176, 106),
+    "kexec_load": (246, 104),
+    "kexec_file_load": (320, 294),
+    # what happens to files elsewhere: Landlock does not cover watching them
+    "inotify_init": (253, None),
+    "inotify_init1": (294, 26),
+    "fanotify_init": (300, 262),
+    # owners and attributes of files elsewhere: Landlock does not cover these either
+    "chown": (92, None),
+    "fchown": (93, 55),
+    "lchown": (94, None),
+    "fchownat": (260, 54),
+    "setxattr": (188, 5),
+    "lsetxattr": (189, 6),
+    "fsetxattr": (190, 7),
+    "removexattr": (197, 14),
+    "lremovexattr": (198, 15),
+    "fremovexattr": (199, 16),
+}
+"""Refused with EPERM, whatever the arguments."""
+
+_WITHOUT_EFFECT: Final[dict[str, tuple[int | None, int | None]]] = {
+    "chmod": (90, None),
+    "fchmod": (91, 52),
+    "fchmodat": (268, 53),
+    "fchmodat2": (452, 452),
+    "utime": (132, None),
+    "utimes": (235, None),
+    "futimesat": (261, None),
+    "utimensat": (280, 88),
+}
+"""Modes and times of files: Landlock does not cover them, so they stay as they are, everywhere. It is no error, because
+copying and unpacking files ends with these calls."""
+
+_ABSENT: Final[dict[str, tuple[int | None, int | None]]] = {
+    "clone3": (435, 435),  # has its flags in memory; the C library goes on with clone
+    "io_uring_setup": (425, 425),  # would make other system calls past this filter
+    "io_uring_enter": (426, 426),
+    "io_uring_register": (427, 427),
+}
+"""Refused with ENOSYS, so that libraries do it another way."""
+
+_SIGNALS: Final[dict[str, tuple[int | None, int | None]]] = {
+    "kill": (62, 129),
+    "tkill": (200, 130),
+    "rt_sigqueueinfo": (129, 138),
+    "rt_tgsigqueueinfo": (297, 240),
+    "pidfd_send_signal": (424, 424),
+}
+"""Where Landlock cannot keep signals within the worker and its children."""
+
+_FORK: Final = (57, None)
+_VFORK: Final = (58, None)
+_CLONE: Final = (56, 220)
+_SOCKET: Final = (41, 198)
+_SOCKETPAIR: Final = (53, 199)
+_CONNECT: Final = (42, 203)
+_BIND: Final = (49, 200)
+_LISTEN: Final = (50, 201)
+_SENDTO: Final = (44, 206)
+_PRCTL: Final = (157, 167)
+_TGKILL: Final = (234, 131)
+_SETPRIORITY: Final = (141, 140)
+_OF_A_PROCESS: Final = ((302, 261), (203, 122), (144, 119), (142, 118), (314, 274))
+"""prlimit64, sched_setaffinity, sched_setscheduler, sched_setparam, sched_setattr: 0 is whoever calls."""
+_NEW_NAMESPACES: Final = 0x02000000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000 | 0x00020000
+_CLONE_THREAD: Final = 0x00010000
+_DENIED_PRCTL: Final = (4, 35, 36, 59)
+"""PR_SET_DUMPABLE hides a process from the host; PR_SET_MM and PR_SET_CHILD_SUBREAPER change who is whose child and what it
+says of itself; PR_SET_SYSCALL_USER_DISPATCH changes what a system call is."""
+_UNIX, _INET, _INET6, _NETLINK = 1, 2, 10, 16
+_STREAM, _DATAGRAM, _SEQUENCE = 1, 2, 5
+_KIND: Final = 0xF
+"""The bits of a kind of socket that are no flags."""
+
+_LD, _JEQ, _JGT, _JSET, _AND, _RET = 0x20, 0x15, 0x25, 0x45, 0x54, 0x06
+_ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
+_NUMBER, _ARCH, _ARGUMENTS = 0, 4, 16
+
+
+OWN_PID: Final = 0x7EADBEEF
+"""Stands in a program for the id of the worker, which `launch` fills in."""
+
+
+def filter_for(limits: Limits, machine: Machine, *, scoped: bool = True) -> bytes:
+    """The program for a worker. Where Landlock keeps no signals within (`scoped`), it may only send them to itself."""
+    program = _Program(machine)
+    program.test(_JEQ, machine.audit, then=[], otherwise=[(_RET, _KILL)], load=_ARCH)  # another processor's calls
+    program.load(_NUMBER)
+    program.test(_JGT, _LAST_KNOWN, then=[(_RET, _ERRNO | errno.ENOSYS)])
+    for table, code in ((_DENIED, errno.EPERM), (_WITHOUT_EFFECT, 0), (_ABSENT, errno.ENOSYS)):
+        program.answer(table.values(), code)
+    if not scoped:
+        program.answer(_SIGNALS.values(), errno.EPERM)
+        program.when(_TGKILL, _unless_equal(0, OWN_PID))
+    for number in _OF_A_PROCESS:
+        program.when(number, _unless_equal(0, 0))
+    program.when(_SETPRIORITY, [*_unless_equal(0, 0), *_unless_equal(1, 0)])
+    program.when(_PRCTL, _if_any(0, _DENIED_PRCTL))
+    _processes(program, limits)
+    _sockets(program, limits)
+    return program.whole()
+
+
+def _processes(program: _Program, limits: Limits) -> None:
+    program.when(_CLONE, [(_LD, _argument(0)), (_JSET, _NEW_NAMESPACES, 0, 1), _REFUSE])
+    if not limits.processes:
+        program.answer((_FORK, _VFORK), errno.EPERM)
+        program.when(_CLONE, [(_LD, _argument(0)), (_JSET, _CLONE_THREAD, 1, 0), _REFUSE])
+
+
+def _sockets(program: _Program, limits: Limits) -> None:
+    # Two ends of one stream are no network. Those of datagrams could be sent elsewhere.
+    program.when(
+        _SOCKETPAIR,
+        [
+            *_unless_equal(0, _UNIX),
+            (_LD, _argument(1)),
+            (_AND, _KIND),
+            (_JEQ, _STREAM, 2, 0),
+            (_JEQ, _SEQUENCE, 1, 0),
+            _REFUSE,
+        ],
+    )
+    if not limits.network:
+        program.answer((_SOCKET, _CONNECT, _BIND, _LISTEN), errno.EPERM)
+        program.when(_SENDTO, _unless_equal(4, 0))
+        return
+    program.when(
+        _SOCKET,
+        [
+            (_LD, _argument(0)),
+            (_JEQ, _INET, 3, 0),
+            (_JEQ, _INET6, 2, 0),
+            (_JEQ, _NETLINK, 6, 0),
+            _REFUSE,
+            (_LD, _argument(1)),  # of the internet: streams and datagrams, and nothing raw
+            (_AND, _KIND),
+            (_JEQ, _STREAM, 5, 0),
+            (_JEQ, _DATAGRAM, 4, 0),
+            _REFUSE,
+            (_LD, _argument(2)),  # what routes there are, which the C library asks for
+            (_JEQ, 0, 1, 0),
+            _REFUSE,
+        ],
+    )
+
+
+_Step = tuple[int, ...]
+_REFUSE: Final[_Step] = (_RET, _ERRNO | errno.EPERM)
+
+
+def _argument(index: int) -> int:
+    """Where the lower half of an argument is: the kernel takes all of these as 32 bits. Both machines are little-endian."""
+    return _ARGUMENTS + 8 * index
+
+
+def _unless_equal(index: int, value: int) -> list[_Step]:
+    """Refuse another value of an argument, in either half."""
+    low, high = _argument(index), _argument(index) + 4
+    if value:
+        return [(_LD, low), (_JEQ, value, 1, 0), _REFUSE]
+    return [(_LD, low), (_JEQ, 0, 1, 0), _REFUSE, (_LD, high), (_JEQ, 0, 1, 0), _REFUSE]
+
+
+def _if_any(index: int, values: Iterable[int]) -> list[_Step]:
+    steps: list[_Step] = [(_LD, _argument(index))]
+    for value in values:
+        steps += [(_JEQ, value, 0, 1), _REFUSE]
+    return steps
+
+
+class _Program:
+    """Steps of the filter machine. A jump says how many steps to leave out, if true and if not."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._column = machine.column
+        self._steps: list[_Step] = []
+
+    def load(self, offset: int) -> None:
+        self._steps.append((_LD, offset))
+
+    def test(
+        self, jump: int, value: int, *, then: list[_Step], otherwise: list[_Step] | None = None, load: int | None = None
+    ) -> None:
+        """One comparison, with what is done if it is true and if it is not."""
+        if load is not None:
+            self.load(load)
+        skipped = otherwise or []
+        if then:
+            self._steps += [(jump, value, 0, len(then)), *then]
+        if skipped:
+            self._steps += [(jump, value, len(skipped), 0), *skipped]
+
+    def answer(self, numbers: Iterable[tuple[int | None, int | None]], code: int) -> None:
+        """Give an error number to some system calls; 0 is success, and nothing done."""
+        for pair in numbers:
+            number = pair[self._column]
+            if number is not None:
+                self._steps += [(_JEQ, number, 0, 1), (_RET, _ERRNO | code)]
+
+    def when(self, pair: tuple[int | None, int | None], steps: list[_Step]) -> None:
+        """Look at the arguments of a system call. What the steps do not refuse goes on to the next rule."""
+        number = pair[self._column]
+        if number is not None:
+            self._steps += [(_JEQ, number, 0, len(steps) + 1), *steps, (_LD, _NUMBER)]
+
+    def whole(self) -> bytes:
+        """The program, with permission at its end."""
+        packed = (step if len(step) == 4 else (*step, 0, 0) for step in (*self._steps, (_RET, _ALLOW)))
+        return b"".join(struct.pack("<HBBI", code, true, false, value) for code, value, true, false in packed)

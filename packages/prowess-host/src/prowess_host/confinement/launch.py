@@ -1,0 +1,139 @@
+"""Starts one program under limits: `python -I -S launch.py SPEC PROGRAM...`. A script of its own, with the standard library only.
+
+It asks the kernel for every limit in the spec, and becomes the program. Each step that fails ends it, so that nothing runs
+without its limits. The host has decided what the limits are (`confine`); here is no decision.
+"""
+
+from __future__ import annotations
+
+import base64
+import ctypes
+import json
+import os
+import resource
+import stat
+import sys
+from typing import Any, NoReturn
+
+__all__ = ["FAILED", "MARK", "main"]
+
+FAILED = 97
+"""The exit code of a launch that could not set a limit."""
+MARK = "prowess: the limits of the skill could not be set: "
+
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
+_PATH_BENEATH = 1
+_SET_SECUREBITS, _CAPBSET_DROP, _SET_NO_NEW_PRIVS, _SET_SECCOMP, _CAP_AMBIENT = 28, 24, 38, 22, 47
+_NO_ROOT_LOCKED = 0x2F
+"""SECBIT_NOROOT, SECBIT_NO_SETUID_FIXUP and SECBIT_KEEP_CAPS's lock, each locked: root has no powers of its own."""
+_MOST_CAPABILITIES = 64
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _called(result: int, what: str) -> int:
+    if result < 0:
+        raise OSError(ctypes.get_errno(), f"{what}: {os.strerror(ctypes.get_errno())}")
+    return result
+
+
+def _syscall(number: int, *args: Any) -> int:
+    return int(_libc.syscall(ctypes.c_long(number), *args))
+
+
+def _prctl(option: int, *args: int) -> int:
+    return int(_libc.prctl(option, *(ctypes.c_ulong(each) for each in (*args, 0, 0, 0, 0)[:4])))
+
+
+class _Ruleset(ctypes.Structure):
+    _fields_ = (("fs", ctypes.c_uint64), ("net", ctypes.c_uint64), ("scoped", ctypes.c_uint64))
+
+
+class _PathBeneath(ctypes.Structure):
+    _pack_ = 1
+    _fields_ = (("rights", ctypes.c_uint64), ("parent", ctypes.c_int32))
+
+
+class _Program(ctypes.Structure):
+    _fields_ = (("length", ctypes.c_ushort), ("steps", ctypes.c_char_p))
+
+
+class _CapabilityHeader(ctypes.Structure):
+    _fields_ = (("version", ctypes.c_uint32), ("pid", ctypes.c_int))
+
+
+def _limit_resources(limits: dict[str, int]) -> None:
+    for name, most in limits.items():
+        which = getattr(resource, name)
+        hard = resource.getrlimit(which)[1]
+        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(which, (most, most))
+
+
+def _join_groups(files: list[str]) -> None:
+    """Control groups that the host has made."""
+    for file in files:
+        with open(file, "w", encoding="ascii") as procs:  # noqa: PTH123 - pathlib is not worth its import here
+            procs.write(str(os.getpid()))
+
+
+def _close_all_but(kept: list[int]) -> None:
+    """What was inherited by mistake is no way out."""
+    below = 3
+    for fd in [*sorted(kept), os.sysconf("SC_OPEN_MAX")]:
+        os.closerange(below, fd)
+        below = fd + 1
+
+
+def _restrict_files(rules: dict[str, Any]) -> None:
+    attributes = _Ruleset(rules["handled"], rules["network"], rules["scoped"])
+    ruleset = _called(_syscall(_CREATE_RULESET, ctypes.byref(attributes), ctypes.sizeof(attributes), 0), "Landlock")
+    for path, folder, other in rules["paths"]:
+        try:
+            fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        except OSError:  # it is not there, so nothing of it is given
+            continue
+        beneath = _PathBeneath(folder if stat.S_ISDIR(os.fstat(fd).st_mode) else other, fd)
+        _called(_syscall(_ADD_RULE, ruleset, _PATH_BENEATH, ctypes.byref(beneath), 0), f"Landlock: {path}")
+        os.close(fd)
+    _called(_syscall(_RESTRICT_SELF, ruleset, 0), "Landlock")
+    os.close(ruleset)
+
+
+def _drop_capabilities() -> None:
+    """The powers of root, for good: also for programs that it starts."""
+    if os.geteuid() == 0 or os.getuid() == 0:
+        _prctl(_SET_SECUREBITS, _NO_ROOT_LOCKED)  # refused to a root that has none of these powers
+    for capability in range(_MOST_CAPABILITIES):
+        _prctl(_CAPBSET_DROP, capability)  # refused to whoever has none
+    _prctl(_CAP_AMBIENT, 4, 0)
+    header = _CapabilityHeader(0x20080522, 0)
+    _called(_libc.capset(ctypes.byref(header), (ctypes.c_uint32 * 6)()), "capset")
+
+
+def _restrict_calls(program: bytes) -> None:
+    steps = _Program(len(program) // 8, program)
+    _called(_libc.prctl(_SET_SECCOMP, 2, ctypes.byref(steps), 0, 0), "seccomp")
+
+
+def main(argv: list[str]) -> NoReturn:
+    """Set the limits, and become the program."""
+    try:
+        spec = json.loads(argv[0])
+        _close_all_but(spec["kept"])
+        _join_groups(spec.get("groups", []))
+        _limit_resources(spec["resources"])
+        if "files" in spec:
+            _called(_prctl(_SET_NO_NEW_PRIVS, 1), "no_new_privs")
+            _restrict_files(spec["files"])
+            _drop_capabilities()
+            own = (spec["own_pid"].to_bytes(4, "little"), os.getpid().to_bytes(4, "little"))
+            _restrict_calls(base64.b64decode(spec["calls"]).replace(*own))
+        os.execve(argv[1], argv[1:], os.environ)
+    except BaseException as error:  # noqa: BLE001 - whatever it is, nothing runs
+        os.write(2, f"{MARK}{error}\n".encode("utf-8", "backslashreplace"))
+    os._exit(FAILED)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

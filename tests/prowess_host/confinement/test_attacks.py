@@ -1,0 +1,290 @@
+"""A hostile skill under limits: every attack gets through without the limits, and none with them."""
+
+from __future__ import annotations
+
+import ast
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from prowess.settings.limits import GIB, MIB, Limits
+from prowess_host.confinement.confine import Confinement, System, Unenforceable, filtered_environment, system
+from prowess_host.confinement.launch import FAILED, MARK
+from tests.prowess_host.confinement.limited import ATTACKS, Around, attack, run
+
+NAMES = [
+    node.name
+    for node in ast.parse(ATTACKS.read_text()).body
+    if isinstance(node, ast.FunctionDef) and any(ast.unparse(each) == "attack" for each in node.decorator_list)
+]
+OF_ROOT = {"use_the_powers_of_root", "powers_are_left", "change_root", "open_by_a_handle"}
+"""Attacks that need the powers of root to get through at all."""
+OF_THE_KERNEL = {"read_by_a_hard_link", "connect_tcp_6", "open_vsock_or_crypto", "io_uring", "new_user_namespace"}
+"""Attacks that some systems stop for everybody."""
+STARTING = {"fork"}
+NETWORK = {"connect_tcp", "connect_tcp_6", "listen_on_tcp", "send_udp", "open_netlink", "resolve_a_name"}
+SIGNALS = [name for name in NAMES if name.startswith("send_a_signal")]
+
+pytestmark = pytest.mark.skipif(bool(system().lacking(Limits())), reason="this system enforces no limits")
+
+
+@pytest.fixture(scope="module")
+def free(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What becomes of the attacks without limits."""
+    return attack(None, tmp_path_factory.mktemp("free"))
+
+
+@pytest.fixture(scope="module")
+def limited(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What becomes of them under the limits of a skill that asks for nothing."""
+    return attack(Limits(), tmp_path_factory.mktemp("limited"))
+
+
+@pytest.fixture(scope="module")
+def in_a_child(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What becomes of them in a child of a limited process that may have children."""
+    shell = ["/bin/sh", "-c", '"$@"; exit $?', "sh"]
+    return attack(Limits(processes=8), tmp_path_factory.mktemp("child"), before=shell)
+
+
+@pytest.fixture(scope="module")
+def connected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What becomes of them where the skill has the network."""
+    return attack(Limits(network=True), tmp_path_factory.mktemp("connected"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_attack_gets_through_without_limits(name: str, free: dict[str, str]) -> None:
+    """Else it would prove nothing that it fails with them."""
+    if free[name] != "through" and (name in OF_THE_KERNEL or (name in OF_ROOT and os.geteuid() != 0)):
+        pytest.skip(f"this system stops it for everybody: {free[name]}")
+    assert free[name] == "through"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_attack_fails_under_limits(name: str, limited: dict[str, str]) -> None:
+    """The operating system refuses it, or it has no effect."""
+    assert limited[name] != "through"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_attack_fails_in_a_child(name: str, in_a_child: dict[str, str]) -> None:
+    """Children inherit the limits, whatever they are written in."""
+    assert (in_a_child[name] == "through") == (name in STARTING)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_network_gives_the_internet_and_nothing_else(name: str, connected: dict[str, str], free: dict[str, str]) -> None:
+    """Sockets of this machine, such as that of a container engine, stay closed."""
+    assert (connected[name] == "through") == (name in NETWORK and free[name] == "through")
+
+
+@pytest.mark.parametrize("version", [3, 4, 5])
+def test_older_kernels_keep_signals_by_the_filter(version: int, tmp_path: Path) -> None:
+    """Landlock before version 6 knows nothing of signals."""
+    old = System("linux", system().machine, version, system().is_root, system().groups)
+
+    found = attack(Limits(), tmp_path, on=old)
+
+    assert [] == [name for name in NAMES if found[name] == "through"]
+
+
+@pytest.mark.parametrize(
+    ("there", "words"),
+    [
+        (System("linux", "x86_64", 0), "Landlock 3 is needed"),
+        (System("linux", "x86_64", 2), "there is version 2"),
+        (System("linux", "riscv64", 7), "riscv64"),
+        (System("win32", "AMD64"), "win32"),
+        (System("darwin", "arm64"), "sandbox-exec"),
+    ],
+)
+def test_what_cannot_be_enforced_is_refused(there: System, words: str, tmp_path: Path) -> None:
+    """With the reason, and with the setting by which the owner accepts that."""
+    with pytest.raises(Unenforceable, match=words) as caught:
+        Confinement(Limits(), Around(tmp_path), on=there)
+
+    assert "sandbox.unenforced" in str(caught.value)
+
+
+def test_loopback_is_refused_on_linux(tmp_path: Path) -> None:
+    """Neither Landlock nor seccomp sees an address."""
+    with pytest.raises(Unenforceable, match="loopback"):
+        Confinement(Limits(network="loopback"), Around(tmp_path))
+
+
+def test_processes_of_root_need_a_control_group(tmp_path: Path) -> None:
+    """The kernel does not count what root starts."""
+    there = System("linux", system().machine, system().landlock, is_root=True)
+
+    with pytest.raises(Unenforceable, match="processes = 4"):
+        Confinement(Limits(processes=4), Around(tmp_path), on=there)
+
+
+def test_owner_may_accept_what_is_not_enforced(tmp_path: Path) -> None:
+    """What can be enforced still is: resource limits need nothing of the kernel."""
+    there = System("linux", "riscv64")
+
+    confinement = Confinement(Limits(), Around(tmp_path), unenforced=True, on=there)
+    try:
+        assert '"RLIMIT_FSIZE"' in confinement.command(["x"], "python3")[4]
+    finally:
+        confinement.close()
+
+
+# --- amounts --------------------------------------------------------------------------------------
+
+
+def test_memory_is_limited(tmp_path: Path) -> None:
+    """More than that is a MemoryError."""
+    code = f"""
+try:
+    held = bytearray({2 * GIB})
+except MemoryError:
+    print("refused")
+"""
+    assert run(Limits(memory=512 * MIB), tmp_path / "p", code).stdout == "refused\n"
+    assert run(Limits(memory=None), tmp_path / "p", code).stdout == ""
+
+
+def test_size_of_files_is_limited(tmp_path: Path) -> None:
+    """Also of its own temporary files."""
+    code = """
+import tempfile
+with tempfile.TemporaryFile(buffering=0) as file:
+    try:
+        for _ in range(4):
+            file.write(bytes(1024 * 1024))
+    except OSError as error:
+        print(error.strerror)
+"""
+    assert run(Limits(file_size=2 * MIB), tmp_path / "p", code).stdout == "File too large\n"
+    assert run(Limits(file_size=None), tmp_path / "p", code).stdout == ""
+
+
+def test_processor_time_is_limited(tmp_path: Path) -> None:
+    """An endless loop ends, whoever waits for it."""
+    done = run(Limits(cpu=1), tmp_path / "p", "while True: pass")
+
+    assert done.returncode in (-signal.SIGXCPU, -signal.SIGKILL)
+
+
+def test_processes_are_limited(tmp_path: Path) -> None:
+    """A fork bomb comes to an end after as many as were allowed, and the threads that a worker may need."""
+    code = """
+import os, signal
+children = []
+try:
+    for _ in range(500):
+        child = os.fork()
+        if not child:
+            signal.pause()
+        children.append(child)
+except OSError as error:
+    print(type(error).__name__, len(children))
+for child in children:
+    os.kill(child, signal.SIGKILL)
+"""
+    name, count = run(Limits(processes=10), tmp_path / "p", code).stdout.split()
+
+    assert name == "BlockingIOError"
+    assert 10 <= int(count) <= 10 + 64
+
+
+# --- what is left ---------------------------------------------------------------------------------
+
+
+def test_own_files_and_a_folder_for_temporary_ones_are_there(tmp_path: Path) -> None:
+    """So that ordinary code works: copies, archives, and what counts as home."""
+    code = """
+import json, pathlib, shutil, sqlite3, ssl, subprocess, tempfile, zoneinfo
+here = pathlib.Path(__file__)
+with tempfile.TemporaryDirectory() as folder:
+    shutil.copy2(here, folder)
+    shutil.copytree(folder, folder + "/tree")
+    shutil.unpack_archive(shutil.make_archive(folder + "/a", "gztar", folder + "/tree"), folder + "/out")
+    with sqlite3.connect(folder + "/db") as db:
+        db.execute("create table t (x)")
+    assert (pathlib.Path(folder) / "out" / here.name).read_text() == here.read_text()
+pathlib.Path.home().joinpath(".cache").mkdir()
+ssl.create_default_context()
+zoneinfo.ZoneInfo("Europe/Berlin")
+print("fine", pathlib.Path.home())
+"""
+    word, home = run(Limits(), tmp_path / "p", code).stdout.split()
+
+    assert word == "fine"
+    assert not Path(home).exists()
+
+
+def test_declared_paths_are_open_and_no_others(tmp_path: Path) -> None:
+    """Reading is not writing, and a folder is not its neighbour."""
+    root = tmp_path / "p"
+    for name in ("data", "out", "other"):
+        (root / name).mkdir(parents=True)
+        (root / name / "file").write_text(name)
+    code = """
+import os, pathlib
+for name in ("data", "out", "other"):
+    for mode in ("r", "a"):
+        try:
+            with open(f"{name}/file", mode):
+                print(name, mode)
+        except PermissionError:
+            pass
+pathlib.Path("out/new").mkdir()
+os.rename("out/file", "out/new/file")
+"""
+    done = run(Limits(read=("data",), write=("out",)), root, code)
+
+    assert done.stdout.splitlines() == ["data r", "out r", "out a"], done.stderr
+    assert (root / "out" / "new" / "file").exists()
+
+
+def test_path_inside_a_writable_one_opens_nothing_more(tmp_path: Path) -> None:
+    """A skill could make it a link to anywhere, and have that opened at the next start."""
+    root = tmp_path / "p"
+    (root / "out").mkdir(parents=True)
+    (tmp_path / "secret").write_text("s")
+    (root / "out" / "cache").symlink_to(tmp_path / "secret")
+
+    done = run(Limits(read=("out/cache",), write=("out", "out/cache")), root, "print(open('out/cache').read())")
+
+    assert "PermissionError" in done.stderr
+
+
+def test_environment_has_what_is_named_and_what_is_harmless(tmp_path: Path) -> None:
+    """Secrets are in the environment of the host."""
+    code = "import os; print([os.environ.get(name) for name in ('NAMED', 'SECRET')], 'PATH' in os.environ)"
+
+    assert run(Limits(env=("NAMED",)), tmp_path / "p", code).stdout == "['n', None] True\n"
+    assert filtered_environment({"LC_ALL": "C", "API_KEY": "k"}, ()) == {"LC_ALL": "C"}
+
+
+@pytest.mark.skipif(system().machine != "x86_64", reason="32-bit calls are those of x86")
+def test_calls_of_another_processor_end_the_process(tmp_path: Path) -> None:
+    """Machine code may make the calls of 32-bit programs, which have other numbers."""
+    code = """
+import ctypes, mmap
+code = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+code.write(bytes([0x53, 0xB8, 20, 0, 0, 0, 0xCD, 0x80, 0x5B, 0xC3]))  # push rbx; mov eax, getpid; int 0x80; pop rbx; ret
+print(ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(code)))() != 0)
+"""
+    assert run(Limits(), tmp_path / "p", code).returncode == -signal.SIGSYS
+
+
+def test_nothing_runs_if_a_limit_cannot_be_set(tmp_path: Path) -> None:
+    """The launcher fails closed, whatever fails in it."""
+    confinement = Confinement(Limits(), Around(tmp_path))
+    try:
+        command = confinement.command(["/bin/echo", "it runs"], "python3")
+    finally:
+        confinement.close()
+    for broken in ("{}", command[4].replace('"handled": ', '"handled": 9'), command[4].replace('"calls": "', '"calls": "A')):
+        done = subprocess.run([*command[:4], broken, *command[5:]], capture_output=True, text=True, check=False)
+
+        assert (done.returncode, done.stdout) == (FAILED, "")
+        assert done.stderr.startswith(MARK)
