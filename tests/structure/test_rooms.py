@@ -31,7 +31,7 @@ ROOMS: dict[str, str] = {
         (door)
     """,
     "prowess_host": """
-        protocol stderr
+        protocol stderr confinement
         transports workers
         long_results
         catalog review

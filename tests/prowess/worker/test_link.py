@@ -217,3 +217,23 @@ async def test_an_end_whose_other_end_is_gone_holds_no_buffers():
         assert tracemalloc.get_traced_memory()[0] < 100_000
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="no file in memory here")
+def test_a_worker_cannot_shorten_the_board():
+    """The host would end with the next look at it."""
+    board = Board()
+    for size in (0, 1 << 30):
+        with pytest.raises(PermissionError):
+            os.ftruncate(board.fd, size)
+    assert not board.started(1)
+    board.close()
+
+
+@pytest.mark.parametrize("note", [b"5", b"[5]", b'[["x", "skill", "file"]]', b"[[1, 2]]", b"{", b"\xff"])
+def test_nonsense_on_the_board_is_no_import(note: bytes):
+    """A worker may write there what it likes."""
+    board = Board()
+    board._memory[2 * Board.SLOTS + 1 : 2 * Board.SLOTS + 1 + len(note)] = note
+    assert board.noted == ()
+    board.close()

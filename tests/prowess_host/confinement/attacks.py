@@ -64,7 +64,7 @@ def read_a_file() -> Any:
 
 @attack
 def list_a_folder() -> Any:
-    return os.listdir(outside(".."))
+    return list(outside("..").iterdir())
 
 
 @attack
@@ -106,13 +106,13 @@ def read_command_of_another() -> Any:
 
 @attack
 def read_memory_of_another() -> Any:
-    with open(f"/proc/{victim()}/mem", "rb"):
+    with Path(f"/proc/{victim()}/mem").open("rb"):
         return Path(f"/proc/{victim()}/maps").read_text()
 
 
 @attack
 def read_descriptors_of_another() -> Any:
-    return [os.readlink(f"/proc/{victim()}/fd/0")]
+    return Path(f"/proc/{victim()}/fd/0").readlink()
 
 
 @attack
@@ -124,7 +124,7 @@ def read_with_a_relative_path() -> Any:
 @attack
 def read_after_a_rename() -> Any:
     outside("moved").write_text("x")
-    os.rename(outside("moved"), own("moved"))
+    outside("moved").rename(own("moved"))
     return own("moved").read_text()
 
 
@@ -194,7 +194,7 @@ def make_a_link_elsewhere() -> Any:
 @attack
 def rename_outwards() -> Any:
     own("mine").write_text("x")
-    os.rename(own("mine"), outside("theirs"))
+    own("mine").rename(outside("theirs"))
     return True
 
 
@@ -228,7 +228,7 @@ def write_shared_memory() -> Any:
 
 @attack
 def write_into_descriptors_of_another() -> Any:
-    with open(f"/proc/{victim()}/fd/0", "rb") as file:
+    with Path(f"/proc/{victim()}/fd/0").open("rb") as file:
         return file.fileno()
 
 

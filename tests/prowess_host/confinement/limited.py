@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.patience import PATIENCE
+
 from prowess.settings.limits import Limits
 from prowess_host.confinement.confine import Confinement, System, system
-from tests.patience import PATIENCE
 
 ATTACKS = Path(__file__).with_name("attacks.py")
 
@@ -85,7 +86,7 @@ def targets(base: Path) -> Iterator[dict[str, Any]]:
         abstract.bind(tag)
         abstract.listen()
         datagrams.bind(f"{folder}/d")
-        nothing = stack.enter_context(open(os.devnull, "rb"))
+        nothing = stack.enter_context(Path(os.devnull).open("rb"))
         victim = subprocess.Popen(
             ["sleep", str(PATIENCE * 4)], stdin=nothing, env={**os.environ, "OF": "victim"}, start_new_session=True
         )
@@ -111,11 +112,15 @@ def _short_folder() -> Iterator[str]:
         yield folder
 
 
-def attack(limits: Limits | None, base: Path, *, on: System | None = None, before: Sequence[str] = ()) -> dict[str, str]:
+def attack(
+    limits: Limits | None, base: Path, *, on: System | None = None, before: Sequence[str] = ()
+) -> dict[str, str]:
     """What became of each attack."""
     with targets(base) as where:
         passed = [where["descriptor"]]
-        done = run(limits, base / "project", ATTACKS.read_text(), json.dumps(where), on=on, before=before, passed=passed)
+        done = run(
+            limits, base / "project", ATTACKS.read_text(), json.dumps(where), on=on, before=before, passed=passed
+        )
     assert done.returncode == 0, done.stderr
     found: dict[str, str] = json.loads(done.stdout)
     return found

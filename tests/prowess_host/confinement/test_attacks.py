@@ -9,11 +9,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests.prowess_host.confinement.limited import ATTACKS, Around, attack, run
 
 from prowess.settings.limits import GIB, MIB, Limits
 from prowess_host.confinement.confine import Confinement, System, Unenforceable, filtered_environment, system
 from prowess_host.confinement.launch import FAILED, MARK
-from tests.prowess_host.confinement.limited import ATTACKS, Around, attack, run
 
 NAMES = [
     node.name
@@ -77,7 +77,9 @@ def test_attack_fails_in_a_child(name: str, in_a_child: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_network_gives_the_internet_and_nothing_else(name: str, connected: dict[str, str], free: dict[str, str]) -> None:
+def test_network_gives_the_internet_and_nothing_else(
+    name: str, connected: dict[str, str], free: dict[str, str]
+) -> None:
     """Sockets of this machine, such as that of a container engine, stay closed."""
     assert (connected[name] == "through") == (name in NETWORK and free[name] == "through")
 
@@ -283,7 +285,11 @@ def test_nothing_runs_if_a_limit_cannot_be_set(tmp_path: Path) -> None:
         command = confinement.command(["/bin/echo", "it runs"], "python3")
     finally:
         confinement.close()
-    for broken in ("{}", command[4].replace('"handled": ', '"handled": 9'), command[4].replace('"calls": "', '"calls": "A')):
+    for broken in (
+        "{}",
+        command[4].replace('"handled": ', '"handled": 9'),
+        command[4].replace('"calls": "', '"calls": "A'),
+    ):
         done = subprocess.run([*command[:4], broken, *command[5:]], capture_output=True, text=True, check=False)
 
         assert (done.returncode, done.stdout) == (FAILED, "")

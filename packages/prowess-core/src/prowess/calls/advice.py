@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import os
 import re
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from prowess.errors import did_you_mean, message_of
+from prowess.settings.limits import TABLE, Limits, own_limits
 
 __all__ = ["advice"]
 
@@ -33,11 +35,16 @@ _DISTRIBUTIONS: Final = {
 """Modules whose distribution has another name: somebody else may own the distribution of the module's name."""
 _IMPORT: Final = re.compile(r"cannot import name '(\w+)' from 'prowess'")
 _COROUTINE: Final = re.compile("'coroutine'")
+_NETWORK_OFF: Final = "The network is off for this skill: allow it with `network = true`"
+_PROCESSES: Final = frozenset({"subprocess", "asyncio.base_subprocess", "multiprocessing.popen_fork"})
 _STARTING: Final = frozenset({"subprocess", "asyncio.base_subprocess"})
 
 
 def advice(error: BaseException, file: str | None = None) -> str:
     """One or two sentences, or nothing. `file` is the author's file that the exception came from."""
+    refused = _of_limits(error)
+    if refused:
+        return refused
     if isinstance(error, ModuleNotFoundError):
         return _of_module(error.name or "", file)
     if isinstance(error, ImportError):
@@ -48,6 +55,51 @@ def advice(error: BaseException, file: str | None = None) -> str:
     if isinstance(error, (AttributeError, TypeError)) and _COROUTINE.search(message_of(error)):
         return "An `await` is missing: async code gets the result of an async function by `await`, as in `await ctx.ask(...)`"
     return ""
+
+
+def _of_limits(error: BaseException) -> str:
+    """What to say where the limits of the skill are the cause, at whatever depth."""
+    limited = own_limits(os.environ)
+    if limited is None:
+        return ""
+    skill, limits = limited
+    for each in _chain(error):
+        refused = _refusal(each, limits)
+        if refused:
+            return f"{refused} in [{TABLE}.{skill}] of prowess.toml, or where the skill declares its limits"
+    return ""
+
+
+def _chain(error: BaseException) -> list[BaseException]:
+    """An exception and those that it came from."""
+    found: list[BaseException] = []
+    each: BaseException | None = error
+    while each is not None and each not in found:
+        found.append(each)
+        each = each.__cause__ or each.__context__
+    return found
+
+
+def _refusal(error: BaseException, limits: Limits) -> str:
+    """What was refused, and the limit that would allow it."""
+    if isinstance(error, MemoryError):
+        return "The memory of this skill is limited: allow more with `memory`"
+    if not isinstance(error, OSError):
+        return ""
+    if type(error).__name__ == "gaierror":
+        return "" if limits.network else _NETWORK_OFF
+    if error.errno == errno.EFBIG:
+        return "The size of its files is limited: allow larger ones with `file_size`"
+    modules = {frame.f_globals.get("__name__") for frame, _ in traceback.walk_tb(error.__traceback__)}
+    if isinstance(error, BlockingIOError | PermissionError) and not modules.isdisjoint(_PROCESSES):
+        return f"This skill may start {limits.processes or 'no'} processes: allow more with `processes`"
+    if not isinstance(error, PermissionError):
+        return ""
+    if error.filename is not None:
+        return f"{error.filename} is not open to this skill: allow it with `read` or `write`"
+    if "socket" in modules and not limits.network:
+        return _NETWORK_OFF
+    return f"The limits of this skill may refuse this ({limits.in_words()}): widen them"
 
 
 def _of_module(name: str, file: str | None) -> str:

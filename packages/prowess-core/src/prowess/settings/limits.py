@@ -10,18 +10,21 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Final, cast
 
 from prowess.errors import SettingsError, did_you_mean
 
-__all__ = ["GIB", "MIB", "TABLE", "Limits", "declared", "limits_of", "wider"]
+__all__ = ["GIB", "MIB", "TABLE", "VARIABLE", "Limits", "Sandbox", "declared", "limits_of", "own_limits", "wider"]
 
+VARIABLE: Final = "_PROWESS_LIMITS"
+"""Tells a limited process its skill and its limits, as JSON, so that it can say what was refused. It enforces nothing."""
 TABLE: Final = "sandbox"
 """The table of the project's settings with one table for each skill."""
 MIB: Final = 1024**2
 GIB: Final = 1024**3
 _LOOPBACK: Final = "loopback"
+_UNENFORCED: Final = "unenforced"
 _SIZE: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?\s*", re.IGNORECASE)
 _UNITS: Final = "KMGT"
 _BLOCK: Final = re.compile(r"(?m)^# /// script[ \t]*\r?\n(?P<content>(?:^#(?:| .*)\r?\n)+?)^# ///[ \t]*\r?$")
@@ -57,12 +60,12 @@ class Limits:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, as one would write it; `limits_of` reads it back."""
-        found = {name: getattr(self, name) for name in _KEYS}
-        return {name: list(value) if isinstance(value, tuple) else _sized(name, value) for name, value in found.items()}
+        found: dict[str, Any] = {name: getattr(self, name) for name in _KEYS}
+        return {name: list(found[name]) if name in _LISTS else _sized(name, found[name]) for name in found}
 
     def in_words(self) -> str:
         """The limits in a line, for people."""
-        network = {True: "network", False: "no network"}.get(self.network, "network of this machine only")  # type: ignore[call-overload]
+        network: str = {True: "network", False: "no network", _LOOPBACK: "network of this machine only"}[self.network]
         return ", ".join((network, *self._places(), *self._amounts()))
 
     def _places(self) -> Iterator[str]:
@@ -73,12 +76,60 @@ class Limits:
 
     def _amounts(self) -> Iterator[str]:
         if self.memory is not None:
-            yield f"{_sized('memory', self.memory)} of memory"
+            size = _sized("memory", self.memory)
+            yield f"{size} of memory" if isinstance(size, str) else f"{size} bytes of memory"
         if self.cpu is not None:
             yield f"{self.cpu:g} s of processor time"
         yield f"{self.processes} processes" if self.processes else "no processes of its own"
         if self.file_size is not None:
-            yield f"files up to {_sized('file_size', self.file_size)}"
+            size = _sized("file_size", self.file_size)
+            yield f"files up to {size}" if isinstance(size, str) else f"files up to {size} bytes"
+
+
+@dataclass(frozen=True, slots=True)
+class Sandbox:
+    """What the owner of a project says of the limits of its skills: the table `[sandbox]`."""
+
+    tables: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict[str, Any])
+    """By skill: its limits, or `None` where the owner lifts them all (`skill = false`)."""
+    unenforced: bool = False
+    """Run limited skills although this system cannot enforce all of their limits."""
+
+    @classmethod
+    def of(cls, table: Any, place: str) -> Sandbox:
+        """Read the table, as the settings give it; `place` is the file that it is in."""
+        tables: dict[str, Mapping[str, Any] | None] = {}
+        unenforced = False
+        for name, value in _table(table, f"{place}: [{TABLE}]").items():
+            if name == _UNENFORCED and isinstance(value, bool):
+                unenforced = value
+            elif value is False:
+                tables[_normal(name)] = None
+            elif isinstance(value, dict):
+                tables[_normal(name)] = cast("dict[str, Any]", value)
+            else:
+                raise SettingsError(
+                    f"{place}: {TABLE}.{name} must be a table with the limits of the skill {name!r}, or false for none, "
+                    f"not {json.dumps(value, default=str)}"
+                )
+        return cls(tables, unenforced)
+
+    def names(self, skill: str) -> bool:
+        """Whether the owner says something of a skill."""
+        return _normal(skill) in self.tables
+
+    def limits(self, skill: str, said: tuple[Mapping[str, Any], str] | None, place: str = "") -> Limits | None:
+        """The limits of a skill that declares some, or nothing (`said`); `None` where it has none.
+
+        Each key that the owner writes replaces that of the skill. `place` is the file of the owner.
+        """
+        name = _normal(skill)
+        if name not in self.tables:
+            return None if said is None else limits_of(said)
+        table = self.tables[name]
+        if table is None:
+            return None
+        return limits_of(*([said] if said else []), (table, f"{place}: [{TABLE}.{skill}]"))
 
 
 def limits_of(*tables: tuple[Mapping[str, Any], str]) -> Limits:
@@ -87,6 +138,15 @@ def limits_of(*tables: tuple[Mapping[str, Any], str]) -> Limits:
     for table, place in tables:
         found |= _checked(table, place)
     return Limits(**found)
+
+
+def own_limits(environ: Mapping[str, str]) -> tuple[str, Limits] | None:
+    """The skill that this process is limited for, and its limits; `None` where it has none."""
+    try:
+        told = json.loads(environ[VARIABLE])
+        return str(told["skill"]), limits_of((told["limits"], VARIABLE))
+    except (KeyError, TypeError, ValueError, SettingsError):
+        return None
 
 
 def wider(now: Limits, before: Limits) -> list[str]:
@@ -131,13 +191,15 @@ def _network(value: Any) -> bool | str:
 
 
 def _names(value: Any) -> tuple[str, ...]:
-    names: list[Any] = list(value) if isinstance(value, (list, tuple)) else [None]
+    names: list[Any] = cast("list[Any]", value) if isinstance(value, list) else [None]
     if not all(isinstance(name, str) and name.strip() and "\0" not in name for name in names):
         raise ValueError
     return tuple(names)
 
 
 def _size(value: Any) -> int | None:
+    if value == "inf":
+        return None
     if isinstance(value, str):
         found = _SIZE.fullmatch(value)
         if found is None:
@@ -150,6 +212,8 @@ def _size(value: Any) -> int | None:
 
 
 def _number(value: Any) -> float | None:
+    if value == "inf":
+        return None
     if isinstance(value, bool) or not isinstance(value, (int, float)) or math.isnan(value) or value <= 0:
         raise ValueError
     return None if math.isinf(value) else value
@@ -161,6 +225,7 @@ def _count(value: Any) -> int:
     return value
 
 
+_LISTS: Final = frozenset({"read", "write", "env", "settings"})
 _LIST: Final = "a list of strings"
 _AMOUNT: Final = 'a size in bytes, such as "512 MiB", or inf'
 _KEYS: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
@@ -181,7 +246,7 @@ def _sized(name: str, value: Any) -> Any:
     if name not in {"memory", "cpu", "file_size"}:
         return value
     if value is None:
-        return "inf" if name == "cpu" else "inf"
+        return "inf"
     if name == "cpu":
         return value
     for factor, unit in ((GIB, "GiB"), (MIB, "MiB"), (1024, "KiB")):
@@ -217,7 +282,7 @@ def _in_block(text: str, file: str) -> dict[str, Any] | None:
     except (ValueError, RecursionError) as error:
         raise SettingsError(f"{file}: its inline metadata is not valid TOML: {error}") from None
     for name in ("tool", "prowess", TABLE):
-        data = data.get(name) if isinstance(data, dict) else None
+        data = cast("dict[str, Any]", data).get(name) if isinstance(data, dict) else None
     return None if data is None else _table(data, f"{file}: [tool.prowess.{TABLE}]")
 
 
@@ -257,6 +322,10 @@ def _scalar(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return text
+
+
+def _normal(name: str) -> str:
+    return name.lower().replace("-", "_")
 
 
 def _table(data: Any, place: str) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any, Final
 from prowess.calls.failures import failure_of, is_interrupt
 from prowess.contracts.catalog import Failure
 from prowess.contracts.declaration import Declaration, declaration_of, made_in, note_of
+from prowess.contracts.hidden import hidden_of
 from prowess.errors import DeclarationError, InjectionError, LoadError, SchemaError
 from prowess.hookspecs import hookimpl
 from prowess.injection.provided import Key
@@ -289,6 +290,10 @@ def compiled(declared: Declaration, skill: str, services: Services) -> Plan:
         rendered=services.plugins.has("prowess_render", beside=f"{OURS}:"),
     )
     contract, place = plan.contract, declared.place
+    hidden = hidden_of(contract)
+    if hidden:
+        reason = f"{contract.id}: {hidden}. People do not see it, and models read it: remove it"
+        raise LoadError(reason, file=place.file, line=place.line)
     if len(contract.wire_name) > _WIRE_NAME_LIMIT:
         reason = f"the wire name {contract.wire_name!r} is longer than {_WIRE_NAME_LIMIT} characters; clients refuse it"
         raise LoadError(reason, file=place.file, line=place.line)

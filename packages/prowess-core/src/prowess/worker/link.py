@@ -283,9 +283,9 @@ class Board:
             return ()
         try:
             noted = json.loads(self._memory[_NOTES:].partition(b"\0")[0])
-        except ValueError:  # the worker is writing just now, or was when it ended
+            return tuple(Importing(int(since), str(skill), str(file)) for since, skill, file in noted)
+        except (TypeError, ValueError):  # the worker is writing just now, or was when it ended; or it writes nonsense
             return ()
-        return tuple(Importing(*each) for each in noted)
 
     def close(self) -> None:
         """Let go of the memory."""
@@ -312,11 +312,16 @@ _VISIBLE: Final = 50e-6
 def _shared_file(size: int) -> int:
     """A file in memory, where there is such a thing: a full disk must not stop a worker."""
     if hasattr(os, "memfd_create"):
-        fd = os.memfd_create("prowess")
+        import fcntl  # it is not on every system
+
+        fd = os.memfd_create("prowess", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        os.truncate(fd, size)
+        # A worker that made it shorter would end the host with the next look at it.
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
     else:  # pragma: no cover - where there is no such thing
         import tempfile  # 3 ms at the start of every host
 
         fd, name = tempfile.mkstemp(prefix="prowess-")
         os.unlink(name)  # noqa: PTH108 - the name was never wanted
-    os.truncate(fd, size)
+        os.truncate(fd, size)
     return fd

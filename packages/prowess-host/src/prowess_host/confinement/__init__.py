@@ -1,1 +1,10 @@
-"""Limits of skills, enforced by the operating system."""
+"""Limits of skills, enforced by the operating system. `confine` is the entrance; nothing of it is imported without limits."""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["FAILED"]
+
+FAILED: Final = 97
+"""The exit code of a worker whose limits could not be set, as in `launch`, which imports nothing of ours."""

@@ -11,6 +11,7 @@ import base64
 import contextlib
 import functools
 import json
+import math
 import os
 import platform
 import shutil
@@ -22,8 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from prowess.settings.limits import Limits
-from prowess_host.confinement import launch
+from prowess.settings.limits import VARIABLE, Limits
 from prowess_host.confinement.filters import MACHINES, OWN_PID, filter_for
 from prowess_host.confinement.landlock import LEAST, SIGNALS, rights
 from prowess_host.confinement.mac import profile_for
@@ -34,6 +34,7 @@ _SETTING: Final = "sandbox.unenforced"
 _THREADS: Final = 64
 """Threads that a worker and its libraries may have beside the processes that a skill may start: the kernel counts both."""
 _DESCRIPTORS: Final = 1024
+_LAUNCH: Final = str(Path(__file__).with_name("launch.py"))
 _SANDBOX_EXEC: Final = "/usr/bin/sandbox-exec"
 _HARMLESS: Final = frozenset(
     {
@@ -46,13 +47,27 @@ _HARMLESS: Final = frozenset(
 """Variables that say how a process runs, and hold no secrets."""
 _SYSTEM: Final = (
     *("/usr", "/lib", "/lib64", "/lib32", "/bin", "/sbin", "/nix/store", "/etc/ld.so.cache", "/etc/ld.so.conf"),
-    *("/etc/ld.so.conf.d", "/etc/alternatives", "/etc/localtime", "/etc/timezone", "/etc/os-release", "/etc/mime.types"),
+    *(
+        "/etc/ld.so.conf.d",
+        "/etc/alternatives",
+        "/etc/localtime",
+        "/etc/timezone",
+        "/etc/os-release",
+        "/etc/mime.types",
+    ),
     *("/etc/passwd", "/etc/group", "/etc/nsswitch.conf", "/etc/locale.alias", "/etc/fonts", "/etc/python3"),
     *("/etc/ssl/certs", "/etc/ssl/cert.pem", "/etc/ssl/openssl.cnf", "/etc/pki/tls/certs", "/etc/ca-certificates"),
     *("/etc/magic", "/proc/cpuinfo", "/proc/meminfo", "/proc/filesystems", "/sys/devices/system/cpu"),
 )
 """What programs of every kind read: libraries, programs, time zones, certificates."""
-_NETWORK: Final = ("/etc/resolv.conf", "/etc/hosts", "/etc/host.conf", "/etc/services", "/etc/protocols", "/etc/gai.conf")
+_NETWORK: Final = (
+    "/etc/resolv.conf",
+    "/etc/hosts",
+    "/etc/host.conf",
+    "/etc/services",
+    "/etc/protocols",
+    "/etc/gai.conf",
+)
 _DEVICES: Final = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 
 
@@ -182,6 +197,7 @@ class Confinement:
 
     limits: Limits
     places: Places
+    skill: str = ""
     unenforced: bool = False
     """The owner lets the skill run although some limits are not enforced here."""
     on: System = field(default_factory=system)
@@ -217,12 +233,19 @@ class Confinement:
             spec["files"] = self._files(python)
             program = filter_for(self.limits, MACHINES[self.on.machine], scoped=self.on.landlock >= SIGNALS)
             spec["calls"], spec["own_pid"] = base64.b64encode(program).decode("ascii"), OWN_PID
-        return [sys.executable, "-I", "-S", launch.__file__, json.dumps(spec), *before, *command]
+        return [sys.executable, "-I", "-S", _LAUNCH, json.dumps(spec), *before, *command]
 
     def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
         """The environment of the worker: temporary files and what counts as home are in its own folder."""
         own = str(self.temporary)
-        more = {"HOME": own, "TMPDIR": own, "XDG_CACHE_HOME": f"{own}/.cache", "PYTHONDONTWRITEBYTECODE": "1"}
+        told = json.dumps({"skill": self.skill, "limits": self.limits.to_json()})
+        more = {
+            "HOME": own,
+            "TMPDIR": own,
+            "XDG_CACHE_HOME": f"{own}/.cache",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            VARIABLE: told,
+        }
         return {**filtered_environment(environ, self.limits.env), **more}
 
     def close(self) -> None:
@@ -241,7 +264,7 @@ class Confinement:
         limits = self.limits
         found: dict[str, int | None] = {
             "RLIMIT_AS": limits.memory if self.on.kind == "linux" else None,  # macOS takes it, and ignores it
-            "RLIMIT_CPU": None if limits.cpu is None else max(int(limits.cpu), 1),
+            "RLIMIT_CPU": None if limits.cpu is None else max(math.ceil(limits.cpu), 1),
             "RLIMIT_FSIZE": limits.file_size,
             "RLIMIT_CORE": 0,
             "RLIMIT_NOFILE": _DESCRIPTORS,

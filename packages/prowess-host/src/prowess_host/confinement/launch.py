@@ -67,7 +67,8 @@ def _limit_resources(limits: dict[str, int]) -> None:
         which = getattr(resource, name)
         hard = resource.getrlimit(which)[1]
         most = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        resource.setrlimit(which, (most, most))
+        last = most + 1 if name == "RLIMIT_CPU" and most != hard else most  # the first is a signal that has a name
+        resource.setrlimit(which, (most, last))
 
 
 def _join_groups(files: list[str]) -> None:
@@ -129,7 +130,7 @@ def main(argv: list[str]) -> NoReturn:
             _drop_capabilities()
             own = (spec["own_pid"].to_bytes(4, "little"), os.getpid().to_bytes(4, "little"))
             _restrict_calls(base64.b64decode(spec["calls"]).replace(*own))
-        os.execve(argv[1], argv[1:], os.environ)
+        os.execve(argv[1], argv[1:], os.environ)  # noqa: S606 - that is its job
     except BaseException as error:  # noqa: BLE001 - whatever it is, nothing runs
         os.write(2, f"{MARK}{error}\n".encode("utf-8", "backslashreplace"))
     os._exit(FAILED)

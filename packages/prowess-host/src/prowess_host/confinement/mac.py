@@ -9,7 +9,16 @@ from prowess.settings.limits import Limits
 
 __all__ = ["profile_for"]
 
-_SYSTEM: Final = ("/usr", "/bin", "/sbin", "/System", "/Library", "/opt/homebrew", "/private/etc", "/private/var/db/timezone")
+_SYSTEM: Final = (
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/System",
+    "/Library",
+    "/opt/homebrew",
+    "/private/etc",
+    "/private/var/db/timezone",
+)
 
 
 def profile_for(limits: Limits, readable: Iterable[str], listed: Iterable[str], writable: Iterable[str]) -> str:

@@ -119,6 +119,7 @@ def _general(tool: _Tool) -> Iterator[Finding]:
     if len(tool.name) > _NAME_LIMIT:
         text = f"the name {tool.name!r} has {len(tool.name)} characters; the limit is {_NAME_LIMIT}"
         yield Finding("error", "name-length", command, text, "/name")
+    yield from _instructions(tool)
     for warning in contract.warnings:
         yield Finding("warning", "declaration", command, f"{warning} ({contract.source})")
     if not contract.description.strip():
@@ -128,6 +129,46 @@ def _general(tool: _Tool) -> Iterator[Finding]:
             where = json_pointer("inputSchema", "properties", name)
             text = f"the parameter {name} has no description: write one in the docstring, under Args:"
             yield Finding("warning", "no-description", command, text, where)
+
+
+_REACHING: Final = (
+    (
+        r"\b(?:ignore|disregard|forget|override)\b[^.\n]{0,40}\b(?:instructions?|prompts?|rules|guidelines)\b",
+        "it sets aside what the model was told by others",
+    ),
+    (
+        r"\b(?:do not|don't|never|without)\b[^.\n]{0,30}\b(?:tell|inform|mention|reveal|show)\w*[^.\n]{0,30}\b(?:user|person)\b",
+        "it keeps something from the person",
+    ),
+    (
+        r"\b(?:always|before|after|whenever|when)\b[^.\n]{0,40}\b(?:any|every|each|all|other|another)\b[^.\n]{0,20}\btools?\b",
+        "it rules over calls of other tools",
+    ),
+    (
+        r"<\s*/?\s*(?:important|system|instructions?|secret|hidden|admin|assistant|user)\b[^>\n]{0,40}>",
+        "it looks like a part of the conversation that is not the tool's",
+    ),
+    (
+        r"\b(?:system prompt|(?:conversation|chat) history|previous messages|id_rsa|\.ssh/|\.aws/credentials|mcp\.json)",
+        "it asks for what the tool was not given",
+    ),
+)
+"""Phrases by which descriptions have instructed models beyond their tool, each with what is wrong with it. They are few and
+plain: whoever wants to hide one will, and this shows the others to a reviewer."""
+
+
+def _instructions(tool: _Tool) -> Iterator[Finding]:
+    """Texts addressed to the model that reach outside the tool."""
+    texts = [("/description", tool.contract.shown_description)]
+    texts += [
+        (where, node["description"]) for where, _, node in tool.nodes() if isinstance(node.get("description"), str)
+    ]
+    for where, text in texts:
+        for pattern, why in _REACHING:
+            found = re.search(pattern, text, re.IGNORECASE)
+            if found:
+                message = f"a text for the model reaches outside the tool ({found[0]!r}): {why}"
+                yield Finding("warning", "instructions", tool.contract.id, message, where)
 
 
 def _is_described(document: Schema, held: Schema) -> bool:

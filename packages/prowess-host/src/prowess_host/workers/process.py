@@ -9,11 +9,12 @@ import signal
 import socket
 import subprocess
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, TypeAlias
 
 from prowess.worker.link import Board, Frame
+from prowess_host.confinement import FAILED
 from prowess_host.stderr import complaints
 from prowess_host.workers import process_tree
 from prowess_host.workers.linked import LinkedWorker
@@ -157,8 +158,17 @@ def describe_exit(code: int | None) -> str:
     """How a process ended, for people."""
     if code is not None and code < 0:
         with contextlib.suppress(ValueError):
-            return f"killed by {signal.Signals(-code).name}"
-    return f"exit code {code}"
+            name = signal.Signals(-code).name
+            return f"killed by {name}{_OF_LIMITS.get(name, '')}"
+    return f"exit code {code}{_OF_LIMITS.get(code, '')}"
+
+
+_OF_LIMITS: Final[Mapping[object, str]] = {
+    "SIGXCPU": ", because it had used the processor time of its limits: allow more with `cpu`",
+    "SIGSYS": ", because it made a system call of another kind of processor, which its limits refuse",
+    FAILED: ", because the limits of the skill could not be set: the log says why",
+}
+"""What the end of a process says of its limits."""
 
 
 async def _exited(pid: int) -> None:

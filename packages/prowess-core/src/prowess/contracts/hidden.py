@@ -1,0 +1,91 @@
+"""Finds characters that a person does not see, and a model reads, in what clients are shown of a command.
+
+Control characters move a terminal; tags, zero-width characters, overrides of direction and selectors of variants can carry
+whole sentences to a model past every reviewer. Light: it needs a contract and no skill.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from typing import Any, Final
+
+from prowess.contracts.contract import Contract
+
+__all__ = ["hidden_in", "hidden_of"]
+
+_JOINERS: Final = "\u200c\u200d"
+_VARIANTS: Final = "\ufe0e\ufe0f"
+_SUSPECT: Final = re.compile(
+    "["
+    "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"  # control characters but tab, line feed and carriage return
+    "\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\uffa0"  # soft hyphen, and letters without a form
+    "\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"  # zero width, directions, separators, annotations
+    "\ufe00-\ufe0f\U000e0000-\U000e0fff"  # selectors of variants, tags
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"  # controls of shorthand and of music
+    "]"
+)
+_KEYCAPS: Final = "0123456789#*"
+
+
+def hidden_in(text: str) -> str:
+    """The first hidden character of a text, with its name and place; empty if there is none.
+
+    A joiner is ordinary between two emoji, and between letters of scripts that join (not between Latin ones), and so is one
+    selector behind a symbol.
+    """
+    for found in _SUSPECT.finditer(text):
+        if not _is_ordinary(text, found.start()):
+            name = unicodedata.name(found[0], "a control character")
+            return f"U+{ord(found[0]):04X} ({name}) at character {found.start() + 1}"
+    return ""
+
+
+def hidden_of(contract: Contract) -> str:
+    """What is hidden in the texts of a contract, and where; empty if nothing is."""
+    shown = contract.to_json()
+    del shown["source"], shown["warnings"], shown["policies"], shown["hints"]
+    for where, text in _texts(shown, ""):
+        found = hidden_in(text)
+        if found:
+            return f"{where or 'the contract'} has a hidden character: {found}"
+    return ""
+
+
+def _is_ordinary(text: str, at: int) -> bool:
+    before, after = text[at - 1 : at], text[at + 1 : at + 2]
+    if text[at] in _VARIANTS:
+        return _is_symbol(before) or (before != "" and before in _KEYCAPS)
+    if text[at] in _JOINERS:
+        return _joins(before) and _joins(after)
+    return False
+
+
+def _joins(char: str) -> bool:
+    """Whether it is a symbol, with what may follow one, or of a script whose letters join."""
+    if not char or char.isascii():
+        return False
+    return char in _VARIANTS or _is_symbol(char) or (unicodedata.category(char)[0] in "LM" and not _is_western(char))
+
+
+def _is_western(char: str) -> bool:
+    return unicodedata.name(char, "").startswith(("LATIN", "GREEK", "CYRILLIC", "COMBINING"))
+
+
+def _is_symbol(char: str) -> bool:
+    return bool(char) and not char.isascii() and unicodedata.category(char) in {"So", "Sk", "Sm", "Po"}
+
+
+def _texts(value: Any, where: str) -> Iterator[tuple[str, str]]:
+    """Every text in some data, keys included, with its place."""
+    if isinstance(value, str):
+        yield where, value
+    elif isinstance(value, dict):
+        for name, item in value.items():  # pyright: ignore[reportUnknownVariableType] - it is JSON
+            place = f"{where}.{name}" if where else str(name)  # pyright: ignore[reportUnknownArgumentType]
+            yield f"a name in {where or 'the contract'}", str(name)  # pyright: ignore[reportUnknownArgumentType]
+            yield from _texts(item, place)
+    elif isinstance(value, (list, tuple)):
+        for item in value:  # pyright: ignore[reportUnknownVariableType] - as above
+            yield from _texts(item, where)
