@@ -13,7 +13,7 @@ from patience import PATIENCE
 
 from prowess import Runtime, skill_command
 from prowess.contracts.catalog import Failure
-from prowess.skills.library import ImportLocks
+from prowess.skills.library import ImportLocks, Share
 
 HEAD = "from __future__ import annotations\nfrom prowess import skill_command, hookimpl\n"
 
@@ -486,3 +486,60 @@ def test_an_import_alone_may_import_other_skills_and_does_not_wait_for_itself() 
 
     with locks.one("a"), locks.alone("b") as first, locks.one("c") as second, locks.alone("b") as again:
         assert (True, True, False) == (first, second, again)
+
+
+# The skills of one worker among several
+
+PROVIDER = f"""{HEAD}
+class Client: ...
+
+@hookimpl
+def prowess_injectables(provide):
+    provide(Client)
+"""
+"""A plugin of the project."""
+
+
+async def test_a_library_imports_only_its_share(tmp_path: Path):
+    """Neither what is asked for by name, nor plugins, nor the container of the project."""
+    write(tmp_path, a=skill("return 1"), b=skill("return 2"), c=PROVIDER)
+    (tmp_path / "prowess.toml").write_text('[inject]\ncontainer = "nowhere:Container"\n')
+    runtime = Runtime(tmp_path, share=Share(only=["a"]))
+    assert 1 == await value(runtime, "a.run")
+    assert (await runtime.call("b.run")).kind == "unknown"
+    assert ["a.run"] == ids(runtime)
+    assert ["a"] == list(runtime.describe().skills)
+    assert ("a", "b", "c") == runtime.describe().names
+    assert [] == failures(runtime)
+    await runtime.aclose()
+
+
+async def test_a_library_leaves_out_what_others_import(tmp_path: Path):
+    runtime = Runtime(write(tmp_path, a=skill(), b=skill(), c=PROVIDER), share=Share(without=["b", "c"]))
+    assert ["a.run"] == ids(runtime)
+    await runtime.aclose()
+
+
+async def test_what_the_project_provides_does_not_reach_a_skill_apart(tmp_path: Path):
+    """It is a failure at load, and says what to do."""
+    write(
+        tmp_path,
+        a=f"{HEAD}from .c import Client\n@skill_command\ndef run(client: Client) -> int:\n    return 1\n",
+        c=PROVIDER,
+    )
+    whole = Runtime(tmp_path)
+    assert ["a.run"] == ids(whole)
+    await whole.aclose()
+    runtime = Runtime(tmp_path, share=Share(only=["a"]))
+    assert [] == ids(runtime)
+    (failure,) = failures(runtime)
+    assert "runs apart from the others" in failure.reason
+    assert "`prowess_injectables` in the skill" in failure.reason
+    await runtime.aclose()
+
+
+async def test_a_skill_apart_can_have_providers_of_its_own(tmp_path: Path):
+    own = f"{PROVIDER}@skill_command\ndef run(client: Client) -> str:\n    return type(client).__name__\n"
+    runtime = Runtime(write(tmp_path, a=own), share=Share(only=["a"]))
+    assert "Client" == await value(runtime, "a.run")
+    await runtime.aclose()

@@ -35,7 +35,7 @@ from prowess.settings.paths import ConfigPaths, find_project_root
 from prowess.settings.settings import Settings
 from prowess.skills.description import Description
 from prowess.skills.entry import Entry, Services
-from prowess.skills.library import Library
+from prowess.skills.library import Library, Share
 from prowess.skills.loading import Given
 
 __all__ = ["Runtime", "current_runtime"]
@@ -59,9 +59,10 @@ class Runtime:
         timer: Callable[[], float] = time.monotonic,
         settings: Settings | None = None,
         on_import: Callable[[str, str], None] | None = None,
+        share: Share | None = None,
     ) -> None:
         """`settings` are those that were loaded already. `on_import` hears the name and the file of every skill that is
-        about to be imported, and two empty texts afterwards.
+        about to be imported, and two empty texts afterwards. `share` says which skills are imported here at all.
         """
         self.root = root.resolve()
         if settings is None:
@@ -73,7 +74,7 @@ class Runtime:
         threads = Threads(self.settings.own.threads)
         injectables = Injectables(self.settings, self.paths, threads, overrides)
         self._services = Services(self.root, self.settings, injectables, Plugins(), dict(BUILT_IN), threads, timer)
-        self._library = Library(self._services, self.paths.skills_dirs, on_import)
+        self._library = Library(self._services, self.paths.skills_dirs, on_import, share or Share())
         self._portal: tuple[BlockingPortal, int] | None = None
         self._portal_lock = threading.Lock()
         self._portal_end = contextlib.ExitStack()

@@ -53,6 +53,10 @@ __all__ = ["CallScope", "Inject", "Injectables", "Lifetime", "Need", "Recipe"]
 
 Lifetime: TypeAlias = Literal["singleton", "call"]
 _LIBRARY: Final = "dependency_injector."
+_APART: Final = (
+    "this skill runs apart from the others, and what the project provides stays with those: "
+    "take a setting instead, or implement `prowess_injectables` in the skill"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +116,8 @@ class Injectables:
         self, settings: Settings, paths: ConfigPaths, threads: Threads, overrides: Mapping[Any, Any] | None = None
     ) -> None:
         self._recipes: dict[Key, Recipe] = {}
+        self.apart = False
+        """Whether what the project provides for all its skills is not provided here."""
         self._ready: dict[Key, Any] = {Settings: settings, ConfigPaths: paths}
         self._overrides = [_Override(_named_key(key), value) for key, value in (overrides or {}).items()]
         self._threads = threads
@@ -332,7 +338,8 @@ class Injectables:
         known = sorted({shown(item) for item in self.keys})
         near = difflib.get_close_matches(shown(key), known, n=1, cutoff=0.4)
         hint = f"the nearest is {near[0]}" if near else f"there are {', '.join(known)}"
-        return f"there is no provider for {shown(key)}; {hint} (a plugin adds providers with `prowess_injectables`)"
+        way = _APART if self.apart else "a plugin adds providers with `prowess_injectables`"
+        return f"there is no provider for {shown(key)}; {hint} ({way})"
 
     # Getting things
 

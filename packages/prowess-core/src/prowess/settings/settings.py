@@ -81,6 +81,11 @@ class HostSettings:
     drain: float = _key(2.0, "seconds that a call gets at end of input, from its beginning", least=0)
     restart_limit: int = _key(5, "worker deaths within restart_window before the host stops restarting", least=0)
     restart_window: float = _key(60.0, "seconds over which worker deaths are counted", above=0)
+    pool_idle: float = _key(
+        300.0,
+        "seconds without a call after which workers end that a skill has for its own environment or limits",
+        above=0,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import FunctionType, ModuleType
@@ -37,7 +37,7 @@ from prowess.skills.entry import Entry, Services
 from prowess.skills.loading import Given, Modules, imported, package_files, project_files
 from prowess.skills.skill import OURS, Skill, compiled
 
-__all__ = ["ImportLocks", "Library"]
+__all__ = ["ImportLocks", "Library", "Share"]
 
 _MOST_STRANGERS: Final = 1024
 """Commands outside of the skills that are kept compiled: enough for any test suite, and an end to those made in a loop."""
@@ -53,13 +53,32 @@ _loading: Final[contextvars.ContextVar[bool]] = contextvars.ContextVar("prowess_
 """Whether the code is called, in whatever thread, by a skill that is being imported: its thread holds the lock."""
 
 
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The skills that are imported here; other workers may be there for the rest."""
+
+    only: Collection[str] | None = None
+    """These alone: what the project provides for all its skills stays with the others."""
+    without: Collection[str] = ()
+
+    def has(self, skill: str) -> bool:
+        """Whether a skill is imported here."""
+        return skill not in self.without if self.only is None else skill in self.only
+
+
 class Library:
     """Everything that can be called, loaded as late as possible. Safe to use from several threads."""
 
     def __init__(  # noqa: PLR0915 - one line for each thing it remembers
-        self, services: Services, folders: Iterable[Path], on_import: Callable[[str, str], None] | None = None
+        self,
+        services: Services,
+        folders: Iterable[Path],
+        on_import: Callable[[str, str], None] | None = None,
+        share: Share = Share(),
     ) -> None:
         self._services = services
+        self._share = share
+        services.injectables.apart = share.only is not None
         self._on_import = on_import or _not_noted
         self._folders = list(folders)
         self._modules = Modules(services.root)
@@ -159,7 +178,7 @@ class Library:
         """
         with self._lock:
             self._prepare()
-            wanted = [name for name in self._sources if name not in known and name not in self._skills]
+            wanted = [name for name in self._sources if name not in {*known, *self._skills} and self._share.has(name)]
         if most is None or len(wanted) <= most:
             self._import_all(wanted)
         with self._lock:
@@ -302,7 +321,7 @@ class Library:
             if key not in self._skills:
                 self._skills[key] = self._adopted(entry, key)
         container = self._services.settings.own.inject.container
-        if container is not None and "inject.container" not in self._skills:
+        if container is not None and self._share.only is None and "inject.container" not in self._skills:
             self._skills["inject.container"] = self._with_container(container)
         self._scan()
         self._settle()
@@ -340,7 +359,7 @@ class Library:
             self._owned |= {self._modules.name(it, file) for it in self._sources.values() for file in it.files}
             self._prune()
             for source in self._sources.values():
-                if source.has_hooks and source.name not in self._skills:
+                if source.has_hooks and source.name not in self._skills and self._share.has(source.name):
                     self._skills[source.name] = self._imported(source)
 
     def _prune(self) -> None:
@@ -413,7 +432,7 @@ class Library:
     def _missing(self, name: str) -> Source | None:
         """What a skill is made of that is not imported yet."""
         with self._lock:
-            return None if name in self._skills else self._sources.get(name)
+            return self._sources.get(name) if name not in self._skills and self._share.has(name) else None
 
     def _publish(self, source: Source, skill: Skill) -> None:
         with self._lock:

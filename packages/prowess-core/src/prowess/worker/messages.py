@@ -123,6 +123,10 @@ class BeginHead(Hello):
     """The path and the text of the settings file, if there is one."""
     mark: NotRequired[str]
     """With its number in hexadecimal, the id of each call."""
+    only: NotRequired[list[str]]
+    """The worker is there for these skills alone, and has no providers but theirs."""
+    without: NotRequired[list[str]]
+    """These skills are other workers' business."""
 
 
 class ReadyHead(Hello):

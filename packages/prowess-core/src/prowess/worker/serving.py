@@ -37,6 +37,7 @@ from prowess.settings.settings import PREFIX, Settings, Written
 from prowess.skills.description import Description, digest_of
 from prowess.skills.discovery import Source
 from prowess.skills.entry import Entry
+from prowess.skills.library import Share
 from prowess.skills.loading import Given, distrust_bytecode_of
 from prowess.skills.texts import pack, unpack
 from prowess.worker import output
@@ -515,7 +516,8 @@ async def serve_begun(sock: socket.socket, board: Board | Stream, root: Path, to
         begin: BeginHead = from_json(told)
         _check_version(begin)
         settings = _settings(root, begin)
-        runtime = Runtime(root, settings=settings, on_import=Imports(board))
+        share = Share(begin.get("only"), begin.get("without", ()))
+        runtime = Runtime(root, settings=settings, on_import=Imports(board), share=share)
     except Exception as error:  # noqa: BLE001 - told to the host, whatever it is
         _log.error("%s", message_of(error))
         await _fail(sock, message_of(error))

@@ -12,6 +12,7 @@ from pathlib import Path
 from prowess.worker.link import Board, Frame
 from prowess.worker.serving import can_import_project, serve_begun
 from prowess_host.workers.linked import LinkedWorker
+from prowess_host.workers.placement import OWN, Placement
 
 __all__ = ["InProcessWorker"]
 
@@ -28,6 +29,7 @@ class InProcessWorker(LinkedWorker):
         begin: bytes,
         *,
         shared: bool = True,  # noqa: ARG002 - both ends are in one process
+        placement: Placement = OWN,  # noqa: ARG002 - skills with another one get processes
         on_frame: Callable[[Frame], None],
         on_exit: Callable[[], None],
         on_print: Callable[[int, bytes], None] | None = None,  # noqa: ARG002 - what is printed here stays here

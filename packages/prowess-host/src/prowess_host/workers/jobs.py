@@ -16,10 +16,23 @@ from prowess.jsontypes import JsonObject
 from prowess.worker.link import Frame
 from prowess.worker.messages import Kind, LogHead, ProgressHead, RestHead
 
-__all__ = ["LAST", "NEVER", "NOT_SAID", "TELLING", "Job", "Listener", "Witness", "tell_lost", "tell_timeout"]
+__all__ = [
+    "LAST",
+    "NEVER",
+    "NOT_SAID",
+    "TELLING",
+    "Job",
+    "Listener",
+    "Witness",
+    "tell_lost",
+    "tell_timeout",
+    "tell_waiting",
+]
 
 _log = logging.getLogger("prowess.host")
 NEVER: Final = float("inf")
+_STEP: Final = 1e-9
+"""Progress has to increase, and that of the command begins afterwards."""
 NOT_SAID: Final = "the question cannot be sent to the client as it is"
 
 
@@ -98,9 +111,17 @@ class Job:
     verdict: str = ""
     """Why it is not given to another worker, if this one says that it has not begun it."""
     over: bool = False
+    waited: float = 0.0
+    """The progress that it was told to have made while it waited for its placement."""
 
 
 # What the host says itself
+
+
+def tell_waiting(job: Job, message: str) -> None:
+    """It waits for its placement. Whatever the command itself reports later is more than this."""
+    job.waited += _STEP
+    _tell(job, job.listener.progress, job.waited, None, message)
 
 
 def tell_timeout(job: Job) -> None:

@@ -28,6 +28,7 @@ from prowess_host.workers.describe import Describing, LostImport, LostWorker
 from prowess_host.workers.jobs import Job
 from prowess_host.workers.lifecycle import ENDING, GETS_CALLS, Action, Event, State, step
 from prowess_host.workers.linked import LinkedWorker
+from prowess_host.workers.placement import OWN, Placement
 from prowess_host.workers.process import Spawn, describe_exit
 
 __all__ = ["Pool", "Worker"]
@@ -39,6 +40,7 @@ _LACKING: Final = (
     "the Python of the workers, {python}, has no Prowess: install it there ({python} -m pip install prowess-core), "
     "or change the setting `python`"
 )
+_REBUILD: Final = "make the environment again with `prowess sync --rebuild`"
 _MOST_STAND_INS: Final = 3
 """Workers that are started because others are held by an import. Further calls wait for one of the imports."""
 
@@ -48,6 +50,7 @@ class Worker:
     """A worker process and what the host knows of it."""
 
     process: LinkedWorker = field(init=False)
+    pool: Pool = field(init=False)
     state: State = State.STARTING
     jobs: dict[int, Job] = field(default_factory=dict[int, Job])
     slots: set[int] = field(default_factory=set[int])
@@ -161,7 +164,7 @@ class Worker:
 
 
 class Pool:
-    """All workers of one host.
+    """All workers of one placement.
 
     `on_start` hears of each new one, `on_frame` of what they say, `on_print` of what calls print (by their numbers),
     `on_exit` of their end, with the jobs it takes down,
@@ -169,7 +172,7 @@ class Pool:
     whose import takes too long, and of this import.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0915 - one line for each thing that it knows
         self,
         root: Path,
         settings: Settings,
@@ -182,12 +185,21 @@ class Pool:
         on_print: Callable[[Worker, int, bytes], None],
         on_unbegun: Callable[[Job], None],
         on_overdue_import: Callable[[Worker], None],
+        placement: Placement = OWN,
+        mark: str = "",
     ) -> None:
         self._root = root
         self._flags = dict(flags)
         self._start_process = spawn
-        self.mark = os.urandom(4).hex()
+        self.placement = placement
+        self.mark = mark or os.urandom(4).hex()
         """With its number this makes the id of a call."""
+        self.share: Callable[[], BeginHead | Mapping[str, Any]] = dict
+        """What a worker is told of the skills that it is there for."""
+        self.used = 0.0
+        """When it was needed last."""
+        self.resting: asyncio.TimerHandle | None = None
+        """Looks whether it is still needed."""
         self.configure(settings)
         self._on_start = on_start
         self._on_frame = on_frame
@@ -228,8 +240,12 @@ class Pool:
         self._own = settings.own
         self._host = settings.own.host
         written = list(settings.written) if settings.written else None
-        told: BeginHead = {**hello(), "flags": self._flags, "written": written, "mark": self.mark}
-        self._told = json.dumps(told).encode()
+        self._told: BeginHead = {**hello(), "flags": self._flags, "written": written, "mark": self.mark}
+
+    @property
+    def python(self) -> str:
+        """The interpreter of its workers."""
+        return self.placement.python or self._own.python or sys.executable
 
     # The life of a worker
 
@@ -378,19 +394,20 @@ class Pool:
         if self.closing or len(self._deaths) > self._host.restart_limit:
             return None
         worker = Worker(heard=now, fresh=fresh)
-        python = self._own.python or sys.executable
+        worker.pool = self
         try:
             worker.process = self._start_process(
-                python,
+                self.python,
                 self._root,
-                self._told,
+                json.dumps({**self._told, **self.share()}).encode(),
                 shared=self._host.shared_memory,
+                placement=self.placement,
                 on_frame=partial(self._on_frame, worker),
                 on_exit=partial(self._ended, worker),
                 on_print=partial(self._on_print, worker),
             )
         except OSError as error:
-            self._diagnosis = f"{python} cannot be run in {self._root}: {error.strerror}; check the setting `python`"
+            self._diagnosis = f"{self.python} cannot be run in {self._root}: {error.strerror}; {self._remedy()}"
             return None
         process = worker.process
         worker.progress = Progress(partial(threads_of, process.pid), lambda: process.beats)
@@ -398,9 +415,18 @@ class Pool:
         self._on_start(worker)
         return worker
 
+    def _remedy(self) -> str:
+        return "check the setting `python`" if self.placement.python is None else _REBUILD
+
+    def why_lacking(self) -> str:
+        """What to say where the interpreter has no Prowess."""
+        if self.placement.python is None:
+            return _LACKING.format(python=self.python)
+        return f"the environment of {self.python} has no Prowess; {_REBUILD}"
+
     def hear_ready(self, worker: Worker, told: Mapping[str, Any]) -> None:
         """A worker says that it is up, and what it is."""
-        worker.reason = mismatch(hello(), told, self._own.python or sys.executable)
+        worker.reason = mismatch(hello(), told, self.python)
         worker.is_up = not worker.reason
         self.send(worker, Event.UNFIT if worker.reason else Event.UP)
 
@@ -434,7 +460,7 @@ class Pool:
         if worker is self.spare:
             self.spare = None
         begun = worker.begun()
-        cause = _cause(worker, begun, self._own.python)
+        cause = _cause(worker, begun)
         if not expected and not worker.proven and not begun and not isinstance(cause, LostImport):
             self._deaths.append(self._loop.time())
             self._diagnosis = str(cause)
@@ -446,6 +472,18 @@ class Pool:
 
     def _report(self, worker: Worker) -> None:
         self._on_exit(worker, worker.begun())
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody would miss its workers."""
+        return not any(worker.jobs or worker.describes or not worker.is_up for worker in self.workers)
+
+    def rest(self) -> None:
+        """Let all workers go. The next call starts one again."""
+        leaving, self.active = [*self.active, *self.stand_ins], []
+        self.see_to_spare(wanted=False)
+        for worker in leaving:
+            self.send(worker, Event.RETIRE)
 
     # Generations
 
@@ -465,7 +503,7 @@ class Pool:
         self.fill()
 
 
-def _cause(worker: Worker, begun: Collection[Job], python: str | None) -> LostWorker:
+def _cause(worker: Worker, begun: Collection[Job]) -> LostWorker:
     """Why a worker has ended, as far as can be told."""
     code = worker.process.exit_code
     how = describe_exit(code)
@@ -477,5 +515,5 @@ def _cause(worker: Worker, begun: Collection[Job], python: str | None) -> LostWo
         doubtful = len(importing) > 1 or code in (-signal.SIGKILL, -signal.SIGTERM)
         return LostImport(first, f"its import ended the process ({how})", killed=doubtful)
     if not worker.is_up and b"No module named 'prowess" in worker.process.last_line:
-        return LostWorker(_LACKING.format(python=python or sys.executable))
+        return LostWorker(worker.pool.why_lacking())
     return LostWorker(worker.reason or f"the last worker ended ({how}), see its log on stderr")

@@ -19,6 +19,7 @@ from prowess_host.stderr import complaints
 from prowess_host.workers import process_tree
 from prowess_host.workers.linked import LinkedWorker
 from prowess_host.workers.output import LabelledLines
+from prowess_host.workers.placement import OWN, Placement
 
 __all__ = ["STARTING", "Spawn", "WorkerProcess", "describe_exit"]
 
@@ -44,11 +45,12 @@ class WorkerProcess(LinkedWorker):
         begin: bytes,
         *,
         shared: bool = True,
+        placement: Placement = OWN,
         on_frame: Callable[[Frame], None],
         on_exit: Callable[[], None],
         on_print: Callable[[int, bytes], None] | None = None,
     ) -> None:
-        """`shared` says whether it gets a board in shared memory."""
+        """`shared` says whether it gets a board in shared memory. `placement` may wrap the command in limits."""
         with contextlib.ExitStack() as undo:
             board = Board() if shared else None
             if board is not None:
@@ -64,7 +66,7 @@ class WorkerProcess(LinkedWorker):
                 self._guard, self._lifeline = process_tree.spawn_guard(self._mark)
                 undo.callback(self._end_guard)
                 self._process = process_tree.spawn(
-                    _command(python, root, theirs.fileno(), *inherited),
+                    _command(placement, python, root, theirs.fileno(), *inherited),
                     self._mark,
                     stdin=subprocess.DEVNULL,
                     stdout=output,
@@ -150,7 +152,13 @@ Spawn: TypeAlias = "Callable[..., LinkedWorker]"
 """Starts a worker. Takes what `WorkerProcess` takes."""
 
 
-def _command(python: str, root: Path, link: int, board: int | str = "-") -> list[str]:
+def _command(
+    _placement: Placement,  # its limits go here: in front of the command, or around it
+    python: str,
+    root: Path,
+    link: int,
+    board: int | str = "-",
+) -> list[str]:
     return [python, "-P", "-m", "prowess.worker", str(link), str(board), str(root), "labelled"]
 
 

@@ -24,8 +24,9 @@ from prowess.worker.messages import DescribeHead, FailedHead, Kind, LiveHead, Se
 from prowess_host.workers.backoff import BackOff
 from prowess_host.workers.describe import Describing, LostImport
 from prowess_host.workers.describers import Ask, Describers
-from prowess_host.workers.jobs import LAST, NOT_SAID, TELLING, Job, Witness, tell_lost, tell_timeout
+from prowess_host.workers.jobs import LAST, NOT_SAID, TELLING, Job, Witness, tell_lost, tell_timeout, tell_waiting
 from prowess_host.workers.lifecycle import Event, State
+from prowess_host.workers.placement import OWN, Placement, Unplaced
 from prowess_host.workers.pool import Pool, Worker
 from prowess_host.workers.process import Spawn, WorkerProcess, describe_exit
 from prowess_host.workers.timeouts import Timeouts
@@ -62,22 +63,18 @@ class Supervisor:
         self._loop = asyncio.get_running_loop()
         self._settings = settings.own.host
         self._now = self._loop.time
-        self._pool = Pool(
-            root,
-            settings,
-            flags,
-            spawn,
-            on_start=self._on_start,
-            on_frame=self._on_frame,
-            on_exit=self._on_exit,
-            on_print=self._on_print,
-            on_unbegun=self._take_back,
-            on_overdue_import=self._answer_import,
-        )
+        self._made_with = root, flags
+        self._all_settings = settings
+        self._gone: Mapping[str, str] = {}
+        self._pool = self._made_pool(OWN, spawn)
+        self._pools = {OWN: self._pool}
+        """The project's own pool, and those that were needed so far."""
         self._backoff = BackOff(self._now)
-        self._timeouts = Timeouts(self._pool, settings.own.host, jobs=self._jobs, on_overdue=self._overdue)
+        self._timeouts = Timeouts(self._pools.values, settings.own.host, jobs=self._jobs, on_overdue=self._overdue)
         self._running: dict[Job, Worker] = {}
         self._waiting: list[Job] = []
+        self._unplaced: list[Job] = []
+        """Those whose placement is being prepared."""
         self._number = 0
         self.witness: Witness | None = None
         """Keeps a record of all jobs."""
@@ -86,7 +83,55 @@ class Supervisor:
         self.source_of: Callable[[str], Source | None] = _nothing_kept
         """The source that a skill is to be imported from."""
         self.hooks: Callable[[], Iterable[str]] = tuple
-        """The skills that every worker imports first."""
+        """The skills that every worker of the project's own pool imports first."""
+        self.placement_of: Callable[[str], Placement | Unplaced] = _all_at_home
+        """Where a skill runs."""
+        self.share_of: Callable[[Placement], Mapping[str, Any]] = _everything
+        """What the workers of a placement are told of the skills that they are there for."""
+
+    def _made_pool(self, placement: Placement, spawn: Spawn) -> Pool:
+        root, flags = self._made_with
+        pool = Pool(
+            root,
+            self._all_settings,
+            flags,
+            spawn,
+            on_start=self._on_start,
+            on_frame=self._on_frame,
+            on_exit=self._on_exit,
+            on_print=self._on_print,
+            on_unbegun=self._take_back,
+            on_overdue_import=self._answer_import,
+            placement=placement,
+            mark=self._pool.mark if placement != OWN else "",
+        )
+        pool.share = lambda: self.share_of(placement)
+        pool.gone = self._gone
+        return pool
+
+    def _pool_of(self, placement: Placement) -> Pool:
+        """The pool of a placement, made when it is needed first. All but the project's own end when nobody needs them."""
+        if placement is OWN:
+            return self._pool
+        pool = self._pools.get(placement)
+        if pool is None:
+            pool = self._pools[placement] = self._made_pool(placement, WorkerProcess)
+        pool.used = self._now()
+        if pool.resting is None:
+            self._let_rest(pool)
+        return pool
+
+    def _let_rest(self, pool: Pool) -> None:
+        """End the workers of a pool that nobody has needed for a while; else look again when that may be so."""
+        now = self._now()
+        if not pool.is_idle:
+            pool.used = now
+        left = pool.used + self._settings.pool_idle - now
+        pool.resting = None
+        if left > 0:
+            pool.resting = self._loop.call_later(left, self._let_rest, pool)
+        else:
+            pool.rest()
 
     def start(self) -> None:
         """Have a worker come up, so that the first call finds one."""
@@ -95,18 +140,25 @@ class Supervisor:
     def configure(self, settings: Settings) -> None:
         """Go by other settings from now on."""
         self._settings = settings.own.host
-        self._pool.configure(settings)
+        self._all_settings = settings
+        for pool in self._pools.values():
+            pool.configure(settings)
         self._timeouts.configure(settings.own.host)
 
     async def close(self) -> None:
         """End all workers. What still runs is answered for."""
         self._timeouts.close()
-        self._pool.dismiss_all()
-        for job in self._waiting:
+        pools = list(self._pools.values())
+        for pool in pools:
+            pool.dismiss_all()
+            if pool.resting is not None:
+                pool.resting.cancel()
+        for job in (*self._waiting, *self._unplaced):
             if not job.over:
                 self._fail(job, self._pool.why_none(), started=False)
         self._waiting.clear()
-        await self._pool.wait()
+        self._unplaced.clear()
+        await asyncio.gather(*(pool.wait() for pool in pools))
 
     # Jobs
 
@@ -138,7 +190,7 @@ class Supervisor:
     @property
     def busy(self) -> int:
         """How many jobs are not over."""
-        return len(self._running) + len(self._waiting)
+        return len(self._running) + len(self._waiting) + len(self._unplaced)
 
     def is_unbegun(self, job: Job) -> bool:
         """Whether a job waits for a worker that is still coming up, or for an import there."""
@@ -146,14 +198,19 @@ class Supervisor:
         return worker is not None and not worker.process.has_begun(job.number)
 
     def _jobs(self) -> list[Job]:
-        return [*self._waiting, *self._running]
+        return [*self._waiting, *self._unplaced, *self._running]
 
     def _dispatch(self, job: Job) -> None:
         contract = job.contract
-        worker = self._pool.worker_for(contract)
+        placement = self.placement_of(contract.skill)
+        if isinstance(placement, Unplaced):
+            self._dispatch_later(job, placement.reason)
+            return
+        pool = self._pool_of(placement)
+        worker = pool.worker_for(contract)
         why_not = self._backoff.refusal(contract.skill)
         if worker is None or why_not:
-            self._fail(job, why_not or self._pool.why_none(contract.skill), started=False)
+            self._fail(job, why_not or pool.why_none(contract.skill), started=False)
             return
         if contract.policies.concurrency is not None and self._held_back(job, worker):
             self._waiting.append(job)
@@ -162,6 +219,28 @@ class Supervisor:
         self._give_source(worker, contract.skill)
         self._number = number = worker.take(job, self._number)
         worker.process.send(Kind.CALL, number, job.head, job.arguments, more=len(worker.jobs) > 1)
+
+    def _dispatch_later(self, job: Job, reason: str) -> None:
+        """A job waits for its placement, which takes as long as it takes, unless there will be none for a reason."""
+        if reason or self._pool.closing:
+            self._fail(job, reason or self._pool.why_none(), started=False)
+            return
+        self._timeouts.stop_clock(job)
+        self._unplaced.append(job)
+
+    def placed(self) -> None:
+        """The placement of some skills is ready by now, or cannot be had."""
+        unplaced, self._unplaced = self._unplaced, []
+        for job in unplaced:
+            if not job.over:
+                self._timeouts.resume_clock(job)
+                self._dispatch(job)
+
+    def tell_unplaced(self, skills: Collection[str], message: str) -> None:
+        """Tell those who wait for the placement of some skills how far that is."""
+        for job in self._unplaced:
+            if job.contract.skill in skills and not job.over:
+                tell_waiting(job, message)
 
     def _give_source(self, worker: Worker, skill: str) -> None:
         """Before a worker imports a skill: the files may say something else by now."""
@@ -178,7 +257,8 @@ class Supervisor:
         command = job.contract.id
         if any(other.contract.id == command and other is not job for other in self._waiting):
             return True
-        elsewhere = sum(worker.running(command) for worker in self._pool.workers if worker is not target)
+        workers = (worker for pool in self._pools.values() for worker in pool.workers if worker is not target)
+        elsewhere = sum(worker.running(command) for worker in workers)
         return most is not None and elsewhere > 0 and elsewhere + target.running(command) >= most
 
     def _release(self) -> None:
@@ -215,7 +295,7 @@ class Supervisor:
             worker.drop(job)
             worker.process.forget(job.number)
             if worker.state is not State.READY:
-                self._loop.call_soon(self._pool.check_calls, worker)
+                self._loop.call_soon(worker.pool.check_calls, worker)
         if self._waiting:
             self._loop.call_soon(self._release)
 
@@ -273,7 +353,7 @@ class Supervisor:
         elif kind == Kind.LINGERING:
             self._timeouts.question(worker)
         elif kind == Kind.READY:
-            self._pool.hear_ready(worker, json.loads(frame.head or b"{}"))
+            worker.pool.hear_ready(worker, json.loads(frame.head or b"{}"))
         elif kind == Kind.LIVE:
             told: LiveHead = json.loads(frame.head)
             self._hear_live(worker, told["digests"])
@@ -296,7 +376,7 @@ class Supervisor:
         job = worker.jobs.get(number)
         if job is not None:
             self._take_back(job)
-            self._loop.call_soon(self._pool.check_calls, worker)
+            self._loop.call_soon(worker.pool.check_calls, worker)
         worker.release(number)
 
     def _hear_description(self, worker: Worker, frame: Frame) -> None:
@@ -308,7 +388,7 @@ class Supervisor:
                 worker.describing.fail(ChildProcessError(reason))
             return
         self._backoff.clear(description.skills)
-        self._pool.hear_description(worker, description)
+        worker.pool.hear_description(worker, description)
 
     def _hear_secrets(self, told: SecretsHead) -> None:
         texts: list[object] = list(told.get("texts") or ())
@@ -319,14 +399,15 @@ class Supervisor:
         worker.loaded.update(digests)
         worker.sourced.update(digests)
         self._backoff.clear(digests)
-        if worker in self._pool.active:
-            self.on_live(digests)
+        if worker in worker.pool.active:
+            at_home = {name: it for name, it in digests.items() if self.placement_of(name) == worker.pool.placement}
+            self.on_live(at_home)
 
     # What becomes of workers
 
     def _on_start(self, worker: Worker) -> None:
         self._timeouts.watch()
-        if not worker.fresh:
+        if not worker.fresh and worker.pool is self._pool:
             for skill in self.hooks():
                 self._give_source(worker, skill)
 
@@ -359,7 +440,7 @@ class Supervisor:
             jobs = [job for job in worker.unbegun() if job.contract.skill == importing.skill]
             for job in jobs:
                 job.verdict = reason
-            self._pool.withdraw(worker, jobs)
+            worker.pool.withdraw(worker, jobs)
 
     # The catalog, and new generations
 
@@ -381,13 +462,20 @@ class Supervisor:
 
         Fails as `describers` do.
         """
-        worker = self._pool.spawn_successor()
+        return await self._successor(self._pool, {"known": sorted(known)})
+
+    async def next_of(self, placement: Placement, skills: Collection[str]) -> Successor:
+        """The same for some skills of another placement: a worker that has loaded these."""
+        return await self._successor(self._pool_of(placement), {"known": [], "only": sorted(skills)})
+
+    async def _successor(self, pool: Pool, told: DescribeHead) -> Successor:
+        worker = pool.spawn_successor()
         if worker is None:
-            raise ChildProcessError(self._pool.why_none())
+            raise ChildProcessError(pool.why_none())
         try:
-            return Successor(worker, await self._described(worker, {"known": sorted(known)}))
+            return Successor(worker, await self._described(worker, told))
         except BaseException:
-            self._pool.send(worker, Event.DISCARD)
+            pool.send(worker, Event.DISCARD)
             raise
 
     async def _described(self, worker: Worker, told: DescribeHead) -> Description:
@@ -414,25 +502,39 @@ class Supervisor:
     @property
     def loaded(self) -> set[str]:
         """The skills that workers of today have imported, so that they run on whatever becomes of their files."""
-        return self._pool.loaded
+        return {skill for pool in self._pools.values() for skill in pool.loaded}
 
     def adopt(self, successor: Successor, kept: Collection[str]) -> None:
         """New calls go to the new generation. It takes the skills in `kept` from their last good sources."""
         successor.worker.sourced.difference_update(kept)
         successor.worker.fresh = False
+        pool = successor.worker.pool
         self._backoff.clear_all()
-        self._pool.adopt(successor.worker)
-        for skill in sorted({*self.hooks()}.intersection(kept)):
-            self._give_source(successor.worker, skill)
+        pool.adopt(successor.worker)
+        if pool is self._pool:
+            for skill in sorted({*self.hooks()}.intersection(kept)):
+                self._give_source(successor.worker, skill)
         self._release()
 
     def give_up(self, reasons: Mapping[str, str]) -> None:
         """These are all the skills that do not load and have no last good version, each with the reason."""
-        self._pool.gone = reasons
+        self._gone = reasons
+        for pool in self._pools.values():
+            pool.gone = reasons
 
     def discard(self, successor: Successor) -> None:
         """It is not wanted after all."""
-        self._pool.send(successor.worker, Event.DISCARD)
+        successor.worker.pool.send(successor.worker, Event.DISCARD)
+
+
+def _all_at_home(_skill: str) -> Placement:
+    """Nothing declares another placement."""
+    return OWN
+
+
+def _everything(_placement: Placement) -> Mapping[str, Any]:
+    """Every worker is there for all skills."""
+    return {}
 
 
 def _nothing_kept(_skill: str) -> Source | None:

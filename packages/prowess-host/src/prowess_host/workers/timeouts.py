@@ -34,13 +34,13 @@ class Timeouts:
 
     def __init__(
         self,
-        pool: Pool,
+        pools: Callable[[], Collection[Pool]],
         host: HostSettings,
         *,
         jobs: Callable[[], Collection[Job]],
         on_overdue: Callable[[Job], None],
     ) -> None:
-        self._pool = pool
+        self._pools = pools
         self._jobs = jobs
         self._on_overdue = on_overdue
         self._loop = asyncio.get_running_loop()
@@ -97,7 +97,7 @@ class Timeouts:
         worker.pinged = None
         worker.silence = 0.0
         if worker.state is not State.READY:  # where it is no news: it is so with nearly every answer
-            self._pool.send(worker, Event.HEARD)
+            worker.pool.send(worker, Event.HEARD)
 
     def hear_pong(self, worker: Worker, lingering: int) -> bool:
         """How many calls run on in a worker although they were given up. True if it has been asked, and none does."""
@@ -105,7 +105,7 @@ class Timeouts:
             return False
         worker.questioned = False
         if lingering:
-            self._pool.send(worker, Event.LINGERS)
+            worker.pool.send(worker, Event.LINGERS)
             return False
         worker.given_up = [it for it in worker.given_up if it[0] > worker.asked]
         if worker.given_up:
@@ -135,15 +135,17 @@ class Timeouts:
                 due = min(due, job.due)
             elif not job.over:
                 self._on_overdue(job)
-        pool = self._pool
-        for worker in list(pool.workers):
-            if worker.is_watched or worker.state is State.IMPORTING:
-                self._check_worker(worker, now)
-                due = min([due, *worker.questions])
-            else:
-                worker.lap = None
-        pool.see_to_spare(wanted=any(self._may_need_another(worker, now) for worker in pool.active))
-        if self._jobs() or pool.spare is not None or any(worker.is_watched for worker in pool.workers):
+        goes_on = False
+        for pool in self._pools():
+            for worker in list(pool.workers):
+                if worker.is_watched or worker.state is State.IMPORTING:
+                    self._check_worker(worker, now)
+                    due = min([due, *worker.questions])
+                else:
+                    worker.lap = None
+            pool.see_to_spare(wanted=any(self._may_need_another(worker, now) for worker in pool.active))
+            goes_on = goes_on or pool.spare is not None or any(worker.is_watched for worker in pool.workers)
+        if goes_on or self._jobs():
             self._check_by(due)
 
     def _check_worker(self, worker: Worker, now: float) -> None:
@@ -155,7 +157,7 @@ class Timeouts:
             return
         self._check_imports(worker, importing, usable)
         if worker.describing is not None and worker.describes and not importing and worker.describing.spend(usable):
-            self._pool.send(worker, Event.LINGERS)
+            worker.pool.send(worker, Event.LINGERS)
         if worker.questions and worker.questions[0] <= now:
             self._ask_what_lingers(worker, now)
         if worker.pinged is not None:
@@ -175,34 +177,34 @@ class Timeouts:
         worker.starting += usable
         if worker.starting > STARTING:
             worker.reason = f"it did not start within {STARTING:g} s"
-            self._pool.send(worker, Event.START_OVERDUE)
+            worker.pool.send(worker, Event.START_OVERDUE)
 
     def _check_imports(self, worker: Worker, importing: tuple[Importing, ...], usable: float) -> None:
         worker.imports = {it: worker.imports.get(it, -usable) + usable for it in importing}  # a new one begins at 0
         if worker.state is State.IMPORTING and not importing:
-            self._pool.send(worker, Event.IMPORT_ENDED)
+            worker.pool.send(worker, Event.IMPORT_ENDED)
         if any(spent > self._host.import_limit for spent in worker.imports.values()):
-            self._pool.send(worker, Event.IMPORT_OVERDUE)
+            worker.pool.send(worker, Event.IMPORT_OVERDUE)
 
     def _check_silence(self, worker: Worker, usable: float) -> None:
         """A worker that could have answered for most of the stall limit is held by an import, or blocked."""
         worker.silence += usable
         if worker.silence > self._host.stall_limit * 0.4:
-            self._pool.send(worker, Event.UNANSWERED)
+            worker.pool.send(worker, Event.UNANSWERED)
         if worker.silence > self._host.stall_limit * 0.75:
             if worker.importing:
-                self._pool.send(worker, Event.IMPORT_HOLDS)
+                worker.pool.send(worker, Event.IMPORT_HOLDS)
             elif worker.questioned or not worker.jobs:  # what blocks it was given up
-                self._pool.send(worker, Event.LINGERS)
+                worker.pool.send(worker, Event.LINGERS)
             else:
-                self._pool.send(worker, Event.BLOCKED)
+                worker.pool.send(worker, Event.BLOCKED)
 
     def _ask_what_lingers(self, worker: Worker, now: float) -> None:
         worker.questions = [question for question in worker.questions if question > now]
         worker.questioned = True
         worker.asked = now if worker.pinged is None else worker.pinged
         if worker.state is State.STUCK:
-            self._pool.send(worker, Event.LINGERS)
+            worker.pool.send(worker, Event.LINGERS)
         elif worker.pinged is None:
             self._ping(worker, now)
 
@@ -215,7 +217,7 @@ class Timeouts:
 
     def _may_need_another(self, worker: Worker, now: float) -> bool:
         """Whether a worker is silent, or has a thread that has used up more than half of its time."""
-        if worker.state is State.SILENT or (worker.state is State.IMPORTING and not self._pool.stand_ins):
+        if worker.state is State.SILENT or (worker.state is State.IMPORTING and not worker.pool.stand_ins):
             return True
         late = (job for job in worker.begun() if job.due != NEVER and job.due - now < job.seconds / 2)
         return any(job.contract.policies.thread is not False for job in late)

@@ -1,0 +1,33 @@
+"""Where workers run: on which interpreter, within which limits, on which machine. Skills of one placement share workers."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = ["OWN", "Placement", "Unplaced"]
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """The key of a pool. Two skills with equal placements run in the same workers."""
+
+    python: str | None = None
+    """The interpreter of an environment; without one that of the project's workers."""
+    limits: Hashable = None
+    """What the operating system lets the workers do; without limits, all that the user may do."""
+    place: str = ""
+    """Another machine; empty for this one."""
+
+
+OWN: Final = Placement()
+"""The placement of every skill that declares nothing: the project's own workers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unplaced:
+    """There is no placement now: it is being prepared, or cannot be had."""
+
+    reason: str = ""
+    """Why it cannot be had; empty while it is being prepared."""
