@@ -1,4 +1,4 @@
-"""Python functions as tools for coding agents. The names that a skill imports; each loads its module at the first use."""
+"""Python functions as tools, resources and prompts for coding agents. The names that a skill imports; each loads its module at the first use."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from prowess.results.content import File as File
     from prowess.results.content import Image as Image
     from prowess.runtime import Runtime as Runtime
+    from prowess.served import prompt as prompt
+    from prowess.served import resource as resource
     from prowess.settings.paths import ConfigPaths as ConfigPaths
     from prowess.settings.settings import Settings as Settings
 
@@ -40,6 +42,8 @@ __all__ = [
     "hookimpl",
     "is_skill_command",
     "mcp_schema",
+    "prompt",
+    "resource",
     "skill_command",
 ]
 
@@ -59,6 +63,8 @@ _HOME = {
     "get_tool_annotations": "command",
     "hookimpl": "hookspecs",
     "is_skill_command": "command",
+    "prompt": "served",
+    "resource": "served",
     "skill_command": "command",
 }
 

@@ -2,83 +2,34 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from types import FrameType
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypeAlias, TypeVar, cast, get_overloads, overload
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, cast, get_overloads, overload
 
-from prowess.contracts.contract import Hints
-from prowess.contracts.declaration import (
-    Declaration,
-    Place,
-    Refusal,
-    attempts,
-    check,
-    check_function,
-    check_options,
-    declaration_of,
-    exception_types,
-    is_async,
-    place_of,
-    take_note,
-)
-from prowess.errors import did_you_mean
+from prowess.contracts.contract import TOOL
+from prowess.contracts.declaration import declaration_of
+from prowess.decorating import Awaited, Command, Decorator, decorated
 
 if TYPE_CHECKING:
     from prowess.contracts.contract import Contract
+    from prowess.contracts.declaration import Declaration
     from prowess.jsontypes import JsonObject, Schema
 
 __all__ = ["Command", "get_script_config", "get_tool_annotations", "is_skill_command", "skill_command"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
-F_co = TypeVar("F_co", bound=Callable[..., Any], covariant=True)
-T_co = TypeVar("T_co", covariant=True)
-
-
-class Command(Protocol[F_co, T_co]):
-    """A decorated function: called, it gives a payload; `raw` is the function itself."""
-
-    __name__: str
-    __qualname__: str
-    __module__: str
-
-    @property
-    def raw(self) -> F_co:
-        """The function as it was written."""
-        ...
-
-    def __call__(self, *args: Any, **kwargs: Any) -> T_co:
-        """Run it like any other call. What is injected may be left out."""
-        ...
-
-
-_Awaited: TypeAlias = Coroutine[Any, Any, "JsonObject"]
-
-
-class _Decorator(Protocol):
-    @overload
-    def __call__(  # pyright: ignore[reportOverlappingOverload] - the first one that fits counts
-        self, function: Callable[P, Coroutine[Any, Any, R]], /
-    ) -> Command[Callable[P, Coroutine[Any, Any, R]], _Awaited]: ...
-    @overload
-    def __call__(  # pyright: ignore[reportOverlappingOverload]
-        self, function: Callable[P, AsyncIterator[R]], /
-    ) -> Command[Callable[P, AsyncIterator[R]], _Awaited]: ...
-    @overload
-    def __call__(self, function: Callable[P, R], /) -> Command[Callable[P, R], JsonObject]: ...
 
 
 @overload
 def skill_command(  # pyright: ignore[reportOverlappingOverload] - the first one that fits counts
     function: Callable[P, Coroutine[Any, Any, R]], /
-) -> Command[Callable[P, Coroutine[Any, Any, R]], _Awaited]: ...
+) -> Command[Callable[P, Coroutine[Any, Any, R]], Awaited]: ...
 @overload
 def skill_command(  # pyright: ignore[reportOverlappingOverload]
     function: Callable[P, AsyncIterator[R]], /
-) -> Command[Callable[P, AsyncIterator[R]], _Awaited]: ...
+) -> Command[Callable[P, AsyncIterator[R]], Awaited]: ...
 @overload
 def skill_command(function: Callable[P, R], /) -> Command[Callable[P, R], JsonObject]: ...
 @overload
@@ -111,7 +62,7 @@ def skill_command(
     icons: Sequence[JsonObject] | None = None,
     meta: Mapping[str, Any] | None = None,
     profile: str | None = None,
-) -> _Decorator: ...
+) -> Decorator: ...
 def skill_command(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Turn a function into a command. Works with and without arguments, on sync and async functions and on generators.
 
@@ -154,79 +105,16 @@ def skill_command(function: Callable[..., Any] | None = None, /, **options: Any)
         input_schema, output_schema: a JSON Schema that is used unchanged, or "any".
     """
     frame = sys._getframe(1)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
-    if function is not None:
-        return _decorated(function, {}, frame)
-
-    def decorator(function: object) -> Any:
-        return _decorated(function, options, frame)
-
-    return decorator
+    return decorated(TOOL, _WRITTEN, function, options, frame)
 
 
 _WRITTEN = inspect.signature(get_overloads(skill_command)[-1])
-_PARAMETERS: Mapping[str, inspect.Parameter] = _WRITTEN.parameters
 skill_command.__signature__ = _WRITTEN  # what `help` shows
 
 
-def _decorated(function: object, options: dict[str, Any], frame: FrameType) -> Any:
-    checked = check_function(function, Place(frame.f_code.co_filename, frame.f_lineno))
-    nested = frame.f_locals is not frame.f_globals and _postponed(checked)
-    declared = _declared(checked, options, frame if nested else None)
-    check(declared)
-    command: Any = _asynchronous(declared) if is_async(checked) else _synchronous(declared)
-    command.raw = checked
-    take_note(declared, command, frame.f_globals)
-    return command
-
-
-def _declared(function: Callable[..., Any], options: dict[str, Any], frame: FrameType | None) -> Declaration:
-    """The options as a declaration, refusing what is no option."""
-    name = options.get("name")
-    refuse = Refusal(function.__name__ if name is None else str(name), place_of(function))
-    for unknown in sorted(options.keys() - _PARAMETERS.keys()):
-        near = did_you_mean(unknown, _PARAMETERS).removeprefix("; ").capitalize()
-        refuse(f"skill_command has no parameter {unknown!r}", near or "See help(skill_command)")
-    given = {name: parameter.default for name, parameter in _PARAMETERS.items()}
-    given.update({option: value for option, value in options.items() if value is not None})
-    check_options(given, refuse)
-    hints = Hints(*(given.pop(hint) for hint in ("read_only", "destructive", "idempotent", "open_world")))
-    given["name"] = function.__name__ if name is None else name
-    given["retry_on"] = exception_types(given["retry_on"], refuse)
-    given["max_attempts"] = attempts(given["max_attempts"], given["retry_on"])
-    for option in ("inject_settings", "aliases", "tags", "icons"):
-        given[option] = tuple(given[option] or ())
-    given["meta"] = dict(given["meta"] or {})
-    return Declaration(function, hints=hints, frame=frame, **given)
-
-
-def _postponed(function: Callable[..., Any]) -> bool:
-    """Whether annotations are texts, whose names may be local to the function that was running."""
-    return any(isinstance(annotation, str) for annotation in function.__annotations__.values())
-
-
-def _synchronous(declared: Declaration) -> Callable[..., JsonObject]:
-    @functools.wraps(declared.function)
-    def command(*args: Any, **kwargs: Any) -> JsonObject:
-        from prowess.runtime import current_runtime
-
-        return current_runtime().call_direct_sync(declared, args, kwargs)
-
-    return command
-
-
-def _asynchronous(declared: Declaration) -> Callable[..., Coroutine[Any, Any, JsonObject]]:
-    @functools.wraps(declared.function)
-    async def command(*args: Any, **kwargs: Any) -> JsonObject:
-        from prowess.runtime import current_runtime
-
-        return await current_runtime().call_direct(declared, args, kwargs)
-
-    return command
-
-
 def is_skill_command(value: object) -> bool:
-    """Whether a value is a decorated function."""
-    return declaration_of(value) is not None
+    """Whether a value is a function decorated with `skill_command`."""
+    return _tool(value) is not None
 
 
 def get_script_config(command: object) -> JsonObject | None:
@@ -237,7 +125,7 @@ def get_script_config(command: object) -> JsonObject | None:
     from prowess.profiles.profile import BUILT_IN
 
     portable = BUILT_IN["portable"]
-    declared = cast("Declaration", declaration_of(command))
+    declared = cast("Declaration", _tool(command))
     policies = contract.policies
     return {
         "name": contract.name,
@@ -262,7 +150,7 @@ def get_script_config(command: object) -> JsonObject | None:
 
 def get_tool_annotations(command: object) -> JsonObject | None:
     """The declared MCP annotations of a command, or `None` for other values."""
-    declared = declaration_of(command)
+    declared = _tool(command)
     if declared is None:
         return None
     title = {} if declared.title is None else {"title": declared.title}
@@ -270,9 +158,14 @@ def get_tool_annotations(command: object) -> JsonObject | None:
 
 
 def _contract(command: object) -> Contract | None:
-    declared = declaration_of(command)
+    declared = _tool(command)
     if declared is None:
         return None
     from prowess.runtime import current_runtime
 
     return current_runtime().entry_of(declared).contract
+
+
+def _tool(value: object) -> Declaration | None:
+    declared = declaration_of(value)
+    return declared if declared is not None and declared.kind == TOOL else None

@@ -36,10 +36,15 @@ class CallInfo:
     """What an observer may know of a call. Injected values are not in it."""
 
     command: str
+    """The id of the command, the resource or the prompt."""
     call_id: str
     arguments: Mapping[str, Any]
     client_name: str
     trace_id: str
+    kind: str = "tool"
+    """What is called: `"tool"`, `"resource"`, `"prompt"`, or `"completion"` of an argument."""
+    uri: str = ""
+    """Of a resource: the URI that is read."""
 
 
 @hookspec
@@ -49,7 +54,10 @@ def prowess_skill_folders(project_root: Path, settings: Settings) -> Iterable[Pa
 
 @hookspec
 def prowess_commands(register: Callable[[Any], None]) -> None:
-    """Call `register(command)` for each decorated function that this plugin brings, wherever it was defined."""
+    """Call `register(command)` for each decorated function that this plugin brings, wherever it was defined.
+
+    That may be a command, a resource or a prompt.
+    """
 
 
 @hookspec

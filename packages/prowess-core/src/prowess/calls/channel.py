@@ -53,6 +53,10 @@ class Channel:
     """Hears the texts that were injected into the call, and must not be shown."""
     answers: Mapping[str, JsonObject] | None = None
     """What was answered in earlier runs of this call, where a question ends the run; `None` where it does not."""
+    uri: str = ""
+    """Of a resource: the URI that the caller wants to read."""
+    updated: Callable[[str], None] = _ignore
+    """Hears the URIs of resources that have changed."""
 
 
 @dataclass(slots=True)
@@ -74,6 +78,8 @@ class Call:
     cached: bool = False
     over: bool = False
     """The call has come to an outcome, or was cancelled: whoever still reports is not heard."""
+    uri: str = ""
+    """Of a resource: what is read."""
     time: Deadline | None = None
     """The deadline, from when the time runs."""
     place: Any = None
@@ -140,6 +146,10 @@ class Call:
     def log(self, level: str, message: Any) -> None:
         """Pass a log message on."""
         self._tell(self.channel.log, level, message)
+
+    def updated(self, uri: str) -> None:
+        """Say that a resource has changed."""
+        self._tell(self.channel.updated, uri)
 
     def _advance(self, done: float | None, total: float | None, message: str | None) -> None:
         before = self._done

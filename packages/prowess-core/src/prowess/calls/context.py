@@ -97,6 +97,11 @@ class Context:
         return self._call.channel.context
 
     @property
+    def uri(self) -> str:
+        """The URI that is read, in a resource; elsewhere an empty string."""
+        return self._call.uri
+
+    @property
     def client_name(self) -> str:
         """The name the client gave itself, or an empty string."""
         return self._call.channel.client_name
@@ -161,6 +166,11 @@ class Context:
     def error(self, message: Any) -> Sent:
         """`log` at the level `error`."""
         return self.log("error", message)
+
+    def updated(self, uri: str) -> Sent:
+        """Tell the clients that have subscribed to a resource that it has changed. Awaiting it is optional."""
+        self._call.updated(str(uri))
+        return SENT
 
     def ask(self, key: str, message: str, schema: _Wanted = None) -> Any:
         """Ask the person at the client: `answer = await ctx.ask(...)`, without `await` in sync code.

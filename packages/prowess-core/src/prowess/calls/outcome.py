@@ -10,6 +10,7 @@ from prowess.contracts.contract import Contract, OutputShape
 from prowess.jsontypes import Json, JsonObject, new_object
 from prowess.profiles.profile import BUILT_IN, Profile
 from prowess.results.content import text_block, to_text_only
+from prowess.results.kinds import SHOWN
 from prowess.results.normalize import Result
 from prowess.schemas.adapters import to_text
 
@@ -40,6 +41,7 @@ META_RETRY_AFTER: Final = "prowess/retry_after"
 _META_CALL_ID: Final = "prowess/call_id"
 _META_DURATION: Final = "prowess/duration"
 _META_PROBLEMS: Final = "prowess/problems"
+_META_URI: Final = "prowess/uri"
 """Facts that only `write_outcome` writes: no client is sent them."""
 
 
@@ -68,6 +70,8 @@ class Outcome:
     questions: Mapping[str, Mapping[str, Any]] = field(default_factory=new_object)
     """What a person has to answer first, for the kind `input_required`."""
     profiles: Mapping[str, Profile] = field(default_factory=lambda: BUILT_IN)
+    uri: str = ""
+    """Of a resource: what was read."""
 
     @property
     def ok(self) -> bool:
@@ -87,8 +91,12 @@ class Outcome:
     def payload(self, profile: str | None = None, *, boxed: bool = True) -> JsonObject:
         """`content`, `isError` and, where there is one, `structuredContent`, as a profile shows them.
 
-        `boxed=False` is for wires that take any JSON value as structured content.
+        `boxed=False` is for wires that take any JSON value as structured content. Where a resource was read, it has
+        `contents` instead, and a prompt has `messages`; the failure of either looks like that of a command.
         """
+        if self.contract is not None and self.ok and not self.contract.is_tool:
+            payload, meta = SHOWN[self.contract.kind](self.result, self.contract, self.uri), self._meta()
+            return {**payload, "_meta": meta} if meta else payload
         pinned = self.contract.profile if self.contract else None
         chosen = self.profiles[pinned or profile or "portable"]
         shape = self.contract or _NO_CONTRACT
@@ -183,6 +191,8 @@ def write_outcome(outcome: Outcome) -> tuple[JsonObject, JsonObject]:
         META_DECODED: list(outcome.decoded),
         _META_PROBLEMS: list(outcome.problems),
     }
+    if outcome.uri:
+        facts[_META_URI] = outcome.uri
     body: JsonObject = {
         "content": [text_block(result.text)],
         "isError": result.is_error,
@@ -209,4 +219,5 @@ def read_outcome(command: str, facts: JsonObject, body: JsonObject, contract: Co
         decoded=tuple(facts.get(META_DECODED, ())),
         data=facts.get(META_DATA),
         retry_after=facts.get(META_RETRY_AFTER),
+        uri=facts.get(_META_URI, ""),
     )

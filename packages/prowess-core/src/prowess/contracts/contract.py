@@ -1,4 +1,4 @@
-"""The contract of a command, as plain data.
+"""The contract of a command, a resource or a prompt, as plain data.
 
 A contract is computed once from a signature. It can be written to a file and read back, so that a process without the
 skill and without pydantic can show it.
@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from typing import Any, Final
 
 from prowess.jsontypes import JsonObject, Schema
 
-__all__ = ["Contract", "Hints", "OutputShape", "Policies"]
+__all__ = ["TOOL", "Contract", "Hints", "OutputShape", "Policies"]
+
+TOOL: Final = "tool"
+"""The kind of a command. Its contract leaves out what only the other kinds have."""
+_BESIDE_TOOLS: Final = ("kind", "uri", "mime_type", "completions")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +73,7 @@ class OutputShape:
 
 @dataclass(frozen=True, slots=True)
 class Contract:
-    """Everything a client, a reviewer or a worker needs to know of one command."""
+    """Everything a client, a reviewer or a worker needs to know of one command, resource or prompt."""
 
     id: str
     wire_name: str
@@ -98,10 +103,22 @@ class Contract:
     """`file:line` of the function, the file relative to the project where it can be."""
     warnings: tuple[str, ...] = ()
     """What its author has probably forgotten: for authors and reviewers, and no promise to anybody."""
+    kind: str = TOOL
+    """A name of the table in `prowess.contracts.kinds`."""
+    uri: str = ""
+    """Of a resource: its URI, or the template of its URIs."""
+    mime_type: str | None = None
+    """Of a resource: the type of what is read."""
+    completions: Mapping[str, tuple[str, ...] | None] = field(default_factory=dict[str, Any])
+    """By argument: the values that complete it, or `None` where a function in the worker knows them."""
 
     def to_json(self) -> JsonObject:
         """Plain data that `from_json` reads back to an equal contract."""
-        return asdict(self)
+        data = asdict(self)
+        if self.kind == TOOL:
+            for name in _BESIDE_TOOLS:
+                del data[name]
+        return data
 
     @classmethod
     def from_json(cls, data: JsonObject) -> Contract:
@@ -113,7 +130,20 @@ class Contract:
         known["policies"] = Policies(**policies)
         for name in _TUPLES:
             known[name] = tuple(known[name])
+        known["completions"] = {
+            name: None if values is None else tuple(values) for name, values in known.get("completions", {}).items()
+        }
         return cls(**known)
+
+    @property
+    def is_tool(self) -> bool:
+        """Whether clients are shown it as a tool."""
+        return self.kind == TOOL
+
+    @property
+    def is_template(self) -> bool:
+        """Whether it is a resource whose URI has variables."""
+        return "{" in self.uri
 
     @property
     def shown_description(self) -> str:

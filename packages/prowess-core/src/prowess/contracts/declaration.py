@@ -13,6 +13,8 @@ from types import FrameType, MethodType, ModuleType
 from typing import Any, Final, Literal, NamedTuple, NoReturn, TypeAlias, cast
 
 from prowess.contracts.contract import Hints
+from prowess.contracts.kinds import KINDS, RESOURCE, TOOL
+from prowess.contracts.uris import parse_template
 from prowess.errors import DeclarationError
 from prowess.jsontypes import JsonObject, Schema
 
@@ -56,14 +58,16 @@ _SECONDS: Final[_Kinds] = ("a number of seconds", (int, float))
 _LIST: Final[_Kinds] = ("a list", (list, tuple))
 _KINDS: Final[Mapping[str, _Kinds]] = {
     **dict.fromkeys(("name", "description", "category", "title", "output_field", "profile"), _TEXT),
+    **dict.fromkeys(("uri", "mime_type"), _TEXT),
     **dict.fromkeys(("read_only", "destructive", "idempotent", "open_world", "thread"), _FLAG),
     **dict.fromkeys(("inject_root", "autowire", "force"), _FLAG),
     **dict.fromkeys(("max_attempts", "concurrency"), _WHOLE),
     **dict.fromkeys(("cache_ttl", "timeout"), _SECONDS),
     **dict.fromkeys(("inject_settings", "aliases", "tags", "icons"), _LIST),
-    "meta": ("a dict", (dict,)),
+    **dict.fromkeys(("meta", "complete"), ("a dict", (dict,))),
 }
 """What an option may be besides `None`, in words and in types."""
+_MIME_TYPE: Final = re.compile(r"[\w.+-]+/[\w.+-]+(; *[\w.-]+=[^;\x00-\x1f]+)*")
 _TEXTS: Final = ("inject_settings", "aliases", "tags")
 _ENVIRONMENT: Final = "env:"
 """Begins an item of `inject_settings` that names an environment variable."""
@@ -115,6 +119,11 @@ class Declaration:
     icons: tuple[JsonObject, ...] = ()
     meta: JsonObject = field(default_factory=dict[str, Any])
     profile: str | None = None
+    kind: str = TOOL
+    uri: str = ""
+    mime_type: str | None = None
+    complete: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """By argument: the values that complete it, or a function that knows them."""
     frame: FrameType | None = None
     """The function that was running when a nested function was decorated: its local names may be annotations."""
     home: str = ""
@@ -126,6 +135,11 @@ class Declaration:
     def place(self) -> Place:
         """Where its function stands."""
         return place_of(self.function)
+
+    @property
+    def decorator(self) -> str:
+        """What made it one, as it is written above a function."""
+        return f"@{KINDS[self.kind].decorator}"
 
     def local_names(self) -> Mapping[str, Any]:
         """Names of the enclosing functions that annotations may mean."""
@@ -170,28 +184,31 @@ def declaration_of(value: object) -> Declaration | None:
 class Refusal:
     """Raises `DeclarationError` for one command; every check of the decorator speaks through it."""
 
-    def __init__(self, name: str, place: Place) -> None:
+    def __init__(self, name: str, place: Place, kind: str = TOOL) -> None:
         self._name = name
         self._place = place
+        self.decorator = KINDS[kind].decorator
 
     def __call__(self, problem: str, remedy: str) -> NoReturn:
         """Say what is wrong, and what to do instead."""
         raise DeclarationError(self._name, problem, remedy, file=self._place.file, line=self._place.line)
 
 
-def check_function(function: object, place: Place) -> Callable[..., Any]:
+def check_function(function: object, place: Place, kind: str = TOOL) -> Callable[..., Any]:
     """Refuse everything that is not a plain function, and say what to do. `place` is where the decorator stands."""
-    if note_of(function) is not None:
+    noun = KINDS[kind].noun
+    if (note := note_of(function)) is not None:
         refuse = Refusal(getattr(function, "__name__", repr(function)), place)
         refuse(
-            "it is a command already", "Decorate it once; for a second command, decorate its .raw under another name"
+            f"it is a {KINDS[note.kind].noun} already",
+            f"Decorate it once; for a second {noun}, decorate its .raw under another name",
         )
     if isinstance(function, (staticmethod, classmethod, MethodType)):
         method = cast("Any", function).__func__
-        Refusal(method.__name__, place)("methods cannot be commands", _AS_A_FUNCTION)
+        Refusal(method.__name__, place)(f"methods cannot be {noun}s", _AS_A_FUNCTION)
     if not inspect.isfunction(function):
         what = "a class" if isinstance(function, type) else f"an instance of {type(function).__name__}"
-        Refusal(getattr(function, "__name__", repr(function)), place)(f"{what} cannot be a command", _WRAP_IT)
+        Refusal(getattr(function, "__name__", repr(function)), place)(f"{what} cannot be a {noun}", _WRAP_IT)
     owner = function.__qualname__.rpartition(".")[0]
     if owner and not owner.endswith("<locals>"):
         Refusal(function.__name__, place_of(function))(f"it is a method of {owner}", _AS_A_FUNCTION)
@@ -201,26 +218,28 @@ def check_function(function: object, place: Place) -> Callable[..., Any]:
 def check_options(given: Mapping[str, Any], refuse: Refusal) -> None:
     """Refuse options of a wrong type: a text in the place of a list would be taken for a list of letters."""
     for option, (wanted, kinds) in _KINDS.items():
-        value = given[option]
+        value = given.get(option)
         if value is not None and (not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds)):
-            refuse(f"{option}={value!r} is not {wanted}", "See help(skill_command)")
+            refuse(f"{option}={value!r} is not {wanted}", f"See help({refuse.decorator})")
     for option in _TEXTS:
-        if any(not isinstance(item, str) for item in given[option] or ()):
+        if any(not isinstance(item, str) for item in given.get(option) or ()):
             refuse(f"{option}={given[option]!r} must be a list of strings", 'Write it like ["a", "b"]')
 
 
 def check(declared: Declaration) -> None:
     """Refuse what cannot work, is dangerous, or would silently do nothing."""
-    refuse = Refusal(declared.name, declared.place)
+    refuse = Refusal(declared.name, declared.place, declared.kind)
     _check_names(declared, refuse)
     _check_numbers(declared, refuse)
     _check_dangers(declared, refuse)
     _check_data(declared, refuse)
+    _check_uri(declared, refuse)
+    _check_completions(declared, refuse)
 
 
 def _check_names(declared: Declaration, refuse: Refusal) -> None:
     if declared.name == "<lambda>":
-        refuse("a lambda has no name", 'Give it one: skill_command(name="...")')
+        refuse("a lambda has no name", f'Give it one: {refuse.decorator}(name="...")')
     if not NAME.fullmatch(declared.name):
         refuse(
             f"the name {declared.name!r} does not match {NAME.pattern}",
@@ -329,6 +348,28 @@ def _check_data(declared: Declaration, refuse: Refusal) -> None:
                 f"{option}={data!r} must be JSON data",
                 "Use dicts with text keys, lists, texts, numbers, booleans and None",
             )
+
+
+def _check_uri(declared: Declaration, refuse: Refusal) -> None:
+    if declared.kind != RESOURCE:
+        return
+    try:
+        parse_template(declared.uri)
+    except ValueError as error:
+        refuse(f"the URI {declared.uri!r} cannot be read: {error}", 'Write it like "notes://today" or "notes://{id}"')
+    if declared.mime_type is not None and not _MIME_TYPE.fullmatch(declared.mime_type):
+        refuse(f"mime_type={declared.mime_type!r} is no MIME type", 'Write it like "text/markdown"')
+
+
+def _check_completions(declared: Declaration, refuse: Refusal) -> None:
+    for argument, known in declared.complete.items():
+        values = cast("Sequence[object]", known if isinstance(known, (list, tuple)) else ())
+        if not callable(known) and (isinstance(known, str) or not values):
+            refuse(f"complete[{argument!r}] is {known!r}", "Give a list of texts, or a function that gives one")
+        if any(not isinstance(value, str) for value in values):
+            refuse(f"complete[{argument!r}] must be a list of strings", 'Write it like ["a", "b"]')
+        if callable(known) and not inspect.isfunction(known):
+            refuse(f"complete[{argument!r}] is {known!r}", "Give a plain function, or a list of texts")
 
 
 def is_async(function: Callable[..., Any]) -> bool:

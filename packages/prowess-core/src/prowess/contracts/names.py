@@ -1,4 +1,7 @@
-"""Maps names to commands: ids, wire names and aliases. Light: needs only contracts."""
+"""Maps names to commands, resources and prompts: ids, wire names, aliases and URIs. Light: needs only contracts.
+
+Names are unique over all kinds, so that an id means one thing everywhere: in a call, in the record, in `hide`.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ def assign(contracts: Iterable[Contract], hide: Iterable[str], root: Path) -> Na
     shown = [contract for contract in contracts if not _is_hidden(contract.id, patterns)]
     claims: dict[str, list[Contract]] = {}
     for contract in shown:
-        for name in {contract.id, contract.wire_name, *contract.aliases}:
+        for name in filter(None, {contract.id, contract.wire_name, contract.uri, *contract.aliases}):
             claims.setdefault(name, []).append(contract)
     refused: dict[int, Failure] = {}
     for name in sorted(name for name, claimants in claims.items() if len(claimants) > 1):

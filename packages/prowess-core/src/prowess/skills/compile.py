@@ -22,7 +22,9 @@ from prowess.contracts.docstrings import Docstring
 from prowess.contracts.docstrings import parse as parse_docstring
 from prowess.contracts.returns import returns_line
 from prowess.contracts.signature import ABSENT, MISSING, Parameter, Signature, metadata, read, without_none
-from prowess.errors import InjectionError, LoadError, SchemaError, message_of
+from prowess.contracts.kinds import COMPLETION, PROMPT, RESOURCE, TOOL
+from prowess.contracts.uris import parse_template
+from prowess.errors import InjectionError, LoadError, SchemaError, did_you_mean, message_of
 from prowess.injection.injectables import Injectables, Need
 from prowess.jsontypes import Schema
 from prowess.results.content import CONTENT_MARKER, is_content_type, is_text_type, may_hold_data
@@ -65,6 +67,8 @@ class Plan:
     """Parameters that a Python caller may pass by position."""
     positional_only: tuple[str, ...]
     """Parameters that the function takes by position only."""
+    completions: Mapping[str, Plan] = dataclasses.field(default_factory=dict[str, Any])
+    """By argument: the function that completes it."""
 
 
 def compile_command(
@@ -168,7 +172,10 @@ class _Compiler:
         self._check_defaults(adapter, fields, schema)
         with _about(f"the return type of {self.id}"):
             shape, output = self._output()
+        self._check_uri(fields)
+        completing = self._completing(fields)
         contract = self._contract(schema, shape, injected, tuple(self._warnings(sent)))
+        contract = dataclasses.replace(contract, completions=self._completions(schema, fields, completing))
         defaults = {field.name: field.default for field in fields if field.has_plain_default}
         only = self.signature.positional_only
         reader = ArgumentReader(
@@ -184,7 +191,16 @@ class _Compiler:
             gaps={name: defaults[name] for name in only if name in defaults},
         )
         return Plan(
-            self.declared, contract, self.signature, reader, output, needs, defaults, self.signature.positional, only
+            self.declared,
+            contract,
+            self.signature,
+            reader,
+            output,
+            needs,
+            defaults,
+            self.signature.positional,
+            only,
+            completing,
         )
 
     def _contract(
@@ -199,7 +215,7 @@ class _Compiler:
             name=declared.name,
             description=description,
             summary=parse_docstring(description).summary if declared.description is not None else self.doc.summary,
-            returns=returns_line(shape.schema, description) if self.settings.own.describe_results else "",
+            returns=returns_line(shape.schema, description) if self._describes_results() else "",
             input_schema=schema,
             output=shape,
             category=declared.category,
@@ -223,7 +239,21 @@ class _Compiler:
             inject_settings=declared.inject_settings,
             source=self._source(),
             warnings=warnings,
+            kind=declared.kind,
+            uri=declared.uri,
+            mime_type=self._mime_type(shape),
         )
+
+    def _describes_results(self) -> bool:
+        return self.declared.kind == TOOL and self.settings.own.describe_results
+
+    def _mime_type(self, shape: OutputShape) -> str | None:
+        """The type of what is read from a resource: what the author says, else what the annotation says."""
+        if self.declared.kind != RESOURCE or self.declared.mime_type is not None:
+            return self.declared.mime_type
+        if shape.schema is None or shape.content:
+            return None
+        return "text/plain" if shape.text else "application/json"
 
     def _wire_name(self) -> str:
         own = self.settings.own
@@ -296,6 +326,78 @@ class _Compiler:
         if self.signature.takes_args:
             name = self.signature.takes_args
             yield f"clients cannot send *{name}. Take a list instead, like `{name}: list[str]`"
+
+    # Resources, and what completes an argument
+
+    def _check_uri(self, fields: list[_Field]) -> None:
+        """The variables of a URI are the parameters, no more and no fewer."""
+        if self.declared.kind != RESOURCE:
+            return
+        variables = {variable.name: variable for variable in parse_template(self.declared.uri).variables}
+        sent = {field.sent_as: field for field in fields}
+        uri = self.declared.uri
+        for name in variables.keys() - sent.keys():
+            near = did_you_mean(name, sent)
+            raise SchemaError(f"{{{name}}} of {uri} is no parameter of {self.id}{near}; add a parameter of that name")
+        for name, field in sent.items():
+            if name not in variables:
+                near = did_you_mean(name, variables)
+                raise SchemaError(
+                    f"parameter {name!r} of {self.id} is no variable of {uri}{near}; add {{{name}}} to the URI, or inject it"
+                )
+            if variables[name].operator == "?" and field.required:
+                raise SchemaError(
+                    f"parameter {name!r} of {self.id} stands in the query of {uri}, which may be left out; give it a default"
+                )
+
+    def _completing(self, fields: list[_Field]) -> dict[str, Plan]:
+        """The plans of the functions that complete arguments."""
+        plans: dict[str, Plan] = {}
+        names = [field.sent_as for field in fields]
+        for argument, known in self.declared.complete.items():
+            if argument not in names:
+                near = did_you_mean(argument, names)
+                raise SchemaError(f"complete= of {self.id} names {argument!r}, which is no argument{near}")
+            if callable(known):
+                plans[argument] = self._completing_plan(argument, known, names)
+        return plans
+
+    def _completing_plan(self, argument: str, function: Callable[..., Any], names: list[str]) -> Plan:
+        declared = Declaration(
+            function, f"{self.declared.name}.{argument}", kind=COMPLETION, autowire=self.declared.autowire
+        )
+        plan = compile_command(
+            declared,
+            skill=self.skill,
+            injectables=self.injectables,
+            settings=self.settings,
+            root=self.root,
+            rendered=self.rendered,
+        )
+        takes = plan.reader.allowed
+        if not takes or set(takes[1:]) - set(names):
+            wrong = ", ".join(sorted(set(takes[1:]) - set(names))) or "nothing"
+            raise SchemaError(
+                f"the function that completes {argument!r} of {self.id} takes {wrong}; it must take the text that was typed, "
+                f"and beyond that only arguments of {self.id}: {_listed(set(names))}",
+                file=declared.place.file,
+                line=declared.place.line,
+            )
+        return plan
+
+    def _completions(
+        self, schema: Schema, fields: list[_Field], completing: Mapping[str, Plan]
+    ) -> dict[str, tuple[str, ...] | None]:
+        """What completes each argument: what the author says, else the choices of its type."""
+        if self.declared.kind not in (RESOURCE, PROMPT):
+            return {}
+        found: dict[str, tuple[str, ...] | None] = {}
+        for name in (field.sent_as for field in fields):
+            if name in completing:
+                found[name] = None
+            elif given := tuple(self.declared.complete.get(name, ())) or _choices(schema, name):
+                found[name] = given
+        return found
 
     # Input
 
@@ -445,6 +547,8 @@ class _Compiler:
 
     def _output(self) -> tuple[OutputShape, Output]:
         declared, returns = self.declared, self.signature.returns
+        if declared.kind in (PROMPT, COMPLETION):
+            return OutputShape(), Output()  # messages and texts, whatever they are made of
         given = declared.output_schema
         self._check_output(returns)
         if given == "any":
@@ -468,9 +572,10 @@ class _Compiler:
             if (self.rendered or renders(returns)) and not pair:
                 return OutputShape(field=declared.output_field), Output()
             reason = f"the return type of {self.id} has no JSON Schema: {error}"
+            way_out = "say with output= what clients get" if declared.kind == TOOL else "return a text"
             raise SchemaError(
                 f"{reason}. Annotate it with data types, convert its values in a plugin with the hook `prowess_render`, or "
-                "say with output= what clients get"
+                f"{way_out}"
             ) from error
         beside = pair or any(CONTENT_MARKER in node for _, node in visit(schema))
         shape = OutputShape(
@@ -508,6 +613,19 @@ class _Compiler:
         adapters = self._usable(annotated, "serialization"), self._usable(returns, "serialization")
         kinds = [_kinds(adapter.schema("serialization")) if adapter else None for adapter in adapters]
         return kinds[0] is not None and kinds[1] is not None and kinds[0].isdisjoint(kinds[1])
+
+
+def _choices(schema: Schema, name: str) -> tuple[str, ...]:
+    """The values of an argument that may only be one of a few."""
+    node = {**schema.get("properties", {}).get(name, {}), "$defs": schema.get("$defs", {})}
+    values: list[Any] = []
+    for branch in [*node.get("anyOf", ()), node]:
+        whole = resolve(node, branch["$ref"]) if "$ref" in branch else branch
+        values += (whole or {}).get("enum", ())
+        values += [whole["const"]] if whole and "const" in whole else []
+        values += [True, False] if whole and whole.get("type") == "boolean" else []
+    texts = [str(each).lower() if isinstance(each, bool) else str(each) for each in values if each is not None]
+    return tuple(dict.fromkeys(texts))
 
 
 def _kind_of(default: Any) -> str:

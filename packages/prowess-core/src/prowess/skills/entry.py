@@ -31,6 +31,8 @@ from prowess.calls.policies import (
 from prowess.calls.threads import Raised, Threads
 from prowess.calls.tracebacks import shortened
 from prowess.contracts.declaration import is_async as declaration_is_async
+from prowess.contracts.kinds import KINDS
+from prowess.contracts.uris import parse_template
 from prowess.errors import (
     AskError,
     InputError,
@@ -45,6 +47,7 @@ from prowess.hookspecs import CallInfo
 from prowess.injection.injectables import CallScope, Injectables
 from prowess.plugins import Plugins
 from prowess.profiles.profile import Profile
+from prowess.results.kinds import NORMALIZERS
 from prowess.results.normalize import Result, normalize, says_the_same, text_result
 from prowess.settings.settings import Settings
 from prowess.skills.compile import Plan
@@ -74,7 +77,7 @@ class Services:
 
 
 class Entry:
-    """One command of a runtime, ready to be called."""
+    """One command, resource or prompt of a runtime, ready to be called."""
 
     def __init__(self, plan: Plan, services: Services) -> None:
         self.plan = plan
@@ -83,10 +86,20 @@ class Entry:
         self._may_ask = not (plan.declaration.cache_ttl or plan.declaration.retry_on)
         self._step = self._compose()
         self._text_differed = False
+        self.completions = {argument: Entry(each, services) for argument, each in plan.completions.items()}
+        """By argument: the function that completes it."""
 
     def call(self, arguments: object, channel: Channel | None = None) -> Coroutine[Any, Any, Outcome]:
         """Call with JSON data. Whatever the arguments are, this gives an outcome."""
         return self._call(channel, self._read, arguments)
+
+    def complete(self, argument: str, typed: Mapping[str, Any], channel: Channel | None = None) -> Coroutine[Any, Any, Outcome]:
+        """Complete an argument. `typed` is the `value` so far, and the other `arguments`."""
+        entry = self.completions[argument]
+        first, *others = entry.plan.reader.allowed
+        given: Mapping[str, Any] = typed.get("arguments") or {}
+        known = {name: given.get(name, "") for name in others if name in given or name not in entry.plan.defaults}
+        return entry.call({**known, first: typed.get("value", "")}, channel)
 
     def call_python(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Coroutine[Any, Any, Outcome]:
         """Call like a Python function: instances are welcome, and an injected parameter that is passed wins."""
@@ -101,6 +114,8 @@ class Entry:
         call = Call(self.contract.id, _NO_ARGUMENTS, channel, may_ask=self._may_ask)
         try:
             call.arguments = read(*sent)
+            if self.contract.uri:
+                call.uri = self._uri(call)
             if self._services.plugins.watch_calls:
                 return await self._observed(call)
             return self._came_to(await self._step(call), call)
@@ -146,7 +161,19 @@ class Entry:
 
     def _info(self, call: Call) -> CallInfo:
         arguments = dict(call.arguments.named)
-        return CallInfo(self.contract.id, call.id, arguments, call.channel.client_name, call.channel.trace_id)
+        return CallInfo(
+            self.contract.id,
+            call.id,
+            arguments,
+            call.channel.client_name,
+            call.channel.trace_id,
+            self.contract.kind,
+            call.uri,
+        )
+
+    def _uri(self, call: Call) -> str:
+        """What is read: what the caller named, else what the arguments make."""
+        return call.channel.uri or parse_template(self.contract.uri).expand(call.arguments.named)
 
     # From exceptions to outcomes
 
@@ -204,6 +231,7 @@ class Entry:
             call_id=call.id,
             decoded=call.arguments.decoded,
             profiles=self._services.profiles,
+            uri=call.uri,
             **facts,
         )
 
@@ -220,7 +248,8 @@ class Entry:
             step = self._injected(step)
         if declared.concurrency is not None:
             step = with_concurrency(step, declared.concurrency)
-        seconds = declared.timeout if declared.timeout is not None else own.timeout
+        usual = KINDS[declared.kind].default_timeout or own.timeout
+        seconds = declared.timeout if declared.timeout is not None else usual
         if not declared.cache_ttl:
             return with_deadline(step, seconds)
         cache = Cache(declared.cache_ttl, own.cache_bytes, self._services.timer)
@@ -249,9 +278,10 @@ class Entry:
 
     def _normalized(self, attempt: Callable[[Call], Awaitable[Any]]) -> Step:
         output, render = self.plan.output, self._render
+        into_result = NORMALIZERS.get(self.contract.kind, normalize)
 
         async def run(call: Call) -> Result:
-            result = normalize(await attempt(call), output, render)
+            result = into_result(await attempt(call), output, render)
             if result.whole and not self._text_differed and not says_the_same(result):
                 self._text_differed = True
                 _log.warning("%s: %s", self.contract.id, _DIFFERS)

@@ -592,6 +592,8 @@ class ImportLocks:
 
 
 def _view(contract: Contract, name: str, profiles: Mapping[str, Profile]) -> View:
+    if not contract.is_tool:  # profiles are for tools
+        return View(contract.input_schema, None, None)
     if name not in profiles:
         raise SchemaError(f"there is no profile {name!r}; known: {', '.join(sorted(profiles))}")
     profile = profiles[name]

@@ -60,7 +60,13 @@ class ModuleCommands:
         return not any(map(self._owned, homes)) and (listed or within)
 
 
-_BELOW: Final = "A client would pass it by: put that decorator below @skill_command, next to the def, and clients get what it guards"
+
+
+def _below(note: Declaration) -> str:
+    return (
+        f"A client would pass it by: put that decorator below {note.decorator}, next to the def, and clients get what it "
+        "guards"
+    )
 
 
 def _namespace(note: Declaration) -> dict[str, Any]:
@@ -96,7 +102,7 @@ def _unregistered(note: Declaration) -> DeclarationError:
         what = f"the name {name!r} is given to another function in line {taken_by.__code__.co_firstlineno}"
         remedy = "Give each function a name of its own"
     elif taken_by is not None:
-        what, remedy = f"another decorator stands above @skill_command and gives {_kind(taken_by)}", _BELOW
+        what, remedy = f"another decorator stands above {note.decorator} and gives {_kind(taken_by)}", _below(note)
     elif (other := declaration_of(names.get(name))) is not None:
         what = f"the name {name!r} is given to another command in line {other.place.line}"
         remedy = "Give each function a name of its own"
@@ -190,8 +196,8 @@ class Skill:
         if declared is None:
             note = note_of(command)
             if note is not None:
-                raise _refused(note, f"what was registered is {_kind(command)} made of it by another decorator", _BELOW)
-            raise LoadError(f"{command!r} is not a command: decorate it with @skill_command")
+                raise _refused(note, f"what was registered is {_kind(command)} made of it by another decorator", _below(note))
+            raise LoadError(f"{command!r} is not a command: decorate it with @skill_command, @resource or @prompt")
         if not any(known is declared for known in self._commands):
             self._commands.append(declared)
 

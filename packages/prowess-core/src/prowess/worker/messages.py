@@ -30,12 +30,13 @@ __all__ = [
     "RestHead",
     "SecretsHead",
     "SourceHead",
+    "UpdatedHead",
     "WithdrawHead",
     "hello",
     "mismatch",
 ]
 
-VERSION: Final = (1, 0)
+VERSION: Final = (1, 1)
 """Of the link, major and minor. A change that an older peer cannot ignore raises the major one; new fields that may be
 ignored, and new kinds that may be ignored, raise the minor one."""
 RELEASE: Final = "0.1.0"
@@ -103,6 +104,8 @@ class Kind(IntEnum):
     """head: `FailedHead`. The worker cannot serve, or could not describe."""
     SECRETS = 38
     """head: `SecretsHead`."""
+    UPDATED = 39
+    """head: `UpdatedHead`. Since 1.1."""
 
 
 class Hello(TypedDict):
@@ -158,6 +161,11 @@ class CallHead(TypedDict, total=False):
     asks: bool
     progress: bool
     log: bool
+    uri: str
+    """Of a resource: what the client wants to read. Since 1.1."""
+    completes: str
+    """An argument of the command: the call is to complete it. The body is the `value` that was typed, and the other
+    `arguments`. Since 1.1."""
 
 
 class AnswersHead(TypedDict, total=False):
@@ -240,6 +248,12 @@ class SecretsHead(TypedDict):
     """SECRETS: texts that were injected into calls. Whoever keeps a record must not keep these."""
 
     texts: list[str]
+
+
+class UpdatedHead(TypedDict):
+    """UPDATED: a resource has changed, and clients may have subscribed to it."""
+
+    uri: str
 
 
 class FailedHead(Hello):

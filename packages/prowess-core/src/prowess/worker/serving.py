@@ -59,6 +59,7 @@ from prowess.worker.messages import (
     RestHead,
     SecretsHead,
     SourceHead,
+    UpdatedHead,
     hello,
     mismatch,
 )
@@ -69,7 +70,7 @@ from prowess.worker.stream import Stream
 __all__ = ["Heart", "Imports", "LinkServer", "can_import_project", "main", "serve", "serve_begun"]
 
 _log = logging.getLogger("prowess.worker")
-_OF_ONE_CALL: Final = frozenset({"answers", "call_id", "context", "metadata", "trace"})
+_OF_ONE_CALL: Final = frozenset({"answers", "call_id", "context", "metadata", "trace", "uri"})
 _MOST_HEADS: Final = 1024
 _AGAIN: Final = 0.1
 """Seconds after which a call that has swallowed its cancellation is cancelled again."""
@@ -200,7 +201,10 @@ class LinkServer:
                 return Kind.UNBEGUN, b"", b""  # it may have seen the mark, and take it for begun
             if entry is None:
                 return self._unknown(command)
-            outcome = await entry.call(JsonText(text), self._channel(number, how))
+            if (argument := how.get("completes")) is not None:
+                outcome = await entry.complete(argument, from_json(text), self._channel(number, how))
+            else:
+                outcome = await entry.call(JsonText(text), self._channel(number, how))
             return self._written(number, outcome, how)
         except asyncio.CancelledError:
             if self._calls[number] in self._given_up:
@@ -269,6 +273,8 @@ class LinkServer:
             context=how.get("context", {}),
             answers=how.get("answers"),
             secrets=self._tell_secrets,
+            uri=how.get("uri", ""),
+            updated=self._tell_updated,
         )
         if how.get("asks"):
             channel.ask = partial(self._ask, number)
@@ -317,6 +323,10 @@ class LinkServer:
             self._secrets.update(fresh)
             told: SecretsHead = {"texts": fresh}
             self.link.send(Kind.SECRETS, 0, json.dumps(told).encode())
+
+    def _tell_updated(self, uri: str) -> None:
+        told: UpdatedHead = {"uri": _text(uri)}
+        self.link.send(Kind.UPDATED, 0, to_json(told))
 
     async def _ask(self, number: int, questions: Questions) -> Mapping[str, JsonObject]:
         future: asyncio.Future[Mapping[str, JsonObject]] = asyncio.get_running_loop().create_future()

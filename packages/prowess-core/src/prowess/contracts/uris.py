@@ -1,0 +1,140 @@
+"""URI templates of resources: the part of RFC 6570 that can also be read backwards, from a URI to its variables.
+
+`{name}` stands for one segment of a path, `{+name}` for several (it may hold slashes), `{?first,second}` for parameters
+of a query, each of which may be missing. Light: the host matches with it.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
+from urllib.parse import quote, unquote
+
+__all__ = ["LONGEST_URI", "Template", "Variable", "parse_template"]
+
+LONGEST_URI: Final = 8192
+"""Characters of a URI that is looked at: what browsers and servers take. A longer one names no resource."""
+_EXPRESSION: Final = re.compile(r"\{([^{}]*)\}")
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:.")
+_NAMES: Final = re.compile(r"[+?]?[A-Za-z_][A-Za-z0-9_]*(,[A-Za-z_][A-Za-z0-9_]*)*")
+_ILLEGAL: Final = re.compile(r"[\x00-\x20\"<>\\^`|\x7f]|%(?![0-9A-Fa-f]{2})")
+_RESERVED: Final = ":/?#[]@!$&'()*+,;="
+
+
+class Variable(NamedTuple):
+    """A variable of a template, and where it stands."""
+
+    name: str
+    operator: str
+    """Empty, `+` or `?`."""
+
+
+class Template(NamedTuple):
+    """A template that was read, or a URI, which has no variables."""
+
+    text: str
+    variables: tuple[Variable, ...]
+    pattern: re.Pattern[str]
+    """What the URI before its query must look like."""
+    literal: int
+    """How many characters stand in it as they are: of two templates that match, the one with more is meant."""
+
+    def match(self, uri: str) -> dict[str, str] | None:
+        """The variables of a URI, decoded; `None` where the URI is not one of this template."""
+        if len(uri) > LONGEST_URI:
+            return None
+        if not self.variables:
+            return {} if uri == self.text else None
+        optional = [variable.name for variable in self.variables if variable.operator == "?"]
+        path, mark, query = uri.partition("?") if optional else (uri, "", "")
+        found = self.pattern.fullmatch(path)
+        if found is None:
+            return None
+        try:
+            values = {name: unquote(value, errors="strict") for name, value in found.groupdict().items()}
+            return {**values, **_queried(query, optional)} if mark else values
+        except (UnicodeDecodeError, KeyError):
+            return None
+
+    def expand(self, values: Mapping[str, object]) -> str:
+        """The URI for some values. What is missing or null is left out."""
+        given = {name: str(value) for name, value in values.items() if value is not None}
+
+        def fill(expression: re.Match[str]) -> str:
+            operator, names = _split(expression[1])
+            if operator != "?":
+                return ",".join(quote(given.get(name, ""), safe=_RESERVED if operator else "") for name in names)
+            pairs = [f"{name}={quote(given[name], safe='')}" for name in names if name in given]
+            return f"?{'&'.join(pairs)}" if pairs else ""
+
+        return _EXPRESSION.sub(fill, self.text)
+
+
+@functools.lru_cache(maxsize=1024)
+def parse_template(text: str) -> Template:
+    """Read a template; a `ValueError` says what is wrong with it."""
+    if not _SCHEME.match(text):
+        raise ValueError('it must begin with a scheme, like "notes://today"')
+    parts = list(_parts(text))
+    variables = [Variable(name, operator) for operator, names in parts if operator != "=" for name in names]
+    names = [variable.name for variable in variables]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"it has the variable {name!r} twice")
+    if any(operator == "?" for operator, _ in parts[:-1]):
+        raise ValueError("its query {?...} must stand at the end")
+    pattern, literal = "", 0
+    for operator, names_or_text in parts:
+        if operator == "=":
+            pattern += re.escape(names_or_text[0])
+            literal += len(names_or_text[0])
+        elif operator != "?":
+            pattern += f"(?P<{names_or_text[0]}>{'.+' if operator else '[^/?#]+'})"
+    return Template(text, tuple(variables), re.compile(pattern, re.DOTALL), literal)
+
+
+def _parts(text: str) -> Iterator[tuple[str, list[str]]]:
+    """The literal parts, marked by `=`, and the expressions, each with its operator and its names."""
+    end = 0
+    before = "="
+    for expression in _EXPRESSION.finditer(text):
+        literal = text[end : expression.start()]
+        if literal:
+            yield "=", [_checked(literal)]
+            before = "="
+        operator, names = _split(expression[1])
+        if not _NAMES.fullmatch(expression[1]) or (operator != "?" and len(names) > 1):
+            raise ValueError(
+                f"{expression[0]} is no variable: write {{name}}, {{+path}} for several segments, or {{?first,second}}"
+            )
+        if not literal and before != "=" and operator != "?":
+            raise ValueError(f"something must stand between {expression[0]} and the variable before it")
+        yield operator, names
+        before, end = operator, expression.end()
+    if text[end:]:
+        yield "=", [_checked(text[end:])]
+
+
+def _checked(literal: str) -> str:
+    wrong = _ILLEGAL.search(literal) or re.search(r"[{}]", literal)
+    if wrong is not None:
+        raise ValueError(f"{wrong[0]!r} cannot stand in a URI; write it percent-encoded")
+    return literal
+
+
+def _split(expression: str) -> tuple[str, list[str]]:
+    operator = expression[:1] if expression[:1] in ("+", "?") else ""
+    return operator, expression.removeprefix(operator).split(",")
+
+
+def _queried(query: str, names: list[str]) -> dict[str, str]:
+    """The parameters of a query. One that the template does not have is a `KeyError`."""
+    found: dict[str, str] = {}
+    for pair in query.split("&"):
+        name, _, value = pair.partition("=")
+        if name not in names or name in found:
+            raise KeyError(name)
+        found[name] = unquote(value.replace("+", " "), errors="strict")
+    return found

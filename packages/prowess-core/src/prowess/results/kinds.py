@@ -1,0 +1,138 @@
+"""From a returned value to what clients are shown of a resource, a prompt or a completion. `normalize` does it for tools."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias, cast
+
+from prowess.contracts.contract import Contract
+from prowess.contracts.kinds import COMPLETION, PROMPT, RESOURCE
+from prowess.errors import OutputError
+from prowess.jsontypes import Json, JsonObject
+from prowess.results.content import text_block
+from prowess.results.normalize import Output, Render, Result, normalize
+
+__all__ = ["MOST_VALUES", "NORMALIZERS", "SHOWN", "Normalizer"]
+
+Normalizer: TypeAlias = Callable[[Any, Output, "Render | None"], Result]
+
+MOST_VALUES: Final = 100
+"""Values of one completion: the protocol allows no more."""
+_ROLES: Final = ("user", "assistant")
+_GENERIC: Final = ("application/octet-stream", "text/plain")
+"""Types that say nothing which the author's own could contradict."""
+_MADE_UP: Final = "prowess://file/"
+
+
+# Resources
+
+
+def _resource(value: Any, output: Output, render: Render | None) -> Result:
+    """What is read. A link would make the client read again, elsewhere."""
+    result = normalize(value, output, render)
+    for block in result.blocks or ():
+        if block["type"] == "resource_link":
+            raise OutputError(f"a resource cannot be a link to {block['uri']}; return what is there")
+    return result
+
+
+def _contents(result: Result, contract: Contract, uri: str) -> JsonObject:
+    if result.blocks is None:
+        return {"contents": [_content({"uri": uri, "text": result.text}, contract.mime_type)]}
+    alone = len(result.blocks) == 1
+    return {"contents": [_of_block(block, contract.mime_type, uri, alone=alone) for block in result.blocks]}
+
+
+def _of_block(block: JsonObject, mime_type: str | None, uri: str, *, alone: bool) -> JsonObject:
+    if block["type"] == "text":
+        return _content({"uri": uri, "text": block["text"]}, mime_type)
+    if block["type"] != "resource":
+        return _content({"uri": uri, "blob": block["data"]}, mime_type or block["mimeType"])
+    held: JsonObject = block["resource"]
+    own: str | None = held.get("mimeType")
+    if own is None or (mime_type is not None and own in _GENERIC):
+        own = mime_type
+    if alone or held["uri"].startswith(_MADE_UP):
+        held = {**held, "uri": uri}
+    return _content({name: each for name, each in held.items() if name != "mimeType"}, own)
+
+
+def _content(held: JsonObject, mime_type: str | None) -> JsonObject:
+    return held if mime_type is None else {"uri": held["uri"], "mimeType": mime_type, **held}
+
+
+# Prompts
+
+
+def _prompt(value: Any, _output: Output, render: Render | None) -> Result:
+    """The messages of a prompt, as JSON, with their texts for whoever reads no JSON."""
+    value = _plain(value)
+    description: Json = None
+    if isinstance(value, dict) and "messages" in value:
+        whole = cast("JsonObject", value)
+        value, description = whole["messages"], whole.get("description")
+    items = cast("list[Any]", value) if isinstance(value, list) else [value]
+    messages = [message for item in items for message in _messages(item, render)]
+    if not messages or value is None:
+        raise OutputError("a prompt must return at least one message: a text, or a list of texts and (role, content)")
+    told: JsonObject = {"messages": messages}
+    if isinstance(description, str):
+        told["description"] = description
+    texts = [message["content"]["text"] for message in messages if message["content"]["type"] == "text"]
+    return Result(told, "\n\n".join(texts))
+
+
+def _messages(item: Any, render: Render | None) -> list[JsonObject]:
+    """One item as messages. Content of several blocks becomes several messages of one role, as each holds one block."""
+    item = _plain(item)
+    role: Any = "user"
+    if isinstance(item, tuple) and len(cast("tuple[Any, ...]", item)) == 2 and isinstance(item[0], str):
+        role, item = cast("tuple[Any, Any]", item)
+    elif isinstance(item, dict) and cast("JsonObject", item).keys() == {"role", "content"}:
+        role, item = cast("JsonObject", item)["role"], cast("JsonObject", item)["content"]
+    if role not in _ROLES:
+        raise OutputError(f"the role of a message is {role!r}; use {' or '.join(map(repr, _ROLES))}")
+    result = normalize(_plain(item), render=render)
+    blocks = [text_block(result.text)] if result.blocks is None else result.blocks
+    return [{"role": role, "content": block} for block in blocks]
+
+
+def _plain(value: Any) -> Any:
+    """A message or a whole result of an MCP library as the mapping that it stands for."""
+    fields: object = getattr(type(value), "model_fields", None)
+    if isinstance(fields, Mapping) and ({"role", "content"} == fields.keys() or "messages" in fields):
+        return value.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return value
+
+
+def _shown_messages(result: Result, contract: Contract, _uri: str) -> JsonObject:
+    told = cast("JsonObject", result.value)
+    return {"description": contract.shown_description, **told}
+
+
+# Completions
+
+
+def _completion(value: Any, _output: Output, render: Render | None) -> Result:
+    data = normalize(value, render=render).value
+    if not isinstance(data, list) or not all(isinstance(each, (str, int, float)) for each in data):
+        raise OutputError("a completion must return a list of texts")
+    return Result([str(each) for each in data])
+
+
+def _shown_values(result: Result, _contract: Contract, _uri: str) -> JsonObject:
+    values = cast("list[str]", result.value)
+    return {
+        "completion": {"values": values[:MOST_VALUES], "total": len(values), "hasMore": len(values) > MOST_VALUES}
+    }
+
+
+NORMALIZERS: Final[Mapping[str, Normalizer]] = MappingProxyType(
+    {RESOURCE: _resource, PROMPT: _prompt, COMPLETION: _completion}
+)
+"""What takes the place of `normalize` for a kind."""
+SHOWN: Final[Mapping[str, Callable[[Result, Contract, str], JsonObject]]] = MappingProxyType(
+    {RESOURCE: _contents, PROMPT: _shown_messages, COMPLETION: _shown_values}
+)
+"""By kind: the payload of a result, with the URI that was read. Profiles are for tools only."""
