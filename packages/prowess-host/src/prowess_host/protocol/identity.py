@@ -1,4 +1,4 @@
-"""The server's name, version and capabilities, and the fields that each revision adds to a result."""
+"""The server's name and version, and the fields that each revision adds to a result."""
 
 from __future__ import annotations
 
@@ -11,10 +11,7 @@ if TYPE_CHECKING:
     from prowess.jsontypes import JsonObject
     from prowess_host.protocol.eras import Revision
 
-__all__ = ["CAPABILITIES", "Server", "join_objects"]
-
-CAPABILITIES: Final[JsonObject] = {"tools": {"listChanged": True}, "logging": {}}
-"""The same in both eras. Only what is served may be declared, and only what is declared may be used."""
+__all__ = ["Server", "join_objects"]
 
 _EMPTY_LENGTH: Final = len("{}")
 
@@ -51,14 +48,14 @@ class Server:
         """`Implementation` with the fields this revision has."""
         return {name: value for name, value in self._implementation.items() if name in revision.server_fields}
 
-    def initialize_result(self, revision: Revision) -> JsonObject:
+    def initialize_result(self, revision: Revision, capabilities: JsonObject) -> JsonObject:
         """The answer to a handshake."""
-        told = {"protocolVersion": revision.version, "capabilities": CAPABILITIES, "serverInfo": self.info(revision)}
+        told = {"protocolVersion": revision.version, "capabilities": capabilities, "serverInfo": self.info(revision)}
         return told if self.instructions is None else {**told, "instructions": self.instructions}
 
-    def discover_result(self) -> JsonObject:
+    def discover_result(self, capabilities: JsonObject) -> JsonObject:
         """The answer to `server/discover`, before `dress` adds what every stateless result has."""
-        told: JsonObject = {"supportedVersions": list(SUPPORTED_VERSIONS), "capabilities": CAPABILITIES}
+        told: JsonObject = {"supportedVersions": list(SUPPORTED_VERSIONS), "capabilities": capabilities}
         return told if self.instructions is None else {**told, "instructions": self.instructions}
 
     def dress(

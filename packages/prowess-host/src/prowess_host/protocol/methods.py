@@ -1,6 +1,6 @@
 """Tables of the methods of each era and the shape of their parameters. A method outside the tables is rejected.
 
-Prompts, resources, completion and tasks are missing because the host does not declare these capabilities.
+Most of them come from the rows in `kinds`. Tasks are missing because the host does not declare that capability.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from prowess_host.protocol.kinds import LISTS, ROWS, TOOL, Row
 from prowess_host.protocol.rpc import RpcError
 
 if TYPE_CHECKING:
@@ -32,19 +33,33 @@ class Param(NamedTuple):
 
 _PROTOCOL_VERSION = Param("protocolVersion", str, "a string", required=True)
 _CURSOR = Param("cursor", str, "a string")
-_NAME = Param("name", str, "a string", required=True)
-_ARGUMENTS = Param("arguments", dict, "an object", as_text=True)
+_URI = Param("uri", str, "a string", required=True)
 _INPUT_RESPONSES = Param("inputResponses", dict, "an object")
 _REQUEST_STATE = Param("requestState", str, "a string")
 _LEVEL = Param("level", str, "a log level", required=True)
 _NOTIFICATIONS = Param("notifications", dict, "an object", required=True)
+_REF = Param("ref", dict, "an object", required=True)
+_ARGUMENT = Param("argument", dict, "an object", required=True)
+_CONTEXT = Param("context", dict, "an object")
+
+
+def _call_params(row: Row) -> tuple[Param, ...]:
+    name = Param(row.named_by, str, "a string", required=True)
+    return (name,) if row.named_by == "uri" else (name, Param("arguments", dict, "an object", as_text=row.kind == TOOL))
+
+
+_OF_LISTS: Final = {method: (_CURSOR,) for method in LISTS}
+_COMPLETE: Final = {"completion/complete": (_REF, _ARGUMENT, _CONTEXT)}
 
 HANDSHAKE_METHODS: Final[Mapping[str, tuple[Param, ...]]] = MappingProxyType(
     {
         "initialize": (_PROTOCOL_VERSION,),
         "ping": (),
-        "tools/list": (_CURSOR,),
-        "tools/call": (_NAME, _ARGUMENTS),
+        **_OF_LISTS,
+        **{row.method: _call_params(row) for row in ROWS},
+        "resources/subscribe": (_URI,),
+        "resources/unsubscribe": (_URI,),
+        **_COMPLETE,
         "logging/setLevel": (_LEVEL,),
     }
 )
@@ -52,13 +67,14 @@ HANDSHAKE_METHODS: Final[Mapping[str, tuple[Param, ...]]] = MappingProxyType(
 STATELESS_METHODS: Final[Mapping[str, tuple[Param, ...]]] = MappingProxyType(
     {
         "server/discover": (),
-        "tools/list": (_CURSOR,),
-        "tools/call": (_NAME, _ARGUMENTS, _INPUT_RESPONSES, _REQUEST_STATE),
+        **_OF_LISTS,
+        **{row.method: (*_call_params(row), _INPUT_RESPONSES, _REQUEST_STATE) for row in ROWS},
+        **_COMPLETE,
         "subscriptions/listen": (_NOTIFICATIONS,),
     }
 )
 
-CACHEABLE: Final = frozenset({"server/discover", "tools/list"})
+CACHEABLE: Final = frozenset({"server/discover", "resources/read", *LISTS})
 """Methods whose complete results say in the stateless era how long they may be kept."""
 
 

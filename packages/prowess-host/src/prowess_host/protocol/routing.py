@@ -149,7 +149,8 @@ def _initialize(request: Request, session: Session, batch: Together | None) -> A
     check_params("initialize", params, LATEST_HANDSHAKE)
     revision = negotiate(params["protocolVersion"])
     session.handshake(revision, handshake_client(params))
-    return Reply(encode_result(request.id, session.server.initialize_result(revision)))
+    session.declared = session.capabilities(revision)
+    return Reply(encode_result(request.id, session.server.initialize_result(revision, session.declared)))
 
 
 def _serve_handshake(
@@ -192,7 +193,7 @@ def _begin(call: Call, session: Session, batch: Together | None) -> Call:
 
 
 def _discover(request: Request, revision: Revision, session: Session) -> bytes:
-    body = dumps(session.server.discover_result())
+    body = dumps(session.server.discover_result(session.capabilities(revision)))
     cacheable = request.method in CACHEABLE
     return encode_result_raw(request.id, session.server.dress(body, revision, cacheable=cacheable))
 

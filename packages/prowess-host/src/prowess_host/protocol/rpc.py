@@ -194,6 +194,17 @@ class RpcError(Exception):
         return cls(INVALID_PARAMS, f"Unknown tool: {_shorten(name)}{hint}")
 
     @classmethod
+    def unknown_prompt(cls, name: str, hint: str = "") -> RpcError:
+        """No prompt answers to the name."""
+        return cls(INVALID_PARAMS, f"Unknown prompt: {_shorten(name)}{hint}")
+
+    @classmethod
+    def unknown_resource(cls, uri: str, hint: str = "", *, stateless: bool) -> RpcError:
+        """Nothing can be read at this URI. The handshake era has a code of its own for that."""
+        code = INVALID_PARAMS if stateless else RESOURCE_NOT_FOUND
+        return cls(code, f"Resource not found: {_shorten(uri)}{hint}", {"uri": uri})
+
+    @classmethod
     def bad_cursor(cls, cursor: str) -> RpcError:
         """The cursor was not made for this list, or the list has changed since."""
         way_out = "it is not from this list, or the list has changed; list again without a cursor"

@@ -19,17 +19,19 @@ from prowess_host.protocol.codec import (
     encode_result_raw,
 )
 from prowess_host.protocol.eras import LOG_LEVELS, Client
+from prowess_host.protocol.kinds import capabilities
 from prowess_host.protocol.methods import CACHEABLE
 from prowess_host.protocol.rpc import RpcError
-from prowess_host.protocol.subscriptions import Subscriptions
+from prowess_host.protocol.subscriptions import MAX_RESOURCES, UPDATED, Subscriptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from prowess.jsontypes import JsonObject
     from prowess_host.protocol.codec import Absent, RequestId
     from prowess_host.protocol.eras import Revision
     from prowess_host.protocol.identity import Server
+    from prowess_host.protocol.kinds import Row
 
 __all__ = ["Allowance", "Call", "Session", "Together"]
 
@@ -113,10 +115,11 @@ class Allowance:
 
 
 class Session:
-    """One connection. `server` is what we say of ourselves."""
+    """One connection. `server` is what we say of ourselves, and `kinds` of what is served now."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, kinds: Callable[[], Collection[str]] = tuple) -> None:
         self.server = server
+        self._kinds = kinds
         self.revision: Revision | None = None
         """What the handshake settled on; `None` until there was one."""
         self.client = Client({}, {})
@@ -126,6 +129,10 @@ class Session:
         self.in_flight: dict[RequestId, Call] = {}
         """By id; 1 and "1" are two keys, and true and 1.0 never get here."""
         self.subscriptions = Subscriptions()
+        self.resources: dict[str, None] = {}
+        """URIs that a handshake client has subscribed to."""
+        self.declared: JsonObject = {}
+        """The capabilities that a handshake client was told."""
         self.heads: dict[tuple[str, str, int, int], bytes] = {}
         """What workers are told with each call of a command: by command, profile and limits of results."""
         self.complaints = Allowance()
@@ -135,6 +142,10 @@ class Session:
 
     # The handshake
 
+    def capabilities(self, revision: Revision) -> JsonObject:
+        """What can be used now. Only what is served may be declared, and only what is declared may be used."""
+        return capabilities(self._kinds(), revision)
+
     def handshake(self, revision: Revision, client: Client) -> None:
         """Settle on a revision. A second handshake starts the session anew; calls in flight go on as they began."""
         self.revision = revision
@@ -142,6 +153,7 @@ class Session:
         self.ready = False
         self.log_level = "info"
         self.heads = {}
+        self.resources = {}
 
     # Calls
 
@@ -262,11 +274,24 @@ class Session:
 
     # The catalog changed, the connection ends
 
-    def list_changed(self) -> list[bytes]:
-        """Tell everybody who listens, in both eras, that the tools have changed."""
-        lines = self.subscriptions.list_changed()
+    def list_changed(self, rows: Collection[Row]) -> list[bytes]:
+        """Tell everybody who listens, in both eras, that the lists of these kinds have changed."""
+        lines = self.subscriptions.list_changed(rows)
         if self.ready:
-            lines.append(encode_notification("notifications/tools/list_changed"))
+            lines += [encode_notification(row.notification) for row in rows if row.capability in self.declared]
+        return lines
+
+    def subscribe(self, uri: str) -> None:
+        """A handshake client wants to hear of a resource."""
+        if len(self.resources) >= MAX_RESOURCES and uri not in self.resources:
+            raise RpcError.invalid_request(f"{MAX_RESOURCES} resources are subscribed to already; unsubscribe from one")
+        self.resources[uri] = None
+
+    def resource_updated(self, uri: str) -> list[bytes]:
+        """Tell everybody who subscribed, in both eras, that a resource has changed."""
+        lines = self.subscriptions.resource_updated(uri)
+        if uri in self.resources:
+            lines.append(encode_notification(UPDATED, {"uri": uri}))
         return lines
 
     def end_subscriptions(self) -> list[bytes]:

@@ -1,24 +1,32 @@
-"""Open `subscriptions/listen` requests of the stateless era, and the notifications for each. Only the tool list can be subscribed to."""
+"""Open `subscriptions/listen` requests of the stateless era, and the notifications for each. Lists and resources can be subscribed to."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from prowess_host.protocol.codec import ABSENT, dumps, encode_notification
 from prowess_host.protocol.eras import SUBSCRIPTION_KEY
+from prowess_host.protocol.kinds import ROWS
 from prowess_host.protocol.rpc import RpcError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from prowess.jsontypes import JsonObject
     from prowess_host.protocol.codec import Absent, RequestId
     from prowess_host.protocol.eras import Revision
+    from prowess_host.protocol.kinds import Row
 
-__all__ = ["MAX_SUBSCRIPTIONS", "Subscription", "Subscriptions"]
+__all__ = ["MAX_RESOURCES", "MAX_SUBSCRIPTIONS", "UPDATED", "Subscription", "Subscriptions", "read_uris"]
+
+UPDATED: Final = "notifications/resources/updated"
 
 MAX_SUBSCRIPTIONS: Final = 100
 """Open at once on one connection. A client needs one, or one for each window it shows."""
 
-_TOOLS: Final = "toolsListChanged"
+MAX_RESOURCES: Final = 1000
+"""Resources that one client may be told of: what it shows, and far from what would cost memory."""
+_RESOURCES: Final = "resourceSubscriptions"
 
 
 class Subscription(NamedTuple):
@@ -26,8 +34,10 @@ class Subscription(NamedTuple):
 
     id: RequestId
     revision: Revision
-    tools: bool
-    """Wants to hear of changed tools."""
+    lists: frozenset[str]
+    """The changes of lists that it wants to hear of, by their names in the filter."""
+    resources: frozenset[str]
+    """The URIs of the resources that it wants to hear of."""
 
     @property
     def meta(self) -> JsonObject:
@@ -54,13 +64,15 @@ class Subscriptions:
 
     def listen(self, request_id: RequestId, revision: Revision, wanted: JsonObject) -> bytes:
         """Open one and acknowledge the part of the filter that is honoured; the acknowledgment must go out first."""
-        tools = wanted.get(_TOOLS)
-        if tools is not None and type(tools) is not bool:
-            raise RpcError.wrong_param(f"params.notifications.{_TOOLS}", "a boolean", tools)
+        lists = [row.changed for row in ROWS if _flag(wanted, row.changed)]
+        resources = read_uris(wanted.get(_RESOURCES), f"params.notifications.{_RESOURCES}")
         if len(self._open) >= MAX_SUBSCRIPTIONS:
             raise RpcError.invalid_request(f"{MAX_SUBSCRIPTIONS} subscriptions are open already; cancel one first")
-        opened = self._open[request_id] = Subscription(request_id, revision, tools is True)
-        honoured: JsonObject = {_TOOLS: True} if opened.tools else {}
+        opened = Subscription(request_id, revision, frozenset(lists), frozenset(resources))
+        self._open[request_id] = opened
+        honoured: JsonObject = dict.fromkeys(lists, True)
+        if resources:
+            honoured[_RESOURCES] = resources
         params = {"_meta": opened.meta, "notifications": honoured}
         return encode_notification("notifications/subscriptions/acknowledged", params)
 
@@ -75,7 +87,36 @@ class Subscriptions:
         self._open.clear()
         return ended
 
-    def list_changed(self) -> list[bytes]:
+    def list_changed(self, rows: Iterable[Row]) -> list[bytes]:
         """One tagged notification for each that asked for it."""
-        method = "notifications/tools/list_changed"
-        return [encode_notification(method, {"_meta": each.meta}) for each in self._open.values() if each.tools]
+        return [
+            encode_notification(row.notification, {"_meta": each.meta})
+            for row in rows
+            for each in self._open.values()
+            if row.changed in each.lists
+        ]
+
+    def resource_updated(self, uri: str) -> list[bytes]:
+        """The same for a resource."""
+        return [
+            encode_notification(UPDATED, {"_meta": each.meta, "uri": uri})
+            for each in self._open.values()
+            if uri in each.resources
+        ]
+
+
+def read_uris(given: Any, path: str) -> list[str]:
+    """The URIs that a client wants to hear of, each once."""
+    uris = cast("list[Any]", given) if isinstance(given, list) else []
+    if given is not None and (not isinstance(given, list) or any(type(uri) is not str for uri in uris)):
+        raise RpcError.wrong_param(path, "a list of strings", given)
+    if len(uris) > MAX_RESOURCES:
+        raise RpcError.invalid_request(f"{path} has {len(uris)} URIs, more than {MAX_RESOURCES}")
+    return list(dict.fromkeys(uris))
+
+
+def _flag(wanted: JsonObject, name: str) -> bool:
+    value = wanted.get(name)
+    if value is not None and type(value) is not bool:
+        raise RpcError.wrong_param(f"params.notifications.{name}", "a boolean", value)
+    return value is True

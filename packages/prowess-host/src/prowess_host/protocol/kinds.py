@@ -1,0 +1,147 @@
+"""The kinds of things that are served, one row each: their methods, lists, definitions and capabilities.
+
+`prowess.contracts.kinds` has the other half of a row, which authors and workers need.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from prowess.contracts.kinds import PROMPT, RESOURCE, TOOL
+from prowess_host.protocol.tool_list import CATEGORY_KEY, TAGS_KEY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+    from prowess.contracts.contract import Contract
+    from prowess.jsontypes import JsonObject
+    from prowess_host.protocol.eras import Revision
+
+__all__ = ["BY_METHOD", "LISTS", "ROWS", "TOOL", "Row", "Shelf", "capabilities", "define_prompt", "define_resource"]
+
+_COMPLETIONS_SINCE: Final = "2025-03-26"
+
+
+class Shelf(NamedTuple):
+    """One list of a kind."""
+
+    method: str
+    member: str
+    """Where its result has the items."""
+    holds: Callable[[Contract], bool]
+    """Which things of the kind are listed there."""
+
+
+class Row(NamedTuple):
+    """What the host has to know of a kind."""
+
+    kind: str
+    capability: str
+    method: str
+    """The method that calls one of them."""
+    named_by: str
+    """The parameter of that method that says which one."""
+    shelves: tuple[Shelf, ...]
+    changed: str
+    """What a client of the stateless era asks for, to hear of changes of the lists."""
+    abilities: Mapping[str, bool]
+    """What the capability says."""
+    define: Callable[[Contract], JsonObject] | None = None
+    """The fullest definition of one of them. Those of tools depend on a profile, and are made elsewhere."""
+
+    @property
+    def notification(self) -> str:
+        """The method that tells clients that the lists have changed."""
+        return f"notifications/{self.capability}/list_changed"
+
+
+def define_resource(contract: Contract) -> JsonObject:
+    """The fullest definition of a resource, or of a template for resources."""
+    place = "uriTemplate" if contract.is_template else "uri"
+    return _given({place: contract.uri, **_described(contract), "mimeType": contract.mime_type})
+
+
+def define_prompt(contract: Contract) -> JsonObject:
+    """The fullest definition of a prompt."""
+    required = contract.input_schema.get("required", ())
+    arguments = [
+        _given({"name": name, "description": schema.get("description"), "required": name in required})
+        for name, schema in contract.input_schema.get("properties", {}).items()
+    ]
+    return _given({**_described(contract), "arguments": arguments or None})
+
+
+def _described(contract: Contract) -> JsonObject:
+    """What definitions of all kinds have. `name` and `title` come first, for whoever reads them."""
+    meta: JsonObject = {CATEGORY_KEY: contract.category}
+    if contract.tags:
+        meta[TAGS_KEY] = list(contract.tags)
+    return {
+        "name": contract.wire_name,
+        "title": contract.title,
+        "description": contract.shown_description,
+        "icons": list(contract.icons) or None,
+        "_meta": {**meta, **contract.meta},
+    }
+
+
+def _given(definition: JsonObject) -> JsonObject:
+    return {name: value for name, value in definition.items() if value is not None}
+
+
+_CHANGES: Final = MappingProxyType({"listChanged": True})
+
+ROWS: Final = (
+    Row(
+        TOOL,
+        "tools",
+        "tools/call",
+        "name",
+        (Shelf("tools/list", "tools", lambda _: True),),
+        "toolsListChanged",
+        _CHANGES,
+    ),
+    Row(
+        RESOURCE,
+        "resources",
+        "resources/read",
+        "uri",
+        (
+            Shelf("resources/list", "resources", lambda contract: not contract.is_template),
+            Shelf("resources/templates/list", "resourceTemplates", lambda contract: contract.is_template),
+        ),
+        "resourcesListChanged",
+        MappingProxyType({"subscribe": True, "listChanged": True}),
+        define_resource,
+    ),
+    Row(
+        PROMPT,
+        "prompts",
+        "prompts/get",
+        "name",
+        (Shelf("prompts/list", "prompts", lambda _: True),),
+        "promptsListChanged",
+        _CHANGES,
+        define_prompt,
+    ),
+)
+LISTS: Final[Mapping[str, Shelf]] = MappingProxyType({shelf.method: shelf for row in ROWS for shelf in row.shelves})
+"""The lists by their methods."""
+BY_METHOD: Final[Mapping[str, Row]] = MappingProxyType(
+    {
+        **{method: row for row in ROWS for method in (row.method, *(shelf.method for shelf in row.shelves))},
+        "resources/subscribe": ROWS[1],
+        "resources/unsubscribe": ROWS[1],
+    }
+)
+"""Which kind a method is about."""
+
+
+def capabilities(kinds: Collection[str], revision: Revision) -> JsonObject:
+    """What a server declares that has things of these kinds. Tools are declared in any case."""
+    told: JsonObject = {row.capability: dict(row.abilities) for row in ROWS if row.kind in kinds or row.kind == TOOL}
+    if len(told) > 1 and revision.version >= _COMPLETIONS_SINCE:
+        told["completions"] = {}
+    logging: dict[str, Any] = {}
+    return {**told, "logging": logging}
