@@ -12,6 +12,7 @@ from tests.contracts.conftest import Project, Wire, case, row
 from prowess_host.protocol.codec import decode
 from prowess_host.protocol.eras import REVISIONS
 from prowess_host.protocol.identity import Server
+from prowess_host.protocol.kinds import ROWS
 from prowess_host.protocol.routing import Reply, route
 from prowess_host.protocol.rpc import RpcError
 from prowess_host.protocol.session import Session
@@ -159,7 +160,7 @@ def told(session: Session, method: str, **params: Any) -> list[dict[str, Any]]:
 
 def changes(session: Session) -> list[str]:
     """The notifications that a change of the list sends."""
-    return [json.loads(line)["method"] for line in session.list_changed()]
+    return [json.loads(line)["method"] for line in session.list_changed(ROWS[:1])]
 
 
 LIST_CHANGED = "notifications/tools/list_changed"

@@ -14,7 +14,7 @@ import prowess
 
 PROMISED = {
     *("skill_command", "Context", "Settings", "ConfigPaths", "Inject", "SkillError", "Image", "Audio", "File"),
-    *("hookimpl", "get_script_config", "get_tool_annotations", "is_skill_command"),
+    *("resource", "prompt", "hookimpl", "get_script_config", "get_tool_annotations", "is_skill_command"),
     *("Runtime", "Outcome", "Catalog", "mcp_schema"),
 }
 

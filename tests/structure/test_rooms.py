@@ -26,7 +26,8 @@ ROOMS: dict[str, str] = {
         injection
         skills
         runtime
-        command mcp_schema
+        decorating
+        command served mcp_schema
         envelopes worker
         (door)
     """,
@@ -37,6 +38,7 @@ ROOMS: dict[str, str] = {
         catalog review
         clients records
         tool_calls direct_calls
+        served_calls
         project
         connection
         serving

@@ -76,7 +76,18 @@ def test_a_contract_survives_json(contract: Contract):
 def test_every_field_of_a_contract_is_written():
     """A full contract comes back whole, its parts as what they were."""
     assert FULL == Contract.from_json(json.loads(json.dumps(FULL.to_json())))
-    assert {field.name for field in dataclasses.fields(Contract)} == FULL.to_json().keys()
+    others = {"kind", "uri", "mime_type", "completions"}
+    assert {field.name for field in dataclasses.fields(Contract)} - others == FULL.to_json().keys()
+
+
+def test_a_resource_and_a_prompt_have_fields_of_their_own():
+    """They come back as they were; the contract of a command does without them, so that its digest stays what it was."""
+    told = dataclasses.replace(
+        FULL, kind="resource", uri="x://{a}", mime_type="a/b", completions={"a": ("b", "c"), "d": None}
+    )
+    assert told == Contract.from_json(json.loads(json.dumps(told.to_json())))
+    assert {field.name for field in dataclasses.fields(Contract)} == told.to_json().keys()
+    assert told.digest != dataclasses.replace(told, uri="x://{b}").digest
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,14 @@ import json
 import pytest
 
 from prowess_host.protocol.eras import REVISIONS, SERVER_KEY
-from prowess_host.protocol.identity import CAPABILITIES, Server, join_objects
+from prowess_host.protocol.identity import Server, join_objects
+from prowess_host.protocol.kinds import PROMPT, capabilities
 from prowess_host.protocol.rpc import EncodeError
 
 MODERN = REVISIONS["2026-07-28"]
 LATEST = REVISIONS["2025-11-25"]
 DETAILS = {"title": "T", "description": "d", "websiteUrl": "https://x", "icons": []}
+CAPABILITIES = capabilities((), LATEST)
 SERVER = Server("s", "1", instructions="Use it.", details=DETAILS)
 BARE = Server("s", "1")
 
@@ -33,21 +35,24 @@ def test_the_identity_has_the_fields_of_the_revision(version: str, fields: list[
 
 
 def test_only_what_is_served_is_declared() -> None:
-    """Tools whose list changes, and logging."""
+    """Tools whose list changes, and logging; and whatever else there is, with completions where there are arguments."""
     assert {"tools": {"listChanged": True}, "logging": {}} == CAPABILITIES
+    changing = {"listChanged": True}
+    assert {**CAPABILITIES, "prompts": changing, "completions": {}} == capabilities([PROMPT], LATEST)
+    assert {**CAPABILITIES, "prompts": changing} == capabilities([PROMPT], REVISIONS["2024-11-05"])
 
 
 def test_the_answer_to_a_handshake() -> None:
     """Version, capabilities, identity, and instructions where there are some."""
     expected = {"protocolVersion": "2025-11-25", "capabilities": CAPABILITIES, "serverInfo": BARE.info(LATEST)}
-    assert expected == BARE.initialize_result(LATEST)
-    assert "Use it." == SERVER.initialize_result(LATEST)["instructions"]
+    assert expected == BARE.initialize_result(LATEST, CAPABILITIES)
+    assert "Use it." == SERVER.initialize_result(LATEST, CAPABILITIES)["instructions"]
 
 
 def test_the_answer_to_discover() -> None:
     """Both eras are offered, newest first."""
-    assert {"supportedVersions": list(REVISIONS), "capabilities": CAPABILITIES} == BARE.discover_result()
-    assert "Use it." == SERVER.discover_result()["instructions"]
+    assert {"supportedVersions": list(REVISIONS), "capabilities": CAPABILITIES} == BARE.discover_result(CAPABILITIES)
+    assert "Use it." == SERVER.discover_result(CAPABILITIES)["instructions"]
 
 
 def test_an_identity_that_is_no_json_is_refused_at_the_start() -> None:

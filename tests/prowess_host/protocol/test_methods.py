@@ -13,7 +13,6 @@ from prowess_host.protocol.rpc import INVALID_PARAMS, METHOD_NOT_FOUND, RpcError
 
 LATEST = HANDSHAKE["2025-11-25"]
 MODERN = STATELESS["2026-07-28"]
-UNDECLARED = ("prompts/", "resources/", "completion/")
 
 
 def refusal(method: str, params: dict[str, Any], version: str = "2025-11-25") -> RpcError:
@@ -25,9 +24,8 @@ def refusal(method: str, params: dict[str, Any], version: str = "2025-11-25") ->
 
 @pytest.mark.parametrize("version", REVISIONS)
 def test_every_revision_has_the_methods_of_the_capabilities_we_declare(version: str) -> None:
-    """Compared with the official table, less what we do not declare."""
-    there = {method for method, revision in official.CLIENT_REQUESTS if revision == version}
-    expected = {method for method in there if not method.startswith(UNDECLARED)}
+    """Compared with the official table."""
+    expected = {method for method, revision in official.CLIENT_REQUESTS if revision == version}
     ours = STATELESS_METHODS if version in STATELESS else HANDSHAKE_METHODS
     assert expected == set(ours)
 
@@ -46,7 +44,6 @@ def test_the_cacheable_methods_are_the_official_ones() -> None:
         ("resources/subscribe", "2026-07-28"),
         ("server/discover", "2025-11-25"),
         ("subscriptions/listen", "2025-11-25"),
-        ("prompts/list", "2025-11-25"),
         ("tasks/list", "2025-11-25"),
     ],
 )

@@ -19,6 +19,7 @@ from prowess_host.protocol import questions
 from prowess_host.protocol.codec import decode
 from prowess_host.protocol.eras import CAPABILITIES_KEY, HANDSHAKE, LOG_LEVEL_KEY, REVISIONS, STATELESS, VERSION_KEY
 from prowess_host.protocol.identity import Server
+from prowess_host.protocol.kinds import ROWS
 from prowess_host.protocol.questions import Answers, Occasion
 from prowess_host.protocol.routing import Reply, route
 from prowess_host.protocol.rpc import RpcError
@@ -124,9 +125,9 @@ def notifications(version: str) -> list[bytes]:
     ]
     if version in HANDSHAKE:
         question, _ = session.ask_client(call, "elicitation/create", {})
-        return [*made, *session.list_changed(), session.withdraw_question(question)]
+        return [*made, *session.list_changed(ROWS[:1]), session.withdraw_question(question)]
     ack = line_of(exchange(session, version, "L", "subscriptions/listen", notifications={"toolsListChanged": True}))
-    return [*made, ack, *session.list_changed(), session.end_subscriptions()[1]]
+    return [*made, ack, *session.list_changed(ROWS[:1]), session.end_subscriptions()[1]]
 
 
 ERRORS = [

@@ -17,6 +17,7 @@ from prowess_host.protocol.eras import (
     VERSION_KEY,
 )
 from prowess_host.protocol.identity import Server
+from prowess_host.protocol.kinds import ROWS as KINDS
 from prowess_host.protocol.lines import LineSplitter
 from prowess_host.protocol.routing import MAX_BATCH, Action, Answered, Cancelled, Group, Ignored, Reply, route
 from prowess_host.protocol.session import Call, Session
@@ -218,7 +219,7 @@ ROWS = [
     pytest.param(N, [enveloped(1, "logging/setLevel", level="info")], [(1, -32601)], id="so has logging/setLevel"),
     pytest.param(N, [enveloped(1, "initialize")], [(1, -32601)], id="initialize in an envelope and without a version"),
     pytest.param(H, [request(1, "server/discover")], [(1, -32601)], id="discover is not of the handshake era"),
-    pytest.param(H, [request(1, "prompts/list")], [(1, -32601)], id="what is not declared is not there"),
+    pytest.param(H, [request(1, "tasks/list")], [(1, -32601)], id="what is not declared is not there"),
     pytest.param(H, [request(1, "ping"), request(2, "ping")], [(1, "result"), (2, "result")], id="ping"),
     pytest.param(H, [request(1, "logging/setLevel", level="loud")], [(1, -32602)], id="a log level that is none"),
     pytest.param(H, [request(1, "tools/list", _meta={"progressToken": 1.5})], [(1, -32602)], id="a bad progress token"),
@@ -390,16 +391,16 @@ def test_a_session_hears_of_changes_once_it_has_shown_to_be_ready(sign: Any) -> 
     """By the notification, or by going on without it."""
     peer = Peer("2025-11-25")
     peer.send(request(4, "ping"))
-    assert [] == peer.session.list_changed()
+    assert [] == peer.session.list_changed(KINDS[:1])
     peer.send(sign)
-    assert 1 == len(peer.session.list_changed())
+    assert 1 == len(peer.session.list_changed(KINDS[:1]))
 
 
 def test_initialized_without_a_handshake_means_nothing() -> None:
     """A stateless client has no session to hear of changes."""
     peer = Peer()
     peer.send(notification("notifications/initialized"))
-    assert [] == peer.session.list_changed()
+    assert [] == peer.session.list_changed(KINDS[:1])
 
 
 def test_a_subscription_is_acknowledged_heard_and_ended_by_its_client() -> None:
@@ -412,9 +413,9 @@ def test_a_subscription_is_acknowledged_heard_and_ended_by_its_client() -> None:
         ack["params"]["_meta"][SUBSCRIPTION_KEY],
     )
     assert [("L", -32600)] == peer.outcomes(listen)
-    assert 1 == len(peer.session.list_changed())
+    assert 1 == len(peer.session.list_changed(KINDS[:1]))
     assert [] == peer.send(notification(CANCEL, requestId="L"))
-    assert [] == peer.session.list_changed()
+    assert [] == peer.session.list_changed(KINDS[:1])
     assert 1 == len(peer.send(listen))
 
 

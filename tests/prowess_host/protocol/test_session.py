@@ -10,6 +10,7 @@ import pytest
 from prowess_host.protocol.codec import ABSENT
 from prowess_host.protocol.eras import REVISIONS, SUBSCRIPTION_KEY, Client
 from prowess_host.protocol.identity import Server
+from prowess_host.protocol.kinds import ROWS
 from prowess_host.protocol.rpc import INTERNAL_ERROR, EncodeError, RpcError
 from prowess_host.protocol.session import Allowance, Call, Session, Together
 
@@ -126,7 +127,7 @@ def test_the_exact_id_is_cancelled_before_the_one_that_is_written_the_same() -> 
     begun(session, "1")
     session.subscriptions.listen(1, MODERN, {"toolsListChanged": True})
     assert (None, b"") == session.cancel(1)
-    assert [] == session.list_changed()
+    assert [] == session.list_changed(ROWS[:1])
     assert ["1"] == list(session.in_flight)
 
 
@@ -276,10 +277,10 @@ def test_a_question_that_is_no_json_is_not_asked() -> None:
 def test_a_change_is_told_in_both_eras() -> None:
     """To the session once it is ready, and to each subscription that asked."""
     session = opened()
-    assert [] == session.list_changed()
+    assert [] == session.list_changed(ROWS[:1])
     session.ready = True
     session.subscriptions.listen("L", MODERN, {"toolsListChanged": True})
-    tagged, plain = (json.loads(line) for line in session.list_changed())
+    tagged, plain = (json.loads(line) for line in session.list_changed(ROWS[:1]))
     assert {"_meta": {SUBSCRIPTION_KEY: "L"}} == tagged["params"]
     assert {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"} == plain
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from prowess.contracts.declaration import Declaration
     from prowess.jsontypes import JsonObject, Schema
 
-__all__ = ["Command", "get_script_config", "get_tool_annotations", "is_skill_command", "skill_command"]
+__all__ = ["get_script_config", "get_tool_annotations", "is_skill_command", "skill_command"]
 
 P = ParamSpec("P")
 R = TypeVar("R")

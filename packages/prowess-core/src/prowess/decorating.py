@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from types import FrameType
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeAlias, TypeVar, overload
 
-from prowess.contracts.contract import Hints
+from prowess.contracts.contract import TOOL, Hints
 from prowess.contracts.declaration import (
     Declaration,
     Place,
@@ -116,6 +116,8 @@ def _declared(
     given.update({option: value for option, value in options.items() if value is not None})
     check_options(given, refuse)
     hints = Hints(*(given.pop(hint, None) for hint in ("read_only", "destructive", "idempotent", "open_world")))
+    if kind != TOOL:
+        hints = Hints(read_only=True)  # whoever lost one may try again
     given["name"] = function.__name__ if name is None else name
     given["retry_on"] = exception_types(given.get("retry_on"), refuse)
     given["max_attempts"] = attempts(given.get("max_attempts"), given["retry_on"])

@@ -12,6 +12,7 @@
         ├── InputError                arguments do not fit the contract                (the caller's mistake)
         ├── OutputError               a result breaks the contract                    (the author's mistake)
         ├── UnknownCommand            no command has this name
+        ├── NothingThere              a resource has nothing at a URI
         ├── AskError                  a question cannot be asked here
         ├── MissingCapability         the client cannot do what a command needs
         └── TooMuchWork               no more work can go on in the background
@@ -36,6 +37,7 @@ __all__ = [
     "InputRequired",
     "LoadError",
     "MissingCapability",
+    "NothingThere",
     "OutputError",
     "ProwessError",
     "SchemaError",
@@ -142,6 +144,13 @@ class UnknownCommand(ProwessError):
         why = f". This could not be loaded: {'; '.join(reasons)}" if reasons else did_you_mean(name, known)
         super().__init__(f"Unknown command: {name}{why}")
         self.name = name
+
+
+class NothingThere(ProwessError):
+    """A resource has nothing at a URI that fits it: its function gave `None`."""
+
+    def __init__(self) -> None:
+        super().__init__("there is nothing at this URI")
 
 
 class AskError(ProwessError):

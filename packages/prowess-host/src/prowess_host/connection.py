@@ -9,17 +9,19 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from prowess.errors import InputError, did_you_mean
 from prowess.results.paging import META_CUT, READ_MORE, notice
 from prowess_host.catalog.listing import DIAGNOSTICS
 from prowess_host.long_results import CLIENT_LIMITS, UnknownCursor
 from prowess_host.protocol.codec import decode, dumps
+from prowess_host.protocol.kinds import BY_METHOD, LISTS
 from prowess_host.protocol.numbers import number_problems
 from prowess_host.protocol.routing import Action, Answered, Cancelled, Group, Reply, route
 from prowess_host.protocol.rpc import EncodeError, RpcError
 from prowess_host.protocol.session import Call, Session
+from prowess_host.served_calls import ServedCall, Target, complete, find, unknown
 from prowess_host.tool_calls import UNLIMITED, Limit, ToolCall
 
 if TYPE_CHECKING:
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
     from prowess_host.workers.jobs import Job
 
 __all__ = ["Connection", "Transport"]
+
+T = TypeVar("T", bound=ToolCall)
 
 _log = logging.getLogger("prowess.host")
 _LIMIT_KEY: Final = "anthropic/maxResultSizeChars"
@@ -59,7 +63,7 @@ class Connection:
 
     def __init__(self, project: Project, server: Server, out: Transport, now: Callable[[], float]) -> None:
         self._project = project
-        self._session = Session(server)
+        self._session = Session(server, lambda: project.kinds)
         self._out = out
         self._now = now
         self._waiting: list[Call] = []
@@ -123,20 +127,8 @@ class Connection:
                 self._act(each, back)
 
     def _serve(self, call: Call) -> None:
-        listing = self._project.listing
-        tools = listing.tools
-        is_list = call.method == "tools/list"
-        if tools is None and (is_list or listing[call.params["name"]] is None):
-            self._waiting.append(call)
-            return
         try:
-            if tools is not None and is_list:
-                optional = bool(self._most(call))
-                body = tools.page(call.params.get("cursor"), call.revision, optional=optional)
-                call.back.write(self._session.answer(call, body))
-            else:
-                self._call_tool(call)
-            self._project.wanted()
+            self._answer(call)
         except RpcError as error:
             call.back.write(self._session.refuse(call, error))
         except EncodeError as error:
@@ -145,17 +137,54 @@ class Connection:
             _log.exception("%s could not be served", call.method)
             call.back.write(self._session.refuse(call, RpcError.internal("see the log of the host")))
 
-    def _call_tool(self, call: Call) -> None:
-        name: str = call.params["name"]
-        contract = self._project.listing[name]
-        if contract is None:
-            if name == READ_MORE and self._most(call):
-                self._read_more(call)
-            else:
-                self._call_unknown(call, name)
+    def _answer(self, call: Call) -> None:
+        """Answer a request, hand it to the workers, or keep it until what it names is known."""
+        listing, method = self._project.listing, call.method
+        row = BY_METHOD.get(method)
+        if row is not None and row.kind not in self._project.kinds:
+            raise RpcError.method_not_found(method, call.revision.version)
+        if method in LISTS:
+            if not listing.complete:
+                self._waiting.append(call)
+                return
+            optional = method == "tools/list" and bool(self._most(call))
+            body = listing.lists[method].page(call.params.get("cursor"), call.revision, optional=optional)
+            call.back.write(self._session.answer(call, body))
+        elif method == "tools/call":
+            if not listing.complete and listing[call.params["name"]] is None:
+                self._waiting.append(call)
+                return
+            self._call_tool(call)
+        else:
+            target = find(call, listing)
+            if target is None and not listing.complete:
+                self._waiting.append(call)
+                return
+            if target is None:
+                raise unknown(call, listing)
+            self._call_served(call, target)
+        self._project.wanted()
+
+    def _call_served(self, call: Call, target: Target) -> None:
+        if call.method == "resources/subscribe":
+            self._session.subscribe(target.uri)
+        elif call.method == "resources/unsubscribe":
+            self._session.resources.pop(target.uri, None)
+        else:
+            known = complete(target) if target.completes is not None else None
+            if known is not None:
+                call.back.write(self._session.answer(call, known))
+                return
+            call.params = {**call.params, "arguments": target.arguments}  # what a sealed state is bound to
+            task = self._task(ServedCall, call, target.contract, UNLIMITED)
+            task.target = target
+            self._submit(call, task, target.contract)
             return
-        project, limit = self._project, self._limit(call, contract)
-        task = ToolCall(
+        call.back.write(self._session.answer(call, b"{}"))
+
+    def _task(self, kind: type[T], call: Call, contract: Contract, limit: Limit) -> T:
+        project = self._project
+        return kind(
             call,
             contract,
             self._session,
@@ -166,9 +195,23 @@ class Connection:
             limit,
             hears_all=project.hears_all,
         )
+
+    def _submit(self, call: Call, task: ToolCall, contract: Contract) -> None:
+        project = self._project
         job = task.job(project.own.profile, project.seconds_of(contract))
         self._jobs[call] = (task, job)
         project.workers.submit(job)
+
+    def _call_tool(self, call: Call) -> None:
+        name: str = call.params["name"]
+        contract = self._project.listing[name]
+        if contract is None or not contract.is_tool:
+            if name == READ_MORE and self._most(call):
+                self._read_more(call)
+            else:
+                self._call_unknown(call, name)
+            return
+        self._submit(call, self._task(ToolCall, call, contract, self._limit(call, contract)), contract)
 
     def _call_unknown(self, call: Call, name: str) -> None:
         """Say what is broken, where that is asked for, or where nothing is known because of it."""
@@ -181,7 +224,11 @@ class Connection:
             self._say(call, f"{name} cannot be called, because nothing could be loaded:\n{text}", is_error=True)
         else:
             reasons = listing.catalog.reasons(name)
-            why = f". This could not be loaded: {'; '.join(reasons)}" if reasons else did_you_mean(name, listing.names)
+            why = (
+                f". This could not be loaded: {'; '.join(reasons)}"
+                if reasons
+                else did_you_mean(name, _tools_of(listing))
+            )
             raise RpcError.unknown_tool(name, why)
 
     def _cancel(self, cancelled: Cancelled) -> None:
@@ -223,9 +270,15 @@ class Connection:
         for call in waiting:
             if self._session.is_open(call):
                 self._serve(call)
-        if before.tools is not None and after.tools is not None and before.tools.digest != after.tools.digest:
-            for line in self._session.list_changed():
+        rows = after.changed(before)
+        if rows:
+            for line in self._session.list_changed(rows):
                 self._out.write(line)
+
+    def resource_updated(self, uri: str) -> None:
+        """A resource has changed. The client hears of it if it has subscribed."""
+        for line in self._session.resource_updated(uri):
+            self._out.write(line)
 
     # Results that are too large
 
@@ -281,6 +334,10 @@ class Connection:
             self._out.write(line)
         for call in list(self._session.in_flight.values()):
             call.back.write(self._session.refuse(call, RpcError.internal("the host is shutting down")))
+
+
+def _tools_of(listing: Listing) -> list[str]:
+    return [name for name, contract in listing.names.items() if contract.is_tool]
 
 
 def _from_text(arguments: str) -> JsonObject:

@@ -9,11 +9,11 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from prowess.contracts.catalog import Catalog
-from prowess.contracts.contract import Contract
+from prowess.contracts.contract import TOOL, Contract
 from prowess.errors import UnknownCommand
 from prowess.jsontypes import JsonObject
 from prowess.settings.paths import ConfigPaths
@@ -21,6 +21,7 @@ from prowess.settings.settings import OwnSettings, Settings
 from prowess_host.catalog.listing import Listing
 from prowess_host.catalog.updates import CatalogUpdates
 from prowess_host.long_results import Pages
+from prowess_host.protocol.kinds import ROWS
 from prowess_host.records.recording import Recorder, Write
 from prowess_host.tool_calls import Sealing, load_key
 from prowess_host.workers.process import Spawn, WorkerProcess
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["Client", "Project"]
 
 _log = logging.getLogger("prowess.host")
+_KINDS: Final = frozenset(row.kind for row in ROWS)
 _SAVING: Final = 10.0
 """Seconds that writing the manifest may take when the project is closed. It takes milliseconds, unless the disk hangs."""
 _RECORDING: Final = 1.0
@@ -46,6 +48,10 @@ class Client(Protocol):
 
     def show(self, before: Listing, after: Listing) -> None:
         """There is another listing."""
+        ...
+
+    def resource_updated(self, uri: str) -> None:
+        """A resource has changed."""
         ...
 
     def close(self) -> None:
@@ -76,6 +82,8 @@ class Project:
         self.sealing = Sealing(lambda: load_key(self._paths.get_cache_dir), time.time)
         self.listing = Listing.nothing()
         """What can be listed and called now."""
+        self._declared: set[str] = set()
+        self.workers.on_updated = self.resource_updated
         self._recorder = self._made_recorder(client, environ) if settings.own.record.on else None
         self.workers.witness = self._recorder
         self._clients: dict[Client, Pages] = {}
@@ -103,6 +111,21 @@ class Project:
         return self._recorder is not None and self._recorder.keeps_output
 
     # The catalog
+
+    @property
+    def kinds(self) -> Collection[str]:
+        """The kinds of things that clients may ask for: those that there are, or may be as long as that is not known.
+
+        What a client was told once stays true for as long as the project is served.
+        """
+        listing = self.listing
+        self._declared |= listing.kinds if listing.complete else _KINDS
+        return self._declared | {TOOL}
+
+    def resource_updated(self, uri: str) -> None:
+        """A resource has changed: whoever has subscribed to it is told."""
+        for client in list(self._clients):
+            _tell(client.resource_updated, uri)
 
     def start(self) -> None:
         """Come to know the skills, and follow every change from now on."""

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from types import FrameType, MethodType, ModuleType
 from typing import Any, Final, Literal, NamedTuple, NoReturn, TypeAlias, cast
 
-from prowess.contracts.contract import Hints
-from prowess.contracts.kinds import KINDS, RESOURCE, TOOL
+from prowess.contracts.contract import TOOL, Hints
+from prowess.contracts.kinds import KINDS, RESOURCE
 from prowess.contracts.uris import parse_template
 from prowess.errors import DeclarationError
 from prowess.jsontypes import JsonObject, Schema
@@ -363,13 +363,11 @@ def _check_uri(declared: Declaration, refuse: Refusal) -> None:
 
 def _check_completions(declared: Declaration, refuse: Refusal) -> None:
     for argument, known in declared.complete.items():
+        if inspect.isfunction(known):
+            continue
         values = cast("Sequence[object]", known if isinstance(known, (list, tuple)) else ())
-        if not callable(known) and (isinstance(known, str) or not values):
-            refuse(f"complete[{argument!r}] is {known!r}", "Give a list of texts, or a function that gives one")
-        if any(not isinstance(value, str) for value in values):
-            refuse(f"complete[{argument!r}] must be a list of strings", 'Write it like ["a", "b"]')
-        if callable(known) and not inspect.isfunction(known):
-            refuse(f"complete[{argument!r}] is {known!r}", "Give a plain function, or a list of texts")
+        if not values or any(not isinstance(value, str) for value in values):
+            refuse(f"complete[{argument!r}] is {known!r}", 'Give a list like ["a", "b"], or a function that gives one')
 
 
 def is_async(function: Callable[..., Any]) -> bool:

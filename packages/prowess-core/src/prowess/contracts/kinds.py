@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from prowess.contracts.contract import TOOL
 
-__all__ = ["COMPLETION", "KINDS", "PROMPT", "RESOURCE", "TOOL", "Kind"]
+__all__ = ["COMPLETION", "KINDS", "PROMPT", "RESOURCE", "Kind"]
 
 RESOURCE: Final = "resource"
 PROMPT: Final = "prompt"

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias, cast
 
 from prowess.contracts.contract import Contract
 from prowess.contracts.kinds import COMPLETION, PROMPT, RESOURCE
-from prowess.errors import OutputError
+from prowess.errors import NothingThere, OutputError
 from prowess.jsontypes import Json, JsonObject
 from prowess.results.content import text_block
 from prowess.results.normalize import Output, Render, Result, normalize
@@ -29,7 +29,9 @@ _MADE_UP: Final = "prowess://file/"
 
 
 def _resource(value: Any, output: Output, render: Render | None) -> Result:
-    """What is read. A link would make the client read again, elsewhere."""
+    """What is read. `None` is nothing; a link would make the client read again, elsewhere."""
+    if value is None:
+        raise NothingThere
     result = normalize(value, output, render)
     for block in result.blocks or ():
         if block["type"] == "resource_link":
@@ -72,7 +74,7 @@ def _prompt(value: Any, _output: Output, render: Render | None) -> Result:
     if isinstance(value, dict) and "messages" in value:
         whole = cast("JsonObject", value)
         value, description = whole["messages"], whole.get("description")
-    items = cast("list[Any]", value) if isinstance(value, list) else [value]
+    items = cast("list[Any]", value if isinstance(value, list) else [value])
     messages = [message for item in items for message in _messages(item, render)]
     if not messages or value is None:
         raise OutputError("a prompt must return at least one message: a text, or a list of texts and (role, content)")
@@ -100,8 +102,8 @@ def _messages(item: Any, render: Render | None) -> list[JsonObject]:
 
 def _plain(value: Any) -> Any:
     """A message or a whole result of an MCP library as the mapping that it stands for."""
-    fields: object = getattr(type(value), "model_fields", None)
-    if isinstance(fields, Mapping) and ({"role", "content"} == fields.keys() or "messages" in fields):
+    fields: Any = getattr(cast("Any", type(value)), "model_fields", None)
+    if isinstance(fields, dict) and ({"role", "content"} == {*fields} or "messages" in fields):
         return value.model_dump(mode="json", by_alias=True, exclude_none=True)
     return value
 
@@ -123,9 +125,7 @@ def _completion(value: Any, _output: Output, render: Render | None) -> Result:
 
 def _shown_values(result: Result, _contract: Contract, _uri: str) -> JsonObject:
     values = cast("list[str]", result.value)
-    return {
-        "completion": {"values": values[:MOST_VALUES], "total": len(values), "hasMore": len(values) > MOST_VALUES}
-    }
+    return {"completion": {"values": values[:MOST_VALUES], "total": len(values), "hasMore": len(values) > MOST_VALUES}}
 
 
 NORMALIZERS: Final[Mapping[str, Normalizer]] = MappingProxyType(

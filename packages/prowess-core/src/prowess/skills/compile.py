@@ -16,13 +16,13 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticSerializationError, PydanticUndefined
 
 from prowess.calls.arguments import ArgumentReader
-from prowess.contracts.contract import Contract, OutputShape, Policies
+from prowess.contracts.contract import TOOL, Contract, OutputShape, Policies
 from prowess.contracts.declaration import Declaration, Place, Wanted, wanted
 from prowess.contracts.docstrings import Docstring
 from prowess.contracts.docstrings import parse as parse_docstring
+from prowess.contracts.kinds import COMPLETION, PROMPT, RESOURCE
 from prowess.contracts.returns import returns_line
 from prowess.contracts.signature import ABSENT, MISSING, Parameter, Signature, metadata, read, without_none
-from prowess.contracts.kinds import COMPLETION, PROMPT, RESOURCE, TOOL
 from prowess.contracts.uris import parse_template
 from prowess.errors import InjectionError, LoadError, SchemaError, did_you_mean, message_of
 from prowess.injection.injectables import Injectables, Need

@@ -38,6 +38,7 @@ from prowess.errors import (
     InputError,
     InputRequired,
     MissingCapability,
+    NothingThere,
     OutputError,
     SettingsError,
     SkillError,
@@ -93,7 +94,9 @@ class Entry:
         """Call with JSON data. Whatever the arguments are, this gives an outcome."""
         return self._call(channel, self._read, arguments)
 
-    def complete(self, argument: str, typed: Mapping[str, Any], channel: Channel | None = None) -> Coroutine[Any, Any, Outcome]:
+    def complete(
+        self, argument: str, typed: Mapping[str, Any], channel: Channel | None = None
+    ) -> Coroutine[Any, Any, Outcome]:
         """Complete an argument. `typed` is the `value` so far, and the other `arguments`."""
         entry = self.completions[argument]
         first, *others = entry.plan.reader.allowed
@@ -195,6 +198,8 @@ class Entry:
         if isinstance(error, OutputError):
             _log.error("%s (call %s): %s", self.contract.id, call.id, call.shown(str(error)))
             return "output", f"{self.contract.id}: {error}", {}
+        if isinstance(error, NothingThere):
+            return "unknown", f"{self.contract.id}: {error}", {}
         if not isinstance(error, Raised):
             return self._raised(error, call, retried=False)
         retried = call.attempts > 0 and isinstance(error.error, self.plan.declaration.retry_on)

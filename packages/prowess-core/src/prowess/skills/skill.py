@@ -60,8 +60,6 @@ class ModuleCommands:
         return not any(map(self._owned, homes)) and (listed or within)
 
 
-
-
 def _below(note: Declaration) -> str:
     return (
         f"A client would pass it by: put that decorator below {note.decorator}, next to the def, and clients get what it "
@@ -196,7 +194,9 @@ class Skill:
         if declared is None:
             note = note_of(command)
             if note is not None:
-                raise _refused(note, f"what was registered is {_kind(command)} made of it by another decorator", _below(note))
+                raise _refused(
+                    note, f"what was registered is {_kind(command)} made of it by another decorator", _below(note)
+                )
             raise LoadError(f"{command!r} is not a command: decorate it with @skill_command, @resource or @prompt")
         if not any(known is declared for known in self._commands):
             self._commands.append(declared)

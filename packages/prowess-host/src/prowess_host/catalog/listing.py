@@ -1,4 +1,4 @@
-"""What clients can see at the moment: the tools, and the commands behind their names. Plain data without I/O."""
+"""What clients can see at the moment: tools, resources and prompts, and what answers to their names. Plain data without I/O."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ from typing import Final
 
 from prowess.contracts.catalog import Catalog, Failure
 from prowess.contracts.contract import Contract
+from prowess.contracts.kinds import PROMPT
+from prowess.contracts.uris import parse_template
 from prowess.jsontypes import JsonObject
 from prowess.skills.description import View
 from prowess_host.long_results import read_more_tool
 from prowess_host.protocol.codec import dumps
+from prowess_host.protocol.item_list import ItemList
+from prowess_host.protocol.kinds import LISTS, ROWS, Row, Shelf
 from prowess_host.protocol.rpc import EncodeError
 from prowess_host.protocol.tool_list import ToolList, define_tool
 
@@ -21,15 +25,14 @@ DIAGNOSTICS: Final = "prowess_diagnostics"
 
 
 class Listing:
-    """The tools of one catalog, with what answers to their names."""
+    """What one catalog offers, with what answers to the names and the URIs."""
 
     def __init__(self, catalog: Catalog, views: Mapping[str, View], *, complete: bool = True) -> None:
         """An offer that is not `complete` can be called, as far as it goes, but not listed."""
         self.views = views
         failures = list(catalog.failures)
         contracts: list[Contract] = []
-        handshake: list[JsonObject] = []
-        stateless: list[JsonObject] = []
+        definitions: dict[str, list[tuple[JsonObject, JsonObject]]] = {method: [] for method in LISTS}
         for contract in catalog.contracts:
             if contract.id not in self.views:
                 continue  # a worker has said why
@@ -40,12 +43,55 @@ class Listing:
                 failures.append(Failure(contract.id, f"cannot be shown to clients: {error}", contract.source))
                 continue
             contracts.append(contract)
-            handshake.append(both[0])
-            stateless.append(both[1])
-        extra = [_diagnostics_tool()] if failures or not contracts else []
+            definitions[_shelf_of(contract).method].append(both)
+        if failures or not contracts:
+            definitions["tools/list"].append((_diagnostics_tool(), _diagnostics_tool()))
         self.catalog = Catalog(tuple(contracts), tuple(failures))
-        self.tools = _tool_list(handshake + extra, stateless + extra) if complete else None
+        self.complete = complete
+        self.lists = _lists(definitions)
+        """By their methods. They can be shown once the offer is complete."""
+        self.kinds = frozenset(contract.kind for contract in contracts)
+        """Of what there are things to list."""
         self.names = {name: each for each in contracts for name in _names(each)}
+        self._resources = {each.uri: each for each in contracts if each.uri}
+        templates = [(parse_template(each.uri), each) for each in contracts if each.is_template]
+        self._templates = sorted(templates, key=lambda item: (-item[0].literal, item[1].id))
+
+    @property
+    def tools(self) -> ItemList | None:
+        """The list of tools, once the offer is complete."""
+        return self.lists["tools/list"] if self.complete else None
+
+    def prompt(self, name: str) -> Contract | None:
+        """The prompt that answers to a name in any of its forms."""
+        found = self[name]
+        return found if found is not None and found.kind == PROMPT else None
+
+    def template(self, uri: str) -> Contract | None:
+        """The resource that has this URI, or this template of URIs, or a template that fits the URI."""
+        found = self._resources.get(uri) or self.resource(uri)
+        return found[0] if isinstance(found, tuple) else found
+
+    def resource(self, uri: str) -> tuple[Contract, Mapping[str, str]] | None:
+        """The resource that is read at a URI, and the variables of its template. Of several, the most literal one."""
+        exact = self._resources.get(uri)
+        if exact is not None and not exact.is_template:
+            return exact, {}
+        for template, contract in self._templates:
+            variables = template.match(uri)
+            if variables is not None:
+                return contract, variables
+        return None
+
+    def changed(self, before: Listing) -> list[Row]:
+        """The kinds of which clients can see something else than before."""
+        if not (self.complete and before.complete):
+            return []
+        return [
+            row
+            for row in ROWS
+            if any(self.lists[shelf.method].digest != before.lists[shelf.method].digest for shelf in row.shelves)
+        ]
 
     @classmethod
     def nothing(cls) -> Listing:
@@ -78,8 +124,23 @@ class Listing:
         return {contract.skill for contract in lost if contract.skill in broken}
 
 
-def _tool_list(handshake: list[JsonObject], stateless: list[JsonObject]) -> ToolList:
-    return ToolList(handshake, stateless, optional=[read_more_tool()])
+def _lists(definitions: Mapping[str, list[tuple[JsonObject, JsonObject]]]) -> Mapping[str, ItemList]:
+    lists: dict[str, ItemList] = {}
+    for method, shelf in LISTS.items():
+        handshake, stateless = ([pair[era] for pair in definitions[method]] for era in (0, 1))
+        if method == "tools/list":
+            lists[method] = ToolList(handshake, stateless, optional=[read_more_tool()])
+        else:
+            lists[method] = ItemList(shelf.member, handshake, stateless)
+    return lists
+
+
+def _row_of(contract: Contract) -> Row:
+    return next(row for row in ROWS if row.kind == contract.kind)
+
+
+def _shelf_of(contract: Contract) -> Shelf:
+    return next(shelf for shelf in _row_of(contract).shelves if shelf.holds(contract))
 
 
 def _names(contract: Contract) -> Iterable[str]:
@@ -88,6 +149,10 @@ def _names(contract: Contract) -> Iterable[str]:
 
 def _definitions(contract: Contract, view: View) -> tuple[JsonObject, JsonObject]:
     """What clients with a handshake are shown, and those without."""
+    define = _row_of(contract).define
+    if define is not None:
+        definition = define(contract)
+        return definition, definition
     bare = define_tool(contract, view.input_schema, view.output)
     return define_tool(contract, view.input_schema, view.boxed_output), bare
 

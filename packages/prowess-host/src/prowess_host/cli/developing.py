@@ -110,5 +110,8 @@ class _Teller:
                 flush=True,
             )
 
+    def resource_updated(self, uri: str) -> None:
+        """Nobody here has subscribed."""
+
     def close(self) -> None:
         """Nothing is open."""

@@ -67,6 +67,9 @@ class App:
         self._changed.set()
         self._changed = asyncio.Event()
 
+    def resource_updated(self, uri: str) -> None:
+        """Nobody here has subscribed."""
+
     def close(self) -> None:
         """The project is closed."""
 

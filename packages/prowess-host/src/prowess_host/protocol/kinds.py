@@ -8,7 +8,8 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from prowess.contracts.kinds import PROMPT, RESOURCE, TOOL
+from prowess.contracts.contract import TOOL
+from prowess.contracts.kinds import PROMPT, RESOURCE
 from prowess_host.protocol.tool_list import CATEGORY_KEY, TAGS_KEY
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from prowess.jsontypes import JsonObject
     from prowess_host.protocol.eras import Revision
 
-__all__ = ["BY_METHOD", "LISTS", "ROWS", "TOOL", "Row", "Shelf", "capabilities", "define_prompt", "define_resource"]
+__all__ = ["BY_METHOD", "LISTS", "ROWS", "Row", "Shelf", "capabilities", "define_prompt", "define_resource"]
 
 _COMPLETIONS_SINCE: Final = "2025-03-26"
 
@@ -54,6 +55,18 @@ class Row(NamedTuple):
     def notification(self) -> str:
         """The method that tells clients that the lists have changed."""
         return f"notifications/{self.capability}/list_changed"
+
+
+def _any(_contract: Contract) -> bool:
+    return True
+
+
+def _fixed(contract: Contract) -> bool:
+    return not contract.is_template
+
+
+def _template(contract: Contract) -> bool:
+    return contract.is_template
 
 
 def define_resource(contract: Contract) -> JsonObject:
@@ -98,7 +111,7 @@ ROWS: Final = (
         "tools",
         "tools/call",
         "name",
-        (Shelf("tools/list", "tools", lambda _: True),),
+        (Shelf("tools/list", "tools", _any),),
         "toolsListChanged",
         _CHANGES,
     ),
@@ -108,8 +121,8 @@ ROWS: Final = (
         "resources/read",
         "uri",
         (
-            Shelf("resources/list", "resources", lambda contract: not contract.is_template),
-            Shelf("resources/templates/list", "resourceTemplates", lambda contract: contract.is_template),
+            Shelf("resources/list", "resources", _fixed),
+            Shelf("resources/templates/list", "resourceTemplates", _template),
         ),
         "resourcesListChanged",
         MappingProxyType({"subscribe": True, "listChanged": True}),
@@ -120,7 +133,7 @@ ROWS: Final = (
         "prompts",
         "prompts/get",
         "name",
-        (Shelf("prompts/list", "prompts", lambda _: True),),
+        (Shelf("prompts/list", "prompts", _any),),
         "promptsListChanged",
         _CHANGES,
         define_prompt,

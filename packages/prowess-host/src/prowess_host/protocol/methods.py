@@ -8,7 +8,8 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from prowess_host.protocol.kinds import LISTS, ROWS, TOOL, Row
+from prowess.contracts.contract import TOOL
+from prowess_host.protocol.kinds import LISTS, ROWS, Row
 from prowess_host.protocol.rpc import RpcError
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def _call_params(row: Row) -> tuple[Param, ...]:
     return (name,) if row.named_by == "uri" else (name, Param("arguments", dict, "an object", as_text=row.kind == TOOL))
 
 
-_OF_LISTS: Final = {method: (_CURSOR,) for method in LISTS}
+_OF_LISTS: Final = dict.fromkeys(LISTS, (_CURSOR,))
 _COMPLETE: Final = {"completion/complete": (_REF, _ARGUMENT, _CONTEXT)}
 
 HANDSHAKE_METHODS: Final[Mapping[str, tuple[Param, ...]]] = MappingProxyType(

@@ -149,7 +149,6 @@ def _initialize(request: Request, session: Session, batch: Together | None) -> A
     check_params("initialize", params, LATEST_HANDSHAKE)
     revision = negotiate(params["protocolVersion"])
     session.handshake(revision, handshake_client(params))
-    session.declared = session.capabilities(revision)
     return Reply(encode_result(request.id, session.server.initialize_result(revision, session.declared)))
 
 

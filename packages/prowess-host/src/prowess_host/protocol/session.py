@@ -154,6 +154,7 @@ class Session:
         self.log_level = "info"
         self.heads = {}
         self.resources = {}
+        self.declared = self.capabilities(revision)
 
     # Calls
 

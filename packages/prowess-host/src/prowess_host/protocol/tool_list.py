@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from prowess.jsontypes import JsonObject, Schema
     from prowess_host.protocol.eras import Revision
 
-__all__ = ["CATEGORY_KEY", "PAGE_SIZE", "TAGS_KEY", "ToolList", "define_tool", "render_tool"]
+__all__ = ["CATEGORY_KEY", "TAGS_KEY", "ToolList", "define_tool", "render_tool"]
 
 CATEGORY_KEY: Final = "prowess/category"
 TAGS_KEY: Final = "prowess/tags"

@@ -113,6 +113,8 @@ class Job:
     over: bool = False
     waited: float = 0.0
     """The progress that it was told to have made while it waited for its placement."""
+    is_private: bool = False
+    """Whether it is left out of the record: half a word that somebody types is nobody's call."""
 
 
 # What the host says itself

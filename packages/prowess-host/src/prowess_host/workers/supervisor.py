@@ -80,6 +80,8 @@ class Supervisor:
         """Keeps a record of all jobs."""
         self.on_live: Callable[[Mapping[str, str]], None] = _nobody_compares
         """Hears the digests of skills that an active worker has just imported."""
+        self.on_updated: Callable[[str], None] = _nobody_subscribed
+        """Hears the URIs of resources that commands have changed."""
         self.source_of: Callable[[str], Source | None] = _nothing_kept
         """The source that a skill is to be imported from."""
         self.hooks: Callable[[], Iterable[str]] = tuple
@@ -164,7 +166,7 @@ class Supervisor:
 
     def submit(self, job: Job) -> None:
         """Run a job; its listener hears of the end exactly once, unless it is cancelled."""
-        if self.witness is not None:
+        if self.witness is not None and not job.is_private:
             self.witness.watch(job)
         self._timeouts.start_clock(job)
         self._dispatch(job)
@@ -359,6 +361,8 @@ class Supervisor:
             self._hear_live(worker, told["digests"])
         elif kind == Kind.SECRETS:
             self._hear_secrets(json.loads(frame.head))
+        elif kind == Kind.UPDATED:
+            self._hear_updated(json.loads(frame.head))
         elif kind == Kind.CATALOG:
             self._hear_description(worker, frame)
         elif kind == Kind.FAILED:
@@ -394,6 +398,11 @@ class Supervisor:
         texts: list[object] = list(told.get("texts") or ())
         if self.witness is not None:
             self.witness.keep_out([text for text in texts if isinstance(text, str)])
+
+    def _hear_updated(self, told: Mapping[str, object]) -> None:
+        uri: object = told.get("uri")  # a worker in another language
+        if isinstance(uri, str):
+            self.on_updated(uri)
 
     def _hear_live(self, worker: Worker, digests: dict[str, str]) -> None:
         worker.loaded.update(digests)
@@ -539,6 +548,10 @@ def _everything(_placement: Placement) -> Mapping[str, Any]:
 
 def _nothing_kept(_skill: str) -> Source | None:
     """Skills are imported from their files."""
+
+
+def _nobody_subscribed(_uri: str) -> None:
+    """No client wants to hear of resources."""
 
 
 def _nobody_compares(_digests: Mapping[str, str]) -> None:

@@ -1,0 +1,149 @@
+"""What a request for a resource, a prompt or a completion names, and the call that answers it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+
+from prowess.contracts.kinds import COMPLETION, KINDS, PROMPT, RESOURCE
+from prowess.errors import did_you_mean
+from prowess_host.protocol.codec import dumps
+from prowess_host.protocol.rpc import INTERNAL_ERROR, INVALID_PARAMS, RpcError
+from prowess_host.tool_calls import ToolCall
+from prowess_host.workers.jobs import Job
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from prowess.contracts.contract import Contract
+    from prowess.jsontypes import JsonObject
+    from prowess.worker.messages import CallHead
+    from prowess_host.catalog.listing import Listing
+    from prowess_host.protocol.session import Call
+
+__all__ = ["ServedCall", "Target", "complete", "find", "unknown"]
+
+_MOST_VALUES: Final = 100
+"""Values of one completion: the protocol allows no more."""
+_KIND: Final = "prowess/kind"
+_UNKNOWN: Final = "unknown"
+_CLIENTS_FAULT: Final = frozenset({"input", _UNKNOWN})
+
+
+class Target(NamedTuple):
+    """What a request names, and what it says to it."""
+
+    contract: Contract
+    arguments: JsonObject
+    uri: str = ""
+    completes: str | None = None
+    """The argument that is to be completed."""
+
+
+def find(call: Call, listing: Listing) -> Target | None:
+    """What a request names, of what is known by now. What is wrong with the request itself is an `RpcError`."""
+    params = call.params
+    if call.method == "completion/complete":
+        return _find_completion(params, listing)
+    if call.method == "prompts/get":
+        contract = listing.prompt(params["name"])
+        return None if contract is None else Target(contract, params.get("arguments") or {})
+    found = listing.resource(params["uri"])
+    return None if found is None else Target(found[0], dict(found[1]), params["uri"])
+
+
+def _find_completion(params: JsonObject, listing: Listing) -> Target | None:
+    ref, argument = params["ref"], params["argument"]
+    for name in ("name", "value"):
+        if type(argument.get(name)) is not str:
+            raise RpcError.wrong_param(f"params.argument.{name}", "a string", argument.get(name))
+    kind, place = _REFERENCES.get(ref.get("type"), ("", ""))
+    if not kind:
+        raise RpcError.wrong_param("params.ref.type", " or ".join(_REFERENCES), ref.get("type"))
+    name = ref.get(place)
+    if type(name) is not str:
+        raise RpcError.wrong_param(f"params.ref.{place}", "a string", name)
+    contract = listing.prompt(name) if kind == PROMPT else listing.template(name)
+    if contract is None:
+        return None
+    context: JsonObject = params.get("context") or {}
+    others: Any = context.get("arguments")
+    typed: JsonObject = {"value": argument["value"], "arguments": others if type(others) is dict else {}}
+    return Target(contract, typed, completes=argument["name"])
+
+
+_REFERENCES: Final[Mapping[Any, tuple[str, str]]] = {"ref/prompt": (PROMPT, "name"), "ref/resource": (RESOURCE, "uri")}
+
+
+def unknown(call: Call, listing: Listing) -> RpcError:
+    """Nothing of what is served has the name in the request."""
+    params = call.params
+    place = params.get("ref", params)
+    if "uri" in place:
+        uris = [contract.uri for contract in listing.catalog.contracts if contract.kind == RESOURCE]
+        hint = did_you_mean(place["uri"], uris)
+        return RpcError.unknown_resource(place["uri"], hint, stateless=call.revision.stateless)
+    prompts = [contract.wire_name for contract in listing.catalog.contracts if contract.kind == PROMPT]
+    reasons = listing.catalog.reasons(place["name"])
+    why = f". This could not be loaded: {'; '.join(reasons)}" if reasons else did_you_mean(place["name"], prompts)
+    return RpcError.unknown_prompt(place["name"], why)
+
+
+def complete(target: Target) -> bytes | None:
+    """The completion as a result, where the values are known here; `None` where a worker has to be asked."""
+    known = target.contract.completions.get(cast("str", target.completes), ())
+    if known is None:
+        return None
+    typed = target.arguments["value"].casefold()
+    first = [value for value in known if value.casefold().startswith(typed)]
+    return _values([*first, *(value for value in known if value not in first and typed in value.casefold())])
+
+
+def _values(values: list[str]) -> bytes:
+    shown = {"values": values[:_MOST_VALUES], "total": len(values), "hasMore": len(values) > _MOST_VALUES}
+    return dumps({"completion": shown})
+
+
+class ServedCall(ToolCall):
+    """Listens to the job of a resource, a prompt or a completion. Their failures are errors of the protocol."""
+
+    target: Target
+
+    def job(self, profile: str, seconds: float) -> Job:
+        """The job for the workers; raises `RpcError` for a forged or foreign request state."""
+        target = self.target
+        if target.completes is not None:
+            seconds = min(seconds, KINDS[COMPLETION].default_timeout or seconds)
+        text = dumps(target.arguments, "params.arguments") if target.arguments else b"{}"
+        how: CallHead = self._how(profile)
+        if target.uri:
+            how["uri"] = target.uri
+        if target.completes is not None:
+            how["completes"] = target.completes
+        return Job(target.contract, dumps(how), text, self, seconds, is_private=target.completes is not None)
+
+    def result(self, meta: bytes, body: bytes) -> None:
+        """The one answer."""
+        told = cast("JsonObject", json.loads(meta))
+        kind = told.get(_KIND)
+        if kind is None:
+            super().result(meta, body)
+            return
+        blocks: Iterable[JsonObject] = json.loads(body).get("content", ())
+        self._refuse(kind, "\n".join(block["text"] for block in blocks if block["type"] == "text"), told)
+
+    def _refuse(self, kind: str, text: str, facts: JsonObject) -> None:
+        uri = self.target.uri
+        if kind == _UNKNOWN and uri:
+            error = RpcError.unknown_resource(uri, f": {text}", stateless=self._call.revision.stateless)
+        else:
+            data = {**facts, _KIND: kind, **({"uri": uri} if uri else {})}
+            error = RpcError(INVALID_PARAMS if kind in _CLIENTS_FAULT else INTERNAL_ERROR, text, data)
+        self._write(self._call, self._session.refuse(self._call, error))
+
+    def refused(self, facts: JsonObject) -> None:
+        """There is no result: the client lacks something, or the worker does not know it any more."""
+        if facts["kind"] == "missing_capability":
+            super().refused(facts)
+        else:
+            self._refuse(facts["kind"], facts["message"], {})
