@@ -9,13 +9,21 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
+OF_EXTRAS = ("opentelemetry",)
+"""What only an extra installs. The modules that import it are imported where the extra is on."""
+
 
 def public(package: ModuleType) -> Iterator[ModuleType]:
     """The package and all modules in it whose names have no underscore in front, imported."""
     yield package
     for found in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
         if not found.name.rpartition(".")[2].startswith("_"):
-            module = importlib.import_module(found.name)
+            try:
+                module = importlib.import_module(found.name)
+            except ModuleNotFoundError as error:
+                if str(error.name).partition(".")[0] in OF_EXTRAS:
+                    continue
+                raise
             yield from public(module) if found.ispkg else [module]
 
 

@@ -17,6 +17,12 @@ PACKAGES = sorted(path.parent for path in ROOT.glob("packages/*/pyproject.toml")
 NAMES = [package.name for package in PACKAGES]
 # What comes with a declared dependency by its own promise: pydantic pins its core, and jsonschema's API takes registries.
 PART_OF = {"pydantic_core": "pydantic", "referencing": "jsonschema", "ruamel": "ruamel.yaml"}
+# Distributions that share one import package.
+TOGETHER = {
+    "opentelemetry_api": "opentelemetry",
+    "opentelemetry_sdk": "opentelemetry",
+    "opentelemetry_exporter_otlp_proto_http": "opentelemetry",  # found by its entry point
+}
 # The import packages in each distribution. `prowess` has none: it is the command, and what it needs.
 IMPORTS = {name: {"prowess": "", "prowess-core": "prowess"}.get(name, name.replace("-", "_")) for name in NAMES}
 OURS = {name for name in IMPORTS.values() if name}
@@ -32,7 +38,8 @@ def declared(package: Path) -> set[str]:
     for extra in project(package).get("optional-dependencies", {}).values():
         requirements += extra
     names = [re.split(r"[\s\[<>=!~;]", line)[0].lower() for line in requirements]
-    return {IMPORTS.get(name, name.replace("-", "_")) for name in names}
+    modules = (IMPORTS.get(name, name.replace("-", "_")) for name in names)
+    return {TOGETHER.get(module, module) for module in modules}
 
 
 def imported_modules(package: Path) -> Iterator[tuple[str, str, str]]:

@@ -23,7 +23,7 @@ ROOMS: dict[str, str] = {
         calls
         hookspecs
         plugins
-        injection
+        injection telemetry
         skills
         runtime
         decorating

@@ -25,6 +25,7 @@ The classes write the messages, with the value, the place and the fix; call site
 from __future__ import annotations
 
 import difflib
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -46,6 +47,7 @@ __all__ = [
     "TooMuchWork",
     "UnknownCommand",
     "did_you_mean",
+    "install_command",
     "message_of",
 ]
 
@@ -54,6 +56,16 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """`; did you mean "x"?` for the nearest of the known names, or nothing."""
     near = difflib.get_close_matches(name, list(known), n=1)
     return f'; did you mean "{near[0]}"?' if near else ""
+
+
+def install_command(requirement: str, python: str = sys.executable) -> str:
+    """What to type to install a package for an interpreter, quoted for a shell."""
+    import shlex  # with the next one, only for a message that shows a command
+    from importlib.util import find_spec
+
+    if python == sys.executable and find_spec("pip") is None:
+        return shlex.join(["uv", "pip", "install", "--python", python, requirement])
+    return shlex.join([python, "-m", "pip", "install", requirement])
 
 
 def message_of(error: BaseException) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,10 @@ __all__ = [
     "hookimpl",
     "hookspec",
     "prowess_call_finished",
+    "prowess_call_refused",
+    "prowess_call_retried",
     "prowess_call_started",
+    "prowess_closing",
     "prowess_commands",
     "prowess_injectables",
     "prowess_profiles",
@@ -45,6 +48,16 @@ class CallInfo:
     """What is called: `"tool"`, `"resource"`, `"prompt"`, or `"completion"` of an argument."""
     uri: str = ""
     """Of a resource: the URI that is read."""
+    tool: str = ""
+    """The name of the command on the wire."""
+    protocol_version: str = ""
+    """The revision of MCP that the client speaks; empty for calls that are not made over MCP."""
+    transport: str = ""
+    """How the client is connected, in the words of OpenTelemetry: `pipe` for stdio, `tcp` for HTTP."""
+    request_id: str = ""
+    """The JSON-RPC id of the request. The host sends it only with `otel.on`, because it costs time in every call."""
+    trace_context: Mapping[str, str] = field(default_factory=dict[str, str])
+    """`traceparent`, `tracestate` and `baggage`, as the client sent them in `_meta`."""
 
 
 @hookspec
@@ -88,6 +101,22 @@ def prowess_call_started(call: CallInfo) -> None:
 
 
 @hookspec
+def prowess_call_refused(call: CallInfo, outcome: Outcome) -> None:
+    """A call did not start, because its arguments are not valid. `call.arguments` is empty.
+
+    What is raised here is logged and changes nothing.
+    """
+
+
+@hookspec
+def prowess_call_retried(call: CallInfo, attempt: int, error: BaseException) -> None:
+    """An attempt failed with an error that is worth another attempt. The next one follows after a pause.
+
+    `attempt` is the number of the failed attempt, from 1. What is raised here is logged and changes nothing.
+    """
+
+
+@hookspec
 def prowess_call_finished(call: CallInfo, outcome: Outcome) -> None:
     """A call came to an outcome. What is raised here is logged and changes nothing."""
 
@@ -97,4 +126,12 @@ def prowess_wrap_call(call: CallInfo, proceed: Callable[[], Awaitable[Outcome]])
     """Wrap a call: an async function that awaits `proceed()` and gives an outcome, that one or another.
 
     Plugins stand in the order of their names: the first one is the outermost. What is raised here fails the call.
+    """
+
+
+@hookspec
+def prowess_closing() -> None:
+    """The runtime closes, after its last call: send or save what you still hold.
+
+    Runs in a thread. A worker has about a second for all of its plugins. What is raised here is logged.
     """

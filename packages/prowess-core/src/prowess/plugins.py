@@ -17,7 +17,10 @@ __all__ = ["Installed", "Plugins", "installed"]
 
 _GROUP: Final = "prowess.skills"
 _HOOKS: Final = {name: value for name, value in vars(hookspecs).items() if hasattr(value, "prowess_spec")}
-_OBSERVING: Final = ("prowess_call_started", "prowess_call_finished", "prowess_wrap_call")
+_OBSERVING: Final = (
+    *("prowess_call_started", "prowess_call_finished", "prowess_wrap_call"),
+    *("prowess_call_refused", "prowess_call_retried"),
+)
 _FUNCTIONS: Final = (FunctionType, MethodType, classmethod, staticmethod)
 
 

@@ -204,10 +204,18 @@ class Runtime:
             return
         self.closed = True
         with anyio.CancelScope(shield=True):
+            await self._tell_closing()
             await self._services.injectables.aclose()
             if self._portal is not None:
                 await self._services.threads.run(self._portal_end.close)
         self._library.close()
+
+    async def _tell_closing(self) -> None:
+        for name, close in self._services.plugins.each("prowess_closing"):
+            try:
+                await self._services.threads.run(close)
+            except Raised as raised:
+                _log.error("plugin %s failed in prowess_closing", name, exc_info=raised.error)
 
     # Direct calls: what a decorated function does when Python code calls it
 

@@ -61,9 +61,12 @@ class Transport(Protocol):
 class Connection:
     """Serves one client. Give it each line that arrives, and close it when the client has left."""
 
-    def __init__(self, project: Project, server: Server, out: Transport, now: Callable[[], float]) -> None:
+    def __init__(
+        self, project: Project, server: Server, out: Transport, now: Callable[[], float], *, transport: str = "pipe"
+    ) -> None:
+        """`transport` names the way to the client for traces, in the words of OpenTelemetry: `pipe` or `tcp`."""
         self._project = project
-        self._session = Session(server, lambda: project.kinds)
+        self._session = Session(server, lambda: project.kinds, transport=transport)
         self._out = out
         self._now = now
         self._waiting: list[Call] = []
@@ -194,6 +197,7 @@ class Connection:
             project.sealing,
             limit,
             hears_all=project.hears_all,
+            names_request=project.own.otel.on,
         )
 
     def _submit(self, call: Call, task: ToolCall, contract: Contract) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from prowess.worker.messages import CallHead
 from prowess_host.protocol.codec import dumps
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 __all__ = ["UNLIMITED", "Limit", "Sealing", "ToolCall", "load_key"]
 
 _KEY_BYTES: Final = 32
+_TRACING: Final = ("traceparent", "tracestate", "baggage")
+"""Keys in `_meta` that are passed on for tracing (SEP-414)."""
 
 
 class Limit(NamedTuple):
@@ -83,9 +85,14 @@ class ToolCall:
         limit: Limit = UNLIMITED,
         *,
         hears_all: bool = False,
+        names_request: bool = False,
     ) -> None:
-        """`hears_all`: whoever keeps a record wants to hear of progress and logs also where the client does not."""
+        """`hears_all`: the record wants to hear of progress and logs also where the client does not.
+
+        `names_request`: the worker gets the id of the request, for traces. Then every call has a head of its own.
+        """
         self._hears_all = hears_all
+        self._names_request = names_request
         self._call = call
         self._contract = contract
         self._session = session
@@ -115,7 +122,8 @@ class ToolCall:
     def _head(self, profile: str) -> bytes:
         """How to call, as bytes: in one session the same from call to call, but for what is said of a single one."""
         call, heads = self._call, self._session.heads
-        if call.revision.stateless or call.client is not self._session.client or "_meta" in call.params:
+        own = self._names_request or call.revision.stateless or "_meta" in call.params
+        if own or call.client is not self._session.client:
             return dumps(self._how(profile))
         key = (self._contract.id, profile, self._limit.most, self._limit.kept)
         head = heads.get(key)
@@ -143,11 +151,15 @@ class ToolCall:
             how["answers"] = self._recorded()
         elif can_ask(client, call.revision):
             how["asks"] = True
-        trace = cast("JsonObject", call.params.get("_meta") or {}).get(
-            "traceparent"
-        )  # a request has an object, or none
-        if isinstance(trace, str):
-            how["trace"] = trace
+        how["wire"] = {"protocol": call.revision.version, "transport": self._session.transport}
+        if self._names_request:
+            how["request"] = str(call.id).encode("utf-8", "backslashreplace").decode()
+        meta: JsonObject = call.params.get("_meta") or {}  # a request has an object, or none
+        traces = {name: meta[name] for name in _TRACING if isinstance(meta.get(name), str)}
+        if traces:
+            how["trace_context"] = traces
+        if "traceparent" in traces:
+            how["trace"] = traces["traceparent"]
         return how
 
     # Asking, in both eras

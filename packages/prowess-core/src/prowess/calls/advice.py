@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import importlib.util
 import os
 import re
 import sys
@@ -11,7 +10,7 @@ import traceback
 from pathlib import Path
 from typing import Final
 
-from prowess.errors import did_you_mean, message_of
+from prowess.errors import did_you_mean, install_command, message_of
 from prowess.settings.limits import TABLE, Limits, own_limits
 
 __all__ = ["advice"]
@@ -112,11 +111,9 @@ def _of_module(name: str, file: str | None) -> str:
     if folder is not None and ((folder / f"{name}.py").is_file() or (folder / name / "__init__.py").is_file()):
         return f"It is beside this file, and skills import each other's files as parts of one package: `from . import {name}`"
     wanted = _DISTRIBUTIONS.get(name, name)
-    has_pip = importlib.util.find_spec("pip") is not None
-    command = f"{sys.executable} -m pip install" if has_pip else f"uv pip install --python {sys.executable}"
     return (
-        f"Skills run in {sys.executable}, which does not have it. Add it with `{command} {wanted}`, or name a Python that has "
-        "it by the setting `python`"
+        f"Skills run in {sys.executable}, which does not have it. Add it with `{install_command(wanted)}`, or name a Python "
+        "that has it by the setting `python`"
     )
 
 

@@ -51,6 +51,12 @@ class Channel:
     """Puts questions to a person and waits. `None` where the client cannot."""
     secrets: Callable[[list[str]], None] = _ignore
     """Hears the texts that were injected into the call, and must not be shown."""
+    wire: Mapping[str, str] = field(default_factory=new_object)
+    """How the client is connected: `protocol`, the revision of MCP, and `transport`. Empty for calls without MCP."""
+    request_id: str = ""
+    """The JSON-RPC id of the request, where it is known."""
+    trace_context: Mapping[str, str] = field(default_factory=new_object)
+    """`traceparent`, `tracestate` and `baggage`, as the client sent them."""
     answers: Mapping[str, JsonObject] | None = None
     """What was answered in earlier runs of this call, where a question ends the run; `None` where it does not."""
     uri: str = ""

@@ -13,7 +13,10 @@ from weakref import WeakKeyDictionary
 
 import anyio
 
-__all__ = ["Deadline", "Deadlines"]
+__all__ = ["TIMED_OUT", "Deadline", "Deadlines"]
+
+TIMED_OUT: Final = "timed out"
+"""The message of a cancellation by a host that has answered a call, because its time was up."""
 
 
 class Deadline:

@@ -8,7 +8,7 @@ import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Hashable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 import anyio
 
@@ -141,9 +141,16 @@ class Backoff:
 
 
 def with_retry(
-    step: Callable[[Call], Awaitable[T]], retry_on: tuple[type[Exception], ...], max_attempts: int, backoff: Backoff
+    step: Callable[[Call], Awaitable[T]],
+    retry_on: tuple[type[Exception], ...],
+    max_attempts: int,
+    backoff: Backoff,
+    on_retry: Callable[[Call, int, BaseException], None],
 ) -> Callable[[Call], Awaitable[T]]:
-    """Run again what failed with one of the named exceptions, and with no other."""
+    """Run again what failed with one of the named exceptions, and with no other.
+
+    `on_retry` hears of every failed attempt that another one follows: the call, the number of the attempt, the error.
+    """
     import tenacity
 
     def is_worth_it(error: BaseException) -> bool:
@@ -151,8 +158,13 @@ def with_retry(
         wanted = task is None or not task.cancelling()  # whoever was told to stop must not begin again
         return wanted and isinstance(error, Raised) and isinstance(error.error, retry_on)
 
+    def tell(state: tenacity.RetryCallState) -> None:
+        error = cast("tenacity.Future", state.outcome).exception()
+        on_retry(state.args[0], state.attempt_number, cast("Raised", error).error)
+
     retrying = tenacity.AsyncRetrying(
         sleep=anyio.sleep,
+        before_sleep=tell,
         stop=tenacity.stop_after_attempt(max_attempts),
         wait=backoff.wait(),
         retry=tenacity.retry_if_exception(is_worth_it),

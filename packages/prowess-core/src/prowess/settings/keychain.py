@@ -5,10 +5,11 @@ The library is imported when the first such setting is read, and reading may wai
 
 from __future__ import annotations
 
+import shlex
 import sys
 from typing import Any, TypeGuard, cast
 
-from prowess.errors import SettingsError
+from prowess.errors import SettingsError, install_command
 
 __all__ = ["is_reference", "read"]
 
@@ -32,7 +33,7 @@ def read(key: str, reference: dict[str, str]) -> str:
     except ImportError:
         raise SettingsError(
             f"the setting {key!r} is in the system's keychain, and reading that needs the package keyring, which "
-            f"{sys.executable} does not have. Install it: {sys.executable} -m pip install 'prowess-core[keyring]'"
+            f"{sys.executable} does not have. Install it: {install_command('prowess-core[keyring]')}"
         ) from None
     try:
         secret = keyring.get_password(service, name)
@@ -42,6 +43,6 @@ def read(key: str, reference: dict[str, str]) -> str:
     if secret is None:
         raise SettingsError(
             f"the setting {key!r}: the system's keychain has no {name!r} for the service {service!r}. "
-            f"Add it: {sys.executable} -m keyring set {service} {name}"
+            f"Add it: {shlex.join([sys.executable, '-m', 'keyring', 'set', service, name])}"
         )
     return secret

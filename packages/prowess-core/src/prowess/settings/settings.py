@@ -28,6 +28,7 @@ __all__ = [
     "PREFIX",
     "HostSettings",
     "InjectSettings",
+    "OtelSettings",
     "OwnKey",
     "OwnSettings",
     "RecordSettings",
@@ -118,6 +119,17 @@ class RecordSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class OtelSettings:
+    """`[otel]`: traces and metrics for OpenTelemetry. The standard variables `OTEL_*` win over this table."""
+
+    on: bool = _key(False, "trace calls with OpenTelemetry; needs prowess-core[otel] in the workers' environment")
+    endpoint: str | None = _key(None, "base URL of the OTLP receiver; by default http://localhost:4318")
+    service_name: str | None = _key(
+        None, "service.name of traces and metrics; by default the name of the project folder"
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class OwnSettings:
     """Everything Prowess itself reads from the settings."""
 
@@ -152,6 +164,7 @@ class OwnSettings:
     inject: InjectSettings = InjectSettings()
     host: HostSettings = HostSettings()
     record: RecordSettings = RecordSettings()
+    otel: OtelSettings = OtelSettings()
     wire_names: Mapping[str, str] = field(
         default_factory=dict[str, str], metadata={"help": "names on the wire, by command id"}
     )
@@ -275,6 +288,7 @@ _OWN_TABLES: dict[str, type[Any]] = {
     "inject": InjectSettings,
     "host": HostSettings,
     "record": RecordSettings,
+    "otel": OtelSettings,
 }
 _NAMES_TABLE = "wire_names"
 _FOLDERS = "skills"

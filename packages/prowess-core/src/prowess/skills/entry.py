@@ -123,7 +123,10 @@ class Entry:
                 return await self._observed(call)
             return self._came_to(await self._step(call), call)
         except BaseException as error:  # noqa: BLE001 - the boundary
-            return self._failed(error, call)
+            outcome = self._failed(error, call)
+            if self._services.plugins.watch_calls:  # else `_observed` would have made an outcome of it
+                self._tell("prowess_call_refused", call=self._info(call), outcome=outcome)
+            return outcome
         finally:
             call.over = True
 
@@ -163,20 +166,29 @@ class Entry:
                 _log.exception("plugin %s failed in %s", name, hook)
 
     def _info(self, call: Call) -> CallInfo:
-        arguments = dict(call.arguments.named)
+        channel = call.channel
         return CallInfo(
-            self.contract.id,
-            call.id,
-            arguments,
-            call.channel.client_name,
-            call.channel.trace_id,
-            self.contract.kind,
-            call.uri,
+            command=self.contract.id,
+            call_id=call.id,
+            arguments=dict(call.arguments.named),
+            client_name=channel.client_name,
+            trace_id=channel.trace_id,
+            kind=self.contract.kind,
+            uri=call.uri,
+            tool=self.contract.wire_name,
+            protocol_version=channel.wire.get("protocol", ""),
+            transport=channel.wire.get("transport", ""),
+            request_id=channel.request_id,
+            trace_context=channel.trace_context,
         )
 
     def _uri(self, call: Call) -> str:
         """What is read: what the caller named, else what the arguments make."""
         return call.channel.uri or parse_template(self.contract.uri).expand(call.arguments.named)
+
+    def _tell_of_retry(self, call: Call, attempt: int, error: BaseException) -> None:
+        if self._services.plugins.watch_calls:
+            self._tell("prowess_call_retried", call=self._info(call), attempt=attempt, error=error)
 
     # From exceptions to outcomes
 
@@ -247,7 +259,7 @@ class Entry:
         attempt = self._attempt()
         if declared.retry_on and declared.max_attempts > 1:
             backoff = Backoff(own.retry.initial, own.retry.maximum)
-            attempt = with_retry(attempt, declared.retry_on, declared.max_attempts, backoff)
+            attempt = with_retry(attempt, declared.retry_on, declared.max_attempts, backoff, self._tell_of_retry)
         step = self._normalized(attempt)
         if self.plan.needs:
             step = self._injected(step)

@@ -36,6 +36,7 @@ from prowess.skills.discovery import Source, Survey, candidates, survey
 from prowess.skills.entry import Entry, Services
 from prowess.skills.loading import Given, Modules, imported, package_files, project_files
 from prowess.skills.skill import OURS, Skill, compiled
+from prowess.telemetry.switch import telemetry_of
 
 __all__ = ["ImportLocks", "Library", "Share"]
 
@@ -114,6 +115,8 @@ class Library:
         self._trees: dict[Path, ast.AST] = {}
         services.plugins.register(Libraries(), f"{OURS}:libraries")
         services.plugins.register(OldSkills(), f"{OURS}:old-skills")
+        if (telemetry := telemetry_of(services.settings, services.root)) is not None:
+            services.plugins.register(telemetry, f"{OURS}:telemetry")
 
     # Looking up
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from enum import IntEnum, unique
 from typing import Any, Final, NotRequired, Required, TypedDict, cast
 
+from prowess.errors import install_command
 from prowess.jsontypes import JsonObject
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "AnswersHead",
     "BeginHead",
     "CallHead",
+    "CancelHead",
     "DescribeHead",
     "FailedHead",
     "Hello",
@@ -31,6 +33,7 @@ __all__ = [
     "SecretsHead",
     "SourceHead",
     "UpdatedHead",
+    "WireHead",
     "WithdrawHead",
     "hello",
     "mismatch",
@@ -55,6 +58,7 @@ class Kind(IntEnum):
     CALL = 1
     """head: `CallHead`; body: the arguments as JSON."""
     CANCEL = 2
+    """head: `CancelHead`, or empty."""
     ANSWERS = 3
     """head: `AnswersHead`."""
     DESCRIBE = 4
@@ -138,6 +142,15 @@ class ReadyHead(Hello):
     pid: int
 
 
+class WireHead(TypedDict):
+    """How a client is connected."""
+
+    protocol: str
+    """The revision of MCP."""
+    transport: str
+    """`pipe` or `tcp`."""
+
+
 class CallHead(TypedDict, total=False):
     """CALL: how to call a command, and what the client can do."""
 
@@ -154,6 +167,11 @@ class CallHead(TypedDict, total=False):
     client: str
     capabilities: JsonObject
     trace: str
+    trace_context: Mapping[str, str]
+    """What the client sent for tracing: `traceparent`, `tracestate`, `baggage`."""
+    request: str
+    """The JSON-RPC id of the request. Only with `otel.on`."""
+    wire: WireHead
     metadata: JsonObject
     context: JsonObject
     answers: Mapping[str, JsonObject]
@@ -166,6 +184,13 @@ class CallHead(TypedDict, total=False):
     completes: str
     """An argument of the command: the call is to complete it. The body is the `value` that was typed, and the other
     `arguments`. Since 1.1."""
+
+
+class CancelHead(TypedDict):
+    """CANCEL: why, where there is more to say than that nobody waits any more."""
+
+    late: bool
+    """The time of the call is up."""
 
 
 class AnswersHead(TypedDict, total=False):
@@ -271,10 +296,11 @@ def mismatch(host: Mapping[str, Any], worker: Mapping[str, Any], python: str) ->
     """Why a host and a worker cannot work together, by what each said first; empty if they can."""
     if _version(host)[:1] == _version(worker)[:1] != ():
         return ""
+    wanted = f"prowess-core=={host.get('release', RELEASE)}"
     return (
         f"host and worker do not understand each other: the host speaks {_named(host)}, the worker {_named(worker)}; "
         f"install the same release of Prowess in both environments, for the worker with "
-        f"`{python} -m pip install prowess-core=={host.get('release', RELEASE)}`"
+        f"`{install_command(wanted, python)}`"
     )
 
 

@@ -28,6 +28,7 @@ from pydantic_core import from_json, to_json
 
 from prowess.calls.arguments import JsonText
 from prowess.calls.channel import Channel, Questions
+from prowess.calls.deadline import TIMED_OUT
 from prowess.calls.outcome import META_KIND, Outcome, write_outcome
 from prowess.errors import AskError, UnknownCommand, message_of
 from prowess.jsontypes import JsonObject
@@ -48,6 +49,7 @@ from prowess.worker.messages import (
     AnswersHead,
     BeginHead,
     CallHead,
+    CancelHead,
     DescribeHead,
     FailedHead,
     Kind,
@@ -70,7 +72,9 @@ from prowess.worker.stream import Stream
 __all__ = ["Heart", "Imports", "LinkServer", "can_import_project", "main", "serve", "serve_begun"]
 
 _log = logging.getLogger("prowess.worker")
-_OF_ONE_CALL: Final = frozenset({"answers", "call_id", "context", "metadata", "trace", "uri"})
+_OF_ONE_CALL: Final = frozenset({
+    *("answers", "call_id", "context", "metadata", "request", "trace", "trace_context", "uri"),
+})
 _MOST_HEADS: Final = 1024
 _AGAIN: Final = 0.1
 """Seconds after which a call that has swallowed its cancellation is cancelled again."""
@@ -128,7 +132,7 @@ class LinkServer:
         elif frame.kind == Kind.PING:
             asyncio.get_running_loop().call_soon(self._pong)  # calls that were cancelled just now get to end first
         elif frame.kind == Kind.CANCEL:
-            self._cancel(frame.number)
+            self._cancel(frame.number, _reason(frame))
         elif frame.kind == Kind.ANSWERS:
             self._answered(frame)
         elif frame.kind == Kind.DESCRIBE:
@@ -162,15 +166,15 @@ class LinkServer:
         if self._left > before:
             self.link.send(Kind.LINGERING, self._left)
 
-    def _cancel(self, number: int) -> None:
+    def _cancel(self, number: int, reason: str | None) -> None:
         """Cancel a call, and again as long as it goes on."""
         task = self._calls.get(number)
         if task is not None:
             if task not in self._given_up:
                 self._given_up.add(task)
                 task.add_done_callback(lambda _: self._ended(number))  # it may never begin, and so never end by itself
-            task.cancel()
-            asyncio.get_running_loop().call_later(_AGAIN, self._cancel, number)
+            task.cancel(reason)
+            asyncio.get_running_loop().call_later(_AGAIN, self._cancel, number, reason)
 
     def _lingering(self) -> int:
         tasks = sum(not task.done() for task in self._given_up) if self._given_up else 0
@@ -271,6 +275,9 @@ class LinkServer:
             trace_id=how.get("trace", ""),
             metadata=how.get("metadata", {}),
             context=how.get("context", {}),
+            wire=cast("Mapping[str, str]", how.get("wire", {})),
+            request_id=how.get("request", ""),
+            trace_context=how.get("trace_context", {}),
             answers=how.get("answers"),
             secrets=self._tell_secrets,
             uri=how.get("uri", ""),
@@ -385,6 +392,12 @@ class LinkServer:
         self._told_of |= fresh
         told: LiveHead = {"digests": {skill: digest_of(self._runtime.contracts_of(skill)) for skill in fresh}}
         self.link.send(Kind.LIVE, 0, to_json(told))
+
+
+def _reason(frame: Frame) -> str | None:
+    """Why the host cancels a call, as the message of the cancellation."""
+    told: CancelHead | None = from_json(frame.head) if frame.head else None
+    return TIMED_OUT if told and told["late"] else None
 
 
 def _given(frame: Frame) -> Given:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from prowess.contracts.catalog import Catalog
-from prowess.errors import ProwessError
+from prowess.errors import ProwessError, install_command
 from prowess.settings.paths import ConfigPaths
 from prowess.settings.settings import PREFIX, Settings, is_configured, own_keys
 from prowess_host.catalog.known import KnownCatalog
@@ -113,7 +113,7 @@ def _worker_python(settings: Settings) -> Iterator[Finding]:
         return
     python = os.fspath(settings.root / Path(settings.own.python).expanduser())
     python = python if Path(python).exists() else settings.own.python
-    add = f"{python} -m pip install prowess-core=={_version('prowess-core')}"
+    add = install_command(f"prowess-core=={_version('prowess-core')}", python)
     try:
         done = subprocess.run([python, "-P", "-c", _ASK], capture_output=True, text=True, timeout=_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:

@@ -115,11 +115,16 @@ class Allowance:
 
 
 class Session:
-    """One connection. `server` is what we say of ourselves, and `kinds` of what is served now."""
+    """One connection. `server` is what we say of ourselves, and `kinds` of what is served now; `transport` is how the
+    client is connected.
+    """
 
-    def __init__(self, server: Server, kinds: Callable[[], Collection[str]] = tuple) -> None:
+    def __init__(
+        self, server: Server, kinds: Callable[[], Collection[str]] = tuple, *, transport: str = "pipe"
+    ) -> None:
         self.server = server
         self._kinds = kinds
+        self.transport = transport
         self.revision: Revision | None = None
         """What the handshake settled on; `None` until there was one."""
         self.client = Client({}, {})

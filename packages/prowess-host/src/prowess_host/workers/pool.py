@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from prowess.contracts.contract import Contract
+from prowess.errors import install_command
 from prowess.settings.settings import Settings
 from prowess.skills.description import Description
 from prowess.worker.link import Board, Frame, Importing
@@ -36,9 +37,10 @@ __all__ = ["Pool", "Worker"]
 _log = logging.getLogger("prowess.host")
 _LEAVING: Final = 0.5
 """Seconds an idle worker gets to close what it had opened when the host leaves."""
+_SENDING: Final = 2.0
+"""The same where it sends its last traces as well."""
 _LACKING: Final = (
-    "the Python of the workers, {python}, has no Prowess: install it there ({python} -m pip install prowess-core), "
-    "or change the setting `python`"
+    "the Python of the workers, {python}, has no Prowess: install it there ({install}), or change the setting `python`"
 )
 _REBUILD: Final = "make the environment again with `prowess sync --rebuild`"
 _MOST_STAND_INS: Final = 3
@@ -216,7 +218,7 @@ class Pool:
             Action.WARN_BLOCKED: self._warn_blocked,
             Action.END_STAND_INS: lambda _: self._end_stand_ins(),
             Action.QUIT: lambda worker: self._let_go(worker, self._host.grace),
-            Action.QUIT_SOON: lambda worker: self._let_go(worker, _LEAVING),
+            Action.QUIT_SOON: lambda worker: self._let_go(worker, _SENDING if self._own.otel.on else _LEAVING),
             Action.KILL_LATER: self._kill_later,
             Action.KILL: lambda worker: worker.process.kill(),
             Action.REPORT: self._report,
@@ -421,7 +423,7 @@ class Pool:
     def why_lacking(self) -> str:
         """What to say where the interpreter has no Prowess."""
         if self.placement.python is None:
-            return _LACKING.format(python=self.python)
+            return _LACKING.format(python=self.python, install=install_command("prowess-core", self.python))
         return f"the environment of {self.python} has no Prowess; {_REBUILD}"
 
     def hear_ready(self, worker: Worker, told: Mapping[str, Any]) -> None:

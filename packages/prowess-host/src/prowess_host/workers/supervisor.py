@@ -20,7 +20,7 @@ from prowess.skills.description import Description
 from prowess.skills.texts import unpack
 from prowess.worker.heap import LARGE, give_back_soon
 from prowess.worker.link import Frame
-from prowess.worker.messages import DescribeHead, FailedHead, Kind, LiveHead, SecretsHead
+from prowess.worker.messages import CancelHead, DescribeHead, FailedHead, Kind, LiveHead, SecretsHead
 from prowess_host.workers.backoff import BackOff
 from prowess_host.workers.describe import Describing, LostImport
 from prowess_host.workers.describers import Ask, Describers
@@ -34,6 +34,7 @@ from prowess_host.workers.timeouts import Timeouts
 __all__ = ["Source", "Successor", "Supervisor"]
 
 _log = logging.getLogger("prowess.host")
+_LATE: Final = json.dumps(CancelHead(late=True)).encode()
 _MOST_DEATHS: Final = 3
 """Workers that may end before they begin a call."""
 _MOST_MOVES: Final = 10
@@ -305,17 +306,17 @@ class Supervisor:
         self._finish(job)
         tell_lost(job, reason, started=started)
 
-    def _give_up(self, job: Job) -> None:
+    def _give_up(self, job: Job, head: bytes = b"") -> None:
         """Have a worker stop a job, and see to it that it does."""
         worker = self._running.get(job)
         self._finish(job)
         if worker is not None:
-            worker.process.send(Kind.CANCEL, job.number)
+            worker.process.send(Kind.CANCEL, job.number, head)
             self._timeouts.give_up(worker, job.contract)
 
     def _overdue(self, job: Job) -> None:
         """The worker did not answer in time, so it is stuck: the host answers, and sees to the worker."""
-        self._give_up(job)
+        self._give_up(job, _LATE)
         tell_timeout(job)
 
     # What workers say

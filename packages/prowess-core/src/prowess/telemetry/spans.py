@@ -1,0 +1,167 @@
+"""One span and one measurement for each call, by the semantic conventions of OpenTelemetry for MCP and generative AI.
+
+A call of a client over MCP is a SERVER span `tools/call <tool>`. Any other call is an INTERNAL span `execute_tool <tool>`.
+Uses the public hooks alone. Arguments and results are not in the spans.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Final
+
+from opentelemetry import context, metrics, propagate, trace
+from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode
+
+from prowess.calls.deadline import TIMED_OUT
+from prowess.calls.outcome import Outcome
+from prowess.hookspecs import CallInfo, hookimpl
+
+__all__ = ["Spans"]
+
+_SCOPE: Final = "prowess"
+_METHOD: Final = "tools/call"
+_BUCKETS: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
+"""Seconds, as the conventions give them."""
+_NO_FAILURE: Final = frozenset({"ok", "input_required"})
+_MOST_TEXT: Final = 500
+"""Characters of a message of failure that a span gets."""
+_FLUSHING: Final = 1.0
+"""Seconds that the receiver gets to take what is left when the runtime closes."""
+
+
+class Spans:
+    """The plugin."""
+
+    def __init__(self) -> None:
+        self._tracer = trace.get_tracer(_SCOPE)
+        self._duration = metrics.get_meter(_SCOPE).create_histogram(
+            "mcp.server.operation.duration",
+            unit="s",
+            description="Duration of an MCP request, from the start of its processing in the worker to its outcome",
+            explicit_bucket_boundaries_advisory=_BUCKETS,
+        )
+
+    @hookimpl(tryfirst=True)
+    async def prowess_wrap_call(self, call: CallInfo, proceed: Callable[[], Awaitable[Outcome]]) -> Outcome:
+        """Run the call in a span, which is the current one for the command, also in its threads."""
+        begun = time.perf_counter()
+        span, within = self._start(call)
+        token = context.attach(within)
+        try:
+            outcome = await proceed()
+        except BaseException as error:
+            self._end(span, call, time.perf_counter() - begun, _kind(error), "")
+            if isinstance(error, asyncio.CancelledError):
+                _flush_soon()
+            raise
+        finally:
+            context.detach(token)
+        self._finish(span, call, outcome, time.perf_counter() - begun)
+        if outcome.kind == "timeout":
+            _flush_soon()
+        return outcome
+
+    @hookimpl
+    def prowess_call_refused(self, call: CallInfo, outcome: Outcome) -> None:
+        """The call ended before the plugins could wrap it: its span begins in the past."""
+        since = time.time_ns() - int(outcome.duration * 1e9)
+        span, _ = self._start(call, since)
+        self._finish(span, call, outcome, outcome.duration)
+
+    @hookimpl
+    def prowess_call_retried(self, attempt: int, error: BaseException) -> None:
+        """Note the failed attempt in the span of the call."""
+        kind = f"{type(error).__module__}.{type(error).__qualname__}".removeprefix("builtins.")
+        # Without its message: that may hold injected secrets.
+        trace.get_current_span().add_event("prowess.retry", {"prowess.attempt": attempt, "exception.type": kind})
+
+    @hookimpl
+    def prowess_closing(self) -> None:
+        """Send what is left, within a second: a receiver that does not answer must not hold the worker."""
+        _flush_soon().join(_FLUSHING)
+
+    def _start(self, call: CallInfo, since: int | None = None) -> tuple[Span, context.Context]:
+        """A span below the one that the client named, else below the one that is current in this program.
+
+        With it the context for the command, which has the client's baggage as well.
+        """
+        before = propagate.extract(call.trace_context, context.get_current())
+        around = trace.get_current_span().get_span_context()
+        parent = trace.get_current_span(before).get_span_context()
+        links = [Link(around)] if around.is_valid and around != parent else []
+        over_mcp = bool(call.protocol_version)
+        span = self._tracer.start_span(
+            f"{_METHOD if over_mcp else 'execute_tool'} {call.tool}",
+            before,
+            SpanKind.SERVER if over_mcp else SpanKind.INTERNAL,
+            {**_shared(call), **_of_one(call)},
+            links,
+            since,
+        )
+        return span, trace.set_span_in_context(span, before)
+
+    def _finish(self, span: Span, call: CallInfo, outcome: Outcome, seconds: float) -> None:
+        if outcome.cached:
+            span.set_attribute("prowess.cached", True)
+        if outcome.attempts > 1:
+            span.set_attribute("prowess.attempts", outcome.attempts)
+        failure = "" if outcome.kind in _NO_FAILURE else outcome.kind
+        text = "" if failure == "input" else outcome.text  # which shows the values that did not fit
+        self._end(span, call, seconds, failure, text[:_MOST_TEXT])
+
+    def _end(self, span: Span, call: CallInfo, seconds: float, failure: str, text: str) -> None:
+        facts = _shared(call)
+        if failure:
+            facts["error.type"] = failure
+            span.set_attribute("error.type", failure)
+            span.set_status(Status(StatusCode.ERROR, text or None))
+        span.end()
+        if call.protocol_version:
+            self._duration.record(seconds, facts, trace.set_span_in_context(span))
+
+
+def _shared(call: CallInfo) -> dict[str, str]:
+    """What spans and measurements say of a call."""
+    facts = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": call.tool}
+    if call.protocol_version:
+        facts["mcp.method.name"] = _METHOD
+        facts["mcp.protocol.version"] = call.protocol_version
+        facts["network.transport"] = call.transport
+    return facts
+
+
+def _of_one(call: CallInfo) -> Mapping[str, str]:
+    """What only its span says of it."""
+    facts = {
+        "gen_ai.tool.type": "function",
+        "jsonrpc.request.id": call.request_id,
+        "prowess.call.id": call.call_id,
+        "prowess.command": call.command,
+    }
+    return {name: value for name, value in facts.items() if value}
+
+
+def _kind(error: BaseException) -> str:
+    """The type of what another plugin raised, or whether the call was cancelled or its time was up."""
+    if isinstance(error, asyncio.CancelledError):
+        return "timeout" if TIMED_OUT in error.args else "cancelled"
+    return type(error).__qualname__
+
+
+def _flush_soon() -> threading.Thread:
+    """Send what waits, in a thread. The host ends a worker whose command does not stop at the end of its call."""
+    flushing = threading.Thread(target=_flush, name="prowess-telemetry", daemon=True)
+    flushing.start()
+    return flushing
+
+
+def _flush() -> None:
+    """Send what waits. A provider of another make may be unable to."""
+    providers: Iterable[Any] = (trace.get_tracer_provider(), metrics.get_meter_provider())
+    for provider in providers:
+        flush = getattr(provider, "force_flush", None)
+        if flush is not None:
+            flush()
