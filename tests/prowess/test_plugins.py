@@ -109,6 +109,46 @@ async def test_folders_that_are_not_there_are_a_failure(tmp_path: Path) -> None:
         )
 
 
+async def test_refused_calls_failed_attempts_and_the_end_are_told(tmp_path: Path) -> None:
+    """What an observer raises changes nothing, and hides nothing from the next one."""
+    text = """
+    told = []
+    @hookimpl
+    def prowess_call_refused(call, outcome): told.append(("refused", call.tool, dict(call.arguments), outcome.kind))
+    @hookimpl
+    def prowess_call_retried(call, attempt, error): told.append((call.command, attempt, repr(error)))
+    @hookimpl
+    def prowess_closing(): told.append("closing")
+    left = [1, 2]
+    @skill_command(retry_on=KeyError)
+    def run(n: int) -> int:
+        if left: raise KeyError(left.pop())
+        return n
+    """
+    failing = """
+    @hookimpl
+    def prowess_call_refused(): 1 / 0
+    @hookimpl
+    def prowess_call_retried(): 1 / 0
+    @hookimpl
+    def prowess_closing(): raise SystemExit
+    """
+    write(tmp_path, a=failing, b=text)
+    (tmp_path / "prowess.toml").write_text("retry = { initial = 0, maximum = 0 }")
+    async with Runtime.open(tmp_path) as runtime:
+        runtime.catalog()
+        told_of = runtime.module("b").told
+        assert 3 == await value(runtime, "b.run", n=3)
+        assert "input" == (await runtime.call("b.run", {"n": "x"})).kind
+
+    assert [
+        ("b.run", 1, "KeyError(2)"),
+        ("b.run", 2, "KeyError(1)"),
+        ("refused", "b_run", {}, "input"),
+        "closing",
+    ] == told_of
+
+
 async def test_profiles_hook_adds_profiles(tmp_path: Path) -> None:
     """A command may be pinned to it wherever it stands, and a plugin that leaves takes it along."""
     plug = """

@@ -58,6 +58,20 @@ SKILL = """
             except asyncio.CancelledError:
                 pass
 
+    reasons = []
+
+    @skill_command
+    async def reason() -> None:
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError as error:
+            reasons.append(list(error.args))
+            raise
+
+    @skill_command
+    async def reasons_so_far() -> list[list[str]]:
+        return reasons
+
     @skill_command
     def hold() -> None:
         held.set()
@@ -423,6 +437,17 @@ async def test_a_cancelled_call_is_not_answered(host: Host):
     assert "x" == (await host.call(3, "t.say", {"text": "x"}))[1]["content"][0]["text"]
     assert 0 == await host.lingering()
     assert [] == host.frames
+
+
+async def test_a_cancelled_call_knows_whether_its_time_is_up(host: Host):
+    """The host says so in CANCEL; it is the message of the cancellation."""
+    for number, head in enumerate([b"", b'{"late": true}', b'{"late": false}'], 1):
+        host.begin(number, "t.reason")
+        await host.call(10 + number, "t.say", {"text": "x"})
+        host.link.send(Kind.CANCEL, number, head)
+        await until_quiet(host)
+    seen = (await host.call(20, "t.reasons_so_far"))[1]["structuredContent"]["result"]
+    assert [[], ["timed out"], []] == seen
 
 
 async def test_a_call_that_swallows_its_cancellation_lingers(host: Host):
