@@ -60,8 +60,6 @@ class Spans:
         finally:
             context.detach(token)
         self._finish(span, call, outcome, time.perf_counter() - begun)
-        if outcome.kind == "timeout":
-            _flush_soon()
         return outcome
 
     @hookimpl
@@ -111,6 +109,8 @@ class Spans:
         failure = "" if outcome.kind in _NO_FAILURE else outcome.kind
         text = "" if failure == "input" else outcome.text  # which shows the values that did not fit
         self._end(span, call, seconds, failure, text[:_MOST_TEXT])
+        if failure == "timeout":
+            _flush_soon()
 
     def _end(self, span: Span, call: CallInfo, seconds: float, failure: str, text: str) -> None:
         facts = _shared(call)
