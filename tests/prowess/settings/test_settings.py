@@ -216,7 +216,7 @@ def test_every_own_key_is_documented():
         "timeout skills hide profile describe_results names python threads cache_bytes cache_dir env_file allow_outside_root max_result "
         "kept_results token_budget retry.initial retry.maximum inject.container host.workers host.grace host.cancel_grace "
         "host.stall_limit host.import_limit host.shared_memory host.max_line host.drain host.restart_limit "
-        "host.restart_window record.on record.max_bytes record.max_days record.max_value record.arguments "
+        "host.restart_window host.pool_idle record.on record.max_bytes record.max_days record.max_value record.arguments "
         "record.results record.output record.secrets otel.on otel.endpoint otel.service_name wire_names"
     ).split() == list(rows)
     assert ("a number > 0", 300.0) == (rows["timeout"].type, rows["timeout"].default)
