@@ -114,7 +114,7 @@ async def test_refused_calls_failed_attempts_and_the_end_are_told(tmp_path: Path
     text = """
     told = []
     @hookimpl
-    def prowess_call_refused(call, outcome): told.append(("refused", call.tool, dict(call.arguments), outcome.kind))
+    def prowess_call_refused(call, outcome): told.append(("refused", call.wire_name, dict(call.arguments), outcome.kind))
     @hookimpl
     def prowess_call_retried(call, attempt, error): told.append((call.command, attempt, repr(error)))
     @hookimpl

@@ -32,7 +32,7 @@ TRACEPARENT = f"00-{TRACE:032x}-{PARENT:016x}-01"
 SKILL = """
     import asyncio, time
     from opentelemetry import baggage, trace
-    from prowess import SkillError, skill_command
+    from prowess import SkillError, prompt, resource, skill_command
 
     def current():
         span = trace.get_current_span()
@@ -71,6 +71,14 @@ SKILL = """
     @skill_command
     async def forever() -> None:
         await asyncio.sleep(3600)
+
+    @resource("notes://{day}")
+    def note(day: str) -> str:
+        return day
+
+    @prompt
+    def review(language: str) -> str:
+        return language
 """
 
 
@@ -241,6 +249,24 @@ async def test_another_wrapper_that_fails_is_the_failure_of_the_call(project: Pa
 
     assert "crashed" == outcome.kind
     assert "LookupError" == facts(only(spans, "tools/call demo_here"))["error.type"]
+
+
+async def test_resources_and_prompts_have_spans_of_their_own_methods(project: Path, spans: InMemorySpanExporter):
+    """A prompt is named; of resources there may be any number, so their URI is an attribute only."""
+    async with Runtime.open(project) as runtime:
+        await runtime.call("demo.note", {"day": "monday"}, channel=over_mcp())
+        await runtime.call("demo.review", {"language": "c"}, channel=over_mcp())
+        await runtime.call("demo.note", {"day": "monday"})
+
+    read, got, direct = (
+        (span.name, facts(span).get("mcp.method.name"), facts(span).get("mcp.resource.uri"))
+        for span in spans.get_finished_spans()
+    )
+    assert ("resources/read", "resources/read", "notes://monday") == read
+    assert ("prompts/get demo_review", "prompts/get", None) == got
+    assert ("resources/read", None, "notes://monday") == direct
+    assert "demo_review" == facts(only(spans, "prompts/get demo_review"))["gen_ai.prompt.name"]
+    assert "gen_ai.operation.name" not in facts(only(spans, "prompts/get demo_review"))
 
 
 async def test_durations_are_measured_by_tool_and_failure(

@@ -48,7 +48,7 @@ class CallInfo:
     """What is called: `"tool"`, `"resource"`, `"prompt"`, or `"completion"` of an argument."""
     uri: str = ""
     """Of a resource: the URI that is read."""
-    tool: str = ""
+    wire_name: str = ""
     """The name of the command on the wire."""
     protocol_version: str = ""
     """The revision of MCP that the client speaks; empty for calls that are not made over MCP."""

@@ -175,7 +175,7 @@ class Entry:
             trace_id=channel.trace_id,
             kind=self.contract.kind,
             uri=call.uri,
-            tool=self.contract.wire_name,
+            wire_name=self.contract.wire_name,
             protocol_version=channel.wire.get("protocol", ""),
             transport=channel.wire.get("transport", ""),
             request_id=channel.request_id,

@@ -1,6 +1,7 @@
 """One span and one measurement for each call, by the semantic conventions of OpenTelemetry for MCP and generative AI.
 
-A call of a client over MCP is a SERVER span `tools/call <tool>`. Any other call is an INTERNAL span `execute_tool <tool>`.
+A request of a client over MCP is a SERVER span, like `tools/call <tool>`. Any other call is an INTERNAL span, like
+`execute_tool <tool>`.
 Uses the public hooks alone. Arguments and results are not in the spans.
 """
 
@@ -22,7 +23,12 @@ from prowess.hookspecs import CallInfo, hookimpl
 __all__ = ["Spans"]
 
 _SCOPE: Final = "prowess"
-_METHOD: Final = "tools/call"
+_METHODS: Final = {
+    "tool": "tools/call",
+    "resource": "resources/read",
+    "prompt": "prompts/get",
+    "completion": "completion/complete",
+}
 _BUCKETS: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 """Seconds, as the conventions give them."""
 _NO_FAILURE: Final = frozenset({"ok", "input_required"})
@@ -90,11 +96,10 @@ class Spans:
         around = trace.get_current_span().get_span_context()
         parent = trace.get_current_span(before).get_span_context()
         links = [Link(around)] if around.is_valid and around != parent else []
-        over_mcp = bool(call.protocol_version)
         span = self._tracer.start_span(
-            f"{_METHOD if over_mcp else 'execute_tool'} {call.tool}",
+            _name(call),
             before,
-            SpanKind.SERVER if over_mcp else SpanKind.INTERNAL,
+            SpanKind.SERVER if call.protocol_version else SpanKind.INTERNAL,
             {**_shared(call), **_of_one(call)},
             links,
             since,
@@ -123,11 +128,23 @@ class Spans:
             self._duration.record(seconds, facts, trace.set_span_in_context(span))
 
 
+def _name(call: CallInfo) -> str:
+    """The method and its target. There may be any number of resources, so none is named."""
+    if call.kind == "tool" and not call.protocol_version:
+        return f"execute_tool {call.wire_name}"
+    method = _METHODS[call.kind]
+    return f"{method} {call.wire_name}" if call.kind in ("tool", "prompt") else method
+
+
 def _shared(call: CallInfo) -> dict[str, str]:
     """What spans and measurements say of a call."""
-    facts = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": call.tool}
+    facts: dict[str, str] = {}
+    if call.kind == "tool":
+        facts = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": call.wire_name}
+    elif call.kind == "prompt":
+        facts = {"gen_ai.prompt.name": call.wire_name}
     if call.protocol_version:
-        facts["mcp.method.name"] = _METHOD
+        facts["mcp.method.name"] = _METHODS[call.kind]
         facts["mcp.protocol.version"] = call.protocol_version
         facts["network.transport"] = call.transport
     return facts
@@ -136,7 +153,8 @@ def _shared(call: CallInfo) -> dict[str, str]:
 def _of_one(call: CallInfo) -> Mapping[str, str]:
     """What only its span says of it."""
     facts = {
-        "gen_ai.tool.type": "function",
+        "gen_ai.tool.type": "function" if call.kind == "tool" else "",
+        "mcp.resource.uri": call.uri,
         "jsonrpc.request.id": call.request_id,
         "prowess.call.id": call.call_id,
         "prowess.command": call.command,

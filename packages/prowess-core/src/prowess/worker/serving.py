@@ -72,9 +72,11 @@ from prowess.worker.stream import Stream
 __all__ = ["Heart", "Imports", "LinkServer", "can_import_project", "main", "serve", "serve_begun"]
 
 _log = logging.getLogger("prowess.worker")
-_OF_ONE_CALL: Final = frozenset({
-    *("answers", "call_id", "context", "metadata", "request", "trace", "trace_context", "uri"),
-})
+_OF_ONE_CALL: Final = frozenset(
+    {
+        *("answers", "call_id", "context", "metadata", "request", "trace", "trace_context", "uri"),
+    }
+)
 _MOST_HEADS: Final = 1024
 _AGAIN: Final = 0.1
 """Seconds after which a call that has swallowed its cancellation is cancelled again."""
