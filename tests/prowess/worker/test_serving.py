@@ -825,7 +825,8 @@ async def test_a_host_with_another_version_of_the_link_is_refused(tmp_path: Path
         frame = await asyncio.to_thread(receive, ours)
     failed = json.loads(frame.head)
     assert (Kind.FAILED, list(VERSION), RELEASE) == (frame.kind, failed["link"], failed["release"])
-    assert "(release 9.9.9), the worker link 1.1 (release 0.1.0)" in failed["message"]
+    version = ".".join(map(str, VERSION))
+    assert f"(release 9.9.9), the worker link {version} (release 0.1.0)" in failed["message"]
     assert "-m pip install prowess-core==9.9.9`" in failed["message"]
     ours.close()
     board.close()

@@ -49,6 +49,7 @@ __all__ = [
     "did_you_mean",
     "install_command",
     "message_of",
+    "parts_of_capability",
 ]
 
 
@@ -74,6 +75,12 @@ def message_of(error: BaseException) -> str:
         return str(error)
     except Exception as failed:  # noqa: BLE001 - a stranger's code, and somebody wants to know what went wrong
         return f"its message cannot be shown: {type(failed).__name__}"
+
+
+def parts_of_capability(name: str) -> list[str]:
+    """The keys that lead to a capability of a client: dots reach into what is nested, but the id of an extension has some."""
+    head, _, extension = name.partition("extensions.")
+    return name.split(".") if head or not extension else ["extensions", extension]
 
 
 class SkillError(Exception):

@@ -19,7 +19,7 @@ from prowess.jsontypes import Json, JsonObject, new_object
 __all__ = ["Arguments", "Call", "Channel", "Questions"]
 
 Questions: TypeAlias = "Mapping[str, JsonObject]"
-"""Each key with its `message` and `schema`."""
+"""Each key with what is asked, for a form its `message` and `schema`."""
 
 _SHORTEST_SECRET: Final = 4
 _MOST_SAID: Final = 1000
@@ -48,7 +48,13 @@ class Channel:
     progress: Callable[[float, float | None, str | None], None] = _ignore
     log: Callable[[str, Any], None] = _ignore
     ask: Callable[[Questions], Awaitable[Mapping[str, JsonObject]]] | None = None
-    """Puts questions to a person and waits. `None` where the client cannot."""
+    """Puts questions to the client and waits. `None` where the client cannot."""
+    asks: frozenset[str] = frozenset({"form"})
+    """What kinds of questions the client can be asked: see `prowess.calls.questions`."""
+    url_done: Callable[[str], None] = _ignore
+    """Hears by its key that a page which the person was asked to visit has done its job."""
+    background: Callable[[], None] | None = None
+    """Lets the call go on without a waiting caller. `None` where the caller has to wait."""
     secrets: Callable[[list[str]], None] = _ignore
     """Hears the texts that were injected into the call, and must not be shown."""
     wire: Mapping[str, str] = field(default_factory=new_object)
@@ -100,6 +106,7 @@ class Call:
     """Steps of progress that were dropped among what threads have said. The next step counts for them as well."""
     _lost_logs: int = 0
     """Log messages that were dropped among it."""
+    _in_background: bool = False
 
     def __init__(
         self, command: str, arguments: Arguments, channel: Channel | None = None, *, may_ask: bool = True
@@ -157,6 +164,20 @@ class Call:
         """Say that a resource has changed."""
         self._tell(self.channel.updated, uri)
 
+    def url_done(self, key: str) -> None:
+        """Pass on that a page has done its job."""
+        self._tell_for_sure(self.channel.url_done, key)
+
+    def go_into_background(self) -> bool:
+        """Let the caller go, who will ask again; false where it has to wait. A second time changes nothing."""
+        leave = self.channel.background
+        if leave is None:
+            return False
+        if not self._in_background:
+            self._in_background = True
+            self._tell_for_sure(leave)
+        return True
+
     def _advance(self, done: float | None, total: float | None, message: str | None) -> None:
         before = self._done
         if done is None:
@@ -179,6 +200,14 @@ class Call:
         if is_first:
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is there
                 self.loop.call_soon_threadsafe(self._pass_on)
+
+    def _tell_for_sure(self, function: Callable[..., None], *args: Any) -> None:
+        """The same for what must not be dropped, however much a thread says."""
+        if self.on_its_loop:
+            self._unless_over(function, *args)
+            return
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is there
+            self.loop.call_soon_threadsafe(self._unless_over, function, *args)
 
     def _drop(self, function: Callable[..., None], args: tuple[Any, ...]) -> None:
         if function != self._advance:

@@ -4,43 +4,22 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Coroutine, Generator, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Coroutine, Generator, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, Literal, NoReturn, TypeAlias, cast
+from typing import Any, Final, NoReturn, cast
 
-from pydantic import ValidationError
 from pydantic_core import to_jsonable_python
 
 from prowess.calls.channel import Call
+from prowess.calls.questions import Answer, AskUrl, Question, Roots, Sample, Wanted, question_of
 from prowess.calls.threads import is_stuck
-from prowess.errors import AskError, InputRequired, MissingCapability
-from prowess.jsontypes import JsonObject, Schema
-from prowess.profiles.profile import decode_arguments
-from prowess.schemas.adapters import Adapter, Unusable
-from prowess.schemas.explicit import validate
-from prowess.schemas.steps import const_as_enum, inline_refs, strip_null
+from prowess.errors import AskError, InputRequired, MissingCapability, parts_of_capability
+from prowess.jsontypes import JsonObject
 
 __all__ = ["SENT", "Answer", "Context", "Sent"]
 
 _LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
-_VALUE: Final = "value"
-_Wanted: TypeAlias = "Schema | type[Any] | None"
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What a person answered."""
-
-    action: Literal["accept", "decline", "cancel"]
-    content: JsonObject
-    value: Any = None
-    """The answer as the Python type that was asked for; `None` unless accepted."""
-
-    @property
-    def accepted(self) -> bool:
-        """Whether the person gave what was asked for."""
-        return self.action == "accept"
+_TASKS: Final = "extensions.io.modelcontextprotocol/tasks"
 
 
 class Sent(Coroutine[None, None, None]):
@@ -127,7 +106,7 @@ class Context:
         Dots reach into what is nested: `"elicitation.url"`.
         """
         found: Any = self._call.channel.capabilities
-        for part in name.split("."):
+        for part in parts_of_capability(name):
             found = cast("Mapping[str, Any]", found).get(part) if isinstance(found, Mapping) else None
         if found is None or found is False:
             raise MissingCapability(self._call.command, name)
@@ -172,18 +151,61 @@ class Context:
         self._call.updated(str(uri))
         return SENT
 
-    def ask(self, key: str, message: str, schema: _Wanted = None) -> Any:
+    def ask(self, key: str, message: str, schema: Wanted = None) -> Any:
         """Ask the person at the client: `answer = await ctx.ask(...)`, without `await` in sync code.
 
         `schema` is a flat object schema, or a type: bool, str, int, an Enum, a Literal, a dataclass of such. The `key`
         names the question within the call. On some wires a question ends the run and the command starts again from
         the top with the answer at hand, so whatever comes before a question must bear being done twice.
         """
-        return self._wait_for(self._ask_one(key, message, schema))
+        return self._wait_for(self._ask_one(key, (message, schema)))
 
-    def ask_all(self, questions: Mapping[str, tuple[str, _Wanted]]) -> Any:
-        """Ask several questions at once: each key with its message and schema. Returns a dict of answers."""
+    def ask_url(self, key: str, message: str, url: str) -> Any:
+        """Ask the person to visit a page, for what the client must not see: a password, a payment, a permission.
+
+        The answer says whether the person agreed, and not what came of the visit. Say with `url_done(key)` when the page
+        has done its job.
+        """
+        return self._wait_for(self._ask_one(key, AskUrl(message, url)))
+
+    def url_done(self, key: str) -> Sent:
+        """Say that the page of `ask_url` has done its job, so that the client can stop waiting for it."""
+        self._call.url_done(key)
+        return SENT
+
+    def sample(self, key: str, messages: str | Sequence[JsonObject], *, max_tokens: int = 1000, **more: Any) -> Any:
+        """Let the model of the client write a text, which is the `value` of the answer. Asked for like `ask`.
+
+        MCP has deprecated sampling, and few clients can do it: prefer a model of your own. `more` are further parameters
+        of `sampling/createMessage`, as `systemPrompt`.
+        """
+        return self._wait_for(self._ask_one(key, Sample(messages, max_tokens, more)))
+
+    def roots(self, key: str = "roots") -> Any:
+        """Ask for the folders that the client has open: addresses like `file:///home/ada/work`, as the `value`.
+
+        MCP has deprecated roots: prefer `ConfigPaths`, or a parameter.
+        """
+        return self._wait_for(self._ask_one(key, Roots()))
+
+    def ask_all(self, questions: Mapping[str, Question | tuple[str, Wanted]]) -> Any:
+        """Ask several questions at once: each key with a message and a schema. Returns a dict of answers.
+
+        An `AskUrl`, a `Sample` or a `Roots` may stand for the message and the schema.
+        """
         return self._wait_for(self._ask(dict(questions)))
+
+    def background(self, *, required: bool = False) -> bool:
+        """Let the call go on as a task from here: the client gets a handle, and asks for the result later.
+
+        Returns whether it does. If the client knows no tasks, the call goes on as it is; with `required` it fails.
+        Progress becomes the message of the task's status, and a question waits until the client asks for the status.
+        """
+        if not self._call.go_into_background():
+            if required:
+                raise MissingCapability(self._call.command, _TASKS)
+            return False
+        return True
 
     def _wait_for(self, asking: Coroutine[Any, Any, Any]) -> Any:
         call = self._call
@@ -194,25 +216,31 @@ class Context:
             raise AskError(f"{call.command} runs on the event loop, where sync code cannot wait; drop thread=False")
         return asking
 
-    async def _ask_one(self, key: str, message: str, wanted: _Wanted) -> Answer:
-        return (await self._ask({key: (message, wanted)}))[key]
+    async def _ask_one(self, key: str, wanted: Question | tuple[str, Wanted]) -> Answer:
+        return (await self._ask({key: wanted}))[key]
 
-    async def _ask(self, wanted: Mapping[str, tuple[str, _Wanted]]) -> dict[str, Answer]:
-        call = self._call
+    async def _ask(self, wanted: Mapping[str, Question | tuple[str, Wanted]]) -> dict[str, Answer]:
+        call, channel = self._call, self._call.channel
         self._check(wanted)
         call.asked.update(wanted)
-        asked = {key: _Question(key, call.shown(message), schema) for key, (message, schema) in wanted.items()}
-        questions = {key: question.shown for key, question in asked.items()}
-        recorded = call.channel.answers
-        if recorded is not None:
-            missing = {key: shown for key, shown in questions.items() if key not in recorded}
-            if missing:
-                raise InputRequired(missing)
-        elif call.channel.ask is None:
-            raise MissingCapability(call.command, "elicitation")
-        else:
-            recorded = await call.off_the_clock(partial(call.channel.ask, questions))
-        return {key: question.answer(recorded.get(key) or {}) for key, question in asked.items()}
+        asked = {key: question_of(key, each) for key, each in wanted.items()}
+        recorded = channel.answers or {}
+        missing = {key: question for key, question in asked.items() if key not in recorded}
+        if missing:
+            shown = {key: self._shown(question) for key, question in missing.items()}
+            for question in missing.values():
+                if question.ask not in channel.asks or (channel.ask is None and channel.answers is None):
+                    raise MissingCapability(call.command, question.needs)
+            if channel.ask is None:
+                raise InputRequired(shown)
+            recorded = {**recorded, **await call.off_the_clock(partial(channel.ask, shown))}
+        return {key: question.answer(key, recorded.get(key) or {}) for key, question in asked.items()}
+
+    def _shown(self, question: Question) -> JsonObject:
+        """A question without secrets. What can be chosen stays as it is: the answer has to fit it."""
+        return {
+            name: each if name == "schema" else self._call.shown_data(each) for name, each in question.shown().items()
+        }
 
     def _check(self, wanted: Iterable[str]) -> None:
         call = self._call
@@ -223,51 +251,3 @@ class Context:
         for key in wanted:
             if key in call.asked:
                 raise AskError(f"{call.command} asked {key!r} twice in one call; give every question its own key")
-
-
-class _Question:
-    """A message and what kind of answer is wanted."""
-
-    def __init__(self, key: str, message: str, wanted: _Wanted) -> None:
-        self._key = key
-        self._adapter: Adapter | None = None
-        self._full: Schema = cast("Schema", wanted) if wanted else {"type": "object", "properties": {}}
-        self._boxed = False
-        if wanted is not None and not isinstance(wanted, dict):
-            self._type(wanted)
-        shown = self._full if self._adapter is None else strip_null(const_as_enum(inline_refs(self._full)))
-        self.shown: JsonObject = {"message": message, "schema": shown}
-
-    def _type(self, wanted: type[Any]) -> None:
-        """A type becomes an object schema: a form has fields, so a single value is put in one."""
-        try:
-            self._adapter = Adapter(wanted)
-            self._full = self._adapter.schema("validation")
-        except Unusable as error:
-            raise AskError(
-                f"the question {self._key!r} asks for {wanted!r}, which has no JSON Schema: {error}"
-            ) from error
-        if inline_refs(self._full).get("type") != "object":
-            defs = self._full.pop("$defs", {})
-            self._full = {"type": "object", "properties": {_VALUE: self._full}, "required": [_VALUE], "$defs": defs}
-            self._boxed = True
-
-    def answer(self, raw: Mapping[str, Any]) -> Answer:
-        """A raw answer, checked against what was asked."""
-        action, sent = raw.get("action"), raw.get("content")
-        content = cast("JsonObject", sent) if isinstance(sent, dict) else {}
-        if action != "accept":
-            return Answer("decline" if action == "decline" else "cancel", {})
-        if self._adapter is None:
-            problems = validate(self._full, content)
-            if problems:
-                raise self._misfit(problems)
-            return Answer(action, content, content)
-        value = decode_arguments(self._full, content)
-        try:
-            return Answer(action, content, self._adapter.read(value.get(_VALUE) if self._boxed else value))
-        except ValidationError as error:
-            raise self._misfit(item["msg"] for item in error.errors(include_url=False)) from error
-
-    def _misfit(self, problems: Iterable[str]) -> AskError:
-        return AskError(f"the answer to {self._key!r} does not fit what was asked: {'; '.join(problems)}")

@@ -233,7 +233,7 @@ class _Flight:
 
     def __init__(self, first: Call, fly: Callable[[Call], Coroutine[Any, Any, Result]]) -> None:
         self.aboard: list[Call] = []
-        channel = replace(first.channel, call_id=first.id, progress=self._progress, log=self._log)
+        channel = replace(first.channel, call_id=first.id, progress=self._progress, log=self._log, background=None)
         arguments = Arguments(first.arguments.named, first.arguments.extra_args)
         self.call = Call(first.command, arguments, channel, may_ask=False)
         self.task = self.call.task = asyncio.ensure_future(fly(self.call))

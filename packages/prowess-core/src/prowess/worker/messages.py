@@ -34,6 +34,7 @@ __all__ = [
     "SourceHead",
     "UpdatedHead",
     "WireHead",
+    "UrlDoneHead",
     "WithdrawHead",
     "hello",
     "mismatch",
@@ -110,6 +111,10 @@ class Kind(IntEnum):
     """head: `SecretsHead`."""
     UPDATED = 39
     """head: `UpdatedHead`. Since 1.1."""
+    URL_DONE = 40
+    """head: `UrlDoneHead`."""
+    BACKGROUND = 41
+    """The call goes on without a waiting client. From now on it waits for the answers to QUESTIONS, in both eras."""
 
 
 class Hello(TypedDict):
@@ -177,6 +182,10 @@ class CallHead(TypedDict, total=False):
     answers: Mapping[str, JsonObject]
     """Answers from earlier runs. Where they are given, the command cannot ask while it runs."""
     asks: bool
+    asks_for: list[str]
+    """What kinds of questions the client can be asked; without it forms alone."""
+    background: bool
+    """The client takes a handle instead of the result, so the call may go into the background."""
     progress: bool
     log: bool
     uri: str
@@ -279,6 +288,12 @@ class UpdatedHead(TypedDict):
     """UPDATED: a resource has changed, and clients may have subscribed to it."""
 
     uri: str
+
+
+class UrlDoneHead(TypedDict):
+    """URL_DONE: the page of a question has done its job."""
+
+    key: str
 
 
 class FailedHead(Hello):

@@ -62,6 +62,7 @@ from prowess.worker.messages import (
     SecretsHead,
     SourceHead,
     UpdatedHead,
+    UrlDoneHead,
     hello,
     mismatch,
 )
@@ -105,7 +106,8 @@ class LinkServer:
         self._given_up: set[asyncio.Task[Any]] = set()
         """Calls that nobody waits for, and that go on all the same."""
         self._left = 0
-        self._asking: dict[int, asyncio.Future[Mapping[str, JsonObject]]] = {}
+        self._asking: dict[int, dict[asyncio.Future[Mapping[str, JsonObject]], Questions]] = {}
+        """By call: what is asked, perhaps by several tasks of it."""
         self._background: set[asyncio.Task[Any]] = set()
         self._told_of: set[str] = set()
         """The skills that the host has heard of since they were imported."""
@@ -287,6 +289,11 @@ class LinkServer:
         )
         if how.get("asks"):
             channel.ask = partial(self._ask, number)
+        if "asks_for" in how:
+            channel.asks = frozenset(how["asks_for"])
+            channel.url_done = partial(self._url_done, number)
+        if how.get("background"):
+            channel.background = partial(self._go_into_background, number, channel)
         if how.get("progress"):
             channel.progress = partial(self._progress, number)
         if how.get("log"):
@@ -339,22 +346,35 @@ class LinkServer:
 
     async def _ask(self, number: int, questions: Questions) -> Mapping[str, JsonObject]:
         future: asyncio.Future[Mapping[str, JsonObject]] = asyncio.get_running_loop().create_future()
-        self._asking[number] = future
+        waiting = self._asking.setdefault(number, {})
+        waiting[future] = questions
         self.link.send(Kind.QUESTIONS, number, to_json(questions))
         try:
             return await future
         finally:
-            del self._asking[number]
+            del waiting[future]
+            if not waiting:
+                self._asking.pop(number, None)
+
+    def _url_done(self, number: int, key: str) -> None:
+        told: UrlDoneHead = {"key": key}
+        self.link.send(Kind.URL_DONE, number, to_json(told))
+
+    def _go_into_background(self, number: int, channel: Channel) -> None:
+        """Nobody repeats the call any more, so it waits for the answers to its questions."""
+        channel.ask = partial(self._ask, number)
+        self.link.send(Kind.BACKGROUND, number)
 
     def _answered(self, frame: Frame) -> None:
-        future = self._asking.get(frame.number)
-        if future is None or future.done():
-            return
+        """An answer is for whoever asked for all of its keys; why there is none is for everybody."""
         told: AnswersHead = from_json(frame.head)
-        if "answers" in told:
-            future.set_result(told["answers"])
-        else:
-            future.set_exception(AskError(str(told.get("error"))))
+        for future, questions in list(self._asking.get(frame.number, {}).items()):
+            if future.done():
+                continue
+            if "answers" not in told:
+                future.set_exception(AskError(str(told.get("error"))))
+            elif questions.keys() <= told["answers"].keys():
+                future.set_result(told["answers"])
 
     # The catalog
 

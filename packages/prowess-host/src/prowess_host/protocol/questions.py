@@ -1,4 +1,4 @@
-"""Questions to a person, in both eras: whether the client can ask, how the question is sent, and the signed state of a rerun.
+"""Questions to a client, in both eras: what it can be asked, how a question is sent, and the signed state of a rerun.
 
 In the handshake era a question is a request from the server. In the stateless era the call ends with `input_required`,
 and the client repeats it with the answers and the `requestState`. That state is signed and readable: it binds the answers
@@ -11,26 +11,31 @@ import binascii
 import hashlib
 import hmac
 import json
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from prowess_host.protocol.codec import dumps
 from prowess_host.protocol.rpc import RpcError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable
 
     from prowess.jsontypes import JsonObject
     from prowess_host.protocol.eras import Client, Revision
 
 __all__ = [
+    "NEEDS",
     "STATE_LIFETIME",
     "Answers",
     "Occasion",
+    "askable",
     "can_ask",
     "digest_arguments",
-    "elicitation_params",
     "input_required",
+    "kind_of",
     "read_answer",
+    "request_of",
     "require_asking",
     "resume",
     "seal",
@@ -40,7 +45,11 @@ __all__ = [
 STATE_LIFETIME: Final = 3600.0
 """Seconds a person has to answer. Long enough for a coffee, short enough that a leaked state is soon worth nothing."""
 
-_FORM_VERSION: Final = 1
+NEEDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {"form": ("elicitation",), "url": ("elicitation", "url"), "sample": ("sampling",), "roots": ("roots",)}
+)
+"""The kinds of questions, and the capability that a client needs for each."""
+_FORM_VERSION: Final = 2
 _PURPOSE: Final = b"prowess request state\0"
 """So that a signature made with the same key for something else is never taken for a state."""
 _ACTIONS: Final = frozenset({"accept", "decline", "cancel"})
@@ -62,8 +71,8 @@ class Answers(NamedTuple):
     """
 
     given: Mapping[str, JsonObject]
-    asked: tuple[str, ...] = ()
-    """Keys that were asked for last."""
+    asked: Mapping[str, str] = MappingProxyType({})
+    """What was asked last: the kind of each question, by key."""
     stale: bool = False
 
 
@@ -78,26 +87,74 @@ def can_ask(client: Client, revision: Revision) -> bool:
     return not declared or "form" in declared
 
 
-def require_asking(client: Client, revision: Revision) -> None:
-    """Refuse a stateless request that would have to ask a client which did not declare, in it, that it can."""
-    if not can_ask(client, revision):
-        raise RpcError.missing_capability({"elicitation": {}})
+def askable(client: Client, revision: Revision) -> list[str]:
+    """The kinds of questions that the client can be asked."""
+    declared = client.capabilities
+    elicitation = declared.get("elicitation")
+    opens_pages = revision.elicitation_mode and type(elicitation) is dict and type(elicitation.get("url")) is dict  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+    able = {
+        "form": can_ask(client, revision),
+        "url": opens_pages,
+        "sample": type(declared.get("sampling")) is dict,
+        "roots": type(declared.get("roots")) is dict,
+    }
+    return [kind for kind, is_able in able.items() if is_able]
 
 
-def elicitation_params(message: str, schema: JsonObject, revision: Revision) -> JsonObject:
-    """The parameters of `elicitation/create`. Revisions that know no modes know forms only, and get no mode."""
-    asked: JsonObject = {"message": message, "requestedSchema": schema}
-    return {"mode": "form", **asked} if revision.elicitation_mode else asked
+def kind_of(question: Mapping[str, Any]) -> str:
+    """The kind of a question that a worker has put; a `ValueError` for one that we do not know."""
+    kind = question.get("ask", "form")
+    if kind not in NEEDS:
+        raise ValueError(f"there are no questions of the kind {kind!r}")
+    return kind
 
 
-def read_answer(value: Any, path: str) -> JsonObject:
-    """The answer of a person: an action, and the content of the form where it was accepted.
+def require_asking(client: Client, revision: Revision, kinds: Iterable[str]) -> None:
+    """Refuse a request that would have to ask a client for what it did not declare."""
+    lacking: JsonObject = {}
+    able = askable(client, revision)
+    for kind in kinds:
+        if kind not in able:
+            needed = lacking
+            for name in NEEDS[kind]:
+                needed = needed.setdefault(name, {})
+    if lacking:
+        raise RpcError.missing_capability(lacking)
 
-    Whether the content fits the form is checked where the form is known.
+
+def request_of(question: Mapping[str, Any], revision: Revision, page: str = "") -> JsonObject:
+    """The method and the parameters that a question is asked by.
+
+    `page` names a page in the handshake era, where the server may say later that the page has done its job.
+    """
+    kind = kind_of(question)
+    if kind == "sample":
+        return {"method": "sampling/createMessage", "params": question["params"]}
+    if kind == "roots":
+        return {"method": "roots/list", "params": {}}
+    asked: JsonObject = {"message": question["message"]}
+    if kind == "url":
+        named = {} if revision.stateless else {"elicitationId": page}
+        params = {"mode": "url", **asked, "url": question["url"], **named}
+    else:  # revisions that know no modes know forms only, and get no mode
+        mode = {"mode": "form"} if revision.elicitation_mode else {}
+        params = {**mode, **asked, "requestedSchema": question["schema"]}
+    return {"method": "elicitation/create", "params": params}
+
+
+def read_answer(value: Any, path: str, kind: str = "form") -> JsonObject:
+    """The answer to a question: an action, and what came with it where it was accepted.
+
+    Whether the fields fit the form is checked where the form is known.
     """
     if type(value) is not dict:
         raise RpcError.wrong_param(path, "an object", value)
     answer = cast("JsonObject", value)
+    if kind in _RESULTS:
+        name, kinds, wanted = _RESULTS[kind]
+        if not isinstance(answer.get(name), kinds):
+            raise RpcError.wrong_param(f"{path}.{name}", wanted, answer.get(name))
+        return {"action": "accept", "content": {key: each for key, each in answer.items() if key != "_meta"}}
     action, content = answer.get("action"), answer.get("content")
     if type(action) is not str or action not in _ACTIONS:
         raise RpcError.wrong_param(f"{path}.action", "accept, decline or cancel", action)
@@ -106,6 +163,22 @@ def read_answer(value: Any, path: str) -> JsonObject:
     if content is not None and type(content) is not dict:
         raise RpcError.wrong_param(f"{path}.content", "an object", content)
     return {"action": action, "content": content or {}}
+
+
+_RESULTS: Final[Mapping[str, tuple[str, tuple[type, ...], str]]] = MappingProxyType(
+    {
+        "sample": ("content", (dict, list), "a content block, or an array of them"),
+        "roots": ("roots", (list,), "an array"),
+    }
+)
+"""The answers that are results of a method of their own: the member that each has, and what that is."""
+
+
+def _kind_of_answer(value: Any) -> str:
+    """The kind of question that somebody answers without having been asked in this state."""
+    if type(value) is not dict or "action" in value:
+        return "form"
+    return "roots" if "roots" in value else "sample" if "content" in value else "form"
 
 
 # The stateless round trip
@@ -123,12 +196,9 @@ def digest_arguments(arguments: JsonObject | str) -> str:
 def input_required(questions: Mapping[str, Mapping[str, Any]], revision: Revision, state: str) -> bytes:
     """The body of the result that asks, to be sent with the result type `input_required`.
 
-    `questions` maps a key to a `message` and a `schema`. `state` is a sealed one whose `asked` are these keys.
+    `questions` are those of a worker, by key. `state` is a sealed one whose `asked` are these.
     """
-    requests = {
-        name: {"method": "elicitation/create", "params": elicitation_params(each["message"], each["schema"], revision)}
-        for name, each in questions.items()
-    }
+    requests = {name: request_of(each, revision) for name, each in questions.items()}
     return dumps({"inputRequests": requests, "requestState": state}, "a question")
 
 
@@ -140,9 +210,15 @@ def resume(params: JsonObject, occasion: Occasion, *, key: bytes, now: float) ->
     """
     responses = cast("JsonObject", params.get("inputResponses") or {})
     state = params.get("requestState")
-    sealed = Answers({}, tuple(responses)) if state is None else unseal(state, occasion, key=key, now=now)
-    present = [name for name in sealed.asked if name in responses]
-    fresh = {name: read_answer(responses[name], f"params.inputResponses.{name}") for name in present}
+    if state is None:
+        sealed = Answers({}, {name: _kind_of_answer(value) for name, value in responses.items()})
+    else:
+        sealed = unseal(state, occasion, key=key, now=now)
+    fresh = {
+        name: read_answer(responses[name], f"params.inputResponses.{name}", kind)
+        for name, kind in sealed.asked.items()
+        if name in responses
+    }
     return Answers({**sealed.given, **fresh}, sealed.asked, sealed.stale)
 
 
@@ -156,7 +232,7 @@ def seal(answers: Answers, occasion: Occasion, *, key: bytes, now: float) -> str
             "arguments": occasion.arguments,
             "expires": now + STATE_LIFETIME,
             "given": dict(answers.given),
-            "asked": answers.asked,
+            "asked": dict(answers.asked),
         },
         "the answers",
     )
@@ -173,7 +249,7 @@ def unseal(state: str, occasion: Occasion, *, key: bytes, now: float) -> Answers
         raise RpcError.bad_request_state("belongs to another call")
     if payload["contract"] != occasion.contract:
         return Answers({}, stale=True)
-    return Answers(payload["given"], tuple(payload["asked"]))
+    return Answers(payload["given"], payload["asked"])
 
 
 def _verify(state: str, key: bytes) -> JsonObject:

@@ -1,0 +1,224 @@
+"""What a command can ask its client for: a form, a visit to a page, a text of the client's model, the client's folders.
+
+Each question says how it is shown on the link, and reads the raw answer: an `action`, and a `content` if it was accepted.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final, Literal, TypeAlias, cast
+from urllib.parse import urlsplit
+
+from pydantic import ValidationError
+
+from prowess.errors import AskError
+from prowess.jsontypes import JsonObject, Schema, new_object
+from prowess.profiles.profile import decode_arguments
+from prowess.schemas.adapters import Adapter, Unusable
+from prowess.schemas.explicit import validate
+from prowess.schemas.steps import const_as_enum, inline_refs, strip_null
+
+__all__ = ["Answer", "AskUrl", "Form", "Question", "Roots", "Sample", "Wanted", "question_of"]
+
+Wanted: TypeAlias = "Schema | type[Any] | None"
+_VALUE: Final = "value"
+_WEB: Final = ("http", "https")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came back for a question."""
+
+    action: Literal["accept", "decline", "cancel"]
+    content: JsonObject
+    """What the client sent."""
+    value: Any = None
+    """The answer as the Python type that was asked for; `None` unless accepted."""
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the person gave what was asked for."""
+        return self.action == "accept"
+
+
+class Question(ABC):
+    """Something that only the client, or the person at it, can answer."""
+
+    ask: ClassVar[str]
+    """What kind of question it is, on the link."""
+    needs: ClassVar[str]
+    """The capability that the client must have declared, with dots where it is nested."""
+
+    @abstractmethod
+    def shown(self) -> JsonObject:
+        """The question on the link."""
+
+    @abstractmethod
+    def value(self, content: JsonObject) -> Any:
+        """The value of an accepted answer; a `ValueError` says why it does not fit."""
+
+    def answer(self, key: str, raw: Mapping[str, Any]) -> Answer:
+        """A raw answer, checked against what was asked."""
+        action, sent = raw.get("action"), raw.get("content")
+        content = cast("JsonObject", sent) if isinstance(sent, dict) else {}
+        if action != "accept":
+            return Answer("decline" if action == "decline" else "cancel", {})
+        try:
+            return Answer(action, content, self.value(content))
+        except ValueError as error:
+            raise AskError(f"the answer to {key!r} does not fit what was asked: {error}") from error
+
+
+class Form(Question):
+    """A message, and a form with flat fields."""
+
+    ask = "form"
+    needs = "elicitation"
+
+    def __init__(self, key: str, message: str, wanted: Wanted) -> None:
+        self._message = message
+        self._adapter: Adapter | None = None
+        self._full: Schema = cast("Schema", wanted) if wanted else {"type": "object", "properties": {}}
+        self._boxed = False
+        if wanted is not None and not isinstance(wanted, dict):
+            self._type(key, wanted)
+        self._schema = self._full if self._adapter is None else strip_null(const_as_enum(inline_refs(self._full)))
+        for name, wanted_field in cast("Mapping[str, Any]", self._schema.get("properties", {})).items():
+            if not _is_flat(wanted_field):
+                raise AskError(
+                    f"the question {key!r} has the field {name!r}, which no form can show: a field is a text, a number, "
+                    "a boolean, a choice, or a list of choices"
+                )
+
+    def _type(self, key: str, wanted: type[Any]) -> None:
+        """A type becomes an object schema: a form has fields, so a single value is put in one."""
+        try:
+            self._adapter = Adapter(wanted)
+            self._full = self._adapter.schema("validation")
+        except Unusable as error:
+            raise AskError(f"the question {key!r} asks for {wanted!r}, which has no JSON Schema: {error}") from error
+        if inline_refs(self._full).get("type") != "object":
+            defs = self._full.pop("$defs", {})
+            self._full = {"type": "object", "properties": {_VALUE: self._full}, "required": [_VALUE], "$defs": defs}
+            self._boxed = True
+
+    def shown(self) -> JsonObject:
+        """The message and the schema of the form."""
+        return {"message": self._message, "schema": self._schema}
+
+    def value(self, content: JsonObject) -> Any:
+        """The type that was asked for; by a schema, the fields, with the defaults of those that were left out."""
+        if self._adapter is None:
+            fields = cast("Mapping[str, Any]", self._full.get("properties", {}))
+            defaults = {name: each["default"] for name, each in fields.items() if "default" in each}
+            filled = {**defaults, **content}
+            _refuse_problems(validate(self._full, filled))
+            return filled
+        value = decode_arguments(self._full, content)
+        try:
+            return self._adapter.read(value.get(_VALUE) if self._boxed else value)
+        except ValidationError as error:
+            _refuse_problems(item["msg"] for item in error.errors(include_url=False))
+
+
+@dataclass(frozen=True, slots=True)
+class AskUrl(Question):
+    """A page that the person is asked to visit, for what must not pass through the client, as a password."""
+
+    ask = "url"
+    needs = "elicitation.url"
+
+    message: str
+    url: str
+
+    def shown(self) -> JsonObject:
+        """The message and the address."""
+        return {"ask": self.ask, "message": self.message, "url": self.url}
+
+    def value(self, content: JsonObject) -> None:
+        """The person agreed to visit the page; what came of that, only the page knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample(Question):
+    """A text that the model of the client shall write. The protocol has deprecated this; few clients can do it.
+
+    `messages` is a prompt, or a list of messages as MCP has them. `more` are further parameters of
+    `sampling/createMessage`.
+    """
+
+    ask = "sample"
+    needs = "sampling"
+
+    messages: str | Sequence[JsonObject]
+    max_tokens: int = 1000
+    more: JsonObject = field(default_factory=new_object)
+
+    def shown(self) -> JsonObject:
+        """The parameters of the request."""
+        messages = self.messages
+        if isinstance(messages, str):
+            messages = [{"role": "user", "content": {"type": "text", "text": messages}}]
+        params = {"messages": list(messages), "maxTokens": self.max_tokens, **self.more}
+        return {"ask": self.ask, "params": params}
+
+    def value(self, content: JsonObject) -> str:
+        """The text that the model wrote."""
+        blocks = content.get("content")
+        parts = cast("list[Any]", blocks) if isinstance(blocks, list) else [blocks]
+        texts = [each["text"] for each in parts if isinstance(each, dict) and isinstance(each.get("text"), str)]  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        if not texts:
+            raise ValueError("it has no text")
+        return "\n".join(cast("list[str]", texts))
+
+
+@dataclass(frozen=True, slots=True)
+class Roots(Question):
+    """The folders that the client has open. The protocol has deprecated this."""
+
+    ask = "roots"
+    needs = "roots"
+
+    def shown(self) -> JsonObject:
+        """There is nothing to say."""
+        return {"ask": self.ask}
+
+    def value(self, content: JsonObject) -> list[str]:
+        """Their addresses."""
+        roots = content.get("roots")
+        if not isinstance(roots, list):
+            raise ValueError("it has no list of roots")  # noqa: TRY004 - it becomes an AskError, as every misfit
+        found = cast("list[Any]", roots)
+        return [each["uri"] for each in found if isinstance(each, dict) and isinstance(each.get("uri"), str)]  # pyright: ignore[reportUnknownMemberType]
+
+
+def question_of(key: str, wanted: Question | tuple[str, Wanted]) -> Question:
+    """What was asked for, as a question: a message and a schema or type are a form."""
+    if not isinstance(wanted, Question):
+        return Form(key, *wanted)
+    if isinstance(wanted, AskUrl):
+        parts = urlsplit(wanted.url)
+        if parts.scheme not in _WEB or not parts.hostname:
+            raise AskError(
+                f"the question {key!r} leads to {wanted.url!r}; give an address like https://example.org/form"
+            )
+    return wanted
+
+
+def _is_flat(schema: Any) -> bool:
+    """Whether a field is one that forms have."""
+    if not isinstance(schema, dict):
+        return True
+    known = cast("Mapping[str, Any]", schema)
+    if known.get("type") != "array":
+        return known.get("type") != "object"
+    items = known.get("items")
+    return isinstance(items, dict) and any(word in items for word in ("enum", "anyOf", "oneOf"))
+
+
+def _refuse_problems(problems: Iterable[str]) -> None:
+    text = "; ".join(problems)
+    if text:
+        raise ValueError(text)

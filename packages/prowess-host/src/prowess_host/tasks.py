@@ -1,0 +1,225 @@
+"""Tasks: calls that go on without a waiting client, by the tasks extension of MCP (`io.modelcontextprotocol/tasks`).
+
+A `Task` hears from a worker what a call comes to. `Tasks` are those of a project: any connection of the same owner may ask
+for them, so a task survives a reconnect. It ends with its call, or with the host.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Hashable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from prowess.calls.handles import Handles
+from prowess_host.protocol.codec import dumps
+from prowess_host.protocol.identity import join_objects
+from prowess_host.protocol.questions import STATE_LIFETIME, kind_of, read_answer, request_of
+from prowess_host.protocol.rpc import RpcError
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from prowess.jsontypes import JsonObject
+    from prowess_host.protocol.eras import Client, Revision
+
+__all__ = ["EXTENSION", "Task", "Tasks", "takes_tasks"]
+
+EXTENSION: Final = "io.modelcontextprotocol/tasks"
+_POLL: Final = 1000
+"""Milliseconds after which a client should ask again."""
+_EMPTY: Final = b"{}"
+
+
+def takes_tasks(client: Client) -> bool:
+    """Whether a client declared, in this request, that it takes a handle instead of a result."""
+    extensions = client.capabilities.get("extensions")
+    return type(extensions) is dict and type(extensions.get(EXTENSION)) is dict  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+
+
+class Task:
+    """One call that goes on. `answer` gives the answers to its questions to its worker, `cancel` stops it."""
+
+    def __init__(
+        self,
+        tasks: Tasks,
+        revision: Revision,
+        answer: Callable[[JsonObject], None],
+        cancel: Callable[[], None],
+    ) -> None:
+        self.id = ""
+        self._tasks = tasks
+        self._revision = revision
+        self._answer = answer
+        self._cancel = cancel
+        self._status = "working"
+        self._message = ""
+        self._created = self._updated = time.time()
+        self._ended: float | None = None
+        self._kinds: dict[str, str] = {}
+        """What has to be answered: the kind of each question, by key."""
+        self._requests: JsonObject = {}
+        self._told: JsonObject = {}
+        """The answers so far."""
+        self._more = b"{}"
+        """The result or the error, when it has ended."""
+        self._patience: asyncio.TimerHandle | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it will not change any more."""
+        return self._ended is not None
+
+    def created(self) -> bytes:
+        """What the client gets instead of a result."""
+        return dumps(self._facts())
+
+    def detailed(self) -> bytes:
+        """The state, with the open questions, the result or the error."""
+        facts = self._facts()
+        if self._status == "input_required":
+            facts["inputRequests"] = {key: self._requests[key] for key in self._kinds if key not in self._told}
+        return join_objects(dumps(facts, "the state of a task"), self._more)
+
+    def _facts(self) -> JsonObject:
+        kept = None if self._ended is None else round((self._ended - self._created + self._tasks.kept) * 1000)
+        facts: JsonObject = {
+            "taskId": self.id,
+            "status": self._status,
+            "createdAt": _iso(self._created),
+            "lastUpdatedAt": _iso(self._updated),
+            "ttlMs": kept,
+            "pollIntervalMs": _POLL,
+        }
+        return {**facts, "statusMessage": self._message} if self._message else facts
+
+    # What a worker says
+
+    def progress(self, done: float, total: float | None, message: str | None) -> None:
+        """It is so far."""
+        whole = "" if total is None else f" of {total:g}"
+        self._message = message or f"{done:g}{whole}"
+        self._change()
+
+    def questions(self, questions: JsonObject) -> None:
+        """It waits for answers, but not for ever."""
+        import asyncio
+
+        self._requests |= {key: request_of(question, self._revision) for key, question in questions.items()}
+        self._kinds |= {key: kind_of(question) for key, question in questions.items()}
+        self._status = "input_required"
+        if self._patience is None:
+            self._patience = asyncio.get_running_loop().call_later(STATE_LIFETIME, self._unanswered)
+        self._change()
+
+    def _unanswered(self) -> None:
+        keys = ", ".join(map(repr, self._kinds))
+        self._resume({"error": f"nobody answered {keys} within {STATE_LIFETIME / 60:g} minutes"})
+
+    def complete(self, meta: bytes, body: bytes) -> None:
+        """It has a result, be it that of a failure."""
+        if len(body) + len(meta) > self._tasks.most_bytes:
+            self.fail(RpcError.internal(f"the result has {len(body)} bytes, more than are kept"))
+            return
+        result = body if meta == _EMPTY else join_objects(body, b'{"_meta":%b}' % meta)
+        self._end("completed", b'{"result":%b}' % result)
+
+    def fail(self, error: RpcError) -> None:
+        """It has an error of the protocol."""
+        self._message = error.message
+        self._end("failed", dumps({"error": error.to_json()}, "an error"))
+
+    # What a client says
+
+    def update(self, responses: JsonObject) -> None:
+        """Take answers. Those to what is not open are ignored."""
+        told = {
+            key: read_answer(responses[key], f"params.inputResponses.{key}", kind)
+            for key, kind in self._kinds.items()
+            if key in responses and key not in self._told
+        }
+        self._told |= told
+        if self._kinds and self._told.keys() >= self._kinds.keys():
+            self._resume({"answers": self._told})
+        elif told:
+            self._change()
+
+    def _resume(self, told: JsonObject) -> None:
+        self._forget_questions()
+        self._status = "working"
+        self._change()
+        self._answer(told)
+
+    def cancel(self) -> None:
+        """Stop it, if it has not ended."""
+        if not self.is_over:
+            self._cancel()
+            self._end("cancelled", _EMPTY)
+
+    def _forget_questions(self) -> None:
+        self._kinds, self._requests, self._told = {}, {}, {}
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
+
+    def _end(self, status: str, more: bytes) -> None:
+        if self.is_over:
+            return
+        self._forget_questions()
+        self._status, self._more = status, more
+        self._ended = time.time()
+        self._tasks.over(self, len(more))
+        self._change()
+
+    def _change(self) -> None:
+        self._updated = time.time()
+        self._tasks.changed(self)
+
+
+class Tasks:
+    """The tasks of a project, by id."""
+
+    def __init__(self) -> None:
+        self._handles: Handles[Task] = Handles()
+        self.on_change: Callable[[Task], None] = lambda _: None
+
+    @property
+    def kept(self) -> float:
+        """Seconds that a result is kept."""
+        return self._handles.kept
+
+    @property
+    def most_bytes(self) -> int:
+        """Bytes of the largest result that is kept."""
+        return self._handles.most_bytes
+
+    def add(self, task: Task, owner: Hashable = None) -> None:
+        """Keep a task, and give it its id. `TooMuchWork` where as many go on as may."""
+        task.id = self._handles.add(task, owner)
+
+    def over(self, task: Task, size: int) -> None:
+        """A task has ended."""
+        self._handles.over(task.id, size)
+
+    def changed(self, task: Task) -> None:
+        """A task has news."""
+        self.on_change(task)
+
+    def serve(self, method: str, params: JsonObject, client: Client, owner: Hashable = None) -> bytes:
+        """The body of the answer to `tasks/get`, `tasks/update` or `tasks/cancel`."""
+        if not takes_tasks(client):
+            raise RpcError.missing_capability({"extensions": {EXTENSION: {}}})
+        task = self._handles.get(params["taskId"], owner)
+        if task is None:
+            raise RpcError.wrong_param("params.taskId", "the id of a task that is kept", params["taskId"])
+        if method == "tasks/get":
+            return task.detailed()
+        if method == "tasks/update":
+            task.update(cast("JsonObject", params["inputResponses"]))
+        else:
+            task.cancel()
+        return _EMPTY
+
+
+def _iso(moment: float) -> str:
+    return datetime.fromtimestamp(moment, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
