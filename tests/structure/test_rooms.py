@@ -37,6 +37,7 @@ ROOMS: dict[str, str] = {
         long_results
         catalog review
         clients records
+        tasks
         tool_calls direct_calls
         served_calls
         project

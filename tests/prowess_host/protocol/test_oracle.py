@@ -169,7 +169,7 @@ def test_a_question_is_valid_for_the_official_types(version: str) -> None:
 def question(version: str) -> bytes:
     """A form for the person behind a handshake client."""
     session = opened(version)
-    params = questions.elicitation_params("Sure?", FORM, REVISIONS[version])
+    params = questions.request_of({"message": "Sure?", "schema": FORM}, REVISIONS[version])["params"]
     return session.ask_client(begun(session, version), "elicitation/create", params)[1]
 
 

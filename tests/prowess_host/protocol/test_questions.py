@@ -22,9 +22,9 @@ YES = {"action": "accept", "content": {"ok": True}}
 FORM = {"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"]}
 
 
-def sealed(given_answers: dict[str, Any] | None = None, asked: tuple[str, ...] = ("ok",)) -> str:
+def sealed(given_answers: dict[str, Any] | None = None, asked: tuple[str, ...] = ("ok",), kind: str = "form") -> str:
     """A state as this server gives it out."""
-    return questions.seal(Answers(given_answers or {}, asked), OCCASION, key=KEY, now=NOW)
+    return questions.seal(Answers(given_answers or {}, dict.fromkeys(asked, kind)), OCCASION, key=KEY, now=NOW)
 
 
 def resumed(occasion: Occasion = OCCASION, *, key: bytes = KEY, now: float = NOW, **params: Any) -> Answers:
@@ -59,19 +59,69 @@ def test_a_client_is_asked_if_it_declared_forms_in_a_revision_that_has_them(
 
 def test_a_stateless_request_that_cannot_be_asked_is_refused() -> None:
     """With what it would have to declare, as an object."""
-    questions.require_asking(Client({}, {"elicitation": {}}), MODERN)
+    questions.require_asking(Client({}, {"elicitation": {}}), MODERN, ["form"])
     with pytest.raises(RpcError) as caught:
-        questions.require_asking(Client({}, {}), MODERN)
+        questions.require_asking(Client({}, {}), MODERN, ["form", "url", "sample", "roots"])
     assert MISSING_CLIENT_CAPABILITY == caught.value.code
-    assert {"requiredCapabilities": {"elicitation": {}}} == caught.value.data
+    needed = {"elicitation": {"url": {}}, "sampling": {}, "roots": {}}
+    assert {"requiredCapabilities": needed} == caught.value.data
 
 
 @pytest.mark.parametrize(("version", "mode"), [("2025-06-18", None), ("2025-11-25", "form"), ("2026-07-28", "form")])
 def test_a_question_names_its_mode_where_there_are_modes(version: str, mode: str | None) -> None:
     """An older client does not know the field."""
-    params = questions.elicitation_params("Sure?", FORM, REVISIONS[version])
+    params = questions.request_of({"message": "Sure?", "schema": FORM}, REVISIONS[version])["params"]
     assert mode == params.pop("mode", None)
     assert {"message": "Sure?", "requestedSchema": FORM} == params
+
+
+@pytest.mark.parametrize(
+    ("version", "declared", "kinds"),
+    [
+        ("2026-07-28", {}, []),
+        ("2026-07-28", {"elicitation": {}, "sampling": {}, "roots": {}}, ["form", "sample", "roots"]),
+        ("2026-07-28", {"elicitation": {"url": {}}}, ["url"]),
+        ("2026-07-28", {"elicitation": {"url": True}, "sampling": True, "roots": []}, []),
+        (
+            "2025-11-25",
+            {"elicitation": {"url": {}, "form": {}}, "roots": {"listChanged": True}},
+            ["form", "url", "roots"],
+        ),
+        ("2025-06-18", {"elicitation": {"url": {}, "form": {}}}, ["form"]),
+        ("2024-11-05", {"elicitation": {}, "sampling": {}, "roots": {}}, ["sample", "roots"]),
+    ],
+)
+def test_a_client_is_asked_only_for_what_it_declared(version: str, declared: dict[str, Any], kinds: list[str]) -> None:
+    """And only what its revision has."""
+    assert kinds == questions.askable(Client({}, declared), REVISIONS[version])
+
+
+@pytest.mark.parametrize(("version", "named"), [("2025-11-25", {"elicitationId": "p1"}), ("2026-07-28", {})])
+def test_a_page_has_a_name_where_its_end_is_told(version: str, named: dict[str, str]) -> None:
+    """The stateless era has no such notification."""
+    question = {"ask": "url", "message": "Log in", "url": "https://example.org"}
+    params = {"mode": "url", "message": "Log in", "url": "https://example.org", **named}
+    assert {"method": "elicitation/create", "params": params} == questions.request_of(
+        question, REVISIONS[version], "p1"
+    )
+
+
+@pytest.mark.parametrize(
+    ("question", "request_"),
+    [
+        ({"ask": "sample", "params": {"maxTokens": 5}}, ("sampling/createMessage", {"maxTokens": 5})),
+        ({"ask": "roots"}, ("roots/list", {})),
+    ],
+)
+def test_the_deprecated_questions_are_requests_of_their_own(question: Any, request_: tuple[str, Any]) -> None:
+    """Alike in both eras."""
+    assert dict(zip(("method", "params"), request_, strict=True)) == questions.request_of(question, MODERN)
+
+
+def test_a_question_of_an_unknown_kind_is_not_asked() -> None:
+    """A newer worker may know some."""
+    with pytest.raises(ValueError, match="of the kind 'mood'"):
+        questions.request_of({"ask": "mood"}, MODERN)
 
 
 # Answers
@@ -133,13 +183,15 @@ def test_answers_gather_over_the_rounds() -> None:
     """The state carries the earlier ones; a later one to the same key wins."""
     state = sealed({"first": YES}, ("second",))
     answers = resumed(requestState=state, inputResponses={"second": {"action": "decline"}})
-    assert Answers({"first": YES, "second": {"action": "decline"}}, ("second",)) == answers
+    assert Answers({"first": YES, "second": {"action": "decline"}}, {"second": "form"}) == answers
 
 
 @pytest.mark.parametrize("responses", [{}, None, {"other": 5}])
 def test_a_missing_response_is_asked_for_again_and_a_surplus_one_ignored(responses: Any) -> None:
     """However malformed the surplus is."""
-    assert Answers({"first": YES}, ("ok",)) == resumed(requestState=sealed({"first": YES}), inputResponses=responses)
+    assert Answers({"first": YES}, {"ok": "form"}) == resumed(
+        requestState=sealed({"first": YES}), inputResponses=responses
+    )
 
 
 def test_a_malformed_response_is_refused_by_its_key() -> None:
@@ -157,6 +209,23 @@ def test_without_a_state_and_responses_there_are_no_answers(params: dict[str, An
 def test_responses_without_a_state_count() -> None:
     """A client may keep what its user answered, and call from the top with all of it."""
     assert YES == resumed(inputResponses={"ok": YES}).given["ok"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("sample", {"role": "assistant", "content": {"type": "text", "text": "Paris"}, "model": "m", "_meta": {}}),
+        ("roots", {"roots": [{"uri": "file:///x"}]}),
+    ],
+)
+def test_an_answer_is_read_as_what_was_asked(kind: str, value: Any) -> None:
+    """The state knows what that was; without a state the answer shows it."""
+    content = {key: each for key, each in value.items() if key != "_meta"}
+    answer = {"action": "accept", "content": content}
+    assert answer == resumed(requestState=sealed(kind=kind), inputResponses={"ok": value}).given["ok"]
+    assert answer == resumed(inputResponses={"ok": value}).given["ok"]
+    with pytest.raises(RpcError, match=r"params\.inputResponses\.ok\."):
+        resumed(requestState=sealed(kind=kind), inputResponses={"ok": {"action": "decline"}})
 
 
 def test_a_changed_contract_asks_everything_again() -> None:
@@ -187,7 +256,7 @@ def test_a_state_is_good_for_one_call_one_key_and_one_hour(
 
 def test_a_state_is_good_until_its_last_second() -> None:
     """And for another process with the same key."""
-    assert ("ok",) == resumed(now=NOW + STATE_LIFETIME - 1, requestState=sealed()).asked
+    assert {"ok": "form"} == resumed(now=NOW + STATE_LIFETIME - 1, requestState=sealed()).asked
 
 
 @pytest.mark.parametrize(

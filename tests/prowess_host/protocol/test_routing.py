@@ -315,7 +315,8 @@ def test_discover_is_a_complete_and_cacheable_result() -> None:
     """With the identity in its `_meta`."""
     (told,) = Peer().send(enveloped("d", "server/discover"))
     assert ("complete", 0, "private") == tuple(told["result"][name] for name in ("resultType", "ttlMs", "cacheScope"))
-    assert {"tools": {"listChanged": True}, "logging": {}} == told["result"]["capabilities"]
+    extensions = {"io.modelcontextprotocol/tasks": {}}
+    assert {"tools": {"listChanged": True}, "logging": {}, "extensions": extensions} == told["result"]["capabilities"]
 
 
 # Calls

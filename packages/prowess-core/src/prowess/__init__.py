@@ -8,6 +8,9 @@ if TYPE_CHECKING:
     from prowess import mcp_schema as mcp_schema
     from prowess.calls.context import Context as Context
     from prowess.calls.outcome import Outcome as Outcome
+    from prowess.calls.questions import AskUrl as AskUrl
+    from prowess.calls.questions import Roots as Roots
+    from prowess.calls.questions import Sample as Sample
     from prowess.command import get_script_config as get_script_config
     from prowess.command import get_tool_annotations as get_tool_annotations
     from prowess.command import is_skill_command as is_skill_command
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from prowess.settings.settings import Settings as Settings
 
 __all__ = [
+    "AskUrl",
     "Audio",
     "Catalog",
     "ConfigPaths",
@@ -34,7 +38,9 @@ __all__ = [
     "Image",
     "Inject",
     "Outcome",
+    "Roots",
     "Runtime",
+    "Sample",
     "Settings",
     "SkillError",
     "get_script_config",
@@ -48,6 +54,7 @@ __all__ = [
 ]
 
 _HOME = {
+    "AskUrl": "calls.questions",
     "Audio": "results.content",
     "Catalog": "contracts.catalog",
     "ConfigPaths": "settings.paths",
@@ -56,7 +63,9 @@ _HOME = {
     "Image": "results.content",
     "Inject": "injection.injectables",
     "Outcome": "calls.outcome",
+    "Roots": "calls.questions",
     "Runtime": "runtime",
+    "Sample": "calls.questions",
     "Settings": "settings.settings",
     "SkillError": "errors",
     "get_script_config": "command",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from prowess.errors import InputError, did_you_mean
@@ -17,6 +17,7 @@ from prowess_host.catalog.listing import DIAGNOSTICS
 from prowess_host.long_results import CLIENT_LIMITS, UnknownCursor
 from prowess_host.protocol.codec import decode, dumps
 from prowess_host.protocol.kinds import BY_METHOD, LISTS
+from prowess_host.protocol.methods import TASK_METHODS
 from prowess_host.protocol.numbers import number_problems
 from prowess_host.protocol.routing import Action, Answered, Cancelled, Group, Reply, route
 from prowess_host.protocol.rpc import EncodeError, RpcError
@@ -46,7 +47,10 @@ _MOST_NOTICES: Final = 1024 * 1024
 
 
 class Transport(Protocol):
-    """The way to a client. Neither member blocks or raises, also when the client is gone."""
+    """The way to a client. Neither member blocks or raises, also when the client is gone.
+
+    It may have an `owner`: whoever calls, where several share a server. Nobody else may ask for its tasks.
+    """
 
     @property
     def backlog(self) -> int:
@@ -143,6 +147,9 @@ class Connection:
     def _answer(self, call: Call) -> None:
         """Answer a request, hand it to the workers, or keep it until what it names is known."""
         listing, method = self._project.listing, call.method
+        if method in TASK_METHODS:
+            call.back.write(self._session.answer(call, self._project.tasks.serve(call, _owner(call))))
+            return
         row = BY_METHOD.get(method)
         if row is not None and row.kind not in self._project.kinds:
             raise RpcError.method_not_found(method, call.revision.version)
@@ -198,6 +205,7 @@ class Connection:
             limit,
             hears_all=project.hears_all,
             names_request=project.own.otel.on,
+            open_task=functools.partial(project.open_task, owner=_owner(call)) if contract.is_tool else None,
         )
 
     def _submit(self, call: Call, task: ToolCall, contract: Contract) -> None:
@@ -342,6 +350,10 @@ class Connection:
 
 def _tools_of(listing: Listing) -> list[str]:
     return [name for name, contract in listing.names.items() if contract.is_tool]
+
+
+def _owner(call: Call) -> Hashable:
+    return getattr(call.back, "owner", None)
 
 
 def _from_text(arguments: str) -> JsonObject:

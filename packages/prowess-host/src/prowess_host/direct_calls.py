@@ -69,7 +69,8 @@ async def call_payload(way: Way, contract: Contract, arguments: Any, audience: A
     if audience.log is not None:
         how["log"] = True
     if audience.ask is not None:
-        how["asks"], how["capabilities"] = True, {"elicitation": {}}
+        how["asks"], how["asks_for"] = True, ["form", "url"]
+        how["capabilities"] = {"elicitation": {"form": {}, "url": {}}}
     meta, payload = await _run(way, contract, dumps(how), dumps(arguments), audience)
     return {**payload, "_meta": meta} if meta else payload
 
@@ -149,6 +150,12 @@ class _Listener:
         except Exception as error:  # noqa: BLE001 - the command gets to know it
             told = {"error": f"the question could not be asked: {message_of(error)}"}
         self.reply(told)
+
+    def url_done(self, key: str) -> None:
+        """Whoever was asked has seen for themselves."""
+
+    def background(self) -> None:  # pragma: no cover - somebody waits for every call
+        """Nobody takes a handle here."""
 
     def progress(self, done: float, total: float | None, message: str | None) -> None:
         """The command is so far."""

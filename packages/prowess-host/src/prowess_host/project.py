@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from prowess.contracts.catalog import Catalog
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from prowess.calls.channel import Channel
     from prowess.calls.outcome import Outcome
     from prowess_host.direct_calls import Audience
+    from prowess_host.protocol.eras import Revision
+    from prowess_host.tasks import Task, Tasks
 
 __all__ = ["Client", "Project"]
 
@@ -86,6 +88,7 @@ class Project:
         self.workers.on_updated = self.resource_updated
         self._recorder = self._made_recorder(client, environ) if settings.own.record.on else None
         self.workers.witness = self._recorder
+        self._tasks: Tasks | None = None
         self._clients: dict[Client, Pages] = {}
         self._watching: asyncio.Task[None] | None = None
 
@@ -104,6 +107,25 @@ class Project:
             return Book(record_path(self._paths), settings, environ, mark=mark, client=client).write
 
         return Recorder(open_book, keeps_output=settings.own.record.output)
+
+    @property
+    def tasks(self) -> Tasks:
+        """The calls that go on without a waiting client."""
+        if self._tasks is None:
+            from prowess_host.tasks import Tasks  # with what makes handles, which the start of a host does without
+
+            self._tasks = Tasks()
+        return self._tasks
+
+    def open_task(
+        self,
+        revision: Revision,
+        answer: Callable[[JsonObject], None],
+        cancel: Callable[[], None],
+        owner: Hashable = None,
+    ) -> Task | None:
+        """A task for a call that goes into the background; `None` where as many go on as may."""
+        return self.tasks.open(revision, answer, cancel, owner)
 
     @property
     def hears_all(self) -> bool:

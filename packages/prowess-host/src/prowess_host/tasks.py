@@ -9,10 +9,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Hashable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from prowess.calls.handles import Handles
-from prowess_host.protocol.codec import dumps
+from prowess.errors import TooMuchWork
+from prowess_host.protocol.codec import dumps, error_body
+from prowess_host.protocol.eras import TASKS, takes_tasks
 from prowess_host.protocol.identity import join_objects
 from prowess_host.protocol.questions import STATE_LIFETIME, kind_of, read_answer, request_of
 from prowess_host.protocol.rpc import RpcError
@@ -21,20 +23,14 @@ if TYPE_CHECKING:
     import asyncio
 
     from prowess.jsontypes import JsonObject
-    from prowess_host.protocol.eras import Client, Revision
+    from prowess_host.protocol.eras import Revision
+    from prowess_host.protocol.session import Call
 
-__all__ = ["EXTENSION", "Task", "Tasks", "takes_tasks"]
+__all__ = ["Task", "Tasks"]
 
-EXTENSION: Final = "io.modelcontextprotocol/tasks"
 _POLL: Final = 1000
 """Milliseconds after which a client should ask again."""
 _EMPTY: Final = b"{}"
-
-
-def takes_tasks(client: Client) -> bool:
-    """Whether a client declared, in this request, that it takes a handle instead of a result."""
-    extensions = client.capabilities.get("extensions")
-    return type(extensions) is dict and type(extensions.get(EXTENSION)) is dict  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
 
 
 class Task:
@@ -127,7 +123,7 @@ class Task:
     def fail(self, error: RpcError) -> None:
         """It has an error of the protocol."""
         self._message = error.message
-        self._end("failed", dumps({"error": error.to_json()}, "an error"))
+        self._end("failed", b'{"error":%b}' % error_body(error))
 
     # What a client says
 
@@ -193,9 +189,20 @@ class Tasks:
         """Bytes of the largest result that is kept."""
         return self._handles.most_bytes
 
-    def add(self, task: Task, owner: Hashable = None) -> None:
-        """Keep a task, and give it its id. `TooMuchWork` where as many go on as may."""
-        task.id = self._handles.add(task, owner)
+    def open(
+        self,
+        revision: Revision,
+        answer: Callable[[JsonObject], None],
+        cancel: Callable[[], None],
+        owner: Hashable = None,
+    ) -> Task | None:
+        """A new task; `None` where as many go on as may."""
+        task = Task(self, revision, answer, cancel)
+        try:
+            task.id = self._handles.add(task, owner)
+        except TooMuchWork:
+            return None
+        return task
 
     def over(self, task: Task, size: int) -> None:
         """A task has ended."""
@@ -205,16 +212,17 @@ class Tasks:
         """A task has news."""
         self.on_change(task)
 
-    def serve(self, method: str, params: JsonObject, client: Client, owner: Hashable = None) -> bytes:
+    def serve(self, call: Call, owner: Hashable = None) -> bytes:
         """The body of the answer to `tasks/get`, `tasks/update` or `tasks/cancel`."""
-        if not takes_tasks(client):
-            raise RpcError.missing_capability({"extensions": {EXTENSION: {}}})
+        if not takes_tasks(call.client, call.revision):
+            raise RpcError.missing_capability({"extensions": {TASKS: {}}})
+        params = call.params
         task = self._handles.get(params["taskId"], owner)
         if task is None:
             raise RpcError.wrong_param("params.taskId", "the id of a task that is kept", params["taskId"])
-        if method == "tasks/get":
+        if call.method == "tasks/get":
             return task.detailed()
-        if method == "tasks/update":
+        if call.method == "tasks/update":
             task.update(cast("JsonObject", params["inputResponses"]))
         else:
             task.cancel()

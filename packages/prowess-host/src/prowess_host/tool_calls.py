@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import functools
+import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
+from prowess.errors import parts_of_capability
 from prowess.worker.messages import CallHead
-from prowess_host.protocol.codec import dumps
+from prowess_host.protocol.codec import dumps, encode_notification
+from prowess_host.protocol.eras import takes_tasks
 from prowess_host.protocol.questions import (
     Answers,
     Occasion,
-    can_ask,
+    askable,
     digest_arguments,
-    elicitation_params,
     input_required,
+    kind_of,
     read_answer,
+    request_of,
     require_asking,
     resume,
     seal,
@@ -29,7 +34,11 @@ if TYPE_CHECKING:
 
     from prowess.contracts.contract import Contract
     from prowess.jsontypes import JsonObject
+    from prowess_host.protocol.eras import Revision
     from prowess_host.protocol.session import Call, Session
+    from prowess_host.tasks import Task
+
+    _OpenTask = Callable[[Revision, Callable[[JsonObject], None], Callable[[], None]], Task | None]
 
 __all__ = ["UNLIMITED", "Limit", "Sealing", "ToolCall", "load_key"]
 
@@ -86,11 +95,14 @@ class ToolCall:
         *,
         hears_all: bool = False,
         names_request: bool = False,
+        open_task: _OpenTask | None = None,
     ) -> None:
         """`hears_all`: the record wants to hear of progress and logs also where the client does not.
 
         `names_request`: the worker gets the id of the request, for traces. Then every call has a head of its own.
+        `open_task` makes the task that a call becomes when it goes into the background.
         """
+        self._open_task = open_task
         self._hears_all = hears_all
         self._names_request = names_request
         self._call = call
@@ -102,7 +114,13 @@ class ToolCall:
         self._sealing = sealing
         self._limit = limit
         self._answers: Answers | None = None
-        self._asked: dict[int, str] = {}
+        self._asked: dict[int, tuple[str, str]] = {}
+        """The key and the kind of each question that is open, by the id of our request."""
+        self._pages: dict[str, str] = {}
+        """By key: what a page is called that the person was asked to visit."""
+        self._job: Job | None = None
+        self._task: Task | None = None
+        """What the client has a handle of, when the call goes on in the background."""
         self._told: dict[str, JsonObject] = {}
         self._newest = b""
         """The newest progress, if the client does not read as fast as it comes."""
@@ -117,7 +135,8 @@ class ToolCall:
         if text is None:
             arguments = self._call.arguments
             text = dumps(arguments, "params.arguments") if arguments else b"{}"
-        return Job(self._contract, self._head(profile), text, self, seconds)
+        self._job = Job(self._contract, self._head(profile), text, self, seconds)
+        return self._job
 
     def _head(self, profile: str) -> bytes:
         """How to call, as bytes: in one session the same from call to call, but for what is said of a single one."""
@@ -147,10 +166,15 @@ class ToolCall:
             how["progress"] = True
         if call.log_level is not None or not stateless or self._hears_all:
             how["log"] = True
+        kinds = askable(client, call.revision)
+        if kinds:
+            how["asks_for"] = kinds
         if stateless:
-            how["answers"] = self._recorded()
-        elif can_ask(client, call.revision):
+            how["asks_for"], how["answers"] = kinds, self._recorded()
+        elif kinds:
             how["asks"] = True
+        if self._open_task is not None and takes_tasks(client, call.revision):
+            how["background"] = True
         how["wire"] = {"protocol": call.revision.version, "transport": self._session.transport}
         if self._names_request:
             how["request"] = str(call.id).encode("utf-8", "backslashreplace").decode()
@@ -179,10 +203,11 @@ class ToolCall:
         """A run of the stateless era ended with questions: the client shall ask them and call again."""
         call = self._call
         try:
-            require_asking(call.client, call.revision)
+            kinds = {key: kind_of(question) for key, question in questions.items()}
+            require_asking(call.client, call.revision, kinds.values())
             given: Mapping[str, JsonObject] = self._answers.given if self._answers is not None else {}
             key, now = self._sealing.key(), self._sealing.now()
-            state = seal(Answers(given, tuple(questions)), self._occasion(), key=key, now=now)
+            state = seal(Answers(given, kinds), self._occasion(), key=key, now=now)
             body = input_required(questions, call.revision, state)
         except RpcError as error:
             self._write(call, self._session.refuse(call, error))
@@ -191,20 +216,37 @@ class ToolCall:
 
     def questions(self, questions: JsonObject) -> None:
         """A run of the handshake era waits: each question is a request of ours."""
+        kinds = [kind_of(question) for question in questions.values()]
+        try:
+            require_asking(self._call.client, self._call.revision, kinds)
+        except RpcError as error:  # whatever the worker takes the client for
+            self._unasked(cast("Job", self._job), error.message)
+            return
+        if self._task is not None:
+            self._task.questions(questions)
+            return
         for key, question in questions.items():
-            params = elicitation_params(question["message"], question["schema"], self._call.revision)
-            number, line = self._session.ask_client(self._call, "elicitation/create", params)
-            self._asked[number] = key
+            kind = kind_of(question)
+            page = self._pages[key] = os.urandom(16).hex() if kind == "url" else ""
+            request = request_of(question, self._call.revision, page)
+            number, line = self._session.ask_client(self._call, request["method"], request["params"])
+            self._asked[number] = key, kind
             self._write(self._call, line)
+
+    def url_done(self, key: str) -> None:
+        """Tell the client, in the revision that wants to know."""
+        page = self._pages.pop(key, "")
+        if page and self._session.is_open(self._call):
+            self._write(self._call, encode_notification("notifications/elicitation/complete", {"elicitationId": page}))
 
     def answered(self, job: Job, question: int, result: JsonObject, error: JsonObject | None) -> None:
         """The client answered one of the questions. When all are answered the run goes on."""
-        key = self._asked.pop(question)
+        key, kind = self._asked.pop(question)
         if error is not None:
             self._unasked(job, f"the client could not ask {key!r}: {error.get('message')}")
             return
         try:
-            self._told[key] = read_answer(result, "result")
+            self._told[key] = read_answer(result, "result", kind)
         except RpcError as wrong:
             self._unasked(job, f"the client answered {key!r} wrongly: {wrong.message}")
             return
@@ -219,37 +261,60 @@ class ToolCall:
         self._asked, self._told = {}, {}
         self._supervisor.answer(job, {"error": why})
 
+    # Going on without a waiting client
+
+    def background(self) -> None:
+        """Give the client a handle, unless too many calls go on already: then it waits for the result."""
+        job = self._job
+        if job is None or self._open_task is None or self._task is not None or not self._session.is_open(self._call):
+            return
+        task = self._open_task(
+            self._call.revision,
+            functools.partial(self._supervisor.answer, job),
+            functools.partial(self._supervisor.cancel, job),
+        )
+        if task is not None:
+            self._task = task
+            self._write(self._call, self._session.answer(self._call, task.created(), result_type="task"))
+
     # What workers say
 
     def result(self, meta: bytes, body: bytes) -> None:
         """The one answer."""
+        if self._task is not None:
+            self._task.complete(meta, body)
+            return
         if self._newest or self._lost_logs:
             self._catch_up()
         self._write(self._call, self._session.answer(self._call, body, meta=meta))
 
     def rest(self, token: str, text: bytes) -> None:
         """What is too large for the client is kept for it."""
-        if self._session.is_open(self._call):
+        if self._task is not None or self._session.is_open(self._call):
             self._limit.keep(token, text)
 
     def refused(self, facts: JsonObject) -> None:
         """There is no result: the client lacks something, or the worker does not know the command any more."""
         if facts["kind"] == "missing_capability":
             lacking: JsonObject = {}
-            for name in reversed(facts["name"].split(".")):
+            for name in reversed(parts_of_capability(facts["name"])):
                 lacking = {name: lacking}
-            self._write(self._call, self._session.refuse(self._call, RpcError.missing_capability(lacking)))
+            error = RpcError.missing_capability(lacking)
+            if self._task is not None:
+                self._task.fail(error)
+            else:
+                self._write(self._call, self._session.refuse(self._call, error))
             return
         text = facts["message"]
         if facts["kind"] == "unknown":
             text = f"{text}. It existed when the host last checked: list the tools again."
-        self._write(
-            self._call,
-            self._session.answer(self._call, dumps({"content": [{"type": "text", "text": text}], "isError": True})),
-        )
+        self.result(b"{}", dumps({"content": [{"type": "text", "text": text}], "isError": True}))
 
     def progress(self, done: float, total: float | None, message: str | None) -> None:
         """Passed on, if the client wants it. What it does not read in time is replaced by what comes later."""
+        if self._task is not None:
+            self._task.progress(done, total, message)
+            return
         line = self._session.report_progress(self._call, done, total, message or "")
         if line:
             self._newest = b"" if self._notify(self._call, line) else line
@@ -276,8 +341,7 @@ class ToolCall:
 
 def load_key(folder: Callable[[], Path]) -> bytes:
     """The key of this user's sealed states: made once, readable by nobody else. Without a place for it, one for now."""
-    import os  # only where somebody is asked something
-    import secrets
+    import secrets  # only where somebody is asked something
 
     from prowess_host.catalog.cache import read_own
 

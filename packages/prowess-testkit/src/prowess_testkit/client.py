@@ -5,12 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final, cast
 
 from prowess_testkit.errors import ProtocolError, RerunForever
 from prowess_testkit.person import Person
 
 __all__ = [
+    "ABLE",
     "CLIENT_NAME",
     "HANDSHAKE",
     "PATIENCE",
@@ -31,6 +33,8 @@ WIRES: Final = (HANDSHAKE, STATELESS)
 """Both eras, for `@pytest.mark.parametrize("wire", WIRES)`."""
 CLIENT_NAME: Final = "prowess-testkit"
 """What our clients call themselves."""
+ABLE: Final[Mapping[str, Any]] = MappingProxyType({"elicitation": {"form": {}, "url": {}}})
+"""What our clients declare, unless they are told otherwise: they can ask a person to fill forms and to visit pages."""
 PATIENCE: Final = 240.0
 """Seconds until a client gives up: enough for a machine ten times slower than yours."""
 _MOST_RUNS: Final = 32
@@ -111,18 +115,16 @@ class Client(ABC):
             if isinstance(result, Payload):
                 return result
             questions, state = result
-            answers = {
-                key: self.person.answer(form["message"], form["requestedSchema"]) for key, form in questions.items()
-            }
+            answers = {key: self.person.answer(each["method"], each["params"]) for key, each in questions.items()}
         raise RerunForever(command, _MOST_RUNS, answers or ())
 
-    def _asked(self, form: Mapping[str, Any]) -> dict[str, Any]:
+    def _asked(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         """The person's answer while a command waits for it.
 
         A script that fails here fails the test, and not only the command, which may take it for an error of its own.
         """
         try:
-            return self.person.answer(form["message"], form["requestedSchema"])
+            return self.person.answer(method, params)
         except Exception as error:
             self._fault = error
             raise

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 from collections.abc import AsyncGenerator, Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from prowess.calls.channel import Channel
+from prowess.errors import parts_of_capability
 from prowess.runtime import Runtime
-from prowess_host.protocol.eras import REVISIONS
+from prowess_host.protocol.eras import REVISIONS, takes_tasks
 from prowess_host.protocol.eras import Client as Declared
-from prowess_host.protocol.questions import can_ask
+from prowess_host.protocol.questions import askable, kind_of, read_answer, request_of, require_asking
 from prowess_host.protocol.rpc import RpcError
-from prowess_testkit.client import CLIENT_NAME, HANDSHAKE, Client, Log, Payload, Progress
+from prowess_testkit.client import ABLE, CLIENT_NAME, HANDSHAKE, Client, Log, Payload, Progress
 from prowess_testkit.errors import ProtocolError
 from prowess_testkit.listing import listed_tools
 from prowess_testkit.person import Person
 from prowess_testkit.project import Project
 
 __all__ = ["MemoryClient", "connect"]
-
-_ABLE: Final[Mapping[str, Any]] = {"elicitation": {}}
 
 
 @contextlib.asynccontextmanager
@@ -39,7 +39,7 @@ async def connect(
     A `Runtime` stays open, anything else is closed at the end. `capabilities` are those that the client declares, by
     default that it can ask a person; `client_name` is what it calls itself.
     """
-    declared = _ABLE if capabilities is None else capabilities
+    declared = ABLE if capabilities is None else capabilities
     if isinstance(project, Runtime):
         yield MemoryClient(lambda: project, version, person, declared, client_name)
         return
@@ -66,8 +66,11 @@ class MemoryClient(Client):
         self._revision = REVISIONS[version]
         self._client_name = client_name
         self._capabilities = dict(capabilities)
-        self._asks = can_ask(Declared({}, self._capabilities), self._revision)
+        self._declared = Declared({}, self._capabilities)
+        self._asks = frozenset(askable(self._declared, self._revision))
         self._answers: dict[str, Any] = {}
+        self._kinds: dict[str, str] = {}
+        """The kinds of the questions that ended runs of this call, by key."""
 
     async def tools(self) -> list[dict[str, Any]]:
         """The definitions of all tools, as a host would list them."""
@@ -78,41 +81,52 @@ class MemoryClient(Client):
     ) -> Payload | tuple[dict[str, Any], str]:
         runtime = self._runtime()
         self._answers = {**self._answers, **(answers or {})} if state is not None else {}
+        recorded: dict[str, Any] | None = None
+        if answers is not None:
+            recorded = {key: read_answer(each, key, self._kinds[key]) for key, each in self._answers.items()}
         channel = Channel(
             client_name=self._client_name,
             capabilities=self._capabilities,
             progress=self._report,
             log=self._log,
             ask=self._ask if answers is None and self._asks else None,
-            answers=None if answers is None else self._answers,
+            asks=self._asks,
+            answers=recorded,
         )
+        if takes_tasks(self._declared, self._revision):
+            channel.background = functools.partial(self._go_into_background, channel)
         outcome = await runtime.call(command, json.loads(json.dumps(arguments)), channel=channel)
         if outcome.kind == "unknown":
             raise _protocol_error(RpcError.unknown_tool(command))
         if outcome.kind == "input_required":
-            self._check_can_ask()
-            return {key: _form(asked) for key, asked in outcome.questions.items()}, "the answers so far"
+            self._kinds |= {key: kind_of(asked) for key, asked in outcome.questions.items()}
+            try:
+                require_asking(self._declared, self._revision, self._kinds.values())
+            except RpcError as error:
+                raise _protocol_error(error) from error
+            asked = {key: request_of(asked, self._revision) for key, asked in outcome.questions.items()}
+            return asked, "the answers so far"
         if outcome.missing_capability is not None and self._revision.stateless:
             raise _protocol_error(RpcError.missing_capability(_nested(outcome.missing_capability)))
         profile = runtime.settings.own.profile
         return Payload(outcome.payload(profile, boxed=not self._revision.any_output))
 
-    def _check_can_ask(self) -> None:
-        if not self._asks:
-            raise _protocol_error(RpcError.missing_capability({"elicitation": {}}))
+    def _go_into_background(self, channel: Channel) -> None:
+        """The call is awaited all the same; only its questions are no reason to repeat it any more."""
+        channel.ask = self._ask
 
     async def _ask(self, questions: Mapping[str, Any]) -> Mapping[str, Any]:
-        return {key: self._asked(_form(asked)) for key, asked in questions.items()}
+        answers: dict[str, Any] = {}
+        for key, asked in questions.items():
+            request = request_of(asked, self._revision, key)
+            answers[key] = read_answer(self._asked(request["method"], request["params"]), key, kind_of(asked))
+        return answers
 
     def _report(self, done: float, total: float | None, message: str | None) -> None:
         self.progress.append(Progress(done, total, message))
 
     def _log(self, level: str, data: Any) -> None:
         self.logs.append(Log(level, data))
-
-
-def _form(question: Mapping[str, Any]) -> dict[str, Any]:
-    return {"message": question["message"], "requestedSchema": question["schema"]}
 
 
 def _protocol_error(error: RpcError) -> ProtocolError:
@@ -122,6 +136,6 @@ def _protocol_error(error: RpcError) -> ProtocolError:
 def _nested(dotted: str) -> dict[str, Any]:
     """`elicitation.url` as a client would declare it."""
     declared: dict[str, Any] = {}
-    for name in reversed(dotted.split(".")):
+    for name in reversed(parts_of_capability(dotted)):
         declared = {name: declared}
     return declared

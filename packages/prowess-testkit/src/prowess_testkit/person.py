@@ -1,9 +1,9 @@
-"""A scripted person who answers the questions that a command asks with `ctx.ask`."""
+"""A scripted person who answers whatever a command asks its client."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias, cast
 
 from prowess_testkit.errors import Unanswered
@@ -26,15 +26,24 @@ CANCEL: Final = Refusal("cancel")
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a person is asked."""
+    """What a person is asked, or the client."""
 
     message: str
     schema: Mapping[str, Any]
     """The form: a flat object schema."""
+    url: str = ""
+    """The page that the person shall visit."""
+    method: str = "elicitation/create"
+    """What was asked: a form or a page, `sampling/createMessage`, or `roots/list`."""
+    params: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """The parameters of that request."""
 
 
 Reply: TypeAlias = "Refusal | Mapping[str, Any] | bool | float | str | list[str] | Callable[[Question], Any]"
-"""A mapping fills the form. Any other value fills its only field. A function is given the question and returns one of these."""
+"""A mapping fills the form. Any other value fills its only field. A function is given the question and returns one of these.
+
+`True` agrees to visit a page, a text is what the model of the client writes, and a list has the addresses of its roots.
+"""
 
 
 class Person:
@@ -50,20 +59,34 @@ class Person:
         """Add replies to the script."""
         self._script += replies
 
-    def answer(self, message: str, schema: Mapping[str, Any]) -> dict[str, Any]:
-        """The answer to one question, as MCP puts it: an `action` and, if it is `accept`, a `content`."""
-        question = Question(message, schema)
+    def answer(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        """The answer to one request of a server, as MCP puts it: for a form an `action` and perhaps a `content`."""
+        question = Question(
+            str(params.get("message", "")),
+            params.get("requestedSchema", {}),
+            str(params.get("url", "")),
+            method,
+            params,
+        )
         self.asked.append(question)
         if self._given == len(self._script):
-            raise Unanswered(message, self._given)
+            raise Unanswered(question.message or method, self._given)
         reply = self._script[self._given]
         self._given += 1
         return _answer(question, reply(question) if callable(reply) else reply)
 
 
 def _answer(question: Question, reply: Any) -> dict[str, Any]:
+    if question.method == "sampling/createMessage" and isinstance(reply, str):
+        return {"role": "assistant", "content": {"type": "text", "text": reply}, "model": "scripted"}
+    if question.method == "roots/list" and isinstance(reply, list):
+        return {"roots": [{"uri": uri} for uri in cast("list[str]", reply)]}
+    if question.method != "elicitation/create" and isinstance(reply, Mapping):
+        return dict(cast("Mapping[str, Any]", reply))
     if isinstance(reply, Refusal):
         return {"action": reply.action}
+    if question.url and reply is True:
+        return {"action": "accept"}
     if isinstance(reply, Mapping):
         return {"action": "accept", "content": dict(cast("Mapping[str, Any]", reply))}
     fields = list(question.schema.get("properties", {}))

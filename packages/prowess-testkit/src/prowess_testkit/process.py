@@ -20,6 +20,7 @@ from typing import Any, Final, Self, TypeAlias, cast
 import anyio
 
 from prowess_testkit.client import (
+    ABLE,
     CLIENT_NAME,
     HANDSHAKE,
     PATIENCE,
@@ -56,8 +57,11 @@ _SERVER_KEY: Final = "io.modelcontextprotocol/serverInfo"
 _LONGEST_LINE: Final = 1 << 28
 _LAST_WORDS: Final = 30.0
 """Seconds for the rest of stderr when the host has ended: a process that it left behind may keep it open."""
+_KNOWN_METHODS: Final = frozenset({"elicitation/create", "sampling/createMessage", "roots/list"})
 _UNKNOWN_METHOD: Final = -32601
 _SCRIPT_FAILED: Final = -32000
+_POLL: Final = 0.02
+"""Seconds between two looks at a task: tests are in more of a hurry than the host advises."""
 
 
 class HostProcess:
@@ -263,6 +267,8 @@ class ProcessClient(Client):
         super().__init__(host.version, person)
         self.host = host
         self._patience = patience
+        self.tasks: list[str] = []
+        """The ids of the calls that went into the background."""
         host.on_message = self._hear
 
     @property
@@ -307,10 +313,31 @@ class ProcessClient(Client):
         answer = host.expect(number)
         host.send({"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params})
         result = await self._result(f"tools/call of {command}", answer)
+        if result.get("resultType") == "task":
+            result = await self._finished(result)
         if result.pop("resultType", None) == "input_required":
-            return {key: asked["params"] for key, asked in result["inputRequests"].items()}, result["requestState"]
+            return result["inputRequests"], result["requestState"]
         meta = {key: value for key, value in result.pop("_meta", {}).items() if key != _SERVER_KEY}
         return Payload({**result, "_meta": meta} if meta else result)
+
+    async def _finished(self, task: Message) -> Message:
+        """The result of a call that goes on in the background: asked for, and its questions answered, until it is there."""
+        answered: set[str] = set()
+        task_id = task["taskId"]
+        self.tasks.append(task_id)
+        with anyio.fail_after(self._patience):
+            while "result" not in task and "error" not in task and task["status"] != "cancelled":
+                asked = {key: each for key, each in task.get("inputRequests", {}).items() if key not in answered}
+                if asked:
+                    answered |= asked.keys()
+                    given = {key: self._asked(each["method"], each["params"]) for key, each in asked.items()}
+                    await self.request("tasks/update", taskId=task_id, inputResponses=given)
+                elif "resultType" in task and task["resultType"] != "task":
+                    await anyio.sleep(_POLL)
+                task = await self.request("tasks/get", taskId=task_id)
+        return decoded_result(
+            task if "error" in task else {"result": task.get("result", {"content": [], "isError": True})}
+        )
 
     async def _result(self, what: str, answer: asyncio.Future[Message]) -> Message:
         try:
@@ -331,10 +358,10 @@ class ProcessClient(Client):
             self.logs.append(Log(params["level"], params["data"]))
 
     def _answer(self, method: str, params: Message) -> Message:
-        if method != "elicitation/create":
+        if method not in _KNOWN_METHODS:
             return {"error": {"code": _UNKNOWN_METHOD, "message": f"a test client does not know {method}"}}
         try:
-            return {"result": self._asked(params)}
+            return {"result": self._asked(method, params)}
         except Exception as error:  # noqa: BLE001 - raised by the call, see `Client._asked`
             return {"error": {"code": _SCRIPT_FAILED, "message": str(error)}}
 
@@ -363,7 +390,7 @@ async def serve(
     itself. `patience` is how many
     seconds each wait may take. An error inside the block carries the stderr of the host as a note.
     """
-    declared: Mapping[str, Any] = {"elicitation": {}} if capabilities is None else capabilities
+    declared = ABLE if capabilities is None else capabilities
     with contextlib.ExitStack() as scratch:
         flags: dict[str, Any] = dict(project.flags) if isinstance(project, Project) else {}
         if "cache_dir" not in flags:  # nothing is left in the cache of whoever runs the test

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from prowess import Context, skill_command
+from prowess import Context, Roots, Sample, skill_command
 
 NAME = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 COLOUR = {"type": "object", "properties": {"color": {"type": "string"}}, "required": ["color"]}
@@ -106,3 +106,50 @@ async def test_input_required_result_multi_round(ctx: Context) -> str:
     if not (name.accepted and colour.accepted):
         return "Nobody likes nothing."
     return f"{name.content['name']} likes {colour.content['color']}."
+
+
+@skill_command(read_only=True)
+async def test_sampling(prompt: str, ctx: Context) -> str:
+    """Let the client's model answer a prompt."""
+    answer = await ctx.sample("completion", prompt, max_tokens=100)
+    return f"LLM response: {answer.value}"
+
+
+@skill_command(read_only=True)
+async def test_input_required_result_sampling(ctx: Context) -> str:
+    """Let the client's model answer a question."""
+    return (await ctx.sample("capital_question", "What is the capital of France?", max_tokens=100)).value
+
+
+@skill_command(read_only=True)
+async def test_input_required_result_list_roots(ctx: Context) -> str:
+    """Name the folders that the client has open."""
+    return ", ".join((await ctx.roots("client_roots")).value)
+
+
+@skill_command(read_only=True)
+async def test_input_required_result_multiple_inputs(ctx: Context) -> str:
+    """Ask the person, the model and the client, all at once."""
+    answers = await ctx.ask_all(
+        {
+            "user_name": ("What is your name?", NAME),
+            "greeting": Sample("Generate a greeting", max_tokens=50),
+            "client_roots": Roots(),
+        }
+    )
+    return f"{answers['greeting'].value} {answers['user_name'].content} {answers['client_roots'].value}"
+
+
+@skill_command(read_only=True)
+async def test_input_required_result_capabilities(ctx: Context) -> str:
+    """Ask for whatever the client can be asked for."""
+    able = ctx.capabilities
+    questions: dict[str, Any] = {}
+    if "elicitation" in able:
+        questions["user_name"] = ("What is your name?", NAME)
+    if "sampling" in able:
+        questions["greeting"] = Sample("Generate a greeting", max_tokens=50)
+    if "roots" in able:
+        questions["client_roots"] = Roots()
+    answers = await ctx.ask_all(questions)
+    return f"answers to {', '.join(answers)}"

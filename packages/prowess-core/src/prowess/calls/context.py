@@ -16,7 +16,7 @@ from prowess.calls.threads import is_stuck
 from prowess.errors import AskError, InputRequired, MissingCapability, parts_of_capability
 from prowess.jsontypes import JsonObject
 
-__all__ = ["SENT", "Answer", "Context", "Sent"]
+__all__ = ["SENT", "Context", "Sent"]
 
 _LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 _TASKS: Final = "extensions.io.modelcontextprotocol/tasks"

@@ -65,7 +65,22 @@ class LineReader:
 
 async def answer_questions(questions: JsonObject, line: Callable[[], Awaitable[str]]) -> JsonObject:
     """Put questions to the person, one after the other; gives an action and a content for each."""
-    return {key: await _answer(each["message"], each["schema"], line) for key, each in questions.items()}
+    return {
+        key: await (_visit(each, line) if "url" in each else _answer(each["message"], each["schema"], line))
+        for key, each in questions.items()
+    }
+
+
+async def _visit(question: JsonObject, line: Callable[[], Awaitable[str]]) -> JsonObject:
+    """Show the address of a page, which the person opens: whatever else could open it would hide where it leads."""
+    style = Style.of(sys.stderr)
+    _say(f"{style('?', 'bold', 'cyan')} {style(question['message'], 'bold')}\n  {question['url']}\n")
+    try:
+        agreed = await _field("opened", {"type": "boolean"}, line, required=True)
+    except _EndOfInputError:
+        _say("\n")
+        return {"action": "cancel"}
+    return {"action": "accept" if agreed else "decline"}
 
 
 async def _answer(message: str, schema: JsonObject, line: Callable[[], Awaitable[str]]) -> JsonObject:

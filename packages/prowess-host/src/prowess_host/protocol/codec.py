@@ -41,6 +41,7 @@ __all__ = [
     "encode_request",
     "encode_result",
     "encode_result_raw",
+    "error_body",
     "read_item",
     "read_message",
 ]
@@ -329,7 +330,7 @@ def encode_result_raw(request_id: RequestId, result: bytes) -> bytes:
 def encode_error(request_id: RequestId | Absent, error: RpcError) -> bytes:
     """A failure. Without an id the member is left out, as `null` is not allowed there."""
     member = b"" if request_id is ABSENT else b'"id":%b,' % _id(request_id)
-    return b'{"jsonrpc":"2.0",%b"error":%b}\n' % (member, _error_body(error))
+    return b'{"jsonrpc":"2.0",%b"error":%b}\n' % (member, error_body(error))
 
 
 def encode_notification(method: str, params: JsonObject | None = None) -> bytes:
@@ -351,7 +352,8 @@ def _members(method: str, params: JsonObject | None) -> bytes:
     return b'"method":%b' % name if params is None else b'"method":%b,"params":%b' % (name, dumps(params, "params"))
 
 
-def _error_body(error: RpcError) -> bytes:
+def error_body(error: RpcError) -> bytes:
+    """The `error` member of a failure."""
     body: JsonObject = {"code": error.code, "message": error.message}
     if error.data is not None:
         with suppress(EncodeError):

@@ -28,6 +28,7 @@ __all__ = [
     "STATELESS",
     "SUBSCRIPTION_KEY",
     "SUPPORTED_VERSIONS",
+    "TASKS",
     "VERSION_KEY",
     "Client",
     "Revision",
@@ -37,11 +38,14 @@ __all__ = [
     "open_envelope",
     "read_log_level",
     "read_progress_token",
+    "takes_tasks",
 ]
 
 VERSION_KEY: Final = "io.modelcontextprotocol/protocolVersion"
 CAPABILITIES_KEY: Final = "io.modelcontextprotocol/clientCapabilities"
 CLIENT_KEY: Final = "io.modelcontextprotocol/clientInfo"
+TASKS: Final = "io.modelcontextprotocol/tasks"
+"""The extension by which a call may go on without a waiting client."""
 LOG_LEVEL_KEY: Final = "io.modelcontextprotocol/logLevel"
 SERVER_KEY: Final = "io.modelcontextprotocol/serverInfo"
 SUBSCRIPTION_KEY: Final = "io.modelcontextprotocol/subscriptionId"
@@ -123,6 +127,12 @@ class Client(NamedTuple):
 
     info: JsonObject
     capabilities: JsonObject
+
+
+def takes_tasks(client: Client, revision: Revision) -> bool:
+    """Whether the client takes a handle instead of a result: it says so in each request."""
+    extensions = client.capabilities.get("extensions")
+    return revision.stateless and type(extensions) is dict and type(cast("JsonObject", extensions).get(TASKS)) is dict
 
 
 def negotiate(requested: str) -> Revision:

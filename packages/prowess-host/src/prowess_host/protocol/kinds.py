@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from prowess.contracts.contract import TOOL
 from prowess.contracts.kinds import PROMPT, RESOURCE
+from prowess_host.protocol.eras import TASKS
 from prowess_host.protocol.tool_list import CATEGORY_KEY, TAGS_KEY
 
 if TYPE_CHECKING:
@@ -156,5 +157,8 @@ def capabilities(kinds: Collection[str], revision: Revision) -> JsonObject:
     told: JsonObject = {row.capability: dict(row.abilities) for row in ROWS if row.kind in kinds or row.kind == TOOL}
     if len(told) > 1 and revision.version >= _COMPLETIONS_SINCE:
         told["completions"] = {}
+    if revision.stateless:
+        tasks: dict[str, Any] = {}
+        told["extensions"] = {TASKS: tasks}
     logging: dict[str, Any] = {}
     return {**told, "logging": logging}

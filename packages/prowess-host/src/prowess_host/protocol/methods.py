@@ -1,6 +1,6 @@
 """Tables of the methods of each era and the shape of their parameters. A method outside the tables is rejected.
 
-Most of them come from the rows in `kinds`. Tasks are missing because the host does not declare that capability.
+Most of them come from the rows in `kinds`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from prowess.jsontypes import JsonObject
     from prowess_host.protocol.eras import Revision
 
-__all__ = ["CACHEABLE", "HANDSHAKE_METHODS", "STATELESS_METHODS", "Param", "check_params", "is_known"]
+__all__ = ["CACHEABLE", "HANDSHAKE_METHODS", "STATELESS_METHODS", "TASK_METHODS", "Param", "check_params", "is_known"]
 
 
 class Param(NamedTuple):
@@ -38,6 +38,8 @@ _URI = Param("uri", str, "a string", required=True)
 _INPUT_RESPONSES = Param("inputResponses", dict, "an object")
 _REQUEST_STATE = Param("requestState", str, "a string")
 _LEVEL = Param("level", str, "a log level", required=True)
+_TASK_ID = Param("taskId", str, "a string", required=True)
+_TASK_RESPONSES = Param("inputResponses", dict, "an object", required=True)
 _NOTIFICATIONS = Param("notifications", dict, "an object", required=True)
 _REF = Param("ref", dict, "an object", required=True)
 _ARGUMENT = Param("argument", dict, "an object", required=True)
@@ -72,9 +74,13 @@ STATELESS_METHODS: Final[Mapping[str, tuple[Param, ...]]] = MappingProxyType(
         **{row.method: (*_call_params(row), _INPUT_RESPONSES, _REQUEST_STATE) for row in ROWS},
         **_COMPLETE,
         "subscriptions/listen": (_NOTIFICATIONS,),
+        "tasks/get": (_TASK_ID,),
+        "tasks/update": (_TASK_ID, _TASK_RESPONSES),
+        "tasks/cancel": (_TASK_ID,),
     }
 )
 
+TASK_METHODS: Final = frozenset({"tasks/get", "tasks/update", "tasks/cancel"})
 CACHEABLE: Final = frozenset({"server/discover", "resources/read", *LISTS})
 """Methods whose complete results say in the stateless era how long they may be kept."""
 

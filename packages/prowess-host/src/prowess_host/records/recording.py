@@ -126,8 +126,16 @@ class Recording:
 
     def questions(self, questions: JsonObject) -> None:
         """The call waits for a person."""
-        self.note("asked", {key: question.get("message") for key, question in questions.items()})
+        self.note("asked", {key: question.get("message", question.get("ask")) for key, question in questions.items()})
         self._listener.questions(questions)
+
+    def url_done(self, key: str) -> None:
+        """News for the client alone."""
+        self._listener.url_done(key)
+
+    def background(self) -> None:
+        """The call goes on as before."""
+        self._listener.background()
 
     def progress(self, done: float, total: float | None, message: str | None) -> None:
         """The newest of several in a row is enough."""

@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 from prowess.contracts.contract import Contract
 from prowess.jsontypes import JsonObject
 from prowess.worker.link import Frame
-from prowess.worker.messages import Kind, LogHead, ProgressHead, RestHead
+from prowess.worker.messages import Kind, LogHead, ProgressHead, RestHead, UrlDoneHead
 
 __all__ = [
     "LAST",
@@ -57,6 +57,14 @@ class Listener(Protocol):
 
     def questions(self, questions: JsonObject) -> None:
         """The run waits for answers."""
+        ...
+
+    def url_done(self, key: str) -> None:
+        """The page of a question has done its job."""
+        ...
+
+    def background(self) -> None:
+        """The call goes on without a waiting client."""
         ...
 
     def progress(self, done: float, total: float | None, message: str | None) -> None:
@@ -177,6 +185,15 @@ def _tell_questions(job: Job, frame: Frame) -> bool:
     return _tell(job, job.listener.questions, json.loads(frame.head))
 
 
+def _tell_url_done(job: Job, frame: Frame) -> bool:
+    told: UrlDoneHead = json.loads(frame.head)
+    return _tell(job, job.listener.url_done, told["key"])
+
+
+def _tell_background(job: Job, _: Frame) -> bool:
+    return _tell(job, job.listener.background)
+
+
 def _tell_progress(job: Job, frame: Frame) -> bool:
     told: ProgressHead = json.loads(frame.head)
     return _tell(job, job.listener.progress, told["done"], told["total"], told["message"])
@@ -203,6 +220,8 @@ TELLING: Final[dict[int, Callable[[Job, Frame], bool]]] = {
     Kind.INPUT_REQUIRED: _tell_input_required,
     Kind.REFUSED: _tell_refused,
     Kind.QUESTIONS: _tell_questions,
+    Kind.URL_DONE: _tell_url_done,
+    Kind.BACKGROUND: _tell_background,
     Kind.PROGRESS: _tell_progress,
     Kind.LOG: _tell_log,
 }
