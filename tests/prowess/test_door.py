@@ -15,7 +15,7 @@ import prowess
 PROMISED = {
     *("skill_command", "Context", "Settings", "ConfigPaths", "Inject", "SkillError", "Image", "Audio", "File"),
     *("resource", "prompt", "hookimpl", "get_script_config", "get_tool_annotations", "is_skill_command"),
-    *("AskUrl", "Roots", "Sample"),
+    *("Page", "Roots", "Sample"),
     *("Runtime", "Outcome", "Catalog", "mcp_schema"),
 }
 

@@ -12,7 +12,7 @@ import anyio
 import pytest
 from patience import PATIENCE
 
-from prowess import AskUrl, Context, Outcome, Roots, Runtime, Sample, skill_command
+from prowess import Context, Outcome, Page, Roots, Runtime, Sample, skill_command
 from prowess.calls.channel import Channel, Questions
 from prowess.command import Command
 from prowess.contracts.declaration import declaration_of
@@ -147,7 +147,7 @@ async def test_questions_of_several_kinds_are_asked_together(tmp_path: Path, mod
                     "name": ("Who?", str),
                     "city": Sample("City?"),
                     "folders": Roots(),
-                    "in": AskUrl("In", "http://localhost:5/x"),
+                    "in": Page("In", "http://localhost:5/x"),
                 }
             )
         )

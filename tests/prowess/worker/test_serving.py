@@ -94,6 +94,13 @@ SKILL = """
         return str((await ctx.ask("sure", "Sure?", bool)).value)
 
     @skill_command
+    async def leaving(ctx: Context) -> str:
+        gone = ctx.background()
+        one, two = await asyncio.gather(ctx.ask("one", "One?", int), ctx.ask("two", "Two?", int))
+        ctx.url_done("page")
+        return f"{gone} {one.value} {two.value}"
+
+    @skill_command
     async def tell(ctx: Context) -> None:
         ctx.progress(1, 2.5, "m")
         ctx.progress(2)
@@ -418,6 +425,24 @@ async def test_a_question_that_nobody_could_be_asked_is_a_failure(host: Host):
 async def test_recorded_answers_end_the_run_with_what_is_missing(host: Host):
     host.begin(1, "t.sure", answers={})
     assert ["sure"] == list(json.loads((await host.heard(Kind.INPUT_REQUIRED, 1)).head))
+
+
+async def test_a_call_in_the_background_waits_for_its_answers(host: Host):
+    """In the stateless era as well. Each of its tasks gets the answers that it asked for."""
+    host.begin(1, "t.leaving", answers={}, asks_for=["form"], background=True)
+    await host.heard(Kind.BACKGROUND, 1)
+    asked = [json.loads((await host.heard(Kind.QUESTIONS, 1)).head) for _ in range(2)]
+    assert [["one"], ["two"]] == [list(questions) for questions in asked]
+    one, two = ({key: {"action": "accept", "content": {"value": 1}}} for key in ("one", "two"))
+    for answers in (one, one, two):
+        host.link.send(Kind.ANSWERS, 1, json.dumps({"answers": answers}).encode())
+    assert {"key": "page"} == json.loads((await host.heard(Kind.URL_DONE, 1)).head)
+    assert "True 1 1" == json.loads((await host.heard(Kind.RESULT, 1)).body)["content"][0]["text"]
+
+
+async def test_a_client_is_asked_for_nothing_that_the_host_did_not_name(host: Host):
+    host.begin(1, "t.sure", asks=True, asks_for=["roots"])
+    assert "elicitation" in (await host.heard(Kind.RESULT, 1)).body.decode()
 
 
 # Cancelling

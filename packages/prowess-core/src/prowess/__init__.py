@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from prowess import mcp_schema as mcp_schema
     from prowess.calls.context import Context as Context
     from prowess.calls.outcome import Outcome as Outcome
-    from prowess.calls.questions import AskUrl as AskUrl
+    from prowess.calls.questions import Page as Page
     from prowess.calls.questions import Roots as Roots
     from prowess.calls.questions import Sample as Sample
     from prowess.command import get_script_config as get_script_config
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from prowess.settings.settings import Settings as Settings
 
 __all__ = [
-    "AskUrl",
     "Audio",
     "Catalog",
     "ConfigPaths",
@@ -38,6 +37,7 @@ __all__ = [
     "Image",
     "Inject",
     "Outcome",
+    "Page",
     "Roots",
     "Runtime",
     "Sample",
@@ -54,7 +54,7 @@ __all__ = [
 ]
 
 _HOME = {
-    "AskUrl": "calls.questions",
+    "Page": "calls.questions",
     "Audio": "results.content",
     "Catalog": "contracts.catalog",
     "ConfigPaths": "settings.paths",

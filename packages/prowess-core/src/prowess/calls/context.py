@@ -11,7 +11,7 @@ from typing import Any, Final, NoReturn, cast
 from pydantic_core import to_jsonable_python
 
 from prowess.calls.channel import Call
-from prowess.calls.questions import Answer, AskUrl, Question, Roots, Sample, Wanted, question_of
+from prowess.calls.questions import Answer, Page, Question, Roots, Sample, Wanted, question_of
 from prowess.calls.threads import is_stuck
 from prowess.errors import AskError, InputRequired, MissingCapability, parts_of_capability
 from prowess.jsontypes import JsonObject
@@ -166,7 +166,7 @@ class Context:
         The answer says whether the person agreed, and not what came of the visit. Say with `url_done(key)` when the page
         has done its job.
         """
-        return self._wait_for(self._ask_one(key, AskUrl(message, url)))
+        return self._wait_for(self._ask_one(key, Page(message, url)))
 
     def url_done(self, key: str) -> Sent:
         """Say that the page of `ask_url` has done its job, so that the client can stop waiting for it."""
@@ -191,7 +191,7 @@ class Context:
     def ask_all(self, questions: Mapping[str, Question | tuple[str, Wanted]]) -> Any:
         """Ask several questions at once: each key with a message and a schema. Returns a dict of answers.
 
-        An `AskUrl`, a `Sample` or a `Roots` may stand for the message and the schema.
+        A `Page`, a `Sample` or a `Roots` may stand for the message and the schema.
         """
         return self._wait_for(self._ask(dict(questions)))
 

@@ -20,7 +20,7 @@ from prowess.schemas.adapters import Adapter, Unusable
 from prowess.schemas.explicit import validate
 from prowess.schemas.steps import const_as_enum, inline_refs, strip_null
 
-__all__ = ["Answer", "AskUrl", "Form", "Question", "Roots", "Sample", "Wanted", "question_of"]
+__all__ = ["Answer", "Form", "Page", "Question", "Roots", "Sample", "Wanted", "question_of"]
 
 Wanted: TypeAlias = "Schema | type[Any] | None"
 _VALUE: Final = "value"
@@ -124,7 +124,7 @@ class Form(Question):
 
 
 @dataclass(frozen=True, slots=True)
-class AskUrl(Question):
+class Page(Question):
     """A page that the person is asked to visit, for what must not pass through the client, as a password."""
 
     ask = "url"
@@ -198,7 +198,7 @@ def question_of(key: str, wanted: Question | tuple[str, Wanted]) -> Question:
     """What was asked for, as a question: a message and a schema or type are a form."""
     if not isinstance(wanted, Question):
         return Form(key, *wanted)
-    if isinstance(wanted, AskUrl):
+    if isinstance(wanted, Page):
         parts = urlsplit(wanted.url)
         if parts.scheme not in _WEB or not parts.hostname:
             raise AskError(
