@@ -166,15 +166,7 @@ class ToolCall:
             how["progress"] = True
         if call.log_level is not None or not stateless or self._hears_all:
             how["log"] = True
-        kinds = askable(client, call.revision)
-        if kinds:
-            how["asks_for"] = kinds
-        if stateless:
-            how["asks_for"], how["answers"] = kinds, self._recorded()
-        elif kinds:
-            how["asks"] = True
-        if self._open_task is not None and takes_tasks(client, call.revision):
-            how["background"] = True
+        self._may_ask(how)
         how["wire"] = {"protocol": call.revision.version, "transport": self._session.transport}
         if self._names_request:
             how["request"] = str(call.id).encode("utf-8", "backslashreplace").decode()
@@ -187,6 +179,17 @@ class ToolCall:
         return how
 
     # Asking, in both eras
+
+    def _may_ask(self, how: CallHead) -> None:
+        """Say what the client can be asked, and what it has answered."""
+        client, revision = self._call.client, self._call.revision
+        kinds = askable(client, revision)
+        if revision.stateless:
+            how["asks_for"], how["answers"] = kinds, self._recorded()
+        elif kinds:
+            how["asks_for"], how["asks"] = kinds, True
+        if self._open_task is not None and takes_tasks(client, revision):
+            how["background"] = True
 
     def _recorded(self) -> Mapping[str, JsonObject]:
         """The answers that a stateless request brings along."""
