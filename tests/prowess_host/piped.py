@@ -28,12 +28,14 @@ __all__ = [
     "STATELESS",
     "VERSION_KEY",
     "Client",
+    "Hosts",
     "Message",
     "error",
     "hosted",
     "make_project",
     "processes",
     "result",
+    "shared_hosts",
     "until",
     "write_skill",
 ]
@@ -244,3 +246,48 @@ async def hosted(
                 os.kill(pid, signal.SIGKILL)
         if client.process.returncode is None:
             await client.process.wait()
+
+
+class Hosts:
+    """Hosts of one project that tests use one after the other, since a host and its worker cost a third of a second.
+
+    A test shakes hands anew, so that a session begins for the host as well. A host that a test has failed with is not used again.
+    """
+
+    def __init__(self, stack: contextlib.AsyncExitStack, project: Path, warm: str) -> None:
+        self.project = project
+        self._stack = stack
+        self._warm = warm
+        self._free: dict[object, list[Client]] = {}
+        """By the settings in the environment that they were started with."""
+
+    @contextlib.asynccontextmanager
+    async def __call__(
+        self, *, version: str = HANDSHAKE, capabilities: Message | None = None
+    ) -> AsyncGenerator[Client]:
+        free = self._free.setdefault(frozenset(it for it in os.environ.items() if it[0].startswith("PROWESS_")), [])
+        if free:
+            host = free.pop()
+        else:
+            host = await self._stack.enter_async_context(hosted(self.project, opened=False))
+        host.version = version
+        host.notes.clear()
+        host.asked.clear()
+        host.stderr = ""
+        await host.open(capabilities)
+        if self._warm:
+            await host.call(self._warm)
+        yield host
+        assert host.process.returncode is None, host.stderr
+        assert host.faults == [], host.stderr
+        free.append(host)
+
+
+@contextlib.asynccontextmanager
+async def shared_hosts(project: Path, warm: str = "") -> AsyncGenerator[Hosts]:
+    """Hosts of a project for the tests of one module; each test may end their workers, and leaves the files as they are.
+
+    `warm` is a command that is called before each test, so that its skill is imported already.
+    """
+    async with contextlib.AsyncExitStack() as stack:
+        yield Hosts(stack, project, warm)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import os
+import subprocess
+import sys
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from piped import STATELESS, Client, error, hosted, make_project, result
+from piped import STATELESS, Client, Hosts, error, hosted, make_project, result, shared_hosts
 
 from prowess_host.tool_calls import Sealing, load_key
 
@@ -64,9 +66,11 @@ SKILL = """
 FORMS = {"elicitation": {}}
 
 
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
-    return make_project(tmp_path, "[host]\nstall_limit = 0.4\n", t=SKILL)
+@pytest.fixture(scope="module")
+async def hosts(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Hosts]:
+    project = make_project(tmp_path_factory.mktemp("project"), "[host]\nstall_limit = 0.4\n", t=SKILL)
+    async with shared_hosts(project) as hosts:
+        yield hosts
 
 
 def accept(host: Client, question: dict, **content: Any) -> None:
@@ -82,8 +86,8 @@ async def text(answer: Any) -> str:
 
 
 @pytest.mark.parametrize("version", ["2025-06-18", "2025-11-25"])
-async def test_a_handshake_client_is_asked_by_a_request(project: Path, version: str):
-    async with hosted(project, version=version, capabilities=FORMS) as host:
+async def test_a_handshake_client_is_asked_by_a_request(hosts: Hosts, version: str):
+    async with hosts(version=version, capabilities=FORMS) as host:
         answer = host.start_call("t_sure")
         question = await host.question()
         assert ("elicitation/create", "Sure?") == (question["method"], question["params"]["message"])
@@ -92,25 +96,25 @@ async def test_a_handshake_client_is_asked_by_a_request(project: Path, version: 
 
 
 @pytest.mark.parametrize("action", ["decline", "cancel"])
-async def test_a_person_may_refuse(project: Path, action: str):
+async def test_a_person_may_refuse(hosts: Hosts, action: str):
     """The command hears of it."""
-    async with hosted(project, capabilities=FORMS) as host:
+    async with hosts(capabilities=FORMS) as host:
         answer = host.start_call("t_sure")
         question = await host.question()
         host.send({"jsonrpc": "2.0", "id": question["id"], "result": {"action": action}})
         assert f"{action} None" == await text(answer)
 
 
-async def test_sync_commands_ask_one_question_after_another(project: Path):
-    async with hosted(project, capabilities=FORMS) as host:
+async def test_sync_commands_ask_one_question_after_another(hosts: Hosts):
+    async with hosts(capabilities=FORMS) as host:
         answer = host.start_call("t_sync")
         accept(host, await host.question(1), value="Ada")
         accept(host, await host.question(2), value=36)
         assert "Ada36" == await text(answer)
 
 
-async def test_several_questions_at_once_may_be_answered_in_any_order(project: Path):
-    async with hosted(project, capabilities=FORMS) as host:
+async def test_several_questions_at_once_may_be_answered_in_any_order(hosts: Hosts):
+    async with hosts(capabilities=FORMS) as host:
         answer = host.start_call("t_both")
         await host.question(2)
         for question in reversed(host.asked):
@@ -118,9 +122,9 @@ async def test_several_questions_at_once_may_be_answered_in_any_order(project: P
         assert "42" == await text(answer)
 
 
-async def test_time_spent_asking_does_not_count(project: Path):
+async def test_time_spent_asking_does_not_count(hosts: Hosts):
     """Neither in the worker nor in the host, which would answer 0.1 s after the worker."""
-    async with hosted(project, capabilities=FORMS) as host:
+    async with hosts(capabilities=FORMS) as host:
         answer = host.start_call("t_hurried")
         question = await host.question()
         with pytest.raises(TimeoutError):
@@ -130,8 +134,8 @@ async def test_time_spent_asking_does_not_count(project: Path):
 
 
 @pytest.mark.parametrize("version", ["2025-11-25", "2025-03-26"])
-async def test_a_client_that_cannot_ask_makes_it_a_clear_failure(project: Path, version: str):
-    async with hosted(project, version=version, capabilities=FORMS if version == "2025-03-26" else {}) as host:
+async def test_a_client_that_cannot_ask_makes_it_a_clear_failure(hosts: Hosts, version: str):
+    async with hosts(version=version, capabilities=FORMS if version == "2025-03-26" else {}) as host:
         refused = await host.call("t_sure")
         assert refused["isError"]
         assert "elicitation" in refused["content"][0]["text"]
@@ -147,16 +151,16 @@ BAD_ANSWERS = [
 
 
 @pytest.mark.parametrize("bad", BAD_ANSWERS, ids=str)
-async def test_a_bad_answer_is_a_failure_of_the_call(project: Path, bad: dict):
+async def test_a_bad_answer_is_a_failure_of_the_call(hosts: Hosts, bad: dict):
     """Nobody waits for a better one."""
-    async with hosted(project, capabilities=FORMS) as host:
+    async with hosts(capabilities=FORMS) as host:
         answer = host.start_call("t_sure")
         host.send({"jsonrpc": "2.0", "id": (await host.question())["id"], **bad})
         assert (await result(answer))["isError"]
 
 
-async def test_the_questions_beside_a_failed_one_are_withdrawn(project: Path):
-    async with hosted(project, capabilities=FORMS) as host:
+async def test_the_questions_beside_a_failed_one_are_withdrawn(hosts: Hosts):
+    async with hosts(capabilities=FORMS) as host:
         answer = host.start_call("t_both")
         other = await host.question(2)
         host.send({"jsonrpc": "2.0", "id": host.asked[0]["id"], "error": {"code": 1, "message": "no"}})
@@ -166,8 +170,8 @@ async def test_the_questions_beside_a_failed_one_are_withdrawn(project: Path):
         await host.barrier()
 
 
-async def test_cancelling_a_call_withdraws_its_question(project: Path):
-    async with hosted(project, capabilities=FORMS) as host:
+async def test_cancelling_a_call_withdraws_its_question(hosts: Hosts):
+    async with hosts(capabilities=FORMS) as host:
         answer = host.start_call("t_sure")
         question = await host.question()
         host.cancel(answer)
@@ -176,9 +180,9 @@ async def test_cancelling_a_call_withdraws_its_question(project: Path):
         assert "piped" in await host.text("t_who")
 
 
-async def test_a_worker_that_dies_while_it_asks(project: Path):
+async def test_a_worker_that_dies_while_it_asks(hosts: Hosts):
     """The call is answered, the question withdrawn."""
-    async with hosted(project, capabilities=FORMS) as host:
+    async with hosts(capabilities=FORMS) as host:
         answer = host.start_call("t_sure")
         await host.question()
         os.kill(await host.worker(), 9)
@@ -186,8 +190,8 @@ async def test_a_worker_that_dies_while_it_asks(project: Path):
         await host.noted("notifications/cancelled")
 
 
-async def test_a_question_is_made_into_text_that_can_be_sent(project: Path):
-    async with hosted(project, capabilities=FORMS) as host:
+async def test_a_question_is_made_into_text_that_can_be_sent(hosts: Hosts):
+    async with hosts(capabilities=FORMS) as host:
         answer = host.start_call("t_question_of_no_text")
         question = await host.question()
         assert "\\ud800" == question["params"]["message"]
@@ -198,10 +202,10 @@ async def test_a_question_is_made_into_text_that_can_be_sent(project: Path):
 # By a result, and calling again
 
 
-async def test_a_stateless_client_is_asked_by_a_result(project: Path, tmp_path: Path):
+async def test_a_stateless_client_is_asked_by_a_result(hosts: Hosts, tmp_path: Path):
     """The command runs again from the top, with the recorded answer."""
     log = tmp_path / "log"
-    async with hosted(project, version=STATELESS, capabilities=FORMS) as host:
+    async with hosts(version=STATELESS, capabilities=FORMS) as host:
         asked = await host.call("t_sure", log=str(log))
         assert "input_required" == asked["resultType"]
         assert "Sure?" == asked["inputRequests"]["sure"]["params"]["message"]
@@ -211,8 +215,8 @@ async def test_a_stateless_client_is_asked_by_a_result(project: Path, tmp_path: 
         assert "run run " == log.read_text()
 
 
-async def test_a_state_gathers_answers_over_several_rounds(project: Path):
-    async with hosted(project, version=STATELESS, capabilities=FORMS) as host:
+async def test_a_state_gathers_answers_over_several_rounds(hosts: Hosts):
+    async with hosts(version=STATELESS, capabilities=FORMS) as host:
         first = await host.call("t_sync")
         given = {"name": {"action": "accept", "content": {"value": "Ada"}}}
         extra = {"inputResponses": given, "requestState": first["requestState"]}
@@ -223,21 +227,21 @@ async def test_a_state_gathers_answers_over_several_rounds(project: Path):
         assert "Ada36" == await text(host.start_call("t_sync", extra=extra))
 
 
-async def test_a_state_outlives_its_host_and_is_bound_to_the_call(project: Path):
+async def test_a_state_outlives_its_host_and_is_bound_to_the_call(hosts: Hosts):
     """The key is the user's. Other arguments, or a changed state, are refused."""
-    async with hosted(project, version=STATELESS, capabilities=FORMS) as host:
+    async with hosted(hosts.project, version=STATELESS, capabilities=FORMS) as host:
         asked = await host.call("t_sure")
     given = {"sure": {"action": "decline"}}
     extra = {"inputResponses": given, "requestState": asked["requestState"]}
     forged = {**extra, "requestState": f"x{asked['requestState']}"}
-    async with hosted(project, version=STATELESS, capabilities=FORMS) as host:
+    async with hosted(hosts.project, version=STATELESS, capabilities=FORMS) as host:
         assert "decline None" == await text(host.start_call("t_sure", extra=extra))
         assert -32602 == (await error(host.start_call("t_sure", extra=extra, log="x")))["code"]
         assert -32602 == (await error(host.start_call("t_sure", extra=forged)))["code"]
 
 
-async def test_a_stateless_client_that_cannot_ask_is_told_what_it_lacks(project: Path):
-    async with hosted(project, version=STATELESS) as host:
+async def test_a_stateless_client_that_cannot_ask_is_told_what_it_lacks(hosts: Hosts):
+    async with hosts(version=STATELESS) as host:
         refused = await error(host.start_call("t_sure"))
         assert (-32021, {"elicitation": {}}) == (refused["code"], refused["data"]["requiredCapabilities"])
 
@@ -245,9 +249,9 @@ async def test_a_stateless_client_that_cannot_ask_is_told_what_it_lacks(project:
 # Progress, logs, and who calls
 
 
-async def test_progress_and_logs_reach_a_handshake_client(project: Path):
+async def test_progress_and_logs_reach_a_handshake_client(hosts: Hosts):
     """In order, growing, before the answer; what is no JSON is made into it."""
-    async with hosted(project) as host:
+    async with hosts() as host:
         assert "told" == await text(host.start_call("t_tell", progress="p"))
         told = [note["params"] for note in host.notes if note["method"] == "notifications/progress"]
         assert [("p", 1), ("p", 2), ("p", 3)] == [(each["progressToken"], each["progress"]) for each in told]
@@ -257,15 +261,15 @@ async def test_progress_and_logs_reach_a_handshake_client(project: Path):
         assert ({"a": [1]}, "t.tell") == (logs[0]["data"], logs[0]["logger"])
 
 
-async def test_progress_and_logs_are_for_those_who_want_them(project: Path):
-    async with hosted(project) as host:
+async def test_progress_and_logs_are_for_those_who_want_them(hosts: Hosts):
+    async with hosts() as host:
         await host.ask("logging/setLevel", level="emergency")
         assert "told" == await host.text("t_tell")
         assert [] == host.notes
 
 
-async def test_a_stateless_client_wants_logs_by_the_request(project: Path):
-    async with hosted(project, version=STATELESS) as host:
+async def test_a_stateless_client_wants_logs_by_the_request(hosts: Hosts):
+    async with hosts(version=STATELESS) as host:
         await host.call("t_tell")
         assert [] == host.notes
         extra = {"_meta": {"io.modelcontextprotocol/logLevel": "error", "progressToken": 7}}
@@ -273,15 +277,15 @@ async def test_a_stateless_client_wants_logs_by_the_request(project: Path):
         assert {"notifications/message", "notifications/progress"} == {note["method"] for note in host.notes}
 
 
-async def test_a_command_knows_who_calls(project: Path):
-    async with hosted(project, capabilities={"roots": {}}) as host:
+async def test_a_command_knows_who_calls(hosts: Hosts):
+    async with hosts(capabilities={"roots": {}}) as host:
         extra = {"_meta": {"traceparent": "00-1-2-01"}}
         assert "piped ['roots'] 00-1-2-01" == await text(host.start_call("t_who", extra=extra))
 
 
-async def test_a_command_knows_who_calls_also_after_another_handshake(project: Path):
+async def test_a_command_knows_who_calls_also_after_another_handshake(hosts: Hosts):
     """What is said with every call is kept, but no longer than the client it is about; and not what one call adds."""
-    async with hosted(project) as host:
+    async with hosts() as host:
         extra = {"_meta": {"traceparent": "00-1-2-01"}}
         assert "piped [] " == await host.text("t_who")
         assert "piped [] 00-1-2-01" == await text(host.start_call("t_who", extra=extra))
@@ -315,10 +319,7 @@ def test_a_key_of_the_wrong_length_is_not_used(tmp_path: Path):
 
 def test_hosts_that_start_together_agree_on_a_key(tmp_path: Path):
     """Whoever is first decides."""
-    with multiprocessing.get_context("spawn").Pool(2) as pool:
-        keys = pool.map(_key_in, [str(tmp_path)] * 6)
-    assert 1 == len(set(keys))
-
-
-def _key_in(folder: str) -> bytes:
-    return load_key(lambda: Path(folder))
+    code = "import sys, pathlib; from prowess_host.tool_calls import load_key as k; print(k(lambda: pathlib.Path(sys.argv[1])))"
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    started = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(4)]
+    assert 1 == len({process.communicate()[0] for process in started})

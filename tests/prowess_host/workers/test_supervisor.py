@@ -7,10 +7,11 @@ import os
 import signal
 import sys
 from collections import Counter
+from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
-from piped import Client, hosted, make_project, processes, result, until, write_skill
+from piped import Client, Hosts, hosted, make_project, processes, result, shared_hosts, until, write_skill
 
 from prowess.worker.messages import RELEASE
 
@@ -142,6 +143,12 @@ def make(tmp_path: Path, settings: str = "") -> Path:
     return make_project(tmp_path, settings or "[host]\ncancel_grace = 0.1\nstall_limit = 0.4\ngrace = 0.5\n", t=SKILL)
 
 
+@pytest.fixture(scope="module")
+async def hosts(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Hosts]:
+    async with shared_hosts(make(tmp_path_factory.mktemp("project")), warm="t_say") as hosts:
+        yield hosts
+
+
 async def text(answer: asyncio.Future) -> str:
     return (await result(answer))["content"][0]["text"]
 
@@ -167,10 +174,10 @@ async def gone(pid: int) -> None:
 # Time
 
 
-async def test_a_sync_command_out_of_time_never_does_what_it_was_about_to(tmp_path: Path):
+async def test_a_sync_command_out_of_time_never_does_what_it_was_about_to(hosts: Hosts, tmp_path: Path):
     """It is answered at its time, and its worker is ended: a thread cannot be stopped otherwise."""
     started, done = tmp_path / "started", tmp_path / "done"
-    async with hosted(make(tmp_path)) as host:
+    async with hosts() as host:
         await host.text("t_say")  # the skill is imported before the time of the call runs
         old = await host.worker()
         answer = host.start_call("t_late", started=str(started), done=str(done))
@@ -181,25 +188,25 @@ async def test_a_sync_command_out_of_time_never_does_what_it_was_about_to(tmp_pa
         assert "x" == await host.text("t_say", text="x")
 
 
-async def test_the_children_of_a_command_out_of_time_end_with_it(tmp_path: Path):
+async def test_the_children_of_a_command_out_of_time_end_with_it(hosts: Hosts, tmp_path: Path):
     pid = tmp_path / "pid"
-    async with hosted(make(tmp_path)) as host:
+    async with hosts() as host:
         await host.text("t_say")  # the skill is imported before the time of the call runs
         assert "timeout" == await kind(host.start_call("t_parent", pid=str(pid)))
         await gone(int(pid.read_text()))
 
 
-async def test_an_async_command_out_of_time_is_cancelled_and_its_worker_stays(tmp_path: Path):
-    async with hosted(make(tmp_path)) as host:
+async def test_an_async_command_out_of_time_is_cancelled_and_its_worker_stays(hosts: Hosts, tmp_path: Path):
+    async with hosts() as host:
         old = await host.worker()
         assert "timeout" == await kind(host.start_call("t_late_async", done=str(tmp_path / "done")))
         assert str(old) == await host.text("t_worker")
 
 
 @both
-async def test_a_command_that_swallows_its_cancellation_is_ended_all_the_same(tmp_path: Path):
+async def test_a_command_that_swallows_its_cancellation_is_ended_all_the_same(hosts: Hosts, tmp_path: Path):
     """The host answers in its place, and ends its worker."""
-    async with hosted(make(tmp_path)) as host:
+    async with hosts() as host:
         old = await host.worker()
         assert "timeout" == await kind(host.start_call("t_stubborn", done=str(tmp_path / "done")))
         await gone(old)
@@ -208,10 +215,10 @@ async def test_a_command_that_swallows_its_cancellation_is_ended_all_the_same(tm
 
 @both
 @pytest.mark.parametrize("name", ["t_block_late", "t_ponder"])
-async def test_a_worker_that_is_stuck_is_answered_for_and_ended(tmp_path: Path, name: str):
+async def test_a_worker_that_is_stuck_is_answered_for_and_ended(hosts: Hosts, tmp_path: Path, name: str):
     """Python code on the loop, or native code that holds the interpreter."""
     arguments = {"done": str(tmp_path / "done")} if name == "t_block_late" else {}
-    async with hosted(make(tmp_path)) as host:
+    async with hosts() as host:
         old = await host.worker()
         assert "timeout" == await kind(host.start_call(name, **arguments))
         await gone(old)
@@ -221,10 +228,10 @@ async def test_a_worker_that_is_stuck_is_answered_for_and_ended(tmp_path: Path, 
 # Cancellation
 
 
-async def test_a_cancelled_sync_command_has_a_moment_to_see_it(tmp_path: Path):
+async def test_a_cancelled_sync_command_has_a_moment_to_see_it(hosts: Hosts, tmp_path: Path):
     """One that looks keeps its worker alive."""
     started = tmp_path / "started"
-    async with hosted(make(tmp_path)) as host:
+    async with hosts() as host:
         old = await host.worker()
         answer = host.start_call("t_obedient", started=str(started))
         await until(started.exists)
@@ -233,9 +240,9 @@ async def test_a_cancelled_sync_command_has_a_moment_to_see_it(tmp_path: Path):
         assert str(old) == await host.text("t_worker")
 
 
-async def test_a_cancelled_sync_command_that_does_not_look_is_ended(tmp_path: Path):
+async def test_a_cancelled_sync_command_that_does_not_look_is_ended(hosts: Hosts, tmp_path: Path):
     started = tmp_path / "started"
-    async with hosted(make(tmp_path)) as host:
+    async with hosts() as host:
         old = await host.worker()
         answer = host.start_call("t_sleep", seconds=600, started=str(started))
         await until(started.exists)
@@ -244,10 +251,10 @@ async def test_a_cancelled_sync_command_that_does_not_look_is_ended(tmp_path: Pa
         assert str(old) != await host.text("t_worker")
 
 
-async def test_a_cancelled_async_command_that_blocks_is_ended(tmp_path: Path):
+async def test_a_cancelled_async_command_that_blocks_is_ended(hosts: Hosts, tmp_path: Path):
     """Although it was the only call, so that nothing else waits for the worker."""
     started = tmp_path / "started"
-    async with hosted(make(tmp_path)) as host:
+    async with hosts() as host:
         old = await host.worker()
         answer = host.start_call("t_block", seconds=600, started=str(started))
         await until(started.exists)
@@ -257,10 +264,10 @@ async def test_a_cancelled_async_command_that_blocks_is_ended(tmp_path: Path):
 
 
 @both
-async def test_other_calls_of_a_draining_worker_get_their_grace(tmp_path: Path):
+async def test_other_calls_of_a_draining_worker_get_their_grace(hosts: Hosts, tmp_path: Path):
     """A call that ends in time is answered; one that does not is lost with advice."""
     started = [tmp_path / "1", tmp_path / "2", tmp_path / "3"]
-    async with hosted(make(tmp_path)) as host:
+    async with hosts() as host:
         old = await host.worker()
         doomed = host.start_call("t_sleep", seconds=600, started=str(started[0]))
         short = host.start_call("t_hold", gate=str(tmp_path / "gate"), started=str(started[1]))
@@ -278,9 +285,9 @@ async def test_other_calls_of_a_draining_worker_get_their_grace(tmp_path: Path):
 
 @both
 @pytest.mark.parametrize("how", ["exit", "segfault", "kill"])
-async def test_a_death_costs_the_calls_it_takes_down(tmp_path: Path, how: str):
+async def test_a_death_costs_the_calls_it_takes_down(hosts: Hosts, tmp_path: Path, how: str):
     """Each is answered, and the next call just works."""
-    async with hosted(make(tmp_path)) as host:
+    async with hosts() as host:
         beside = host.start_call("t_wait", started=str(tmp_path / "started"))
         await until((tmp_path / "started").exists)
         fatal = host.start_call("t_die", how=how)
@@ -290,14 +297,14 @@ async def test_a_death_costs_the_calls_it_takes_down(tmp_path: Path, how: str):
 
 
 @both
-async def test_the_advice_after_a_death_comes_from_the_hints(tmp_path: Path):
-    async with hosted(make(tmp_path)) as host:
+async def test_the_advice_after_a_death_comes_from_the_hints(hosts: Hosts):
+    async with hosts() as host:
         assert "Trying again is safe" in await host.text("t_die_reading")
         assert "check before trying again" in await host.text("t_die", how="exit")
 
 
-async def test_a_worker_that_is_killed_while_idle_is_replaced(tmp_path: Path):
-    async with hosted(make(tmp_path)) as host:
+async def test_a_worker_that_is_killed_while_idle_is_replaced(hosts: Hosts):
+    async with hosts() as host:
         await host.tools()
         old = await host.worker()
         os.kill(old, signal.SIGKILL)
@@ -306,9 +313,9 @@ async def test_a_worker_that_is_killed_while_idle_is_replaced(tmp_path: Path):
 
 
 @both
-async def test_a_forked_child_does_not_hide_a_death(tmp_path: Path):
+async def test_a_forked_child_does_not_hide_a_death(hosts: Hosts):
     """It holds the link open; the death watch goes by the process. The child goes as well."""
-    async with hosted(make(tmp_path)) as host:
+    async with hosts() as host:
         await host.tools()
         old = await host.worker()
         assert "worker_lost" == await kind(host.start_call("t_fork_and_die"))
@@ -378,7 +385,7 @@ async def test_nothing_leaks_over_many_deaths(tmp_path: Path):
             return len(list(Path(f"/proc/{host.pid}/fd").iterdir())), threads, len(processes(host.mark))
 
         before = held()
-        deaths = 100 if os.environ.get("HYPOTHESIS_PROFILE") == "thorough" else 8
+        deaths = 100 if os.environ.get("HYPOTHESIS_PROFILE") == "thorough" else 4
         for _ in range(deaths):
             assert "worker_lost" == await kind(host.start_call("t_die", how="exit"))
         await host.text("t_say")
@@ -389,9 +396,9 @@ async def test_nothing_leaks_over_many_deaths(tmp_path: Path):
 
 
 @both
-async def test_a_blocking_async_command_holds_up_nobody_else(tmp_path: Path):
+async def test_a_blocking_async_command_holds_up_nobody_else(hosts: Hosts, tmp_path: Path):
     """Calls go to another worker, the list is answered at once, and the log names the command."""
-    async with hosted(make(tmp_path)) as host:
+    async with hosts() as host:
         gate, started = tmp_path / "gate", tmp_path / "started"
         blocking = host.start_call("t_hold_loop", gate=str(gate), started=str(started))
         await until(started.exists)
@@ -425,9 +432,9 @@ async def test_a_fresh_worker_that_blocks_holds_up_nobody_either(tmp_path: Path)
         await result(blocking)
 
 
-async def test_two_hundred_sleepers_starve_nobody(tmp_path: Path):
+async def test_two_hundred_sleepers_starve_nobody(hosts: Hosts, tmp_path: Path):
     """Each has a thread of its own."""
-    async with hosted(make(tmp_path)) as host:
+    async with hosts() as host:
         sleepers = [host.start_call("t_hold", gate=str(tmp_path / "gate")) for _ in range(200)]
         assert "x" == await host.text("t_say", text="x")
         assert not any(sleeper.done() for sleeper in sleepers)
