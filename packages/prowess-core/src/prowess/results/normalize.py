@@ -460,8 +460,11 @@ def _sendable(data: Json) -> str:
 
 _Place: TypeAlias = "tuple[str | int, ...]"
 _Answer = TypeVar("_Answer")
-_DEPTH: Final = "ValueError: Maximum serialization depth exceeded"
-_TOO_DEEP: Final = re.compile(f"Circular reference detected|{_DEPTH}")
+_DEPTH: Final = re.compile(
+    r"ValueError: (Maximum serialization depth exceeded|Circular reference detected \(depth exceeded\))"
+)
+"""What pydantic says of data that is nested too deeply; the second until pydantic-core 2.50."""
+_TOO_DEEP: Final = re.compile("Circular reference detected|Maximum serialization depth exceeded")
 _LONE: Final = re.compile("[\ud800-\udfff]")
 
 
@@ -477,7 +480,7 @@ def _unwritten(value: Any, error: BaseException) -> str:
             return _unsendable(value) or said
         if isinstance(error, RecursionError) or _TOO_DEEP.search(said):
             circle = _circle(value)
-            return _circular(*circle) if circle else said.replace(_DEPTH, "it is nested too deeply")
+            return _circular(*circle) if circle else _DEPTH.sub("it is nested too deeply", said)
     except Exception:  # noqa: BLE001 - an author's mapping may raise anything when it is looked through
         return said
     return said
