@@ -12,9 +12,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from patience import PATIENCE
-from piped import make_project
+from piped import hosted, make_project
 
 from prowess.errors import ProwessError
 from prowess_host.cli.logs import since
@@ -58,20 +59,21 @@ SKILL = """
 
 @pytest.fixture(scope="module")
 def used(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A project in which some calls were made."""
+    """A project in which some calls were made, by a client and in a terminal."""
     root = make_project(tmp_path_factory.mktemp("used") / "project", t=SKILL)
     (root / "note.txt").write_text("first\nsecond\n")
-    for line in (
-        "t.add one=1",
-        "t.table rows=2",
-        f"t.read path={root / 'note.txt'}",
-        "t.boom text=pudding",
-        "t.refuse",
-        "t.login password=pass-word-0815",
-        "t.add one=x",
-    ):
-        prowess(root, "call", *line.split())
+    note = str(root / "note.txt")
+    anyio.run(make_calls, root, [("t_add", {"one": 1}), ("t_table", {"rows": 2}), ("t_read", {"path": note})])
+    prowess(root, "call", "t.boom", "text=pudding")
+    secret = {"password": "pass-word-0815"}
+    anyio.run(make_calls, root, [("t_refuse", {}), ("t_login", secret), ("t_add", {"one": "x"})])
     return root
+
+
+async def make_calls(root: Path, calls: list[tuple[str, dict[str, Any]]]) -> None:
+    async with hosted(root) as host:
+        for name, arguments in calls:
+            await host.call(name, **arguments)
 
 
 PROWESS = [sys.executable, "-c", "from prowess_host.cli.main import main; main()"]
@@ -231,18 +233,20 @@ def test_a_command_that_is_gone_cannot_run_again(used: Path):
 # Tests
 
 
-@pytest.mark.parametrize("command", ["t.add", "t.table", "t.read", "t.boom", "t.refuse"])
-def test_a_test_is_written_that_passes(used: Path, command: str):
-    """And that fails when the command gives something else."""
-    done = prowess(used, "test-from", id_of(used, command))
-    assert 0 == done.returncode, done.stderr
-    file = Path(re.split(r" written", done.stdout)[0])
-    assert file.is_relative_to(used / "tests")
+def test_tests_are_written_that_pass(used: Path):
+    """And that fail when the commands give something else."""
+    files: list[Path] = []
+    ids = {call["command"]: call["id"] for call in reversed(logged(used))}
+    for command in ("t.add", "t.table", "t.read", "t.boom", "t.refuse"):
+        done = prowess(used, "test-from", ids[command])
+        assert 0 == done.returncode, done.stderr
+        files.append(Path(re.split(r" written", done.stdout)[0]))
+        assert files[-1].is_relative_to(used / "tests")
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "COV"))}
-    run = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(file)]
-    passed = subprocess.run(run, cwd=used, capture_output=True, text=True, timeout=PATIENCE, check=False, env=environ)
+    run = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *map(str, files)]
+    options: dict[str, Any] = {"cwd": used, "capture_output": True, "text": True, "timeout": PATIENCE, "env": environ}
+    passed = subprocess.run(run, check=False, **options)
     assert 0 == passed.returncode, passed.stdout
-    text = file.read_text()
     skill = used / "skills" / "t.py"
     source = skill.read_text()
     try:
@@ -253,12 +257,11 @@ def test_a_test_is_written_that_passes(used: Path, command: str):
             .replace('f"no ', 'f"yes ')
             .replace("not today", "never")
         )
-        failed = subprocess.run(
-            run, cwd=used, capture_output=True, text=True, timeout=PATIENCE, check=False, env=environ
-        )
+        failed = subprocess.run(run, check=False, **options)
     finally:
         skill.write_text(source)
-    assert 1 == failed.returncode, text
+    assert 1 == failed.returncode, failed.stdout
+    assert failed.stdout.strip().splitlines()[-1].startswith("5 failed in"), failed.stdout
 
 
 def test_a_file_is_never_overwritten(used: Path):
