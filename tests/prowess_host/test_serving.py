@@ -27,7 +27,7 @@ from prowess_host.project import Project
 from prowess_host.protocol.identity import Server
 from prowess_host.serving import StdioHost
 from prowess_host.transports import stdio as wire_module
-from prowess_host.transports.stdio import Claim
+from prowess_host.transports.claim import Claim
 
 SAY = "@skill_command\ndef say(text: str = '') -> str:\n    return text\n"
 

@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from patience import PATIENCE
 
-from prowess.worker.link import Board, Frame, FrameReader, Importing, Link, encode_frame, receive
+from prowess.worker.board import Board, Importing
+from prowess.worker.link import Frame, FrameReader, Link, encode_frame, receive
 from prowess.worker.messages import Kind
 
 FRAMES = st.lists(

@@ -25,7 +25,8 @@ from prowess.runtime import Runtime
 from prowess.skills.description import Description, digest_of
 from prowess.skills.loading import project_files
 from prowess.skills.texts import pack
-from prowess.worker.link import Board, Frame, Link, encode_frame, receive
+from prowess.worker.board import Board
+from prowess.worker.link import Frame, Link, encode_frame, receive
 from prowess.worker.messages import RELEASE, VERSION, Kind, hello
 from prowess.worker.progress import Thread
 from prowess.worker.serving import Heart, Imports, LinkServer, _place, main, serve

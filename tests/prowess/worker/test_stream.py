@@ -14,7 +14,8 @@ import pytest
 from anyio import fail_after
 from patience import PATIENCE
 
-from prowess.worker.link import Frame, Importing, encode_frame, receive
+from prowess.worker.board import Importing
+from prowess.worker.link import Frame, encode_frame, receive
 from prowess.worker.messages import Kind, hello
 from prowess.worker.serving import serve
 from prowess.worker.stream import Stream

@@ -13,18 +13,12 @@ from pathlib import Path
 import pytest
 
 from prowess import Runtime
-from prowess.settings.settings import OwnSettings
+from prowess.settings.paths import ConfigPaths
+from prowess.settings.settings import OwnSettings, Settings
 from prowess.skills.description import environment_of
 from prowess.skills.stamps import Stamp
-from prowess_host.catalog.manifest import (
-    NOTHING,
-    Manifest,
-    Standing,
-    manifest_path,
-    read_manifest,
-    shape_of,
-    write_manifest,
-)
+from prowess_host.catalog.manifest import NOTHING, Manifest, Standing, read_manifest, write_manifest
+from prowess_host.catalog.place import is_known, manifest_path, shape_now, shape_of
 
 SHAPE = "shape"
 COMMAND = "from prowess import skill_command\n@skill_command\ndef run(): ...\n"
@@ -333,3 +327,18 @@ def test_manifest_of_another_user_is_not_believed(root: Path) -> None:
     assert read_manifest(path) is None
     os.chown(path.parent / "CACHEDIR.TAG", 12345, -1)
     assert "prowess-manifests" == manifest_path(root / "cache", root, SHAPE).parent.name
+
+
+def test_a_project_is_known_when_it_has_a_manifest_for_its_settings(root: Path) -> None:
+    """Whether or not that still holds."""
+
+    def settings(**flags: str) -> Settings:
+        return Settings.load(root, environ={}, flags={"cache_dir": "cache", **flags})
+
+    own = settings().own
+    paths = ConfigPaths.of(settings(), {})
+    assert not is_known(paths, own)
+    path = manifest_path(paths.cache_dir, paths.project_root, shape_now(own))
+    assert write_manifest(path, made(root))
+    assert is_known(paths, own)
+    assert not is_known(paths, settings(names="dotted").own)

@@ -239,7 +239,7 @@ def test_complaints_go_to_files_whole(tmp_path: Path):
 def test_claiming_bears_what_is_closed_already(tmp_path: Path, closed: str):
     """What is opened later does not take the place of what was closed."""
     script = (
-        "from prowess_host.transports.stdio import claim; import os; wire = claim();"
+        "from prowess_host.transports.claim import claim; import os; wire = claim();"
         "file = os.open('f', os.O_CREAT | os.O_RDWR); os.write(1, b'printed'); print(os.read(0, 9));"
         "os.write(file, repr((min(wire) > 2, file > 2)).encode())"
     )

@@ -15,7 +15,7 @@ from piped import until
 
 from prowess.settings.settings import Settings
 from prowess.skills.description import Description, SkillFacts
-from prowess.worker.link import Importing
+from prowess.worker.board import Importing
 from prowess.worker.messages import DescribeHead
 from prowess_host.catalog.known import described
 from prowess_host.workers import describers

@@ -17,7 +17,8 @@ from piped import make_project, until
 from prowess.worker.link import Frame, Link, encode_frame
 from prowess.worker.messages import Kind, hello
 from prowess_host.workers import process_tree
-from prowess_host.workers.process import WorkerProcess, describe_exit
+from prowess_host.workers.launch import Launched
+from prowess_host.workers.process import Spawn, WorkerProcess, describe_exit, spawner
 
 SKILL = """
     @skill_command
@@ -36,11 +37,11 @@ SETTINGS = json.dumps({**hello(), "flags": {}, "written": None}).encode()
 class Watched:
     """A worker and what was heard of it."""
 
-    def __init__(self, root: Path, python: str, *, shared: bool = True) -> None:
+    def __init__(self, root: Path, python: str, *, shared: bool = True, spawn: Spawn = WorkerProcess) -> None:
         self.frames: list[Frame] = []
         self.exits = 0
         heard = self.frames.append
-        self.process = WorkerProcess(python, root, SETTINGS, shared=shared, on_frame=heard, on_exit=self._exited)
+        self.process = spawn(python, root, SETTINGS, shared=shared, on_frame=heard, on_exit=self._exited)
 
     def _exited(self) -> None:
         self.exits += 1
@@ -113,6 +114,31 @@ async def test_a_withdrawn_call_is_given_back(tmp_path: Path, python: str, share
     assert ([3] if shared else []) == worker.process.retire([1, 3])
     worker.process.send(Kind.CALL, 3, call, b"{}")
     assert 3 == (await worker.heard(Kind.UNBEGUN)).number
+    worker.process.send(Kind.QUIT)
+    assert 0 == await worker.over()
+
+
+async def test_a_worker_that_was_launched_ahead_is_the_first_one(tmp_path: Path, python: str):
+    """Once, and it takes calls like any other."""
+    root = make_project(tmp_path, t=SKILL)
+    ahead = Launched(python, root, shared=True)
+    spawn = spawner(ahead)
+    first, second = Watched(root, python, spawn=spawn), Watched(root, python, spawn=spawn)
+    assert ahead.process.pid == first.process.pid != second.process.pid
+    for worker in (first, second):
+        worker.process.send(Kind.CALL, 1, json.dumps({"command": "t.say"}).encode(), b"{}")
+        assert b'"x"' in (await worker.heard(Kind.RESULT)).body
+        worker.process.send(Kind.QUIT)
+        assert 0 == await worker.over()
+
+
+@pytest.mark.parametrize("shared", [True, False])
+async def test_a_worker_that_was_launched_in_another_way_is_ended(tmp_path: Path, python: str, shared: bool):
+    """Whatever was started for nothing is gone, with its guard."""
+    ahead = Launched(python, make_project(tmp_path / "other", t=SKILL), shared=shared)
+    worker = Watched(make_project(tmp_path / "this", t=SKILL), python, spawn=spawner(ahead))
+    assert ahead.process.pid != worker.process.pid
+    assert None not in (ahead.process.returncode, ahead.guard.returncode)
     worker.process.send(Kind.QUIT)
     assert 0 == await worker.over()
 

@@ -18,7 +18,8 @@ from patience import PATIENCE
 from piped import hosted, make_project, result
 
 from prowess.worker import messages
-from prowess.worker.link import Board, Importing, encode_frame
+from prowess.worker.board import Board, Importing
+from prowess.worker.link import encode_frame
 from prowess.worker.messages import VERSION, Kind
 
 PAGE = Path(__file__).resolve().parents[3].joinpath("docs/link.md").read_text("utf-8")

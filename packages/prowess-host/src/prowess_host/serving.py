@@ -17,7 +17,10 @@ from prowess_host.project import Project
 from prowess_host.protocol.identity import Server
 from prowess_host.protocol.lines import LineSplitter, Oversized
 from prowess_host.protocol.numbers import MOST_DIGITS
-from prowess_host.transports.stdio import Claim, Reader, Writer
+from prowess_host.transports.claim import Claim
+from prowess_host.transports.stdio import Reader, Writer
+from prowess_host.workers.launch import Launched
+from prowess_host.workers.process import spawner
 from prowess_host.workers.process_tree import reap_orphans
 
 __all__ = ["StdioHost", "serve_stdio"]
@@ -35,14 +38,19 @@ _LONGEST: Final = 120.0
 """Seconds that calls get altogether at end of input, however many wait for one another."""
 
 
-async def serve_stdio(
-    wire: Claim, settings: Settings, version: str, flags: JsonObject, environ: Mapping[str, str]
+async def serve_stdio(  # noqa: PLR0917 - called in one place
+    wire: Claim,
+    settings: Settings,
+    version: str,
+    flags: JsonObject,
+    environ: Mapping[str, str],
+    ahead: Launched | None = None,
 ) -> int:
-    """Serve the client at a claimed wire; gives the exit code."""
+    """Serve the client at a claimed wire; gives the exit code. `ahead` is a first worker that was started already."""
     if not 0 < sys.get_int_max_str_digits() <= MOST_DIGITS:  # the environment may lift the limit, for the workers
         sys.set_int_max_str_digits(MOST_DIGITS)
     name = settings.root.name.encode("utf-8", "replace").decode() or "prowess"
-    return await StdioHost(wire, Project(settings, flags, environ), Server(name, version)).run()
+    return await StdioHost(wire, Project(settings, flags, environ, spawner(ahead)), Server(name, version)).run()
 
 
 class StdioHost:

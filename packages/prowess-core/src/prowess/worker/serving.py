@@ -42,9 +42,10 @@ from prowess.skills.library import Share
 from prowess.skills.loading import Given, distrust_bytecode_of
 from prowess.skills.texts import pack, unpack
 from prowess.worker import output
+from prowess.worker.board import Board, Importing
 from prowess.worker.eager import start
 from prowess.worker.heap import LARGE, give_back_soon, share_one_heap
-from prowess.worker.link import Board, Frame, Importing, Link, receive
+from prowess.worker.link import Frame, Link, receive
 from prowess.worker.messages import (
     AnswersHead,
     BeginHead,

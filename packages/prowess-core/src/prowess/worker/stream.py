@@ -18,7 +18,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from prowess.worker.link import Frame, FrameReader, Importing, encode_frame
+from prowess.worker.board import Importing
+from prowess.worker.link import Frame, FrameReader, encode_frame
 from prowess.worker.messages import ImportingHead, Kind, WithdrawHead
 
 __all__ = ["Stream"]

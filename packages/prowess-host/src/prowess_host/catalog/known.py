@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
@@ -16,15 +14,8 @@ from prowess.settings.paths import ConfigPaths
 from prowess.settings.settings import OwnSettings
 from prowess.skills.description import Description, SkillFacts, View, merged
 from prowess.skills.stamps import ABSENT, Stamp, as_imported, look
-from prowess_host.catalog.manifest import (
-    NOTHING,
-    Manifest,
-    Standing,
-    manifest_path,
-    read_manifest,
-    shape_of,
-    write_manifest,
-)
+from prowess_host.catalog.manifest import NOTHING, Manifest, Standing, read_manifest, write_manifest
+from prowess_host.catalog.place import manifest_path, shape_now
 from prowess_host.catalog.sources import Sources
 from prowess_host.workers.describe import LostImport
 from prowess_host.workers.describers import Ask
@@ -53,7 +44,7 @@ class KnownCatalog:
     def configure(self, own: OwnSettings) -> None:
         """Go by other settings from now on."""
         self._hide = own.hide
-        self._shape = shape_of(own, own.python or sys.executable, os.environ.get("PYTHONPATH", ""))
+        self._shape = shape_now(own)
 
     @property
     def description(self) -> Description:

@@ -16,13 +16,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from prowess.settings.settings import OwnSettings
 from prowess.skills.description import Description, environment_of
 from prowess.skills.discovery import candidates
 from prowess.skills.stamps import changed, refreshed, stamp
-from prowess_host.catalog.cache import folder_in, put, read_own
+from prowess_host.catalog.cache import put, read_own
 
-__all__ = ["NOTHING", "Manifest", "Standing", "manifest_path", "read_manifest", "shape_of", "write_manifest"]
+__all__ = ["NOTHING", "Manifest", "Standing", "read_manifest", "write_manifest"]
 
 _FORM: Final = 3
 
@@ -33,7 +32,7 @@ class Manifest:
 
     description: Description
     shape: str
-    """Digest of the settings that shape a catalog, see `shape_of`."""
+    """Digest of the settings that shape a catalog, see `prowess_host.catalog.place`."""
 
     def standing(self, shape: str) -> Standing:
         """What of it still holds."""
@@ -81,18 +80,6 @@ class Standing:
 
 
 NOTHING: Final = Standing(frozenset(), complete=False)
-
-
-def shape_of(own: OwnSettings, python: str, path: str = "") -> str:
-    """A digest of the settings that shape a catalog, with the `PYTHONPATH`. What is secret is not among them."""
-    shaping = [own.skills, own.names, own.profile, own.describe_results, dict(own.wire_names), python, path]
-    return hashlib.sha256(json.dumps(shaping, sort_keys=True).encode()).hexdigest()
-
-
-def manifest_path(folder: Path, root: Path, shape: str) -> Path:
-    """Where the manifest of a project lies: hosts with different settings have one each."""
-    name = hashlib.sha256(f"{root}\0{shape}".encode("utf-8", "surrogateescape")).hexdigest()[:24]
-    return folder_in(folder) / f"{name}.json"
 
 
 def read_manifest(path: Path) -> Manifest | None:

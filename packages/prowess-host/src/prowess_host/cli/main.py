@@ -12,6 +12,9 @@ from prowess_host.cli.exit_codes import WRONG_USE
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from prowess.settings.settings import Settings
+    from prowess_host.workers.launch import Launched
+
 __all__ = ["VERSION", "HostOptions", "main", "plain_options", "project_root", "serve", "setting_flags"]
 
 VERSION: Final = "0.1.0"
@@ -36,22 +39,15 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def serve(options: HostOptions) -> NoReturn:
     """Serve a client on stdin and stdout. The wire is claimed before anything else is imported."""
-    modules: dict[str, Any] = sys.modules
-    modules.setdefault("ssl", None)  # asyncio does without it; it costs 5 ms, and there is no TLS on pipes
     from prowess_host.stderr import complaints
-    from prowess_host.transports.stdio import claim  # nothing may print before this
+    from prowess_host.transports.claim import claim  # nothing may print before this
 
     wire = claim()
-    if modules["ssl"] is None:
-        del modules["ssl"]
     sys.stdout = sys.stderr = complaints()
-    import asyncio
     import logging
 
     from prowess.errors import SettingsError
     from prowess.settings.settings import Settings
-    from prowess.worker.polling import new_loop
-    from prowess_host.serving import serve_stdio
     from prowess_host.workers.process_tree import adopt_orphans
 
     logging.basicConfig(level=logging.WARNING, format="prowess: %(message)s", stream=sys.stderr)
@@ -65,9 +61,35 @@ def serve(options: HostOptions) -> NoReturn:
     if os.isatty(wire.reading):
         sys.stderr.write(_BY_HAND.format(root=root))
     adopt_orphans()
+    ahead = _first_worker(settings)
+    modules: dict[str, Any] = sys.modules
+    modules.setdefault("ssl", None)  # asyncio does without it; it costs 5 ms, and there is no TLS on pipes
+    import asyncio
+
+    from prowess.worker.polling import new_loop
+    from prowess_host.serving import serve_stdio
+
+    if modules["ssl"] is None:
+        del modules["ssl"]
     # The runner is never closed, and the end is abrupt: a thread that is stuck with a client must not hold the process.
-    code = asyncio.Runner(loop_factory=new_loop).run(serve_stdio(wire, settings, VERSION, flags, os.environ))
+    code = asyncio.Runner(loop_factory=new_loop).run(serve_stdio(wire, settings, VERSION, flags, os.environ, ahead))
     _leave(code)
+
+
+def _first_worker(settings: Settings) -> Launched | None:
+    """Started before the host imports what it serves with, where the first answer has to wait for a worker."""
+    from prowess.settings.paths import ConfigPaths
+    from prowess_host.catalog.place import is_known
+
+    paths, own = ConfigPaths.of(settings, os.environ), settings.own
+    if is_known(paths, own):
+        return None
+    from prowess_host.workers.launch import Launched
+
+    try:
+        return Launched(own.python or sys.executable, paths.project_root, shared=own.host.shared_memory)
+    except OSError:  # the host says why, when it tries once more
+        return None
 
 
 def _leave(code: int) -> NoReturn:

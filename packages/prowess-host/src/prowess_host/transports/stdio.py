@@ -1,4 +1,4 @@
-"""The client's ends of stdin and stdout: claimed before any other code can use them, read and written without blocking.
+"""The client's ends of stdin and stdout, read and written without blocking.
 
 Transports bytes and lines. Only the `Writer` can write to the client.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import os
 import queue
 import select
@@ -16,12 +15,12 @@ import stat
 import threading
 import time
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 
 from prowess.worker.heap import LARGE, give_back_soon
 from prowess_host.stderr import Room, write_some
 
-__all__ = ["Claim", "Reader", "Writer", "claim"]
+__all__ = ["Reader", "Writer"]
 
 _CHUNK: Final = 64 * 1024
 """Bytes of one read: what a pipe holds. A larger buffer is mapped and unmapped anew for every request, however small."""
@@ -33,38 +32,6 @@ _LONGEST_FLUSH: Final = 60.0
 """Seconds that a client gets at the end for what it has not read yet, if it goes on reading."""
 _MOST_AT_ONCE: Final = 256 * 1024
 """Bytes of one message that are written directly; the rest of a longer one goes by the thread."""
-
-
-class Claim(NamedTuple):
-    """The descriptors that lead to the client."""
-
-    reading: int
-    writing: int
-
-
-def claim() -> Claim:
-    """Take descriptors 0 and 1 away: from here on input is empty and whatever is printed goes to stderr."""
-    for fd in (0, 1, 2):
-        _ensure_open(fd)
-    reading = fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, 3)
-    writing = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 3)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.close(nothing)
-    os.dup2(2, 1)
-    return Claim(reading, writing)
-
-
-def _ensure_open(fd: int) -> None:
-    """Whoever starts us may have closed one of the three: then it leads nowhere, but never to a file opened later."""
-    try:
-        os.fstat(fd)
-    except OSError:
-        nothing = os.open(os.devnull, os.O_RDWR)
-        if nothing != fd:
-            os.dup2(nothing, fd)
-            os.close(nothing)
-        os.set_inheritable(fd, True)
 
 
 class Reader:

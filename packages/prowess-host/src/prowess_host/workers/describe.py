@@ -7,7 +7,7 @@ import json
 from typing import Final
 
 from prowess.skills.description import Description
-from prowess.worker.link import Importing
+from prowess.worker.board import Importing
 from prowess.worker.messages import DescribeHead, Kind
 from prowess_host.workers.linked import LinkedWorker
 

@@ -9,7 +9,8 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
-from prowess.worker.link import Board, Frame
+from prowess.worker.board import Board
+from prowess.worker.link import Frame
 from prowess.worker.serving import can_import_project, serve_begun
 from prowess_host.workers.linked import LinkedWorker
 from prowess_host.workers.placement import OWN, Placement

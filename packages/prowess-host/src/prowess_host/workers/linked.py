@@ -10,7 +10,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
-from prowess.worker.link import Board, Frame, Importing, Link
+from prowess.worker.board import Board, Importing
+from prowess.worker.link import Frame, Link
 from prowess.worker.messages import ImportingHead, Kind, WithdrawHead
 
 __all__ = ["HeardBoard", "LinkedWorker"]

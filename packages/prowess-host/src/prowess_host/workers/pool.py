@@ -22,7 +22,8 @@ from prowess.contracts.contract import Contract
 from prowess.errors import install_command
 from prowess.settings.settings import Settings
 from prowess.skills.description import Description
-from prowess.worker.link import Board, Frame, Importing
+from prowess.worker.board import Board, Importing
+from prowess.worker.link import Frame
 from prowess.worker.messages import BeginHead, Kind, hello, mismatch
 from prowess.worker.progress import Progress, threads_of
 from prowess_host.workers.describe import Describing, LostImport, LostWorker

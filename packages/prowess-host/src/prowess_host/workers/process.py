@@ -6,22 +6,21 @@ import asyncio
 import contextlib
 import os
 import signal
-import socket
-import subprocess
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
-from prowess.worker.link import Board, Frame
+from prowess.worker.link import Frame
 from prowess_host.confinement import FAILED
 from prowess_host.stderr import complaints
 from prowess_host.workers import process_tree
+from prowess_host.workers.launch import Launched
 from prowess_host.workers.linked import LinkedWorker
 from prowess_host.workers.output import LabelledLines
 from prowess_host.workers.placement import OWN, Placement
 
-__all__ = ["STARTING", "Spawn", "WorkerProcess", "describe_exit"]
+__all__ = ["STARTING", "Spawn", "WorkerProcess", "describe_exit", "spawner"]
 
 STARTING: Final = 60.0
 """Seconds a worker gets until it says that it is up, and then until it has described what it can do. A skill that
@@ -49,41 +48,20 @@ class WorkerProcess(LinkedWorker):
         on_frame: Callable[[Frame], None],
         on_exit: Callable[[], None],
         on_print: Callable[[int, bytes], None] | None = None,
+        launched: Launched | None = None,
     ) -> None:
-        """`shared` says whether it gets a board in shared memory. `placement` may wrap the command in limits."""
-        with contextlib.ExitStack() as undo:
-            board = Board() if shared else None
-            if board is not None:
-                undo.callback(board.close)
-            super().__init__(begin, board, on_frame=on_frame, on_exit=on_exit)
-            self._mark = os.urandom(16).hex()
-            inherited = () if board is None else (board.fd,)
-            ours, theirs = socket.socketpair()
-            undo.callback(ours.close)
-            self._output, writing = os.pipe()
-            undo.callback(os.close, self._output)
-            with theirs, open(writing, "wb", buffering=0) as output:  # noqa: PTH123 - it is a descriptor
-                self._guard, self._lifeline = process_tree.spawn_guard(self._mark)
-                undo.callback(self._end_guard)
-                self._process = process_tree.spawn(
-                    _command(placement, python, root, theirs.fileno(), *inherited),
-                    self._mark,
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=output,
-                    cwd=root,
-                    env=process_tree.marked_environment(self._mark),
-                    pass_fds=(theirs.fileno(), *inherited),
-                    process_group=self._guard.pid,
-                )
-            undo.pop_all()
-        with contextlib.suppress(BrokenPipeError):  # the guard was killed already: the host does without it
-            os.write(self._lifeline, b"%d\n" % self.pid)
+        """`shared` says whether it gets a board in shared memory. `placement` may wrap the command in limits.
+
+        `launched` is a worker that was started just so before.
+        """
+        self._launched = launched = launched or Launched(python, root, shared=shared, placement=placement)
+        super().__init__(begin, launched.board, on_frame=on_frame, on_exit=on_exit)
+        self._process, self._output = launched.process, launched.output
         self._lines = LabelledLines(f"worker {self.pid}", on_print)
         self._complaints = complaints()
         os.set_blocking(self._output, False)
         self._loop.add_reader(self._output, self._pass_on_output)
-        self._tasks = [self._loop.create_task(self._connect(ours)), self._loop.create_task(self._wait())]
+        self._tasks = [self._loop.create_task(self._connect(launched.link)), self._loop.create_task(self._wait())]
 
     @property
     def pid(self) -> int:
@@ -103,22 +81,15 @@ class WorkerProcess(LinkedWorker):
         self._kill_group()
         self.exit_code = self._process.wait()
         await self._hear_last_words()
-        await asyncio.to_thread(process_tree.end_everything_of, self._mark)
-        process_tree.forget(self._process, self._mark)
-        self._end_guard()
+        await asyncio.to_thread(process_tree.end_everything_of, self._launched.mark)
+        process_tree.forget(self._process, self._launched.mark)
+        self._launched.end_guard()
         self._end_output()
         self._report_end()
 
     def _kill_group(self) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._guard.pid, signal.SIGKILL)
-
-    def _end_guard(self) -> None:
-        """There is nothing left for it to do."""
-        self._guard.kill()
-        os.close(self._lifeline)
-        self._guard.wait()
-        process_tree.forget(self._guard)
+            os.killpg(self._launched.guard.pid, signal.SIGKILL)
 
     # What it prints
 
@@ -152,14 +123,28 @@ Spawn: TypeAlias = "Callable[..., LinkedWorker]"
 """Starts a worker. Takes what `WorkerProcess` takes."""
 
 
-def _command(
-    _placement: Placement,  # its limits go here: in front of the command, or around it
-    python: str,
-    root: Path,
-    link: int,
-    board: int | str = "-",
-) -> list[str]:
-    return [python, "-P", "-m", "prowess.worker", str(link), str(board), str(root), "labelled"]
+def spawner(ahead: Launched | None) -> Spawn:
+    """Starts workers. One of the project's own may have been started already: it is the first, if it was started so."""
+
+    def spawn(
+        python: str,
+        root: Path,
+        begin: bytes,
+        *,
+        shared: bool = True,
+        placement: Placement = OWN,
+        **hears: Any,
+    ) -> WorkerProcess:
+        nonlocal ahead
+        launched = None
+        if ahead is not None and placement == OWN:
+            launched, ahead = ahead, None
+            if not launched.is_for(python, root, shared=shared):
+                launched.discard()
+                launched = None
+        return WorkerProcess(python, root, begin, shared=shared, placement=placement, launched=launched, **hears)
+
+    return spawn
 
 
 def describe_exit(code: int | None) -> str:

@@ -15,7 +15,7 @@ from typing import Final
 
 from prowess.contracts.contract import Contract
 from prowess.settings.settings import HostSettings
-from prowess.worker.link import Importing
+from prowess.worker.board import Importing
 from prowess.worker.messages import Kind
 from prowess_host.workers.jobs import NEVER, Job
 from prowess_host.workers.lifecycle import Event, State

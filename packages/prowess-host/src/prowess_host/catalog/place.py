@@ -1,0 +1,40 @@
+"""Where the manifest of a project lies. Light, so that a host knows at once whether there is one."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from prowess_host.catalog.cache import folder_in
+
+if TYPE_CHECKING:
+    from prowess.settings.paths import ConfigPaths
+    from prowess.settings.settings import OwnSettings
+
+__all__ = ["is_known", "manifest_path", "shape_now", "shape_of"]
+
+
+def is_known(paths: ConfigPaths, own: OwnSettings) -> bool:
+    """Whether there is a manifest, be it still valid or not."""
+    return manifest_path(paths.cache_dir, paths.project_root, shape_now(own)).exists()
+
+
+def shape_now(own: OwnSettings) -> str:
+    """The shape of a catalog with these settings, in this process."""
+    return shape_of(own, own.python or sys.executable, os.environ.get("PYTHONPATH", ""))
+
+
+def shape_of(own: OwnSettings, python: str, path: str = "") -> str:
+    """A digest of the settings that shape a catalog, with the `PYTHONPATH`. What is secret is not among them."""
+    shaping = [own.skills, own.names, own.profile, own.describe_results, dict(own.wire_names), python, path]
+    return hashlib.sha256(json.dumps(shaping, sort_keys=True).encode()).hexdigest()
+
+
+def manifest_path(folder: Path, root: Path, shape: str) -> Path:
+    """Where the manifest of a project lies: hosts with different settings have one each."""
+    name = hashlib.sha256(f"{root}\0{shape}".encode("utf-8", "surrogateescape")).hexdigest()[:24]
+    return folder_in(folder) / f"{name}.json"

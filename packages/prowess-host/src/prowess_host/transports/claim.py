@@ -1,0 +1,41 @@
+"""Claims stdin and stdout for the client, before any other code can use them. Imports next to nothing for that reason."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from typing import NamedTuple
+
+__all__ = ["Claim", "claim"]
+
+
+class Claim(NamedTuple):
+    """The descriptors that lead to the client."""
+
+    reading: int
+    writing: int
+
+
+def claim() -> Claim:
+    """Take descriptors 0 and 1 away: from here on input is empty and whatever is printed goes to stderr."""
+    for fd in (0, 1, 2):
+        _ensure_open(fd)
+    reading = fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, 3)
+    writing = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 3)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    return Claim(reading, writing)
+
+
+def _ensure_open(fd: int) -> None:
+    """Whoever starts us may have closed one of the three: then it leads nowhere, but never to a file opened later."""
+    try:
+        os.fstat(fd)
+    except OSError:
+        nothing = os.open(os.devnull, os.O_RDWR)
+        if nothing != fd:
+            os.dup2(nothing, fd)
+            os.close(nothing)
+        os.set_inheritable(fd, True)

@@ -1,0 +1,82 @@
+"""Starts the processes of a worker, without an event loop: a host may do it before it has imported what it serves with."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import subprocess
+from pathlib import Path
+
+from prowess.worker.board import Board
+from prowess_host.workers import process_tree
+from prowess_host.workers.placement import OWN, Placement
+
+__all__ = ["Launched"]
+
+
+class Launched:
+    """A worker that was started, its guard, and the host's ends of their pipes. An `OSError` says why there is none."""
+
+    def __init__(self, python: str, root: Path, *, shared: bool, placement: Placement = OWN) -> None:
+        """`shared` says whether it gets a board in shared memory. `placement` may wrap the command in limits."""
+        self._wanted = (python, root, shared)
+        self.mark = os.urandom(16).hex()
+        with contextlib.ExitStack() as undo:
+            self.board = Board() if shared else None
+            if self.board is not None:
+                undo.callback(self.board.close)
+            inherited = () if self.board is None else (self.board.fd,)
+            self.link, theirs = socket.socketpair()
+            undo.callback(self.link.close)
+            self.output, writing = os.pipe()
+            undo.callback(os.close, self.output)
+            with theirs, open(writing, "wb", buffering=0) as output:  # noqa: PTH123 - it is a descriptor
+                self.guard, self._lifeline = process_tree.spawn_guard(self.mark)
+                undo.callback(self.end_guard)
+                self.process = process_tree.spawn(
+                    _command(placement, python, root, theirs.fileno(), *inherited),
+                    self.mark,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    cwd=root,
+                    env=process_tree.marked_environment(self.mark),
+                    pass_fds=(theirs.fileno(), *inherited),
+                    process_group=self.guard.pid,
+                )
+            undo.pop_all()
+        with contextlib.suppress(BrokenPipeError):  # the guard was killed already: the host does without it
+            os.write(self._lifeline, b"%d\n" % self.process.pid)
+
+    def is_for(self, python: str, root: Path, *, shared: bool) -> bool:
+        """Whether it was started as this asks for."""
+        return self._wanted == (python, root, shared)
+
+    def end_guard(self) -> None:
+        """There is nothing left for it to do."""
+        self.guard.kill()
+        os.close(self._lifeline)
+        self.guard.wait()
+        process_tree.forget(self.guard)
+
+    def discard(self) -> None:
+        """It is not wanted: end it before it has begun anything."""
+        self.process.kill()
+        self.process.wait()
+        process_tree.forget(self.process, self.mark)
+        self.end_guard()
+        self.link.close()
+        os.close(self.output)
+        if self.board is not None:
+            self.board.close()
+
+
+def _command(
+    _placement: Placement,  # its limits go here: in front of the command, or around it
+    python: str,
+    root: Path,
+    link: int,
+    board: int | str = "-",
+) -> list[str]:
+    return [python, "-P", "-m", "prowess.worker", str(link), str(board), str(root), "labelled"]
