@@ -17,6 +17,7 @@ from pathlib import Path
 from installers import ROOT, environment_of_uv, find_uv
 
 DIST = ROOT / "dist"
+EXTRAS = {"prowess_host": "[http,oauth]"}  # what some of its modules need
 IMPORT_ALL = ROOT / "scripts" / "import_all.py"
 
 
@@ -88,17 +89,17 @@ def try_imports(wheel: Path, environment: Path) -> str:
 
 def try_alone(wheel: Path, constraints: Path, environment: Path) -> None:
     """Install one wheel with what it declares and nothing else; a sibling comes from our own wheel, if it is declared."""
-    python = environment / "bin" / "python"
+    python, wanted = environment / "bin" / "python", f"{wheel}{EXTRAS.get(name(wheel), '')}"
     if uv := find_uv():
         run([uv, "venv", "--quiet", "--python", sys.executable, environment])
-        with_uv = [uv, "pip", "install", "--quiet", "--python", python, "--constraint", constraints, wheel]
+        with_uv = [uv, "pip", "install", "--quiet", "--python", python, "--constraint", constraints, wanted]
         run(with_uv, env=environment_of_uv(uv))
         run([uv, "pip", "check", "--quiet", "--python", python])
     else:
         venv.create(environment)
         # No pip is installed there.
         pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", python]
-        run([*pip, "install", "--no-compile", "--quiet", "--constraint", constraints, wheel])
+        run([*pip, "install", "--no-compile", "--quiet", "--constraint", constraints, wanted])
         run([*pip, "check", "--quiet"])
     print(f"wheels: {wheel.name} alone: {try_imports(wheel, environment)}", flush=True)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -66,3 +68,19 @@ def project(tmp_path: Path) -> Path:
 def command(project: Path) -> list[str]:
     """What an IDE would start."""
     return [sys.executable, "-m", "prowess_host", "--project", str(project)]
+
+
+@pytest.fixture(params=["stdio", "http"])
+def target(request: pytest.FixtureRequest, command: list[str], project: Path) -> Generator[list[str]]:
+    """What a client connects to: a command that it starts, or the one address of a server that runs already."""
+    if request.param == "stdio":
+        yield command
+        return
+    line = [sys.executable, "-c", "from prowess_host.cli.main import main; main()", "serve", "--port", "0"]
+    with subprocess.Popen([*line, "--project", str(project)], stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        try:
+            yield [server.stdout.readline().split(" at ")[1].split(";")[0]]
+        finally:
+            server.terminate()
+            assert server.wait() == 0

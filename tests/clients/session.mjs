@@ -1,4 +1,5 @@
-// One session of an official TypeScript client with a stdio server: `node session.mjs v1|v2-legacy|v2-auto PROJECT COMMAND…`.
+// One session of an official TypeScript client with a server: `node session.mjs v1|v2-legacy|v2-auto PROJECT COMMAND…`,
+// where the command may be an address instead.
 // Prints one JSON object with what every step came to.
 import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -15,20 +16,25 @@ async function connected() {
   if (which === "v1") {
     const { Client } = await import("@modelcontextprotocol/sdk/client/index.js");
     const { StdioClientTransport } = await import("@modelcontextprotocol/sdk/client/stdio.js");
+    const { StreamableHTTPClientTransport } = await import("@modelcontextprotocol/sdk/client/streamableHttp.js");
     const { ElicitRequestSchema, ToolListChangedNotificationSchema } = await import("@modelcontextprotocol/sdk/types.js");
     const client = new Client(info, { capabilities: elicitation });
     client.setRequestHandler(ElicitRequestSchema, yes);
     client.setNotificationHandler(ToolListChangedNotificationSchema, async () => changed());
-    await client.connect(new StdioClientTransport({ command, args, stderr: "ignore" }));
+    await client.connect(transport(StdioClientTransport, StreamableHTTPClientTransport));
     return client;
   }
-  const { Client } = await import("@modelcontextprotocol/client");
+  const { Client, StreamableHTTPClientTransport } = await import("@modelcontextprotocol/client");
   const { StdioClientTransport } = await import("@modelcontextprotocol/client/stdio");
   const client = new Client(info, { capabilities: elicitation, versionNegotiation: { mode: which.slice(3) } });
   client.setRequestHandler("elicitation/create", yes);
   client.setNotificationHandler("notifications/tools/list_changed", async () => changed());
-  await client.connect(new StdioClientTransport({ command, args, stderr: "ignore" }));
+  await client.connect(transport(StdioClientTransport, StreamableHTTPClientTransport));
   return client;
+}
+
+function transport(Stdio, Http) {
+  return args.length ? new Stdio({ command, args, stderr: "ignore" }) : new Http(new URL(command));
 }
 
 async function there(name) {

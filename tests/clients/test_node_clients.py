@@ -50,9 +50,9 @@ def run(installed: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.timeout(660)  # the first one installs
 @pytest.mark.parametrize("which", ["v1", "v2-legacy", "v2-auto"])
-def test_official_client(which: str, installed: Path, command: list[str], project: Path) -> None:
+def test_official_client(which: str, installed: Path, target: list[str], project: Path) -> None:
     """Lists, calls, gets an error, progress, an answer to a question, cancels, and hears of a change."""
-    done = run(installed, "session.mjs", which, str(project), *command)
+    done = run(installed, "session.mjs", which, str(project), *target)
     assert 0 == done.returncode, done.stderr
     told: dict[str, Any] = json.loads(done.stdout)
     modern = which == "v2-auto"

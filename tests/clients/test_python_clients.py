@@ -1,4 +1,4 @@
-"""The official Python client in both eras, and FastMCP's: each lists, calls, gets an error, progress, an answer to a
+"""The official Python client in both eras, and FastMCP's, over stdio and over HTTP: each lists, calls, gets an error, progress, an answer to a
 question, a cancellation and a change of the list.
 """
 
@@ -16,7 +16,7 @@ from patience import PATIENCE
 mcp = pytest.importorskip("mcp")
 fastmcp = pytest.importorskip("fastmcp")
 
-from fastmcp.client.transports import StdioTransport  # noqa: E402 - after the skip
+from fastmcp.client.transports import StdioTransport, StreamableHttpTransport  # noqa: E402 - after the skip
 from mcp.client.stdio import StdioServerParameters, stdio_client  # noqa: E402 - after the skip
 from mcp_types import ElicitResult  # noqa: E402 - after the skip
 
@@ -35,11 +35,11 @@ async def yes(*_: Any) -> ElicitResult:
 
 
 @asynccontextmanager
-async def official(command: list[str], heard: Callable[[Any], None], mode: str) -> AsyncGenerator[Any]:
+async def official(target: list[str], heard: Callable[[Any], None], mode: str) -> AsyncGenerator[Any]:
     async def handler(message: Any) -> None:
         heard(message)
 
-    server = stdio_client(StdioServerParameters(command=command[0], args=command[1:]))
+    server = stdio_client(StdioServerParameters(command=target[0], args=target[1:])) if target[1:] else target[0]
     async with mcp.Client(server, mode=mode, message_handler=handler, elicitation_callback=yes) as client:
         yield client
 
@@ -50,15 +50,15 @@ def mode(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-async def test_official_client_speaks_the_era_it_asked_for(command: list[str], mode: str) -> None:
+async def test_official_client_speaks_the_era_it_asked_for(target: list[str], mode: str) -> None:
     """The handshake where it insists on it, else the newest revision."""
     with anyio.fail_after(PATIENCE):
-        async with official(command, lambda _: None, mode) as client:
+        async with official(target, lambda _: None, mode) as client:
             assert {"legacy": "2025-11-25", "auto": "2026-07-28"}[mode] == client.protocol_version
             assert TOOLS == [tool.name for tool in (await client.list_tools()).tools]
 
 
-async def test_official_client_calls(command: list[str], mode: str) -> None:
+async def test_official_client_calls(target: list[str], mode: str) -> None:
     """A value, a failure, an unknown tool, wrong arguments, progress and a question."""
     steps: list[tuple[float, float | None, str | None]] = []
 
@@ -66,7 +66,7 @@ async def test_official_client_calls(command: list[str], mode: str) -> None:
         steps.append((done, total, message))
 
     with anyio.fail_after(PATIENCE):
-        async with official(command, lambda _: None, mode) as client:
+        async with official(target, lambda _: None, mode) as client:
             added = await client.call_tool("tools_add", {"a": 1, "b": 2})
             failed = await client.call_tool("tools_fail")
             wrong = await client.call_tool("tools_add", {"a": "x"})
@@ -85,10 +85,10 @@ async def test_official_client_calls(command: list[str], mode: str) -> None:
     assert -32602 == unknown.value.error.code
 
 
-async def test_official_client_cancels(command: list[str], mode: str, project: Path) -> None:
+async def test_official_client_cancels(target: list[str], mode: str, project: Path) -> None:
     """A call that its caller gives up really ends, and the connection goes on."""
     with anyio.fail_after(PATIENCE):
-        async with official(command, lambda _: None, mode) as client:
+        async with official(target, lambda _: None, mode) as client:
             async with anyio.create_task_group() as group:
                 group.start_soon(client.call_tool, "tools_wait", {"mark": mode})
                 await there(project / f"{mode}.begun")
@@ -97,7 +97,7 @@ async def test_official_client_cancels(command: list[str], mode: str, project: P
             assert "3" == (await client.call_tool("tools_add", {"a": 1, "b": 2})).content[0].text
 
 
-async def test_official_client_hears_of_a_change_by_handshake(command: list[str], project: Path) -> None:
+async def test_official_client_hears_of_a_change_by_handshake(target: list[str], project: Path) -> None:
     """As a notification that nobody asked for."""
     changed = anyio.Event()
 
@@ -106,17 +106,17 @@ async def test_official_client_hears_of_a_change_by_handshake(command: list[str]
             changed.set()
 
     with anyio.fail_after(PATIENCE):
-        async with official(command, heard, "legacy") as client:
+        async with official(target, heard, "legacy") as client:
             await client.list_tools()
             (project / "skills" / "later.py").write_text(LATER, "utf-8")
             await changed.wait()
             assert "later_hello" in [tool.name for tool in (await client.list_tools()).tools]
 
 
-async def test_official_client_hears_of_a_change_it_listens_for(command: list[str], project: Path) -> None:
+async def test_official_client_hears_of_a_change_it_listens_for(target: list[str], project: Path) -> None:
     """As an event of its subscription."""
     with anyio.fail_after(PATIENCE):
-        async with official(command, lambda _: None, "auto") as client:
+        async with official(target, lambda _: None, "auto") as client:
             await client.list_tools()
             async with client.listen(tools_list_changed=True) as events:
                 (project / "skills" / "later.py").write_text(LATER, "utf-8")
@@ -125,7 +125,7 @@ async def test_official_client_hears_of_a_change_it_listens_for(command: list[st
             assert "later_hello" in [tool.name for tool in (await client.list_tools()).tools]
 
 
-async def test_fastmcp_client(command: list[str], mode: str, project: Path) -> None:
+async def test_fastmcp_client(target: list[str], mode: str, project: Path) -> None:
     """The same through FastMCP, which does not listen by itself in the newer era."""
     steps: list[float] = []
     changed = anyio.Event()
@@ -137,7 +137,8 @@ async def test_fastmcp_client(command: list[str], mode: str, project: Path) -> N
         if "list_changed" in str(message):
             changed.set()
 
-    transport = StdioTransport(command=command[0], args=command[1:], keep_alive=False)
+    over_stdio = StdioTransport(command=target[0], args=target[1:], keep_alive=False)
+    transport = over_stdio if target[1:] else StreamableHttpTransport(target[0])
     with anyio.fail_after(PATIENCE):
         async with fastmcp.Client(transport, message_handler=heard, progress_handler=progress, mode=mode) as client:
             assert TOOLS == [tool.name for tool in await client.list_tools()]

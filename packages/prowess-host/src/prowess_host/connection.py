@@ -16,6 +16,7 @@ from prowess.results.paging import META_CUT, READ_MORE, notice
 from prowess_host.catalog.listing import DIAGNOSTICS
 from prowess_host.long_results import CLIENT_LIMITS, UnknownCursor
 from prowess_host.protocol.codec import decode, dumps
+from prowess_host.protocol.eras import Client
 from prowess_host.protocol.kinds import BY_METHOD, LISTS
 from prowess_host.protocol.methods import TASK_METHODS
 from prowess_host.protocol.numbers import number_problems
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from prowess_host.catalog.listing import Listing
     from prowess_host.project import Project
     from prowess_host.protocol.codec import Message
+    from prowess_host.protocol.eras import Revision
     from prowess_host.protocol.identity import Server
     from prowess_host.protocol.lines import Oversized
     from prowess_host.workers.jobs import Job
@@ -66,11 +68,23 @@ class Connection:
     """Serves one client. Give it each line that arrives, and close it when the client has left."""
 
     def __init__(
-        self, project: Project, server: Server, out: Transport, now: Callable[[], float], *, transport: str = "pipe"
+        self,
+        project: Project,
+        server: Server,
+        out: Transport,
+        now: Callable[[], float],
+        *,
+        transport: str = "pipe",
+        revision: Revision | None = None,
     ) -> None:
-        """`transport` names the way to the client for traces, in the words of OpenTelemetry: `pipe` or `tcp`."""
+        """`transport` names the way to the client for traces, in the words of OpenTelemetry: `pipe` or `tcp`.
+
+        `revision` is what a client without a session has settled on with somebody else.
+        """
         self._project = project
         self._session = Session(server, lambda: project.kinds, transport=transport)
+        if revision is not None:
+            self._session.handshake(revision, Client({}, {}))
         self._out = out
         self._now = now
         self._waiting: list[Call] = []
@@ -78,6 +92,11 @@ class Connection:
         self._jobs: dict[Call, tuple[ToolCall, Job]] = {}
         self._closed = False
         self._pages = project.connect(self)
+
+    @property
+    def revision(self) -> Revision | None:
+        """What the handshake settled on; `None` until there was one."""
+        return self._session.revision
 
     @property
     def in_flight(self) -> int:

@@ -23,7 +23,7 @@ from prowess_host.catalog.updates import CatalogUpdates
 from prowess_host.long_results import Pages
 from prowess_host.protocol.kinds import ROWS
 from prowess_host.records.recording import Recorder, Write
-from prowess_host.tool_calls import Sealing, load_key
+from prowess_host.tool_calls import Sealing, load_key, shared_key
 from prowess_host.workers.process import Spawn, WorkerProcess
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class Project:
         self._paths = ConfigPaths.of(settings, environ)
         self._updates = CatalogUpdates(self._paths, settings, flags, environ, self._publish, spawn=spawn)
         self.workers = self._updates.supervisor
-        self.sealing = Sealing(lambda: load_key(self._paths.get_cache_dir), time.time)
+        self.sealing = Sealing(lambda: shared_key(settings) or load_key(self._paths.get_cache_dir), time.time)
         self.listing = Listing.nothing()
         """What can be listed and called now."""
         self._declared: set[str] = set()

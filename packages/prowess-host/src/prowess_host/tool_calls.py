@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from prowess.errors import parts_of_capability
+from prowess.errors import SettingsError, parts_of_capability
 from prowess.worker.messages import CallHead
 from prowess_host.protocol.codec import dumps, encode_notification
 from prowess_host.protocol.eras import takes_tasks
@@ -34,13 +34,14 @@ if TYPE_CHECKING:
 
     from prowess.contracts.contract import Contract
     from prowess.jsontypes import JsonObject
+    from prowess.settings.settings import Settings
     from prowess_host.protocol.eras import Revision
     from prowess_host.protocol.session import Call, Session
     from prowess_host.tasks import Task
 
     _OpenTask = Callable[[Revision, Callable[[JsonObject], None], Callable[[], None]], Task | None]
 
-__all__ = ["UNLIMITED", "Limit", "Sealing", "ToolCall", "load_key"]
+__all__ = ["UNLIMITED", "Limit", "Sealing", "ToolCall", "load_key", "shared_key"]
 
 _KEY_BYTES: Final = 32
 _TRACING: Final = ("traceparent", "tracestate", "baggage")
@@ -340,6 +341,18 @@ class ToolCall:
     def _lost(self) -> bytes:
         told = f"{self._lost_logs} log messages were dropped: they came faster than the client read"
         return self._session.report_log(self._call, "warning", told, logger=self._contract.id)
+
+
+def shared_key(settings: Settings) -> bytes | None:
+    """The key of the states of several hosts, if the setting `auth.state_key` gives one. `SettingsError` if it is weak."""
+    secret = settings.get("auth.state_key", None)
+    if secret is None:
+        return None
+    if not isinstance(secret, str) or len(secret) < _KEY_BYTES:
+        raise SettingsError(f"auth.state_key must be a secret text of at least {_KEY_BYTES} characters")
+    import hashlib  # only where somebody is asked something
+
+    return hashlib.sha256(secret.encode()).digest()
 
 
 def load_key(folder: Callable[[], Path]) -> bytes:

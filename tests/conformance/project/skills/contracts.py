@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from prowess import Context, skill_command
 
@@ -73,3 +75,9 @@ def test_trigger_tool_change(project_root: Path) -> str:
     draft.write_text(NEWCOMER.format(stamp=time.time_ns()))
     os.replace(draft, skills / "newcomer.py")  # noqa: PTH105 - the name of the system call says it: seen whole or not at all
     return "A skill file was written"
+
+
+@skill_command(read_only=True)
+def test_x_mcp_header(region: Annotated[str, Field(json_schema_extra={"x-mcp-header": "Region"})]) -> str:
+    """Say which region was asked for. HTTP clients say it in a header as well."""
+    return f"The region is {region}"

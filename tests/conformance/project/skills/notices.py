@@ -35,7 +35,8 @@ def test_logging_tool(ctx: Context) -> str:
 
 
 @skill_command(read_only=True)
-async def test_reconnection() -> str:
-    """Take long enough for a client to lose its connection and come back."""
+async def test_reconnection(ctx: Context) -> str:
+    """Say something, so that there is a stream, and take long enough for a client to lose it and come back."""
+    ctx.log("info", "Lose me now")
     await asyncio.sleep(4 * A_MOMENT)
     return "Reconnection test completed"

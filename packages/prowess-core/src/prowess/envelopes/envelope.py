@@ -295,9 +295,12 @@ class Engine(Protocol):
         ...
 
 
-async def invoke(engine: Engine, request: bytes | str | Mapping[str, Any]) -> JsonObject:
-    """Serve one request: always a valid response envelope, never an exception of the request's making."""
-    return await _desk(engine).serve(request)
+async def invoke(engine: Engine, request: bytes | str | Mapping[str, Any], caller: Caller | None = None) -> JsonObject:
+    """Serve one request: always a valid response envelope, never an exception of the request's making.
+
+    A `caller` is one whose credentials were checked on the way here; otherwise those in the request are.
+    """
+    return await _desk(engine).serve(request, caller)
 
 
 def diagnostics(engine: Engine) -> dict[str, int]:
@@ -340,14 +343,14 @@ class _Desk:
     def running(self) -> list[asyncio.Task[JsonObject]]:
         return [work.task for work in self._handles.works() if not work.task.done()]
 
-    async def serve(self, raw: bytes | str | Mapping[str, Any]) -> JsonObject:
+    async def serve(self, raw: bytes | str | Mapping[str, Any], caller: Caller | None) -> JsonObject:
         started = time.perf_counter()
         try:
             # The order of these checks is a promise: a stranger learns of no tool, and not even of a mistake.
             message = _parsed(raw)
             _check_major(message)
-            caller = self._authenticate(message)
-            return await self._serve(_read(message), caller, started)
+            known = self._authenticate(message) if caller is None else caller
+            return await self._serve(_read(message), known, started)
         except EnvelopeError as error:
             self._note(error.code, error.trace_id, str(error))
             return _response(error.request_id, "error", error.http, str(error), started, errors=error.problems)

@@ -30,7 +30,7 @@ class Refused(Exception):
 class _Credential:
     type: str
     secret: bytes = field(repr=False)
-    scopes: frozenset[str]
+    scopes: frozenset[str] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,8 @@ class Caller:
 
     number: int = 0
     scopes: frozenset[str] | None = None
+    subject: str = ""
+    """Whom a token was given to, where somebody else knows the callers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +52,16 @@ class Credentials:
 
     @classmethod
     def of(cls, settings: Settings) -> Credentials:
-        """Read the settings: `[[auth.credentials]]` with type, token (or user and password) and scopes, and
-        `[auth.scopes]`, which maps command ids or patterns to the scopes they need.
+        """Read the settings: `auth.token`, a bearer token with all scopes; `[[auth.credentials]]` with type, token (or
+        user and password) and scopes; and `[auth.scopes]`, which maps command ids or patterns to the scopes they need.
         """
+        token = settings.get("auth.token", None)
         listed = settings.get("auth.credentials", [])
         if not isinstance(listed, list):
             raise SettingsError("auth.credentials must be a list of tables: write [[auth.credentials]]")
         known = tuple(_credential(item, number) for number, item in enumerate(cast("list[Any]", listed), 1))
+        if token is not None:
+            known += (_all_powerful(token),)
         scopes = settings.get("auth.scopes", {})
         if not isinstance(scopes, Mapping):
             raise SettingsError('auth.scopes must be a table, like "notes.*" = ["notes:read"]')
@@ -77,7 +82,7 @@ class Credentials:
 
         A request may narrow the scopes of its credential, down to none, and never widen them.
         """
-        needed = self._needed_by(command)
+        needed = self.needed_by(command)
         missing = {scope for scope in needed if not all(of is None or scope in of for of in (caller.scopes, asked))}
         if missing:
             raise Refused("forbidden", 403, f"auth: {command} needs the scope {', '.join(sorted(missing))}")
@@ -92,7 +97,8 @@ class Credentials:
                 found = Caller(number, credential.scopes)
         return found
 
-    def _needed_by(self, command: str) -> frozenset[str]:
+    def needed_by(self, command: str) -> frozenset[str]:
+        """The scopes that a command asks for."""
         fitting = (scopes for pattern, scopes in self.needed.items() if fnmatch.fnmatchcase(command, pattern))
         return frozenset[str]().union(*fitting)
 
@@ -122,6 +128,12 @@ def _credential(item: object, number: int) -> _Credential:
         raise SettingsError(f"{place}: {kind} needs {' and '.join(names)}, as text")
     secret = ":".join(cast("list[str]", parts)).encode()
     return _Credential(cast("str", kind), secret, _scopes(table.get("scopes", []), f"{place}, scopes"))
+
+
+def _all_powerful(token: object) -> _Credential:
+    if not isinstance(token, str) or not token:
+        raise SettingsError("auth.token must be a text, and not empty")
+    return _Credential("bearer", token.encode(), None)
 
 
 def _scopes(value: object, place: str) -> frozenset[str]:

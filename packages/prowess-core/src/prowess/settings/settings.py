@@ -33,6 +33,7 @@ __all__ = [
     "OwnSettings",
     "RecordSettings",
     "RetrySettings",
+    "ServeSettings",
     "Settings",
     "Written",
     "is_configured",
@@ -130,6 +131,47 @@ class OtelSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ServeSettings:
+    """`[serve]`: the project over HTTP."""
+
+    host: str = _key("127.0.0.1", "address to listen at; any other than loopback needs credentials")
+    port: int = _key(8765, "port to listen at; 0 for any free one", least=0)
+    workers: int = _key(
+        1, "processes that serve; with more than one, clients with a handshake have no sessions", least=1
+    )
+    url: str | None = _key(None, "how clients reach the server, for example https://tools.example.com")
+    allowed_hosts: tuple[str, ...] = _key((), "names by which clients may reach the server, besides those of loopback")
+    allowed_origins: tuple[str, ...] = _key(
+        (), "origins of web pages that may call, for example https://app.example.com"
+    )
+    tls_cert: str | None = _key(None, "file with the certificate chain, relative to the project root")
+    tls_key: str | None = _key(None, "file with the key of the certificate, relative to the project root")
+    sessions: bool = _key(True, "keep sessions for clients with a handshake; false where replicas share the requests")
+    max_sessions: int = _key(1000, "sessions that are open at once", least=1)
+    session_idle: float = _key(3600.0, "seconds after which a session that nobody uses is ended", above=0)
+    kept_events: int = _key(
+        4 * 1024 * 1024, "bytes of events that a session keeps for a client that comes back", least=0
+    )
+    poll: float = _key(
+        0.0,
+        "seconds after which the client of a session has to come back for the rest of a stream; 0 for never",
+        least=0,
+    )
+    max_body: int = _key(16 * 1024 * 1024, "largest body of a request, in bytes", least=1024)
+    max_header: int = _key(32 * 1024, "largest head of a request, in bytes", least=1024)
+    max_connections: int = _key(2000, "connections that are open at once", least=1)
+    max_calls: int = _key(1000, "requests that are served at once", least=1)
+    patience: float = _key(30.0, "seconds in which a request must arrive, and an answer must be taken", above=0)
+    drain: float = _key(30.0, "seconds that calls get to finish when the server is told to leave", least=0)
+    oauth_issuer: str | None = _key(None, "authorization server whose tokens are accepted, as its `iss` names it")
+    oauth_audience: str | None = _key(None, "audience that tokens must be for; by default the URL of the MCP endpoint")
+    oauth_jwks: str | None = _key(
+        None, "where the keys of the authorization server are; by default its metadata says so"
+    )
+    oauth_scopes: tuple[str, ...] = _key((), "scopes that every request needs")
+
+
+@dataclass(frozen=True, slots=True)
 class OwnSettings:
     """Everything Prowess itself reads from the settings."""
 
@@ -165,6 +207,7 @@ class OwnSettings:
     host: HostSettings = HostSettings()
     record: RecordSettings = RecordSettings()
     otel: OtelSettings = OtelSettings()
+    serve: ServeSettings = ServeSettings()
     wire_names: Mapping[str, str] = field(
         default_factory=dict[str, str], metadata={"help": "names on the wire, by command id"}
     )
@@ -289,6 +332,7 @@ _OWN_TABLES: dict[str, type[Any]] = {
     "host": HostSettings,
     "record": RecordSettings,
     "otel": OtelSettings,
+    "serve": ServeSettings,
 }
 _NAMES_TABLE = "wire_names"
 _FOLDERS = "skills"
@@ -779,11 +823,15 @@ def _refuse_loose_settings(name: str, tables: _Table, place: _Place) -> None:
             )
 
 
+_ALIKE_AND_FREE = "servers"
+"""A table that skills may well have, though it looks like `serve`."""
+
+
 def _refuse_near_miss(name: str, place: _Place) -> None:
     """A free table whose name is a slip of the pen away from one of Prowess's own."""
     for own in (*_OWN_TABLES, _NAMES_TABLE):
         alike = difflib.SequenceMatcher(None, _normal(name), own).ratio() >= _TOO_ALIKE
-        if alike and _normal(name)[:1] == own[:1]:
+        if alike and _normal(name)[:1] == own[:1] and name != _ALIKE_AND_FREE:
             reason = f"unknown table {name!r}; did you mean {own!r}? If this is your own table, rename it"
             raise _Stray(place.of((name,)), reason)
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from prowess.settings.settings import Settings
     from prowess_host.workers.launch import Launched
 
-__all__ = ["VERSION", "HostOptions", "main", "plain_options", "project_root", "serve", "setting_flags"]
+__all__ = ["VERSION", "HostOptions", "leave", "main", "plain_options", "project_root", "serve", "setting_flags"]
 
 VERSION: Final = "0.1.0"
 _BY_HAND: Final = """\
@@ -57,7 +57,7 @@ def serve(options: HostOptions) -> NoReturn:
         settings = Settings.load(root, environ=os.environ, flags=flags)
     except SettingsError as error:
         sys.stderr.write(f"prowess: {error}\n")
-        _leave(WRONG_USE)
+        leave(WRONG_USE)
     if os.isatty(wire.reading):
         sys.stderr.write(_BY_HAND.format(root=root))
     adopt_orphans()
@@ -73,7 +73,7 @@ def serve(options: HostOptions) -> NoReturn:
         del modules["ssl"]
     # The runner is never closed, and the end is abrupt: a thread that is stuck with a client must not hold the process.
     code = asyncio.Runner(loop_factory=new_loop).run(serve_stdio(wire, settings, VERSION, flags, os.environ, ahead))
-    _leave(code)
+    leave(code)
 
 
 def _first_worker(settings: Settings) -> Launched | None:
@@ -92,7 +92,8 @@ def _first_worker(settings: Settings) -> Launched | None:
         return None
 
 
-def _leave(code: int) -> NoReturn:
+def leave(code: int) -> NoReturn:
+    """End this process at once, when whoever reads stderr has had the last lines."""
     from prowess_host.stderr import complaints
 
     complaints().finish(_LAST_WORDS)

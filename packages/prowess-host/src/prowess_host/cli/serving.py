@@ -1,0 +1,98 @@
+"""`prowess serve`: the project over HTTP, in one process or in several."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from typing import NoReturn
+
+import click
+
+from prowess.errors import ProwessError
+from prowess_host.cli.exit_codes import DONE
+from prowess_host.cli.main import VERSION, leave
+from prowess_host.cli.options import ProjectOptions, project_options
+from prowess_host.cli.projects import settings_of
+
+__all__ = ["command"]
+
+_EPILOG = """\b
+Examples:
+  prowess serve                                this machine alone, at http://127.0.0.1:8765/mcp
+  prowess serve --port 9000 --workers 4        four processes at one port
+  PROWESS_AUTH__TOKEN=… prowess serve --host 0.0.0.0
+"""
+_MISSING = "prowess serve needs {name}, which is not installed: pip install 'prowess[http]'"
+
+
+@click.command("serve", epilog=_EPILOG)
+@project_options
+@click.option("--host", help="Address to listen at. Default: 127.0.0.1, this machine alone.")
+@click.option("--port", type=click.IntRange(0, 65535), help="Port to listen at, 0 for any free one. Default: 8765.")
+@click.option("--workers", type=click.IntRange(min=1), metavar="N", help="Processes that serve. Default: 1.")
+@click.option("--replica", hidden=True, metavar="FDS", help="The socket and the lifeline of one of several processes.")
+def command(
+    where: ProjectOptions, *, host: str | None, port: int | None, workers: int | None, replica: str | None
+) -> int:
+    """Serve the commands of a project over HTTP: MCP, envelopes, health and metrics."""
+    given = {"host": host, "port": port, "workers": workers}
+    flags = {f"serve.{name}": str(value) for name, value in given.items() if value is not None}
+    where = ProjectOptions(where.project, (*where.set, *(f"{name}={value}" for name, value in flags.items())))
+    try:
+        from prowess_host.http import server
+    except ModuleNotFoundError as error:
+        raise ProwessError(_MISSING.format(name=error.name)) from None
+    settings = settings_of(where)
+    server.check_safe(settings)
+    logging.basicConfig(level=logging.WARNING, format="prowess: %(message)s", stream=sys.stderr)
+    if replica is not None:
+        _serve(where, replica)
+    own = settings.own.serve
+    listening = server.bind(own)
+    _tell(server.address_of(own, listening), own.workers, asks=not server.is_open(settings))
+    if own.workers > 1:
+        from prowess_host.http.replicas import supervise
+
+        sockname = listening.getsockname()
+        command = [sys.executable, "-c", "from prowess_host.cli.main import main; main()", "serve"]
+        command += ["--project", str(settings.root), *(word for each in where.set for word in ("--set", each))]
+        command += ["--set", f"serve.port={sockname[1]}", "--set", "serve.sessions=false"]
+        return supervise(command, listening, own.workers, own.drain)
+    _serve(where, f"{listening.fileno()}")
+    return DONE
+
+
+def _serve(where: ProjectOptions, descriptors: str) -> NoReturn:
+    """Serve at a socket that is open already. The end is abrupt: nothing may hold the process."""
+    import socket
+
+    from prowess.worker.polling import new_loop
+    from prowess_host.http.server import serve_http
+    from prowess_host.workers.process_tree import adopt_orphans
+
+    first, _, second = descriptors.partition(",")
+    listening = socket.socket(fileno=int(first))
+    listening.setblocking(False)
+    adopt_orphans()
+    serving = serve_http(
+        settings_of(where), VERSION, where.flags, os.environ, listening, lifeline=int(second) if second else None
+    )
+    try:
+        code = asyncio.Runner(loop_factory=new_loop).run(serving)
+    except ProwessError as error:
+        sys.stderr.write(f"prowess: {error}\n")
+        code = 2
+    leave(code)
+
+
+def _tell(address: object, workers: int, *, asks: bool) -> None:
+    from prowess_host.http.server import Address
+
+    assert isinstance(address, Address)  # noqa: S101 - the annotation would import it
+    several = f", by {workers} processes" if workers > 1 else ""
+    print(f"prowess: serving MCP at {address.mcp}{several}; Ctrl-C ends it")
+    header = ' --header "Authorization: Bearer …"' if asks else ""
+    print(f"prowess: to connect: claude mcp add --transport http prowess {address.mcp}{header}")
+    print(f"prowess: the rest: {address.url}/openapi.json", flush=True)

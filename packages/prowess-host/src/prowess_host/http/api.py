@@ -1,0 +1,172 @@
+"""What is served beside MCP: envelopes, one path for each command, the description of all that, and the schemas."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import uuid
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from importlib import resources
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+
+from prowess.envelopes.envelope import ENVELOPE_VERSION, invoke
+from prowess_host.http.binding import Refused
+from prowess_host.http.openapi import COMMANDS_PATH, INVOKE_PATH, SCHEMAS_PATH, describe
+from prowess_host.protocol.rpc import RpcError
+
+if TYPE_CHECKING:
+    from prowess.contracts.contract import Contract
+    from prowess.jsontypes import JsonObject
+    from prowess.settings.credentials import Caller
+    from prowess_host.http.access import Access
+    from prowess_host.http.messages import Exchange
+    from prowess_host.project import Project
+
+__all__ = ["Api"]
+
+_Handlers: TypeAlias = Mapping[str, Callable[["Exchange"], Awaitable[None]]]
+_SCHEMA_TYPE: Final = (b"content-type", b"application/schema+json")
+
+
+class Api:
+    """The handlers of these paths."""
+
+    def __init__(self, project: Project, access: Access, max_body: int) -> None:
+        self._project = project
+        self._access = access
+        self._max_body = max_body
+        folder = resources.files("prowess") / "_schemas"
+        self._schemas = {
+            file.name: file.read_bytes() for file in folder.iterdir() if file.name.endswith(".schema.json")
+        }
+        self._described: tuple[Any, bytes] | None = None
+
+    def routes(self) -> Iterator[tuple[str, str, _Handlers]]:
+        """Path, name and handlers of the fixed paths."""
+        yield INVOKE_PATH, "invoke", {"POST": self._invoke}
+        yield COMMANDS_PATH, "commands", {"GET": self._commands}
+        yield "/openapi.json", "openapi", {"GET": self._openapi}
+
+    def prefixes(self) -> Iterator[tuple[str, str, _Handlers]]:
+        """The same of paths that go on."""
+        yield f"{COMMANDS_PATH}/", "command", {"GET": self._command, "POST": self._call}
+        yield SCHEMAS_PATH, "schema", {"GET": self._schema}
+
+    # Envelopes
+
+    async def _invoke(self, exchange: Exchange) -> None:
+        caller = await self._caller(exchange)
+        body = await self._json_body(exchange)
+        if body is not None:
+            await self._answer(exchange, body, caller)
+
+    async def _call(self, exchange: Exchange) -> None:
+        """An envelope around a body that is the arguments alone."""
+        caller = await self._access.admit(exchange.headers)
+        body = await self._json_body(exchange)
+        if body is None:
+            return
+        try:
+            payload: Any = json.loads(body)
+        except (ValueError, RecursionError):
+            await exchange.refuse(Refused(400, RpcError.parse_error("the body is not JSON")))
+            return
+        request = {
+            "id": uuid.uuid4().hex,
+            "version": ENVELOPE_VERSION,
+            "timestamp": datetime.now(UTC).isoformat(),
+            "tool": exchange.path.removeprefix(f"{COMMANDS_PATH}/"),
+            "payload": payload,
+        }
+        await self._answer(exchange, request, caller)
+
+    async def _caller(self, exchange: Exchange) -> Caller | None:
+        """The caller by its header; `None` where the envelope itself may say who calls."""
+        if "authorization" not in exchange.headers and self._access.leaves_it_to_envelopes:
+            return None
+        return await self._access.admit(exchange.headers)
+
+    async def _json_body(self, exchange: Exchange) -> bytes | None:
+        kind = (exchange.headers.get("content-type") or "").partition(";")[0].strip().lower()
+        if kind != "application/json":
+            await exchange.refuse(Refused(415, RpcError.invalid_request("Content-Type must be application/json")))
+            return None
+        body = await exchange.body(self._max_body)
+        if isinstance(body, Refused):
+            await exchange.refuse(body)
+            return None
+        return body
+
+    async def _answer(self, exchange: Exchange, request: bytes | Mapping[str, Any], caller: Caller | None) -> None:
+        """Serve an envelope. If the client leaves, its call is cancelled."""
+        serving = asyncio.ensure_future(invoke(self._project, request, caller))
+        left = asyncio.ensure_future(exchange.left())
+        try:
+            await asyncio.wait([serving, left], return_when=asyncio.FIRST_COMPLETED)
+            if not serving.done():
+                return
+            response = serving.result()
+        finally:
+            serving.cancel()
+            left.cancel()
+        fields = [(name.lower().encode(), str(value).encode()) for name, value in response.get("headers", {}).items()]
+        status = cast("int", response["status"]["http"])
+        if status in (401, 403):
+            fields += self._access.challenge(status)
+        await exchange.json(status, response, *fields)
+
+    # What there is
+
+    async def _commands(self, exchange: Exchange) -> None:
+        await self._access.admit(exchange.headers)
+        catalog = self._project.catalog()
+        failures = [
+            {"source": each.source, "reason": each.reason, "file": each.file, "line": each.line}
+            for each in catalog.failures
+        ]
+        await exchange.json(200, {"commands": [_shown(each) for each in catalog.contracts if each.is_tool], "failures": failures})
+
+    async def _command(self, exchange: Exchange) -> None:
+        await self._access.admit(exchange.headers)
+        contract = self._project.listing[exchange.path.removeprefix(f"{COMMANDS_PATH}/")]
+        if contract is None or not contract.is_tool:
+            await exchange.json(404, {"error": "there is no such command"})
+            return
+        await exchange.json(200, _shown(contract))
+
+    async def _openapi(self, exchange: Exchange) -> None:
+        await self._access.admit(exchange.headers)
+        listing = self._project.listing
+        if self._described is None or self._described[0] is not listing:
+            title = self._project.settings.root.name
+            commands = [each for each in listing.catalog.contracts if each.is_tool]
+            document = describe(commands, self._schemas, title, secured=not self._access.is_open)
+            self._described = (listing, json.dumps(document, ensure_ascii=False).encode("utf-8", "replace"))
+        await exchange.answer(200, self._described[1], (b"content-type", b"application/json"))
+
+    async def _schema(self, exchange: Exchange) -> None:
+        schema = self._schemas.get(exchange.path.removeprefix(SCHEMAS_PATH))
+        if schema is None:
+            await exchange.json(
+                404, {"error": f"there is no such schema; there are {', '.join(sorted(self._schemas))}"}
+            )
+            return
+        await exchange.answer(200, schema, _SCHEMA_TYPE)
+
+
+def _shown(contract: Contract) -> JsonObject:
+    """A contract as callers need it."""
+    given = {
+        "id": contract.id,
+        "name": contract.wire_name,
+        "title": contract.title,
+        "description": contract.shown_description,
+        "category": contract.category,
+        "tags": list(contract.tags) or None,
+        "aliases": list(contract.aliases) or None,
+        "annotations": contract.hints.to_mcp() or None,
+        "inputSchema": contract.input_schema,
+        "outputSchema": contract.output.schema,
+    }
+    return {name: value for name, value in given.items() if value is not None}

@@ -1,0 +1,400 @@
+"""The application: a table of paths over one project. An ASGI callable that knows no server.
+
+MCP of both eras is at `/mcp`. A stateless request has a connection of its own, a session has one for all of its requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, MutableMapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from prowess_host.connection import Connection
+from prowess_host.http.access import NotAllowed, contract_named
+from prowess_host.http.api import Api
+from prowess_host.http.binding import Handshake, Refused, Stateless, read_post, read_stream
+from prowess_host.http.headers import Mirrored, mirrored_parameters
+from prowess_host.http.messages import Exchange
+from prowess_host.http.metrics import METRICS_TYPE, Metrics
+from prowess_host.http.replies import Outlet, Reply
+from prowess_host.http.sessions import HttpSession, Sessions, TooManySessions
+from prowess_host.protocol.codec import ABSENT, Batch, Notification, Request, read_item
+from prowess_host.protocol.eras import HANDSHAKE
+from prowess_host.protocol.rpc import RpcError
+
+if TYPE_CHECKING:
+    from prowess.jsontypes import JsonObject
+    from prowess.settings.credentials import Caller
+    from prowess.settings.settings import ServeSettings
+    from prowess_host.http.access import Access
+    from prowess_host.http.guard import Guard
+    from prowess_host.project import Project
+    from prowess_host.protocol.codec import Message
+    from prowess_host.protocol.identity import Server
+
+__all__ = ["MCP_PATH", "App"]
+
+_log = logging.getLogger("prowess.host")
+MCP_PATH: Final = "/mcp"
+_RETRY_AFTER: Final = (b"retry-after", b"1")
+_SWEEP: Final = 30.0
+_OLDEST: Final = HANDSHAKE["2025-03-26"]
+"""What a client without a session speaks that does not say: the header came later."""
+_CORS: Final = (
+    (b"access-control-allow-methods", b"GET, POST, DELETE"),
+    (
+        b"access-control-allow-headers",
+        b"authorization, content-type, accept, last-event-id, mcp-session-id, mcp-protocol-version, mcp-method, mcp-name",
+    ),
+    (b"access-control-max-age", b"600"),
+)
+_EXPOSED: Final = (b"access-control-expose-headers", b"mcp-session-id, www-authenticate, retry-after")
+
+
+class _Route(NamedTuple):
+    """What answers at a path: a handler for each method. An open route asks for no credentials."""
+
+    name: str
+    handlers: dict[str, Callable[[Exchange], Awaitable[None]]]
+
+
+class App:
+    """Serves one project. `documents` are served as they are, for anybody."""
+
+    def __init__(
+        self,
+        project: Project,
+        server: Server,
+        own: ServeSettings,
+        *,
+        access: Access,
+        guard: Guard,
+        documents: dict[str, JsonObject] | None = None,
+    ) -> None:
+        self._project = project
+        self._server = server
+        self._own = own
+        self._access = access
+        self._guard = guard
+        self._now = asyncio.get_running_loop().time
+        self.sessions = Sessions(
+            project, server, self._now, most=own.max_sessions, idle=own.session_idle, kept=own.kept_events
+        )
+        self.metrics = Metrics()
+        self.leaving = False
+        self._calls = 0
+        self._listening: set[Connection] = set()
+        self._mirrors: dict[str, Mirrored] = {}
+        self._mirrors_of = project.listing
+        api = Api(project, access, own.max_body)
+        self._routes: dict[str, _Route] = {
+            MCP_PATH: _Route("mcp", {"POST": self._mcp_post, "GET": self._mcp_get, "DELETE": self._mcp_delete}),
+            "/healthz": _Route("healthz", {"GET": self._health}),
+            "/readyz": _Route("readyz", {"GET": self._ready}),
+            "/metrics": _Route("metrics", {"GET": self._metrics}),
+            **{path: _Route(name, dict(handlers)) for path, name, handlers in api.routes()},
+        }
+        for path, document in (documents or {}).items():
+            self._routes[path] = _Route("document", {"GET": partial(_send_document, document)})
+        self._prefixes = tuple((path, _Route(name, dict(handlers))) for path, name, handlers in api.prefixes())
+        self._sweeping: asyncio.Task[None] | None = None
+
+    # The life of the application
+
+    def start(self) -> None:
+        """Look after idle sessions from now on."""
+        self._sweeping = asyncio.get_running_loop().create_task(self._sweep())
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(min(_SWEEP, self._own.session_idle))
+            self.sessions.sweep()
+
+    def leave(self) -> None:
+        """End what would never end by itself. Calls go on."""
+        self.leaving = True
+        self.sessions.end_streams()
+        for connection in list(self._listening):
+            connection.close()
+
+    def close(self) -> None:
+        """End all sessions."""
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+        self.sessions.close()
+
+    # The entrance
+
+    async def __call__(
+        self,
+        scope: MutableMapping[str, Any],
+        receive: Callable[[], Awaitable[MutableMapping[str, Any]]],
+        send: Callable[[MutableMapping[str, Any]], Awaitable[None]],
+    ) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            return
+        exchange = Exchange(scope, receive, send)
+        began = self._now()
+        route = self._routes.get(exchange.path) or self._by_prefix(exchange.path)
+        try:
+            await self._serve(exchange, route)
+        except NotAllowed as error:
+            await exchange.refuse(error.refusal)
+        except ConnectionError:
+            pass
+        except Exception:  # noqa: BLE001 - a fault of ours costs one request
+            _log.exception("%s %s could not be served", exchange.method, route.name if route else "an unknown path")
+            if not exchange.status:
+                await exchange.answer(500)
+        finally:
+            name, method = route.name if route else "unknown", exchange.method
+            known = method if method in ("GET", "POST", "DELETE", "HEAD", "OPTIONS") else "other"
+            self.metrics.note(name, known, exchange.status, self._now() - began)
+
+    def _by_prefix(self, path: str) -> _Route | None:
+        return next((route for prefix, route in self._prefixes if path.startswith(prefix)), None)
+
+    async def _serve(self, exchange: Exchange, route: _Route | None) -> None:
+        refused = self._guard.refusal(exchange.headers)
+        if refused is not None:
+            await exchange.refuse(refused)
+            return
+        origin = exchange.headers.get("origin")
+        if origin is not None:
+            exchange.fields += [
+                (b"access-control-allow-origin", origin.encode("latin-1")),
+                (b"vary", b"origin"),
+                _EXPOSED,
+            ]
+        if route is None:
+            await exchange.json(404, {"error": f"there is nothing at this path; MCP is at {MCP_PATH}"})
+            return
+        if exchange.method == "OPTIONS" and origin is not None and "access-control-request-method" in exchange.headers:
+            await exchange.answer(204, b"", *_CORS)
+            return
+        handler = route.handlers.get("GET" if exchange.method == "HEAD" else exchange.method)
+        if handler is None or (exchange.method == "HEAD" and route.name == "mcp"):
+            allowed = ", ".join(route.handlers).encode()
+            await exchange.answer(405, b"", (b"allow", allowed))
+            return
+        await handler(exchange)
+
+    # MCP
+
+    async def _mcp_post(self, exchange: Exchange) -> None:
+        caller = await self._access.admit(exchange.headers)
+        if self._calls >= self._own.max_calls:
+            await exchange.refuse(_busy(f"{self._calls} requests are served already"))
+            return
+        self._calls += 1
+        try:
+            body = await exchange.body(self._own.max_body)
+            decision = body if isinstance(body, Refused) else read_post(exchange.headers, body, self._mirrored)
+            if isinstance(decision, Refused):
+                await exchange.refuse(decision)
+            elif isinstance(decision, Stateless):
+                await self._require_scopes(caller, decision.message)
+                await self._serve_stateless(exchange, decision)
+            else:
+                await self._require_scopes(caller, decision.message)
+                await self._serve_handshake(exchange, decision, caller)
+        finally:
+            self._calls -= 1
+
+    async def _require_scopes(self, caller: Caller, message: Message) -> None:
+        """Refuse what the caller has no scopes for. What a request names must be known for that, so it waits for that."""
+        if caller.scopes is None:
+            return
+        if not self._project.listing.complete:
+            await self._project.contract_of("")
+        messages = map(read_item, message.items) if isinstance(message, Batch) else (message,)
+        requests = [each for each in messages if isinstance(each, Request)]
+        named = [contract_named(each, self._project.listing) for each in requests]
+        self._access.require(caller, [contract.id for contract in named if contract is not None])
+
+    async def _serve_stateless(self, exchange: Exchange, decision: Stateless) -> None:
+        message = decision.message
+        if isinstance(message, Notification):
+            await exchange.answer(202)
+            return
+        news = asyncio.Event()
+        outlet = Outlet(news.set)
+        reply = Reply(outlet, decision.accepted, stateless=True)
+        connection = Connection(self._project, self._server, reply, self._now, transport="tcp")
+        reply.owes = connection.owes
+        listens = message.method == "subscriptions/listen"
+        try:
+            if listens:
+                self._calls -= 1
+                self._listening.add(connection)
+            connection.take(message)
+            await exchange.stream(outlet, news, silent=reply.stream)
+        finally:
+            if listens:
+                self._calls += 1
+                self._listening.discard(connection)
+            connection.close()
+
+    async def _serve_handshake(self, exchange: Exchange, decision: Handshake, caller: Caller) -> None:
+        if not self._own.sessions:
+            await self._serve_without_session(exchange, decision)
+        elif decision.opens:
+            await self._open_session(exchange, decision, caller)
+        elif decision.session is None:
+            await exchange.refuse(Refused(400, _no_session(), _id_of(decision.message)))
+        else:
+            session = self.sessions.find(decision.session, caller)
+            if session is None:
+                await exchange.refuse(Refused(404, _unknown_session(), _id_of(decision.message)))
+            else:
+                await self._serve_in_session(exchange, decision, session)
+
+    async def _serve_without_session(self, exchange: Exchange, decision: Handshake) -> None:
+        """A client with a handshake whose requests any replica may get: nothing is kept between them."""
+        news = asyncio.Event()
+        outlet = Outlet(news.set)
+        reply = Reply(outlet, decision.accepted, stateless=False)
+        revision = None if decision.opens else decision.revision or _OLDEST
+        connection = Connection(self._project, self._server, reply, self._now, transport="tcp", revision=revision)
+        reply.owes = connection.owes
+        try:
+            connection.take(decision.message)
+            if reply.started or connection.owes(reply):
+                await exchange.stream(outlet, news, silent=reply.stream)
+            else:
+                await exchange.answer(202)
+        finally:
+            connection.close()
+
+    async def _open_session(self, exchange: Exchange, decision: Handshake, caller: Caller) -> None:
+        try:
+            session = self.sessions.open(caller)
+        except TooManySessions:
+            await exchange.refuse(_busy(f"{len(self.sessions)} sessions are in use"))
+            return
+        news = asyncio.Event()
+        outlet = Outlet(news.set)
+        session.connection.take(decision.message, session.reply(outlet, decision.accepted))
+        if session.revision is None:
+            self.sessions.end(session)
+        else:
+            exchange.fields.append((b"mcp-session-id", session.id.encode()))
+        await exchange.stream(outlet, news)
+
+    async def _serve_in_session(self, exchange: Exchange, decision: Handshake, session: HttpSession) -> None:
+        news = asyncio.Event()
+        outlet = Outlet(news.set)
+        reply = session.reply(outlet, decision.accepted)
+        session.connection.take(decision.message, reply)
+        if not reply.started and not session.connection.owes(reply):
+            await exchange.answer(202)
+            return
+        try:
+            await exchange.stream(
+                outlet, news, silent=reply.stream, began=lambda: session.keep(reply), most=self._own.poll
+            )
+        finally:
+            reply.detach(outlet)
+            session.left(outlet)
+            session.seen = self._now()
+
+    async def _mcp_get(self, exchange: Exchange) -> None:
+        session = await self._session_of(exchange)
+        if session is None:
+            return
+        news = asyncio.Event()
+        outlet = Outlet(news.set)
+        last = exchange.headers.get("last-event-id")
+        if last is None:
+            session.standing.attach(outlet)
+        elif not session.resume(last, outlet):
+            reason = "Last-Event-ID: no event with this id is kept; send the request again"
+            await exchange.refuse(Refused(400, RpcError.invalid_request(reason)))
+            return
+        try:
+            await exchange.stream(outlet, news, most=self._own.poll)
+        finally:
+            session.left(outlet)
+            session.seen = self._now()
+
+    async def _mcp_delete(self, exchange: Exchange) -> None:
+        session = await self._session_of(exchange)
+        if session is not None:
+            self.sessions.end(session)
+            await exchange.answer(204)
+
+    async def _session_of(self, exchange: Exchange) -> HttpSession | None:
+        """The session that a GET or a DELETE is about; `None` where that was refused."""
+        caller = await self._access.admit(exchange.headers)
+        refused = read_stream(exchange.method, exchange.headers)
+        if refused is None and not self._own.sessions:
+            refused = Refused(405, headers=((b"allow", b"POST"),))
+        if refused is None:
+            session = self.sessions.find(exchange.headers.get("mcp-session-id") or "", caller)
+            if session is not None:
+                return session
+            refused = Refused(404, _unknown_session())
+        await exchange.refuse(refused)
+        return None
+
+    def _mirrored(self, name: str) -> Mirrored:
+        """The parameters of a tool that headers repeat. The schemas of a listing are read once."""
+        listing = self._project.listing
+        if listing is not self._mirrors_of:
+            self._mirrors_of, self._mirrors = listing, {}
+        found = self._mirrors.get(name)
+        if found is None:
+            contract = listing[name]
+            view = listing.views.get(contract.id) if contract is not None and contract.is_tool else None
+            if view is None:
+                return {}
+            found = self._mirrors[name] = mirrored_parameters(view.input_schema)
+        return found
+
+    # The state of the server
+
+    async def _health(self, exchange: Exchange) -> None:
+        await exchange.json(200, {"status": "ok"})
+
+    async def _ready(self, exchange: Exchange) -> None:
+        if self.leaving or not self._project.listing.complete:
+            self._project.wanted()
+            status = "leaving" if self.leaving else "starting"
+            await exchange.json(503, {"status": status}, _RETRY_AFTER)
+            return
+        await exchange.json(200, {"status": "ok"})
+
+    async def _metrics(self, exchange: Exchange) -> None:
+        await self._access.admit(exchange.headers)
+        catalog = self._project.listing.catalog
+        gauges = {
+            "prowess_sessions": ("Sessions of clients with a handshake.", float(len(self.sessions))),
+            "prowess_requests_in_flight": ("Requests that are served now.", float(self._calls)),
+            "prowess_subscriptions": ("Streams of subscriptions/listen.", float(len(self._listening))),
+            "prowess_commands": ("Commands that can be called.", float(len(catalog.contracts))),
+            "prowess_failures": ("Skills and commands that could not be loaded.", float(len(catalog.failures))),
+        }
+        await exchange.answer(200, self.metrics.text(gauges), (b"content-type", METRICS_TYPE))
+
+
+async def _send_document(document: JsonObject, exchange: Exchange) -> None:
+    await exchange.json(200, document)
+
+
+def _busy(reason: str) -> Refused:
+    return Refused(503, RpcError.internal(f"{reason}; try again later"), headers=(_RETRY_AFTER,))
+
+
+def _no_session() -> RpcError:
+    return RpcError.invalid_request("Mcp-Session-Id is required; send initialize to get one")
+
+
+def _unknown_session() -> RpcError:
+    return RpcError.invalid_request("this session is not known, or over; send initialize to begin a new one")
+
+
+def _id_of(message: Message) -> Any:
+    return message.id if isinstance(message, Request) else ABSENT

@@ -1,0 +1,198 @@
+"""Decides what a request of HTTP means in MCP: its era, its message, or the status and the error that refuse it.
+
+Values in, values out: no server, no project, no session. The era is decided by each message: by its envelope, or by the
+field `MCP-Protocol-Version`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
+
+from prowess_host.http.headers import Accepted, Headers, Mirrored, check_mirrors
+from prowess_host.protocol.codec import (
+    ABSENT,
+    Batch,
+    Malformed,
+    Notification,
+    Request,
+    Response,
+    decode,
+    encode_error,
+)
+from prowess_host.protocol.eras import (
+    HANDSHAKE,
+    STATELESS,
+    SUPPORTED_VERSIONS,
+    VERSION_KEY,
+    Revision,
+)
+from prowess_host.protocol.rpc import CODES, HEADER_MISMATCH, RpcError, shown
+
+if TYPE_CHECKING:
+    from prowess.jsontypes import JsonObject
+    from prowess_host.protocol.codec import Absent, Message, RequestId
+
+__all__ = [
+    "SESSION",
+    "Decision",
+    "Handshake",
+    "Refused",
+    "Stateless",
+    "read_post",
+    "read_stream",
+    "status_of",
+]
+
+SESSION: Final = "mcp-session-id"
+_VERSION: Final = "mcp-protocol-version"
+
+
+class Refused(NamedTuple):
+    """Answer with this status, and with a JSON-RPC error where there is one."""
+
+    status: int
+    error: RpcError | None = None
+    id: RequestId | Absent = ABSENT
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+    @property
+    def body(self) -> bytes:
+        """The error as JSON."""
+        return b"" if self.error is None else encode_error(self.id, self.error)[:-1]
+
+
+class Stateless(NamedTuple):
+    """A message that carries all it needs. A notification has nothing to do."""
+
+    message: Request | Notification
+    accepted: Accepted
+
+
+class Handshake(NamedTuple):
+    """A message of a session, or the one that opens a session."""
+
+    message: Message
+    accepted: Accepted
+    session: str | None
+    revision: Revision | None
+    """What the field says; the session knows better."""
+    opens: bool
+
+
+Decision: TypeAlias = "Refused | Stateless | Handshake"
+
+
+def read_post(headers: Headers, body: bytes, mirrored: Callable[[str], Mirrored]) -> Decision:
+    """What a POST means. `mirrored` gives the parameters of a tool that headers repeat."""
+    kind = (headers.get("content-type") or "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        return Refused(415, RpcError.invalid_request(f"Content-Type must be application/json, not {shown(kind)}"))
+    accepted = Accepted.of(headers.get("accept"))
+    if not (accepted.json or accepted.sse):
+        return _unacceptable("application/json, text/event-stream")
+    message = decode(body)
+    try:
+        version = headers.once(_VERSION)
+    except RpcError as error:
+        return Refused(400, error)
+    if _is_stateless(message, version):
+        return _read_stateless(headers, version, message, accepted, mirrored)
+    return _read_handshake(headers, version, message, accepted)
+
+
+def _unacceptable(wanted: str) -> Refused:
+    return Refused(406, RpcError.invalid_request(f"Accept must list {wanted}"))
+
+
+def _is_stateless(message: Message, version: str | None) -> bool:
+    if version is not None and version not in HANDSHAKE:
+        return True
+    return isinstance(message, Request) and VERSION_KEY in _envelope(message)
+
+
+def _envelope(request: Request) -> JsonObject:
+    meta = request.params.get("_meta")
+    return cast("JsonObject", meta) if isinstance(meta, dict) else {}
+
+
+def _read_stateless(
+    headers: Headers,
+    version: str | None,
+    message: Message,
+    accepted: Accepted,
+    mirrored: Callable[[str], Mirrored],
+) -> Decision:
+    if isinstance(message, Malformed):
+        return Refused(CODES[message.error.code].http_status, message.error, message.id)
+    if isinstance(message, (Batch, Response)):
+        return Refused(400, RpcError.invalid_request("the body must be one request or one notification"))
+    if isinstance(message, Notification):
+        if version not in STATELESS:
+            return Refused(400, RpcError.unsupported_version(version or "", SUPPORTED_VERSIONS))
+        return Stateless(message, accepted)
+    try:
+        _check_version(version, _envelope(message).get(VERSION_KEY))
+        name = message.params.get("name")
+        check_mirrors(headers, message, mirrored(name) if isinstance(name, str) else {})
+        if message.method == "initialize":
+            raise RpcError.method_not_found("initialize", version)
+    except RpcError as error:
+        return Refused(CODES[error.code].http_status, error, message.id)
+    return Stateless(message, accepted)
+
+
+def _check_version(sent: str | None, version: Any) -> None:
+    if sent is None:
+        raise RpcError(
+            HEADER_MISMATCH, f"Header mismatch: MCP-Protocol-Version is required, and must be {shown(version)}"
+        )
+    if version is None:
+        if sent not in STATELESS:
+            raise RpcError.unsupported_version(sent, SUPPORTED_VERSIONS)
+        raise RpcError.missing_param(f"_meta key {VERSION_KEY}", "a string")
+    if type(version) is not str:
+        raise RpcError.wrong_param(f"_meta key {VERSION_KEY}", "a string", version)
+    if sent != version:
+        told = f"MCP-Protocol-Version is {shown(sent)}, and the body says {shown(version)}"
+        raise RpcError(HEADER_MISMATCH, f"Header mismatch: {told}")
+    if sent not in STATELESS:
+        raise RpcError.unsupported_version(sent, SUPPORTED_VERSIONS)
+
+
+def _read_handshake(headers: Headers, version: str | None, message: Message, accepted: Accepted) -> Decision:
+    if isinstance(message, Malformed):
+        return Refused(400, message.error, message.id)
+    opens = isinstance(message, Request) and message.method == "initialize"
+    revision = HANDSHAKE[version] if version is not None else None
+    return Handshake(message, accepted, headers.get(SESSION), revision, opens)
+
+
+def read_stream(method: str, headers: Headers) -> Refused | None:
+    """Why a GET or a DELETE is refused, whatever its session: the stateless era has neither."""
+    version = headers.get(_VERSION)
+    if version in STATELESS:
+        return Refused(405, headers=((b"allow", b"POST"),))
+    if version is not None and version not in HANDSHAKE:
+        return Refused(400, RpcError.unsupported_version(version, SUPPORTED_VERSIONS))
+    if method == "GET" and not Accepted.of(headers.get("accept")).sse:
+        return _unacceptable("text/event-stream")
+    if headers.get(SESSION) is None:
+        return Refused(400, RpcError.invalid_request("Mcp-Session-Id is required; send initialize to get one"))
+    return None
+
+
+_ERROR: Final = re.compile(
+    rb'\{"jsonrpc":"2\.0",(?:"id":(?P<id>-?[0-9]+|"(?:[^"\\]|\\.)*"),)?"error":\{"code":(?P<code>-[0-9]+)'
+)
+
+
+def status_of(line: bytes, *, stateless: bool) -> int:
+    """The status of a response whose body is this line of ours. With a handshake, errors with an id are answers."""
+    found = _ERROR.match(line)
+    if found is None:
+        return 200
+    if not stateless:
+        return 200 if found["id"] is not None else 400
+    return CODES[int(found["code"])].http_status

@@ -1,0 +1,89 @@
+"""Which hosts and origins are served: what keeps a web page from talking to a server that was not meant for it.
+
+A page whose name its owner points at 127.0.0.1 sends that name as `Host`, and any page sends its own `Origin`. Names are
+compared, and a literal address cannot be such a name.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from prowess_host.http.binding import Refused
+from prowess_host.protocol.rpc import RpcError, shown
+
+if TYPE_CHECKING:
+    from prowess_host.http.headers import Headers
+
+__all__ = ["Guard", "is_loopback"]
+
+_LOCALHOST: Final = "localhost"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine, as nobody else reaches it."""
+    address = _address(host)
+    return host == _LOCALHOST if address is None else address.is_loopback
+
+
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
+        return None
+
+
+def _host_of(authority: str) -> str | None:
+    """The host in a field `Host`, without its port."""
+    try:
+        split = urlsplit(f"//{authority}")
+        _ = split.port
+    except ValueError:
+        return None
+    if split.path or split.query or split.fragment or split.username is not None:
+        return None
+    return (split.hostname or "").rstrip(".") or None
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """What the settings allow."""
+
+    hosts: frozenset[str]
+    """Names, lower case, besides those of loopback."""
+    origins: frozenset[str]
+    addresses: bool
+    """Whether any literal address will do: for servers that are reached from elsewhere."""
+
+    def refusal(self, headers: Headers) -> Refused | None:
+        """Why a request is not served."""
+        sent = headers.get("host")
+        if sent is None or b"host" in headers.repeated:
+            return Refused(400, RpcError.invalid_request("the header Host is required, once"))
+        host = _host_of(sent)
+        if host is None or not self._serves(host):
+            reason = f"Host {shown(sent)} is not served here; add the name to serve.allowed_hosts"
+            return Refused(403, RpcError.invalid_request(reason))
+        origin = headers.get("origin")
+        if origin is not None and (b"origin" in headers.repeated or not self.allows(origin, sent)):
+            reason = f"Origin {shown(origin)} may not call this server; add it to serve.allowed_origins"
+            return Refused(403, RpcError.invalid_request(reason))
+        return None
+
+    def _serves(self, host: str) -> bool:
+        return host in self.hosts or is_loopback(host) or (self.addresses and _address(host) is not None)
+
+    def allows(self, origin: str, host: str) -> bool:
+        """Whether pages of an origin may call: those of this machine, of this server, and those that were named."""
+        if origin.lower() in self.origins:
+            return True
+        try:
+            split = urlsplit(origin)
+            _ = split.port
+        except ValueError:
+            return False
+        if split.scheme not in ("http", "https") or split.path or split.hostname is None:
+            return False
+        return is_loopback(split.hostname) or split.netloc.lower() == host.lower()

@@ -1,0 +1,182 @@
+"""The fields of an HTTP request as MCP reads them: repeated ones, what a client accepts, mirrored values of the body."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
+
+from prowess_host.protocol.rpc import HEADER_MISMATCH, RpcError, shown
+
+if TYPE_CHECKING:
+    from prowess.jsontypes import JsonObject
+    from prowess_host.protocol.codec import Request
+
+__all__ = ["Accepted", "Headers", "Mirrored", "check_mirrors", "mirrored_parameters"]
+
+Mirrored: TypeAlias = "Mapping[str, tuple[str, ...]]"
+"""Fields `Mcp-Param-…`, lower case, and the path of the argument that each repeats."""
+
+_NAMED: Final = {
+    "tools/call": "name",
+    "prompts/get": "name",
+    "resources/read": "uri",
+    "tasks/get": "taskId",
+    "tasks/update": "taskId",
+    "tasks/cancel": "taskId",
+}
+"""Methods whose target is repeated in `Mcp-Name`, and the member of `params` that holds it."""
+_START, _END = "=?base64?", "?="
+_ANNOTATION: Final = "x-mcp-header"
+
+
+class Headers:
+    """The fields of a request by their lower-case names."""
+
+    __slots__ = ("_fields", "repeated")
+
+    def __init__(self, pairs: Iterable[tuple[bytes, bytes]]) -> None:
+        self._fields: dict[bytes, bytes] = {}
+        self.repeated: set[bytes] = set()
+        for name, value in pairs:
+            if name in self._fields:
+                self.repeated.add(name)
+                if name == b"accept":
+                    value = b"%b,%b" % (self._fields[name], value)
+                elif name != b"x-forwarded-for":  # otherwise the first one counts, and whoever cares sees `repeated`
+                    continue
+            self._fields[name] = value
+
+    def __contains__(self, name: str) -> bool:
+        return name.encode() in self._fields
+
+    def get(self, name: str) -> str | None:
+        """The value of a field, without the spaces around it."""
+        value = self._fields.get(name.encode())
+        return None if value is None else value.decode("latin-1").strip(" \t")
+
+    def once(self, name: str) -> str | None:
+        """The value of a field that may stand there only once; a second one is an `RpcError`."""
+        if name.encode() in self.repeated:
+            raise _mismatch(f"the header {name} is there more than once")
+        return self.get(name)
+
+
+class Accepted(NamedTuple):
+    """What a client reads."""
+
+    json: bool
+    sse: bool
+
+    @classmethod
+    def of(cls, accept: str | None) -> Accepted:
+        """The field `Accept`; a client that sends none reads everything."""
+        if not accept:
+            return cls(json=True, sse=True)
+        types = {part.partition(";")[0].strip().lower() for part in accept.split(",")}
+        everything = "*/*" in types
+        return cls(
+            json=everything or bool(types & {"application/json", "application/*"}),
+            sse=everything or bool(types & {"text/event-stream", "text/*"}),
+        )
+
+
+# What the fields repeat of the body
+
+
+def check_mirrors(headers: Headers, request: Request, mirrored: Mirrored) -> None:
+    """Compare the fields of a stateless request with its body, as whoever routes by them relies on. Raises `RpcError`."""
+    _same("Mcp-Method", headers.once("mcp-method"), request.method)
+    member = _NAMED.get(request.method)
+    target = request.params.get(member) if member else None
+    if type(target) is str:
+        _same("Mcp-Name", _decoded("Mcp-Name", headers.once("mcp-name")), target)
+    if request.method == "tools/call" and mirrored:
+        arguments = _arguments(request.params.get("arguments"))
+        for name, path in mirrored.items():
+            _check_parameter(name, headers.once(name), _at(arguments, path))
+
+
+def _same(name: str, sent: str | None, wanted: str) -> None:
+    if sent is None:
+        raise _mismatch(f"the header {name} is required, and must be {shown(wanted)}")
+    if sent != wanted:
+        raise _mismatch(f"{name} is {shown(sent)}, and the body says {shown(wanted)}")
+
+
+def _check_parameter(name: str, sent: str | None, value: Any) -> None:
+    sent = _decoded(name, sent)
+    if value is None:
+        if sent is not None:
+            raise _mismatch(f"{name} is {shown(sent)}, and the body has no such argument")
+    elif sent is None:
+        raise _mismatch(f"the header {name} is required, since the body has the argument")
+    elif not _equal(sent, value):
+        raise _mismatch(f"{name} is {shown(sent)}, and the body says {shown(value)}")
+
+
+def _equal(sent: str, value: Any) -> bool:
+    if isinstance(value, bool):
+        return sent == ("true" if value else "false")
+    if isinstance(value, (int, float)):
+        try:
+            return float(sent) == value if not sent.lstrip("-").isdigit() else int(sent) == value
+        except (ValueError, OverflowError):
+            return False
+    return isinstance(value, str) and sent == value
+
+
+def _decoded(name: str, value: str | None) -> str | None:
+    """A value as the client meant it: text beyond ASCII arrives as base64."""
+    if value is None:
+        return None
+    if any(character not in _PLAIN for character in value):
+        raise _mismatch(f"{name} has characters that a header may not have; send it as {_START}…{_END}")
+    if not (value.startswith(_START) and value.endswith(_END)):
+        return value
+    try:
+        return base64.b64decode(value[len(_START) : -len(_END)], validate=True).decode()
+    except (binascii.Error, ValueError):
+        raise _mismatch(f"{name} is not base64 of UTF-8") from None
+
+
+_PLAIN: Final = frozenset(map(chr, range(0x20, 0x7F))) | {"\t"}
+
+
+def _mismatch(reason: str) -> RpcError:
+    return RpcError(HEADER_MISMATCH, f"Header mismatch: {reason}")
+
+
+def _arguments(value: Any) -> JsonObject:
+    """Arguments may arrive as JSON text."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            return {}
+    return cast("JsonObject", value) if isinstance(value, dict) else {}
+
+
+def _at(value: Any, path: tuple[str, ...]) -> Any:
+    for name in path:
+        if not isinstance(value, dict):
+            return None
+        value = cast("JsonObject", value).get(name)
+    return value
+
+
+def mirrored_parameters(schema: Any, path: tuple[str, ...] = ()) -> dict[str, tuple[str, ...]]:
+    """The parameters that a schema wants repeated in headers: those that `properties` alone lead to."""
+    found: dict[str, tuple[str, ...]] = {}
+    properties = cast("JsonObject", schema).get("properties") if isinstance(schema, dict) else None
+    if not isinstance(properties, dict):
+        return found
+    for name, each in cast("JsonObject", properties).items():
+        if isinstance(each, dict):
+            header = cast("JsonObject", each).get(_ANNOTATION)
+            if isinstance(header, str) and header:
+                found[f"mcp-param-{header.lower()}"] = (*path, name)
+            found.update(mirrored_parameters(each, (*path, name)))
+    return found

@@ -1,0 +1,180 @@
+"""One request of HTTP and its response, over ASGI: bodies within bounds, whole answers, streams that end with the client."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from prowess_host.http.binding import Refused
+from prowess_host.http.headers import Headers
+from prowess_host.http.replies import COMMENT, JSON_TYPE
+from prowess_host.protocol.rpc import RpcError
+
+if TYPE_CHECKING:
+    from prowess_host.http.replies import Outlet
+
+__all__ = ["Exchange", "Field", "dump_json"]
+
+Field: TypeAlias = tuple[bytes, bytes]
+_Message: TypeAlias = MutableMapping[str, Any]
+_CLOSE: Final = (b"connection", b"close")
+_SILENCE: Final = 15.0
+"""Seconds without an event after which a stream says that it is still there."""
+_SOON: Final = 0.05
+"""Seconds in which most answers come. Only after that somebody looks whether the client is still there."""
+_UNSTREAMED: Final = 5.0
+"""Seconds without an answer after which a response becomes a stream, so that nobody on the way gives it up."""
+
+
+def dump_json(value: Any) -> bytes:
+    """JSON as responses hold it."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+
+
+class Exchange:
+    """One request and its response."""
+
+    def __init__(
+        self,
+        scope: _Message,
+        receive: Callable[[], Awaitable[_Message]],
+        send: Callable[[_Message], Awaitable[None]],
+    ) -> None:
+        self.method: str = scope["method"]
+        self.path: str = scope["path"]
+        self.headers = Headers(scope["headers"])
+        self.status = 0
+        self.fields: list[Field] = []
+        """Of every response to this request."""
+        self._receive = receive
+        self._send = send
+
+    # What arrives
+
+    async def body(self, most: int) -> bytes | Refused:
+        """The whole body, or why it is refused. `ConnectionError` where the client has left."""
+        length = self.headers.get("content-length")
+        if length is not None and length.isascii() and length.isdigit() and int(length) > most:
+            return _too_large(most)
+        parts: list[bytes] = []
+        size = 0
+        while True:
+            message = await self._receive()
+            if message["type"] == "http.disconnect":
+                raise ConnectionError
+            part: bytes = message.get("body", b"")
+            size += len(part)
+            if size > most:
+                return _too_large(most)
+            parts.append(part)
+            if not message.get("more_body", False):
+                return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    async def left(self) -> None:
+        """Wait until the client has left."""
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+    # What is answered
+
+    async def refuse(self, refused: Refused) -> None:
+        """Answer with what a refusal says."""
+        body = refused.body
+        await self.answer(refused.status, body, *((JSON_TYPE,) if body else ()), *refused.headers)
+
+    async def json(self, status: int, value: Any, *fields: Field) -> None:
+        """Answer with JSON."""
+        await self.answer(status, dump_json(value), JSON_TYPE, *fields)
+
+    async def answer(self, status: int, body: bytes = b"", *fields: Field) -> None:
+        """Answer with a whole body."""
+        length = () if status in (204, 304) else ((b"content-length", b"%d" % len(body)),)
+        await self._begin(status, (*length, *fields))
+        await self._put(body, more=False)
+
+    async def _begin(self, status: int, fields: tuple[Field, ...]) -> None:
+        self.status = status
+        await self._send({"type": "http.response.start", "status": status, "headers": [*fields, *self.fields]})
+
+    async def _put(self, body: bytes, *, more: bool) -> None:
+        await self._send({"type": "http.response.body", "body": body, "more_body": more})
+
+    async def stream(
+        self,
+        outlet: Outlet,
+        news: asyncio.Event,
+        *,
+        silent: Callable[[], None] | None = None,
+        began: Callable[[], None] | None = None,
+        most: float = 0.0,
+    ) -> bool:
+        """Send what comes until it ends; `False` where the client has left before, or after `most` seconds.
+
+        `silent` is told where nothing has come for a while, and `began` when the response begins as a stream.
+        """
+        loop = asyncio.get_running_loop()
+        due = float("inf")
+        if not news.is_set():
+            await _comes(news, _SOON)
+        if await self._send_news(outlet, began):
+            return True
+        gone = loop.create_task(self.left())
+        gone.add_done_callback(lambda _: news.set())
+        try:
+            while True:
+                news.clear()
+                if await self._send_news(outlet, began):
+                    return True
+                now = loop.time()
+                if gone.done():
+                    return False
+                if self.status and most:
+                    due = min(due, now + most)
+                if now >= due:
+                    await self._put(b"", more=False)
+                    return False
+                if not news.is_set() and not await _comes(
+                    news, min(_SILENCE if self.status else _UNSTREAMED, due - now)
+                ):
+                    if self.status:
+                        outlet.put(COMMENT)
+                    elif silent is not None:
+                        silent()
+        finally:
+            gone.cancel()
+
+    async def _send_news(self, outlet: Outlet, began: Callable[[], None] | None) -> bool:
+        """Send what there is; gives whether that was the end."""
+        head = outlet.head
+        if head is not None and head.whole:
+            await self.answer(head.status, head.body, *head.headers)
+            return True
+        if head is None:
+            if outlet.ended:
+                await self.answer(202)
+            return outlet.ended
+        if not self.status:
+            if began is not None:
+                began()
+            await self._begin(head.status, head.headers)
+        ended, data = outlet.ended, outlet.take()
+        if data or ended:
+            await self._put(data, more=not ended)
+        return ended
+
+
+async def _comes(news: asyncio.Event, seconds: float) -> bool:
+    """Whether there is news within so much time."""
+    try:
+        async with asyncio.timeout(max(seconds, 0.0)):
+            await news.wait()
+    except TimeoutError:
+        return False
+    return True
+
+
+def _too_large(most: int) -> Refused:
+    reason = f"the body is larger than {most} bytes; serve.max_body allows more"
+    return Refused(413, RpcError.invalid_request(reason), headers=(_CLOSE,))

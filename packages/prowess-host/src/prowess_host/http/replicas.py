@@ -1,0 +1,72 @@
+"""Several processes at one listening socket: starts them, starts those anew that ended, and ends all together."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from typing import Final
+
+__all__ = ["supervise"]
+
+_LEAST: Final = 1.0
+"""Seconds between two starts of one process, so that one that cannot start does not take the processor."""
+_LOOK: Final = 0.2
+_MORE: Final = 10.0
+"""Seconds beyond the time that calls get, after which a process is killed."""
+
+
+def supervise(command: list[str], listening: socket.socket, count: int, drain: float) -> int:
+    """Keep so many processes running until a signal ends them; gives the exit code.
+
+    Each gets the socket and the reading end of a pipe of ours, whose end tells it that we are gone.
+    """
+    reading, writing = os.pipe()
+    wake_reading, wake_writing = os.pipe()
+    os.set_blocking(wake_writing, False)
+    signal.set_wakeup_fd(wake_writing, warn_on_full_buffer=False)
+    received: list[int] = []
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, _: received.append(number))
+    signal.signal(signal.SIGCHLD, _wake)
+    started: dict[subprocess.Popen[bytes], float] = {}
+    command = [*command, "--replica", f"{listening.fileno()},{reading}"]
+    due = [0.0] * count
+    while not received:
+        for process in [each for each in started if each.poll() is not None]:
+            sys.stderr.write(f"prowess: a serving process has ended ({process.returncode}); another takes its place\n")
+            due.append(started.pop(process) + _LEAST)
+        now = time.monotonic()
+        for moment in [each for each in due if each <= now]:
+            due.remove(moment)
+            process = subprocess.Popen(command, pass_fds=(listening.fileno(), reading), start_new_session=True)
+            started[process] = now
+        wait = max(0.0, min(due, default=now + 3600.0) - now)
+        if select.select([wake_reading], [], [], wait)[0]:
+            os.read(wake_reading, 4096)
+    return _end(list(started), writing, received, drain)
+
+
+def _wake(_number: int, _frame: object) -> None:
+    """A process has ended: the wake-up pipe says so."""
+
+
+def _end(processes: list[subprocess.Popen[bytes]], writing: int, received: list[int], drain: float) -> int:
+    """Tell all to leave, and wait; a second signal, or too much time, kills."""
+    for process in processes:
+        with contextlib.suppress(OSError):
+            process.send_signal(signal.SIGTERM)
+    end = time.monotonic() + drain + _MORE
+    while any(process.poll() is None for process in processes) and time.monotonic() < end and len(received) == 1:
+        time.sleep(_LOOK)
+    for process in processes:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+    os.close(writing)
+    return 0 if received[0] == signal.SIGTERM else 128 + received[0]

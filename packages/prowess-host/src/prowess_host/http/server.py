@@ -1,0 +1,238 @@
+"""Runs the application on uvicorn: a listening socket, TLS, signals, and an end that lets calls finish."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import gc
+import logging
+import os
+import signal
+import socket
+import ssl
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import uvicorn
+
+from prowess.errors import SettingsError
+from prowess.settings.credentials import Credentials
+from prowess_host.http.access import Access
+from prowess_host.http.app import MCP_PATH, App
+from prowess_host.http.guard import Guard, is_loopback
+from prowess_host.http.limits import limited_protocol
+from prowess_host.project import Project
+from prowess_host.protocol.identity import Server
+from prowess_host.tool_calls import shared_key
+from prowess_host.workers.process_tree import reap_orphans
+
+if TYPE_CHECKING:
+    from prowess.jsontypes import JsonObject
+    from prowess.settings.settings import ServeSettings, Settings
+
+__all__ = ["Address", "address_of", "bind", "check_safe", "is_open", "serve_http"]
+
+_BACKLOG: Final = 2048
+_GARBAGE: Final = 10_000
+"""Objects between two collections: a request makes some hundred, which go by themselves."""
+_KEEP_ALIVE: Final = 75
+"""Seconds that an idle connection is kept: longer than the usual proxy keeps one, so that it hangs up and not we."""
+_WAY_OUT: Final = """\
+{host} can be reached from other machines, and nobody would have to say who they are.
+Set a token that clients send, in the environment or in prowess.toml:
+  PROWESS_AUTH__TOKEN=…             any secret text of yours
+or name an authorization server: serve.oauth_issuer. Or serve this machine alone: --host 127.0.0.1"""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a server is reached."""
+
+    url: str
+    """Without a path, and without a slash at its end."""
+
+    @property
+    def mcp(self) -> str:
+        """The MCP endpoint."""
+        return f"{self.url}{MCP_PATH}"
+
+
+def check_safe(settings: Settings) -> None:
+    """Refuse to serve other machines without credentials. Raises `SettingsError` with the way out."""
+    own = settings.own.serve
+    if not is_loopback(own.host) and is_open(settings):
+        raise SettingsError(_WAY_OUT.format(host=own.host))
+    shared_key(settings)
+    if (own.tls_cert is None) != (own.tls_key is None):
+        raise SettingsError("serve.tls_cert and serve.tls_key belong together: set both, or neither")
+
+
+def is_open(settings: Settings) -> bool:
+    """Whether anybody may call."""
+    return not settings.own.serve.oauth_issuer and not Credentials.of(settings).known
+
+
+def bind(own: ServeSettings) -> socket.socket:
+    """A listening socket. Raises `SettingsError` where the address cannot be had."""
+    try:
+        family, kind, number, _, address = socket.getaddrinfo(
+            own.host, own.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except OSError as error:
+        raise SettingsError(f"serve.host {own.host!r} is no address of this machine: {error.strerror}") from None
+    listening = socket.socket(family, kind, number)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+        listening.listen(_BACKLOG)
+    except OSError as error:
+        listening.close()
+        if error.errno == errno.EADDRINUSE:
+            raise SettingsError(
+                f"port {own.port} of {own.host} is taken by another program. Choose another with --port, or 0 for any"
+            ) from None
+        raise SettingsError(f"{own.host}:{own.port} cannot be listened at: {error.strerror}") from None
+    listening.setblocking(False)
+    return listening
+
+
+def address_of(own: ServeSettings, listening: socket.socket) -> Address:
+    """Where clients reach a socket."""
+    if own.url:
+        return Address(own.url.rstrip("/"))
+    host, port = listening.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else host
+    return Address(f"{'https' if own.tls_cert else 'http'}://{shown}:{port}")
+
+
+class _Server(uvicorn.Server):
+    """uvicorn without its handling of signals: there is one process, and it handles them itself."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None]:
+        yield
+
+
+def _config(app: App, own: ServeSettings, root: Path) -> uvicorn.Config:
+    config = uvicorn.Config(
+        app,
+        http=limited_protocol(own),
+        ws="none",
+        lifespan="off",
+        loop="none",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        date_header=True,
+        backlog=_BACKLOG,
+        timeout_keep_alive=_KEEP_ALIVE,
+        timeout_graceful_shutdown=own.drain,  # type: ignore[arg-type]  # a float does as well
+    )
+    config.load()
+    if own.tls_cert is not None and own.tls_key is not None:
+        config.ssl = _tls(root / own.tls_cert, root / own.tls_key)
+    return config
+
+
+def _tls(certificate: Path, key: Path) -> ssl.SSLContext:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        context.load_cert_chain(certificate, key)
+    except (OSError, ssl.SSLError) as error:
+        raise SettingsError(f"serve.tls_cert {certificate} and serve.tls_key {key} cannot be used: {error}") from None
+    return context
+
+
+def _access(settings: Settings, address: Address) -> tuple[Access, dict[str, JsonObject]]:
+    """Who may call, and the documents that tell clients where to get a token."""
+    own, credentials = settings.own.serve, Credentials.of(settings)
+    if own.oauth_issuer is None:
+        return Access(credentials), {}
+    try:
+        from prowess_host.http.oauth import TokenReader, metadata_urls, protected_resource
+    except ModuleNotFoundError as error:
+        raise SettingsError(f"serve.oauth_issuer needs {error.name}: pip install 'prowess[oauth]'") from None
+    resource = own.oauth_audience or address.mcp
+    reader = TokenReader(own.oauth_issuer, frozenset({resource}), own.oauth_jwks)
+    paths = metadata_urls(address.mcp)
+    access = Access(credentials, reader, metadata_url=f"{address.url}{paths[0]}", scopes=own.oauth_scopes)
+    told = protected_resource(resource, own.oauth_issuer, access.all_scopes, settings.root.name)
+    return access, dict.fromkeys(paths, told)
+
+
+def _guard(own: ServeSettings, address: Address) -> Guard:
+    named = address.url.partition("://")[2].rpartition(":")[0] or address.url.partition("://")[2]
+    hosts = {own.host, *own.allowed_hosts, *([named.strip("[]")] if own.url else [])}
+    return Guard(
+        frozenset(host.lower() for host in hosts),
+        frozenset(origin.lower().rstrip("/") for origin in own.allowed_origins),
+        addresses=not is_loopback(own.host),
+    )
+
+
+async def serve_http(
+    settings: Settings,
+    version: str,
+    flags: JsonObject,
+    environ: Mapping[str, str],
+    listening: socket.socket,
+    *,
+    lifeline: int | None = None,
+) -> int:
+    """Serve a project at a socket until a signal says otherwise, or until the `lifeline` ends. Gives the exit code."""
+    own = settings.own.serve
+    address = address_of(own, listening)
+    access, documents = _access(settings, address)
+    project = Project(settings, flags, environ)
+    server = Server(settings.root.name.encode("utf-8", "replace").decode() or "prowess", version)
+    app = App(project, server, own, access=access, guard=_guard(own, address), documents=documents)
+    running = _Server(_config(app, own, settings.root))
+    leaving = _Leaving(app, running)
+    leaving.listen(lifeline)
+    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # what clients send wrong is no news
+    gc.collect()
+    gc.freeze()  # what is imported by now stays: no collection need look at it again
+    gc.set_threshold(_GARBAGE)
+    project.start()
+    project.wanted()
+    app.start()
+    try:
+        await running.serve([listening])
+    finally:
+        app.close()
+        await project.close()
+    return leaving.exit_code
+
+
+class _Leaving:
+    """What makes a server leave: a signal, or the end of the pipe that leads to whoever started it."""
+
+    def __init__(self, app: App, running: uvicorn.Server) -> None:
+        self._app = app
+        self._running = running
+        self.exit_code = 1
+
+    def listen(self, lifeline: int | None) -> None:
+        """Leave when it is time to."""
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTERM, self._leave, 0)
+        loop.add_signal_handler(signal.SIGINT, self._leave, 128 + signal.SIGINT)
+        loop.add_signal_handler(signal.SIGCHLD, reap_orphans)
+        if lifeline is not None:
+            loop.add_reader(lifeline, self._abandoned, lifeline)
+
+    def _leave(self, code: int) -> None:
+        if self._running.should_exit:
+            os._exit(code)  # a second signal: at once; the guards of the workers see to the rest
+        self.exit_code = code
+        self._app.leave()
+        self._running.should_exit = True
+
+    def _abandoned(self, lifeline: int) -> None:
+        """Nothing is ever written there: it has ended."""
+        asyncio.get_running_loop().remove_reader(lifeline)
+        self._leave(0)
