@@ -125,7 +125,9 @@ class Api:
             {"source": each.source, "reason": each.reason, "file": each.file, "line": each.line}
             for each in catalog.failures
         ]
-        await exchange.json(200, {"commands": [_shown(each) for each in catalog.contracts if each.is_tool], "failures": failures})
+        await exchange.json(
+            200, {"commands": [_shown(each) for each in catalog.contracts if each.is_tool], "failures": failures}
+        )
 
     async def _command(self, exchange: Exchange) -> None:
         await self._access.admit(exchange.headers)
