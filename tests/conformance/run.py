@@ -198,6 +198,7 @@ def run_set(revision: str, command: list[str] | None, node: Path, output: Path) 
                     name,
                     "--spec-version",
                     revision,
+                    "--force",
                     "--output-dir",
                     str(output),
                     *options[:2],

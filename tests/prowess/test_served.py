@@ -179,7 +179,7 @@ async def test_choices_complete_by_themselves(tmp_path: Path):
     """Literals, enums, truth values, also where nothing may be given."""
 
     @prompt(complete={"free": ["x", "y"]})
-    def many(
+    def many(  # noqa: PLR0917 - one of each
         language: Literal["py", "js"],
         size: Size,
         sure: bool,
@@ -222,7 +222,9 @@ async def test_the_type_of_what_is_read_is_known_before(
     def give() -> Any: ...
 
     give.__annotations__["return"] = returns
-    assert mime_type == runtime(tmp_path).entry_of(_note(resource("x://a", mime_type=declared)(give))).contract.mime_type
+    assert (
+        mime_type == runtime(tmp_path).entry_of(_note(resource("x://a", mime_type=declared)(give))).contract.mime_type
+    )
 
 
 # Reading

@@ -35,6 +35,7 @@ ROOMS: dict[str, str] = {
         protocol stderr confinement
         transports workers
         long_results
+        files
         catalog review
         clients records
         tasks

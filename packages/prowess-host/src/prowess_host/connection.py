@@ -185,7 +185,7 @@ class Connection:
             call.back.write(self._session.answer(call, self._project.tasks.serve(call, _owner(call))))
             return
         row = BY_METHOD.get(method)
-        if row is not None and row.kind not in self._project.kinds:
+        if row is not None and (SKILLS if method in SKILLS_METHODS else row.kind) not in self._project.kinds:
             raise RpcError.method_not_found(method, call.revision.version)
         shelf = self._project.shelf
         if row is not None and row.kind == RESOURCE and shelf.is_pending:

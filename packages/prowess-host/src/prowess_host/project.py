@@ -145,7 +145,11 @@ class Project:
         What a client was told once stays true for as long as the project is served.
         """
         listing = self.listing
-        self._declared |= listing.kinds if listing.complete else _KINDS
+        if listing.complete:
+            self._declared.update(listing.kinds)
+        elif self._watching is not None:
+            remembered = self._updates.remembered
+            self._declared.update(_KINDS if remembered is None else remembered)
         if self.shelf.is_wanted:
             self._declared.add(RESOURCE)
         if self.own.skill_files and (SKILLS in self._declared or self.shelf.has_skills):

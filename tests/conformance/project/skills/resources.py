@@ -25,7 +25,7 @@ def static_binary() -> bytes:
 
 
 @resource("test://template/{id}/data", mime_type="application/json", complete={"id": ["123", "456"]})
-def template(id: str) -> dict[str, Any]:  # noqa: A002 - the suite's name
+def template(id: str) -> dict[str, Any]:
     """Data of one id."""
     return {"id": id, "templateTest": True, "data": f"Data for ID: {id}"}
 
