@@ -193,12 +193,7 @@ class Connection:
         elif method in SKILLS_METHODS:
             self._start(call, partial(answer_about_skills, call, shelf))
         elif method in LISTS:
-            if not listing.complete:
-                self._waiting.append(call)
-                return
-            optional = method == "tools/list" and bool(self._most(call))
-            body = listing.lists[method].page(call.params.get("cursor"), call.revision, optional=optional)
-            call.back.write(self._session.answer(call, body))
+            self._list(call, listing)
         elif method == "tools/call":
             if not listing.complete and listing[call.params["name"]] is None:
                 self._waiting.append(call)
@@ -215,6 +210,14 @@ class Connection:
                 raise unknown(call, listing)
             self._call_served(call, target)
         self._project.wanted()
+
+    def _list(self, call: Call, listing: Listing) -> None:
+        if not listing.complete:
+            self._waiting.append(call)
+            return
+        optional = call.method == "tools/list" and bool(self._most(call))
+        body = listing.lists[call.method].page(call.params.get("cursor"), call.revision, optional=optional)
+        call.back.write(self._session.answer(call, body))
 
     def _serve_file(self, call: Call, file: ServedFile) -> None:
         """A file is read here: no code of anybody runs for that."""
