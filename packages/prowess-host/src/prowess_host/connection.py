@@ -13,6 +13,7 @@ from collections.abc import Callable, Hashable
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
+from prowess.contracts.contract import TOOL
 from prowess.contracts.kinds import RESOURCE
 from prowess.errors import InputError, did_you_mean
 from prowess.results.paging import META_CUT, READ_MORE, notice
@@ -185,7 +186,11 @@ class Connection:
             call.back.write(self._session.answer(call, self._project.tasks.serve(call, _owner(call))))
             return
         row = BY_METHOD.get(method)
-        if row is not None and (SKILLS if method in SKILLS_METHODS else row.kind) not in self._project.kinds:
+        if (
+            row is not None
+            and row.kind != TOOL
+            and (SKILLS if method in SKILLS_METHODS else row.kind) not in self._project.kinds
+        ):
             raise RpcError.method_not_found(method, call.revision.version)
         shelf = self._project.shelf
         if row is not None and row.kind == RESOURCE and shelf.is_pending:

@@ -19,7 +19,7 @@ from prowess_host.files.skill_folders import LARGEST_SKILL, MOST_OF_SKILL, Probl
 __all__ = ["DIRECTORY", "Index", "ServedFile", "Shelf", "Sources", "look"]
 
 _log = logging.getLogger("prowess.host")
-SKILL_FILE: Final = "SKILL.md"
+_SKILL_FILE: Final = "SKILL.md"
 DIRECTORY: Final = "inode/directory"
 _META: Final = "io.modelcontextprotocol.skills/"
 _PAUSE: Final = 2.0
@@ -150,7 +150,7 @@ def _skill_folders(folders: Iterable[Path]) -> Iterator[Path]:
         for entry in entries:
             if not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False):
                 place = Path(entry.path)
-                if (place / SKILL_FILE).is_file():
+                if (place / _SKILL_FILE).is_file():
                     yield place
 
 
@@ -159,14 +159,14 @@ def _add_skill(index: Index, folder: Path) -> None:
     found = list_files(str(folder), lambda _: True, MOST_OF_SKILL + 1)
     fields: JsonObject = {}
     try:
-        fields, problems = read_front_matter(read_file(str(folder), SKILL_FILE), folder.name)
+        fields, problems = read_front_matter(read_file(str(folder), _SKILL_FILE), folder.name)
     except OSError as error:
         problems = [Problem(1, f"cannot be read: {error.strerror or error}")]
     if len(found) > MOST_OF_SKILL or sum(each.size for each in found) > LARGEST_SKILL:
         reason = f"has more than {MOST_OF_SKILL} files, or than {LARGEST_SKILL >> 20} MiB; clients refuse such a skill"
         problems.append(Problem(1, reason))
     index.problems += [
-        f"{folder / SKILL_FILE}:{problem.line} {problem.reason}"
+        f"{folder / _SKILL_FILE}:{problem.line} {problem.reason}"
         + ("; the skill is not offered to clients" if problem.fatal else "")
         for problem in problems
     ]
@@ -175,7 +175,7 @@ def _add_skill(index: Index, folder: Path) -> None:
     name, files = folder.name, list[ServedFile]()
     for each in found:
         uri = f"skill://{name}/{_quoted(each.path)}"
-        if each.path != SKILL_FILE:
+        if each.path != _SKILL_FILE:
             files.append(
                 _add_file(
                     index,
@@ -191,7 +191,7 @@ def _add_skill(index: Index, folder: Path) -> None:
         more = {f"{_META}{key}": value for key, value in fields.items() if key not in ("name", "description")}
         file.definition.update({"mimeType": "text/markdown"}, **({"_meta": more} if more else {}))
         files.append(file)
-    index.skills[f"skill://{name}/{SKILL_FILE}"] = fields, files
+    index.skills[f"skill://{name}/{_SKILL_FILE}"] = fields, files
 
 
 class Shelf:
