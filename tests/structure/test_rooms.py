@@ -35,8 +35,9 @@ ROOMS: dict[str, str] = {
         protocol stderr confinement
         transports workers
         long_results
-        files
-        catalog review
+        environments
+        review
+        catalog
         clients records
         tasks
         tool_calls direct_calls

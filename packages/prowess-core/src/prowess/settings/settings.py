@@ -26,6 +26,7 @@ __all__ = [
     "CONFIG_FILE",
     "CONFIG_FILES",
     "PREFIX",
+    "EnvironmentsSettings",
     "HostSettings",
     "InjectSettings",
     "OtelSettings",
@@ -172,6 +173,21 @@ class ServeSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class EnvironmentsSettings:
+    """`[environments]`: the environments of skills that declare dependencies."""
+
+    uv: str | None = _key(None, "the program uv; by default the package uv, or the one on PATH")
+    prowess: str | None = _key(
+        None, "what to install as Prowess: a requirement, or a path; by default the same code as the host's"
+    )
+    index: str | None = _key(None, 'URL of the package index; "" for none; by default as uv is configured')
+    find_links: tuple[str, ...] = _key((), "folders and pages with further packages")
+    offline: bool = _key(False, "use only what is on this machine")
+    python_downloads: bool = _key(False, "let uv download a Python that is missing")
+    build_timeout: float = _key(1800.0, "seconds that making one environment may take", above=0)
+
+
+@dataclass(frozen=True, slots=True)
 class OwnSettings:
     """Everything Prowess itself reads from the settings."""
 
@@ -208,11 +224,7 @@ class OwnSettings:
     record: RecordSettings = RecordSettings()
     otel: OtelSettings = OtelSettings()
     serve: ServeSettings = ServeSettings()
-    skill_files: bool = _key(True, "offer folders of skills with a SKILL.md to clients, with all their files")
-    resources: Mapping[str, str] = field(
-        default_factory=dict[str, str],
-        metadata={"help": 'files that clients may read, by the scheme of their URIs: docs = "docs/**/*.md"'},
-    )
+    environments: EnvironmentsSettings = EnvironmentsSettings()
     wire_names: Mapping[str, str] = field(
         default_factory=dict[str, str], metadata={"help": "names on the wire, by command id"}
     )
@@ -338,8 +350,9 @@ _OWN_TABLES: dict[str, type[Any]] = {
     "record": RecordSettings,
     "otel": OtelSettings,
     "serve": ServeSettings,
+    "environments": EnvironmentsSettings,
 }
-_NAMES_TABLES = ("wire_names", "resources")
+_NAMES_TABLE = "wire_names"
 _FOLDERS = "skills"
 """A list of folders; but written as a table it holds free tables, one for each skill."""
 
@@ -834,7 +847,7 @@ _ALIKE_AND_FREE = "servers"
 
 def _refuse_near_miss(name: str, place: _Place) -> None:
     """A free table whose name is a slip of the pen away from one of Prowess's own."""
-    for own in (*_OWN_TABLES, *_NAMES_TABLES):
+    for own in (*_OWN_TABLES, _NAMES_TABLE):
         alike = difflib.SequenceMatcher(None, _normal(name), own).ratio() >= _TOO_ALIKE
         if alike and _normal(name)[:1] == own[:1] and name != _ALIKE_AND_FREE:
             reason = f"unknown table {name!r}; did you mean {own!r}? If this is your own table, rename it"

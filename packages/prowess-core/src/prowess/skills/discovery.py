@@ -13,7 +13,10 @@ from typing import Final
 from prowess.contracts.catalog import Failure
 from prowess.skills.folders import Tree, leads_up, walk
 
-__all__ = ["Source", "Survey", "candidates", "survey"]
+__all__ = ["PYPROJECT", "REQUIREMENTS", "Source", "Survey", "candidates", "lock_of", "needs_of", "survey"]
+
+PYPROJECT: Final = "pyproject.toml"
+REQUIREMENTS: Final = "requirements.txt"
 
 _SKILL_NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
 _SKIPPED_FILES: Final = ("test_*.py", "*_test.py", "conftest.py", "setup.py")
@@ -67,6 +70,17 @@ def survey(folders: Iterable[Path]) -> Survey:
         else:
             failures.extend(_same_name(name, same))
     return Survey(tuple(sources), tuple(failures))
+
+
+def lock_of(path: Path, *, is_folder: bool) -> Path:
+    """Where a skill has the exact versions of what it needs."""
+    return path / "requirements.lock" if is_folder else path.with_name(f"{path.name}.lock")
+
+
+def needs_of(source: Source) -> list[Path]:
+    """The files beside the code that may say what a skill needs to be installed, whether or not they are there."""
+    inside = [source.path / PYPROJECT, source.path / REQUIREMENTS] if source.is_folder else []
+    return [*inside, lock_of(source.path, is_folder=source.is_folder)]
 
 
 def candidates(folders: Iterable[Path]) -> list[Path]:

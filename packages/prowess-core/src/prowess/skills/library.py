@@ -32,7 +32,7 @@ from prowess.profiles.profile import Profile
 from prowess.settings.paths import ConfigPaths
 from prowess.skills.closure import Closure, closure
 from prowess.skills.description import Description, SkillFacts, View, environment_of, seen_all, site_folders
-from prowess.skills.discovery import Source, Survey, candidates, survey
+from prowess.skills.discovery import Source, Survey, candidates, needs_of, survey
 from prowess.skills.entry import Entry, Services
 from prowess.skills.loading import Given, Modules, imported, package_files, project_files
 from prowess.skills.skill import OURS, Skill, compiled
@@ -253,6 +253,7 @@ class Library:
         source = skill.source
         own = package_files(skill.package) if source is None else source.files
         parts = Closure(own, ()) if source is None else closure(own, folders, self._services.root, self._trees)
+        needs = _present([] if source is None else needs_of(source))
         has_hooks = source is None or source.has_hooks
         settings = self._settings_files() if has_hooks else Closure((), ())
         failures = list(skill.failures)
@@ -261,8 +262,10 @@ class Library:
             contracts=tuple(entry.contract for entry in skill.entries),
             failures=tuple(failures),
             # of its own files some may have gone by now
-            files=tuple(sorted({*map(str, parts.present.union(own, settings.present)), *self._unseen(parts)})),
-            absent=tuple(sorted(map(str, parts.absent.difference(own).union(settings.absent)))),
+            files=tuple(
+                sorted({*map(str, parts.present.union(own, settings.present, needs.present)), *self._unseen(parts)})
+            ),
+            absent=tuple(sorted(map(str, parts.absent.difference(own).union(settings.absent, needs.absent)))),
             has_hooks=has_hooks,
             views=views,
             place="" if source is None else str(source.path),
@@ -275,8 +278,7 @@ class Library:
 
     def _settings_files(self) -> Closure:
         """Where settings may stand: hooks are given them, and may do with them what they like."""
-        files = ConfigPaths.of(self._services.settings, os.environ).settings_files
-        return Closure(filter(Path.is_file, files), itertools.filterfalse(Path.is_file, files))
+        return _present(ConfigPaths.of(self._services.settings, os.environ).settings_files)
 
     def _views(self, skill: Skill, failures: list[Failure]) -> dict[str, View]:
         """What clients are shown. Of a command that a profile cannot show, the reason is noted."""
@@ -602,6 +604,11 @@ def _view(contract: Contract, name: str, profiles: Mapping[str, Profile]) -> Vie
     profile = profiles[name]
     boxed, bare = profile.output_schema(contract), profile.output_schema(contract, boxed=False)
     return View(profile.input_schema(contract), boxed, bare)
+
+
+def _present(files: Collection[Path]) -> Closure:
+    """Files, those that are there and those that may come to be there."""
+    return Closure(filter(Path.is_file, files), itertools.filterfalse(Path.is_file, files))
 
 
 def _met_halfway(skill: Skill) -> bool:

@@ -37,6 +37,10 @@ class KnownCatalog:
         self._newest = Description()
         """What was described last."""
         self._torn: list[Failure] = []
+        self.apart: tuple[str, ...] = ()
+        """The skills that have environments of their own, as they were when this was learned."""
+        self.unready: list[Failure] = []
+        """What is wrong with those environments."""
         self._files: tuple[Description, Mapping[str, Stamp]] = Description(), {}
         """What was worked out of a description, for a watcher that asks every second."""
         self.configure(own)
@@ -79,6 +83,7 @@ class KnownCatalog:
     def recall(self) -> Standing:
         """Remember what was known when a host served this project last; what still holds of that."""
         self._manifest = read_manifest(self._path())
+        self.apart = self._manifest.apart if self._manifest else ()
         return self.standing()
 
     def standing(self) -> Standing:
@@ -92,7 +97,8 @@ class KnownCatalog:
             kept = {name: facts for name, facts in description.skills.items() if name in among}
             description = replace(description, skills=kept, failures=())
         found = description.catalog(self._hide, self._paths.project_root)
-        return replace(found, failures=(*found.failures, *self._torn)) if self._torn else found
+        more = (*self._torn, *(failure for failure in self.unready if among is None or failure.source in among))
+        return replace(found, failures=(*found.failures, *more)) if more else found
 
     def views(self) -> dict[str, View]:
         """What clients are shown, by command."""
@@ -110,8 +116,36 @@ class KnownCatalog:
         if known and (newer.environment, newer.hooks) != (older.environment, older.hooks):
             newer = await described(ask, (), self._paths.project_root)
         self._newest = newer
-        self._manifest = Manifest(replace(merged(older, newer), texts={}), self._shape)
+        self._manifest = Manifest(replace(merged(self.description, newer), texts={}), self._shape, self.apart)
         self._torn = await asyncio.to_thread(self.sources.missed, newer)
+
+    def learn_apart(self, newer: Description, skills: Collection[str]) -> None:
+        """What was described of some skills in their own environment. Their hooks shape nothing but themselves."""
+        older = self.description
+        facts = {name: replace(newer.skills[name], has_hooks=False) for name in skills if name in newer.skills}
+        files = {path for each in facts.values() for path in each.files}
+        seen = {path: newer.sightings[path] for path in files if path in newer.sightings}
+        found = replace(
+            older,
+            skills=dict(sorted({**older.skills, **facts}.items())),
+            names=tuple(sorted({*older.names, *facts})),
+            sightings={**older.sightings, **seen},
+            imported={**older.imported, **newer.imported},
+        )
+        self._manifest = Manifest(found, self._shape, self.apart)
+        self._newest = replace(newer, skills=facts)
+
+    def begin_anew(self, whole: Description) -> None:
+        """Go by this description alone."""
+        self._manifest = Manifest(replace(whole, texts={}), self._shape, self.apart)
+
+    def assume(self, facts: Mapping[str, SkillFacts]) -> None:
+        """Go by what somebody has committed, for skills of which nothing else is known."""
+        older = self.description
+        new = {name: it for name, it in facts.items() if name not in older.skills}
+        if new:
+            skills = dict(sorted({**older.skills, **new}.items()))
+            self._manifest = Manifest(replace(older, skills=skills), self._shape, self.apart)
 
     def hold_sources(self, kept: Collection[str]) -> None:
         """Keep the sources of what was described last; of the skills in `kept`, an earlier version stays."""

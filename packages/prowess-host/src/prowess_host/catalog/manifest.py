@@ -23,7 +23,7 @@ from prowess_host.catalog.cache import put, read_own
 
 __all__ = ["NOTHING", "Manifest", "Standing", "read_manifest", "write_manifest"]
 
-_FORM: Final = 3
+_FORM: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,8 @@ class Manifest:
     description: Description
     shape: str
     """Digest of the settings that shape a catalog, see `prowess_host.catalog.place`."""
+    apart: tuple[str, ...] = ()
+    """The skills that have environments of their own."""
 
     def standing(self, shape: str) -> Standing:
         """What of it still holds."""
@@ -91,14 +93,19 @@ def read_manifest(path: Path) -> Manifest | None:
         data = json.loads(body)
         if data["form"] != _FORM:
             return None
-        return Manifest(Description.from_json(data["description"]), data["shape"])
+        return Manifest(Description.from_json(data["description"]), data["shape"], tuple(data["apart"]))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
 
 def write_manifest(path: Path, manifest: Manifest) -> bool:
     """Put a manifest into place in one step. Whether that was possible."""
-    data = {"form": _FORM, "shape": manifest.shape, "description": manifest.description.to_json()}
+    data = {
+        "form": _FORM,
+        "shape": manifest.shape,
+        "apart": manifest.apart,
+        "description": manifest.description.to_json(),
+    }
     try:
         body = json.dumps(data, ensure_ascii=True).encode()
         put(path, _checksum(body).encode("ascii") + b"\n" + body)

@@ -19,11 +19,12 @@ from prowess.jsontypes import JsonObject
 from prowess.settings.paths import ConfigPaths
 from prowess.settings.settings import Settings
 from prowess.skills.description import Description
+from prowess_host.catalog.apart import Apart
 from prowess_host.catalog.known import KnownCatalog, described
 from prowess_host.catalog.listing import Listing
-from prowess_host.catalog.manifest import Standing
 from prowess_host.catalog.watcher import Watcher
 from prowess_host.workers.describe import LostWorker
+from prowess_host.workers.placement import Placement
 from prowess_host.workers.process import Spawn, WorkerProcess
 from prowess_host.workers.supervisor import Source, Successor, Supervisor
 
@@ -43,7 +44,7 @@ _SOON: Final = 0.5
 class CatalogUpdates:
     """Keeps one listing true for as long as a host runs."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0915 - one line for each thing that it knows
         self,
         paths: ConfigPaths,
         settings: Settings,
@@ -64,9 +65,18 @@ class CatalogUpdates:
         self._known = KnownCatalog(paths, settings.own)
         self.supervisor.source_of = self._source_of
         self.supervisor.hooks = lambda: self._known.sources.hooks
+        self._apart = Apart(
+            paths.cache_dir,
+            describe=self._describe_apart,
+            tell=self.supervisor.tell_unplaced,
+            on_change=self._apart_changed,
+        )
+        self.supervisor.placement_of = self._apart.placement_of
+        self.supervisor.share_of = self._apart.share_of
+        self._listed = asyncio.Event()
+        """The skills of the project's own environment are listed, as far as they can be."""
         self._watcher = Watcher(paths, self._renew, lambda: self._known.files)
         self._listing = Listing.nothing()
-        self._recalled: Standing | None = None
         self._kept: set[str] = set()
         """Skills that no longer load, and are served from their last good sources, as far as the host has them."""
         self._proven: set[str] = set()
@@ -85,47 +95,69 @@ class CatalogUpdates:
     async def run(self) -> None:
         """Come to know the skills, as soon as what the client has sent already is answered; then see to changes."""
         await asyncio.sleep(0)
-        standing = self._recall()
+        standing = self._known.recall()
+        self._apart.expect(self._known.apart)
         if standing.complete:
             await self._start_warm(standing.known)
         else:
             await self._start_cold(standing.known)
+        self._listed.set()
+        await self._apart.settled()
         self.settled.set()
         if not self._goes_by_what_is_written():  # saved before the watcher looked
             await self._renew()
         self._retry_fatal()
         await self._watcher.run()
 
-    def _recall(self) -> Standing:
-        """What was known the last time. It is read once, for whoever comes first."""
-        if self._recalled is None:
-            self._recalled = self._known.recall()
-        return self._recalled
+    async def load(self, is_enough: Callable[[Listing], bool], *, builds: bool = True) -> None:
+        """Come to know the skills, as far as that is needed, and watch nothing. Fails as `Supervisor.describers` do.
 
-    @property
-    def remembered(self) -> Collection[str] | None:
-        """The kinds of things there were the last time, if everything is still as it was then."""
-        if not self._recall().complete:
-            return None
-        return {contract.kind for contract in self._known.catalog().contracts}
-
-    async def load(self, is_enough: Callable[[Listing], bool]) -> None:
-        """Come to know the skills, as far as that is needed, and watch nothing. Fails as `Supervisor.describers` do."""
+        Unless it `builds`, skills whose environments are missing are failures.
+        """
         standing = self._known.recall()
+        self._listed.set()
+        await self._read_apart()
         known = standing.known - self._known.doubtful
-        if standing.complete and known == standing.known:
+        unknown = self._apart.names - known
+        if standing.complete and known == standing.known and not unknown:
+            self._apart.see_to((), build=False)
             self._publish(Listing(self._known.catalog(), self._known.views()))
             return
         self._publish(Listing(self._known.catalog(known), self._known.views(), complete=False))
         if not is_enough(self._listing):
-            await self._describe(known)
+            if not standing.complete or known - self._apart.names != standing.known - self._apart.names:
+                await self._describe(known | self._apart.names)
+            self._apart.see_to(unknown, build=builds)
+            self._assume_committed()
             self._adopt_known()
+            await self._apart.settled()
+        elif unknown:
+            self._apart.see_to((), build=False)
 
     async def describe_anew(self) -> Catalog:
         """All skills as their files are now, whatever was known of them. Fails as `Supervisor.describers` do."""
         root = self._paths.project_root
+        self._known.apart = ()
+        await self._read_apart()
         async with self.supervisor.describers() as ask:
-            return (await described(ask, (), root)).catalog(self.own.hide, root)
+            self._known.begin_anew(await described(ask, (), root))
+        self._listed.set()
+        self._apart.see_to(self._apart.names)
+        await self._apart.settled()
+        self._known.unready = self._apart.failures
+        return self._known.catalog()
+
+    def environments(self) -> list[str]:
+        """The skills that have environments of their own, each with what there is to say of it."""
+        return self._apart.in_words()
+
+    def prepares(self, command: str) -> bool:
+        """Whether the environment of the skill that a command may be in is being prepared."""
+        return self._apart.prepares(command)
+
+    async def prepared(self, command: str) -> None:
+        """Wait for the environment of the skill that a command may be in, if it is being prepared."""
+        await self._apart.settled(command)
 
     @property
     def searched(self) -> tuple[Path, ...]:
@@ -136,6 +168,7 @@ class CatalogUpdates:
     async def close(self, seconds: float) -> None:
         """Let what was learned be written down, but wait no longer than that."""
         self._watcher.stop()
+        self._apart.close()
         for task in self._background:
             task.cancel()
         await self._known.kept(seconds)
@@ -145,8 +178,13 @@ class CatalogUpdates:
     async def _start_warm(self, known: Collection[str]) -> None:
         """Nothing has changed since the last time: what costs time comes after the first answer."""
         self._publish(Listing(self._known.catalog(), self._known.views()))
-        if not self._known.doubtful:
+        if not self._known.doubtful and not self._apart.names:
             self.settled.set()
+        if self._apart.names:
+            await self._read_apart()
+            self._apart.see_to(self._apart.names.difference(known))
+            self._listed.set()
+            self.supervisor.placed()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.asked.wait(), _SOON)
         self.supervisor.start()
@@ -164,6 +202,9 @@ class CatalogUpdates:
 
     async def _start_cold(self, known: Collection[str]) -> None:
         """The first listing. What is known can be called at once."""
+        await self._read_apart()
+        self._apart.see_to(self._apart.names.difference(known))
+        self.supervisor.placed()
         self._watcher.start()
         self.supervisor.start()
         partial = Listing(self._known.catalog(known), self._known.views(), complete=False)
@@ -182,11 +223,44 @@ class CatalogUpdates:
             self._publish(partial.failing(str(error)))
         else:
             self._known.hold_sources(self._kept)
+            self._assume_committed()
             self._adopt_known()
 
     async def _describe(self, known: Collection[str]) -> None:
         async with self._one_at_a_time, self.supervisor.describers() as ask:
-            await self._known.learn(ask, known)
+            await self._known.learn(ask, self._apart.names.union(known))
+
+    # Skills with environments of their own
+
+    async def _read_apart(self) -> None:
+        """See which skills have environments of their own. Workers that are started from now on are told."""
+        await self._apart.read(self.searched, self.own, self._paths.project_root)
+        self._known.apart = tuple(sorted(self._apart.names))
+
+    async def _describe_apart(self, placement: Placement, skills: Collection[str]) -> None:
+        """Have some skills described where they run, go by that, and have new calls go there."""
+        successor = await self.supervisor.next_of(placement, skills)
+        await self._listed.wait()
+        async with self._one_at_a_time:
+            self._known.learn_apart(successor.description, skills)
+            lost = self._listing.last_good(self._known.catalog()).intersection(skills)
+            self._kept = (self._kept - set(skills)) | lost
+            self._known.hold_sources(self._kept)
+            self.supervisor.adopt(successor, self._kept)
+
+    def _apart_changed(self) -> None:
+        """An environment has come up, or has failed."""
+        if self._listed.is_set():
+            self._adopt_known()
+        self.supervisor.placed()
+
+    def _assume_committed(self) -> None:
+        """Go by the committed catalog for skills that cannot be described before their environment is made."""
+        unknown = self._apart.names - self._known.description.skills.keys()
+        if unknown:
+            from prowess_host.review.committed import committed  # rare, and nothing for the start of a host
+
+            self._known.assume(committed(self._paths.project_root, unknown, self.own.profile))
 
     # Changes
 
@@ -213,12 +287,17 @@ class CatalogUpdates:
             return successor.description
 
         try:
+            before = self._written
             self._configure(self._settings())
+            await self._read_apart()
             standing = await asyncio.to_thread(self._known.standing)
+            changed = self._written != before
             loaded = (
                 self.supervisor.loaded
             )  # imported anew before it is needed: so it is as warm, and has a last good version
-            await self._known.learn(ask, standing.known - loaded - self._known.doubtful)
+            stale = self._apart.names - (standing.known - self._known.doubtful)
+            self._apart.see_to(self._apart.names if changed else stale)
+            await self._known.learn(ask, (standing.known - loaded - self._known.doubtful) | self._apart.names)
         except LostWorker:
             raise
         except (SettingsError, ChildProcessError) as error:
@@ -229,7 +308,9 @@ class CatalogUpdates:
         self._kept |= self._known.sources.broken_plugins(self._known.description)
         self._known.hold_sources(self._kept)
         self.supervisor.adopt(successor, self._kept)
+        self._assume_committed()
         self._adopt_known()
+        self.supervisor.placed()
 
     def _settings(self) -> Settings:
         return Settings.load(self._paths.project_root, environ=self._environ, flags=self._flags)
@@ -263,6 +344,10 @@ class CatalogUpdates:
 
     async def _look_again(self, skills: Collection[str]) -> None:
         """Have some skills described by the worker that runs them, and go by that."""
+        apart = self._apart.names.intersection(skills)
+        if apart:
+            self._apart.see_to(apart)
+            skills = set(skills) - apart
         if not skills:
             return
         try:
@@ -306,6 +391,7 @@ class CatalogUpdates:
 
     def _adopt_known(self) -> None:
         """Publish what is known, with the last good version of what no longer loads, and keep it for the next start."""
+        self._known.unready = self._apart.failures
         new = self._explained(self._known.catalog())
         self._proven |= {contract.skill for contract in new.contracts} & self.supervisor.loaded
         self._publish(self._listing.replaced(new, self._known.views(), self._kept))

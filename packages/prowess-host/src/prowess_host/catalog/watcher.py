@@ -34,6 +34,8 @@ _SHARE: Final = 50
 """A look is taken so rarely that this is one part in so many of the time."""
 _SKIPPED: Final = frozenset({"__pycache__", "node_modules", "site-packages"})
 
+_NAMED: Final = frozenset({"SKILL.md", "pyproject.toml", "requirements.txt", "requirements.lock"})
+
 Sight: TypeAlias = "dict[str, Stamp]"
 """What tells one state of the files from another."""
 
@@ -201,7 +203,7 @@ def _sight(files: Iterable[Path], places: Iterable[Place], imported: Collection[
 
 
 def _matters(name: str) -> bool:
-    return name.endswith(".py") or name == "SKILL.md"
+    return name.endswith((".py", ".py.lock")) or name in _NAMED
 
 
 def _enters(path: str) -> bool:

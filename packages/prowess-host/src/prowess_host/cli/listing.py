@@ -43,13 +43,14 @@ def command(where: ProjectOptions, *, as_json: bool) -> int:
 
 async def _list(where: ProjectOptions, *, as_json: bool) -> int:
     async with opened(where) as project:
-        await project.load()
+        await project.load(builds=False)
         catalog = catalog_of(project)
+        environments = project.environments() if not as_json else []
         nothing = project.where_it_looked() if not catalog.contracts else ""
     if as_json:
         print(_as_json(catalog))
     elif catalog.contracts or catalog.failures:
-        print("\n".join(_as_lines(catalog)))
+        print("\n".join([*_as_lines(catalog), *([""] if environments else []), *environments]))
     if nothing and not catalog.failures:
         complain(f"{nothing}\n{_NEXT}")
     return DONE if catalog.contracts and not catalog.failures else FAILED

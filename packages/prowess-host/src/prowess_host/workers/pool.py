@@ -234,7 +234,7 @@ class Pool:
         self.gone: Mapping[str, str] = {}
         """Skills that do not load and have no last good version, each with the reason."""
         self._deaths: list[float] = []
-        self._diagnosis = ""
+        self.diagnosis = ""
         """Why the last worker that could not start, could not."""
         self.closing = False
 
@@ -361,7 +361,7 @@ class Pool:
             return f"{skill} no longer loads, and has no last good version; fix the skill: {self.gone[skill]}"
         if self.closing:
             return "the host is shutting down"
-        return f"no worker can be started: {self._diagnosis or 'too many have ended lately'}"
+        return f"no worker can be started: {self.diagnosis or 'too many have ended lately'}"
 
     # Coming up
 
@@ -410,7 +410,7 @@ class Pool:
                 on_print=partial(self._on_print, worker),
             )
         except OSError as error:
-            self._diagnosis = f"{self.python} cannot be run in {self._root}: {error.strerror}; {self._remedy()}"
+            self.diagnosis = f"{self.python} cannot be run in {self._root}: {error.strerror}; {self._remedy()}"
             return None
         process = worker.process
         worker.progress = Progress(partial(threads_of, process.pid), lambda: process.beats)
@@ -436,7 +436,7 @@ class Pool:
     def hear_description(self, worker: Worker, description: Description) -> None:
         """What a worker says it can do."""
         worker.proven = True
-        self._diagnosis = ""
+        self.diagnosis = ""
         worker.loaded.update(description.skills)
         worker.sourced.update(description.skills)
         if worker.describing is not None:
@@ -466,7 +466,7 @@ class Pool:
         cause = _cause(worker, begun)
         if not expected and not worker.proven and not begun and not isinstance(cause, LostImport):
             self._deaths.append(self._loop.time())
-            self._diagnosis = str(cause)
+            self.diagnosis = str(cause)
         if worker.describing is not None:
             worker.describing.fail(cause)
         self._replace(worker)

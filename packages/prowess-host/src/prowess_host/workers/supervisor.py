@@ -230,6 +230,7 @@ class Supervisor:
             return
         self._timeouts.stop_clock(job)
         self._unplaced.append(job)
+        tell_waiting(job, f"preparing the environment of {job.contract.skill}")
 
     def placed(self) -> None:
         """The placement of some skills is ready by now, or cannot be had."""
@@ -273,12 +274,14 @@ class Supervisor:
 
     def _move(self, job: Job) -> None:
         """Give a job that was never begun to another worker, within bounds: what moves it may happen there as well."""
-        self._running.pop(job).drop(job)
+        worker = self._running.pop(job)
+        worker.drop(job)
         job.moves += 1
         if job.verdict:
             self._fail(job, job.verdict, started=False)
         elif job.deaths >= _MOST_DEATHS:
-            self._fail(job, f"{job.deaths} workers ended before they began it; see the log", started=False)
+            why = f" ({worker.pool.diagnosis})" if worker.pool.diagnosis else ""
+            self._fail(job, f"{job.deaths} workers ended before they began it{why}; see the log", started=False)
         elif job.moves >= _MOST_MOVES:
             self._fail(job, f"{job.moves} workers were replaced before they began it; see the log", started=False)
         else:

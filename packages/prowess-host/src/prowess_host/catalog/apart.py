@@ -1,0 +1,290 @@
+"""The skills that run apart from the others, since they say what has to be installed for them; and where each of them runs.
+
+Light: what is needed to make environments is imported when a skill asks for one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from prowess.contracts.catalog import Failure
+from prowess.settings.settings import OwnSettings
+from prowess.skills.discovery import Source, needs_of, survey
+from prowess.skills.stamps import read
+from prowess_host.workers.placement import OWN, Placement, Unplaced
+
+if TYPE_CHECKING:
+    from prowess_host.environments.builds import Builds, Needed
+
+__all__ = ["Apart", "Found", "read_needs"]
+
+_log = logging.getLogger("prowess.host")
+_MENTION: Final = b"# /// script"
+_AGAIN: Final = 30.0
+"""Seconds after which a call makes the host try once more what has failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What the files say."""
+
+    needed: Mapping[str, Needed]
+    """By skill: the environment that it needs."""
+    broken: Mapping[str, Failure]
+    """By skill: why it cannot be read what it needs."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    key: str
+    reason: str
+    at: float
+
+
+class Apart:
+    """The skills of one project that have environments of their own.
+
+    `describe` has skills described in a placement, and has new calls go there; it raises `ChildProcessError`. `tell` says to
+    those who wait for some skills how far their environment is, and `on_change` hears that something is ready or has failed.
+    """
+
+    def __init__(
+        self,
+        cache: Path,
+        *,
+        describe: Callable[[Placement, Collection[str]], Awaitable[None]],
+        tell: Callable[[Collection[str], str], None],
+        on_change: Callable[[], None],
+    ) -> None:
+        self._cache = cache
+        self._describe = describe
+        self._tell = tell
+        self._on_change = on_change
+        self._loop = asyncio.get_running_loop()
+        self._builds: Builds | None = None
+        self._found = Found({}, {})
+        self._active: dict[str, tuple[str, Placement]] = {}
+        """By skill: where it runs, and the environment that this is."""
+        self._failed: dict[str, _Failed] = {}
+        self._undescribed: set[str] = set()
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        """By environment: what brings it up."""
+        self._expected: frozenset[str] = frozenset()
+        """Skills that ran apart when this project was served last, until the files are read."""
+
+    # Who runs where
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The skills that run apart."""
+        return self._expected.union(self._found.needed, self._found.broken)
+
+    def placement_of(self, skill: str) -> Placement | Unplaced:
+        """Where a skill runs now. Asking for what is not there makes the host prepare it."""
+        needed = self._found.needed.get(skill)
+        active = self._active.get(skill)
+        if needed is None:
+            broken = self._found.broken.get(skill)
+            if broken is not None:
+                return active[1] if active is not None else Unplaced(str(broken))
+            return Unplaced() if skill in self._expected else OWN
+        if active is not None and active[0] == needed.key:
+            return active[1]
+        failed = self._failed.get(skill)
+        if failed is not None and failed.key == needed.key and self._loop.time() - failed.at < _AGAIN:
+            return active[1] if active is not None else Unplaced(failed.reason)
+        self._wake(needed.key)
+        return Unplaced()
+
+    def share_of(self, placement: Placement) -> Mapping[str, Any]:
+        """What the workers of a placement are there for."""
+        if placement == OWN:
+            return {"without": sorted(self.names)} if self.names else {}
+        here = (skill for skill, (_, there) in self._active.items() if there == placement)
+        coming = (skill for skill, it in self._found.needed.items() if self._python(it) == placement.python)
+        return {"only": sorted({*here, *coming})}
+
+    def _python(self, needed: Needed) -> str:
+        return str(self._builds.store.python(needed.key)) if self._builds is not None else ""
+
+    @property
+    def failures(self) -> list[Failure]:
+        """What is wrong with environments."""
+        found = list(self._found.broken.values())
+        for skill, failed in sorted(self._failed.items()):
+            needed = self._found.needed.get(skill)
+            if needed is not None and needed.key == failed.key:
+                kept = " (the last good version stays in use)" if skill in self._active else ""
+                found.append(Failure(skill, f"{failed.reason}{kept}", needed.declared.file))
+        return found
+
+    def in_words(self) -> list[str]:
+        """Each environment in a line, for people."""
+        found: list[str] = []
+        for skill, needed in sorted(self._found.needed.items()):
+            there = self._builds.store.look(needed.key) if self._builds is not None else None
+            state = there.in_words(time.time()) if there is not None else "not made yet"
+            needs = ", ".join(needed.declared.dependencies) or needed.declared.requires_python or needed.declared.python
+            found.append(f"environment of {skill}: {needs or needed.declared.file}, {state}")
+        return found
+
+    # Coming to know
+
+    def expect(self, names: Iterable[str]) -> None:
+        """These ran apart last time."""
+        self._expected = frozenset(names)
+
+    async def read(self, folders: Iterable[Path], own: OwnSettings, root: Path) -> None:
+        """See what the files say, and forget the skills that are not there any more."""
+        self._found = await asyncio.to_thread(read_needs, tuple(folders), own, root)
+        self._expected = frozenset()
+        if self._found.needed and self._builds is None:
+            from prowess_host.environments.builds import Builds
+
+            self._builds = Builds(self._cache)
+        for gone in self._active.keys() - self.names:
+            del self._active[gone]
+        self._undescribed &= self.names
+        self._failed = {skill: it for skill, it in self._failed.items() if skill in self._found.needed}
+
+    def see_to(self, undescribed: Collection[str], *, build: bool = True) -> None:
+        """Have every environment made that is missing, and these skills described. Without `build`, only as far as it is there."""
+        self._undescribed.update(undescribed & self._found.needed.keys())
+        self._failed.clear()
+        for skill, needed in self._found.needed.items():
+            active = self._active.get(skill)
+            if skill in self._undescribed or active is None or active[0] != needed.key:
+                if build or self._is_ready(needed):
+                    self._wake(needed.key)
+                else:
+                    reason = "its environment is not made yet: run prowess sync, or call one of its commands"
+                    self._failed[skill] = _Failed(needed.key, reason, -_AGAIN)
+
+    def _is_ready(self, needed: Needed) -> bool:
+        return self._builds is not None and self._builds.store.is_ready(needed.key)
+
+    def _wake(self, key: str) -> None:
+        if key not in self._tasks:
+            task = self._loop.create_task(self._bring_up(key))
+            self._tasks[key] = task
+            task.add_done_callback(lambda done: self._over(key, done))
+
+    def _over(self, key: str, task: asyncio.Task[None]) -> None:
+        del self._tasks[key]
+        if task.cancelled():
+            return
+        if task.exception() is not None:
+            _log.error("an environment could not be brought up", exc_info=task.exception())
+            self._fail(self._group(key), f"an internal error: {task.exception()}")
+        self._on_change()
+
+    def _group(self, key: str) -> list[str]:
+        return [skill for skill, needed in self._found.needed.items() if needed.key == key]
+
+    async def _bring_up(self, key: str) -> None:
+        """From what skills say to workers that can be called."""
+        from prowess_host.environments.errors import BuildError
+
+        while skills := self._group(key):
+            for skill in skills:
+                self._failed.pop(skill, None)
+            assert self._builds is not None  # noqa: S101 - something is needed
+            try:
+                tell = partial(self._say, tuple(skills))
+                python = await self._builds.ready(self._found.needed[skills[0]], tell)
+            except BuildError as error:
+                self._fail(skills, f"its environment cannot be made: {error}")
+                return
+            placement = Placement(python)
+            wanted = [skill for skill in self._group(key) if skill in self._undescribed]
+            self._undescribed.difference_update(wanted)
+            failed = await self._described(placement, wanted) if wanted else {}
+            for skill in self._group(key):
+                if skill in failed:
+                    self._fail([skill], failed[skill])
+                elif skill in wanted or skill not in self._undescribed:
+                    self._active[skill] = key, placement
+            if self._undescribed.isdisjoint(self._group(key)):
+                return
+
+    async def _described(self, placement: Placement, skills: list[str]) -> dict[str, str]:
+        """Have skills described, each alone if they cannot be together; gives those that cannot, with the reasons."""
+        try:
+            await self._describe(placement, skills)
+        except ChildProcessError as error:
+            if len(skills) == 1:
+                return {skills[0]: str(error)}
+            found: dict[str, str] = {}
+            for skill in skills:
+                found |= await self._described(placement, [skill])
+            return found
+        return {}
+
+    def _say(self, skills: Collection[str], line: str) -> None:
+        self._tell(skills, f"preparing the environment of {', '.join(skills)}: {line}")
+
+    def _fail(self, skills: Iterable[str], reason: str) -> None:
+        for skill in skills:
+            needed = self._found.needed.get(skill)
+            if needed is not None:
+                self._failed[skill] = _Failed(needed.key, reason, self._loop.time())
+
+    def prepares(self, command: str) -> bool:
+        """Whether something is being prepared that a command may be in."""
+        return any(self._may_have(key, command) for key in self._tasks)
+
+    async def settled(self, command: str = "") -> None:
+        """Wait until nothing is being prepared that a command may be in; without one, nothing at all."""
+        while tasks := [task for key, task in self._tasks.items() if self._may_have(key, command)]:
+            await asyncio.wait(tasks)
+
+    def _may_have(self, key: str, command: str) -> bool:
+        return not command or any(command.startswith((f"{skill}.", f"{skill}_")) for skill in self._group(key))
+
+    def close(self) -> None:
+        """End what goes on."""
+        for task in self._tasks.values():
+            task.cancel()
+        if self._builds is not None:
+            self._builds.close()
+
+
+def read_needs(folders: Iterable[Path], own: OwnSettings, root: Path) -> Found:
+    """What all skills say. Most say nothing, and then nothing more is imported."""
+    saying = [source for source in survey(folders).sources if _says_something(source)]
+    if not saying:
+        return Found({}, {})
+    from prowess_host.environments.builds import Needed
+    from prowess_host.environments.declared import declared_by
+    from prowess_host.environments.errors import NeedsError
+
+    needed: dict[str, Needed] = {}
+    broken: dict[str, Failure] = {}
+    for source in saying:
+        try:
+            found = declared_by(source)
+        except NeedsError as error:
+            broken[source.name] = Failure(source.name, error.reason, str(error.file))
+        else:
+            if found is not None:
+                needed[source.name] = Needed.by(source, found, own, root)
+    return Found(needed, broken)
+
+
+def _says_something(source: Source) -> bool:
+    if any(file.is_file() for file in needs_of(source)):
+        return True
+    for file in source.files:
+        try:
+            if _MENTION in read(str(file)):
+                return True
+        except OSError:
+            continue
+    return False

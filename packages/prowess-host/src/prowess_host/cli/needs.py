@@ -1,0 +1,56 @@
+"""What the skills of a project need to be installed, for the commands about environments."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from prowess.errors import ProwessError, did_you_mean
+from prowess.settings.paths import ConfigPaths
+from prowess.settings.settings import Settings
+from prowess_host.catalog.apart import Found, read_needs
+from prowess_host.catalog.known import KnownCatalog
+from prowess_host.cli.terminal import complain
+from prowess_host.environments.builds import Needed
+
+__all__ = ["Needs", "grouped", "needs_of_project"]
+
+
+class Needs(NamedTuple):
+    """The environments of one project."""
+
+    root: Path
+    cache: Path
+    found: Found
+
+    def among(self, skills: tuple[str, ...]) -> dict[str, Needed]:
+        """Those of some skills, by skill; of all, if none is named."""
+        needed = self.found.needed
+        for skill in skills:
+            if skill not in needed and skill not in self.found.broken:
+                hint = did_you_mean(skill, [*needed])
+                raise ProwessError(f"there is no skill {skill!r} with an environment of its own{hint}")
+        return {skill: it for skill, it in needed.items() if not skills or skill in skills}
+
+    def complain(self, skills: tuple[str, ...]) -> bool:
+        """Say what cannot be read; whether there was something."""
+        broken = [it for skill, it in self.found.broken.items() if not skills or skill in skills]
+        for failure in broken:
+            complain(str(failure))
+        return bool(broken)
+
+
+def needs_of_project(settings: Settings) -> Needs:
+    """What the skills of a project say, as their files are now."""
+    paths = ConfigPaths.of(settings, os.environ)
+    known = KnownCatalog(paths, settings.own)
+    known.recall()
+    folders = dict.fromkeys((*paths.skills_dirs, *map(Path, known.description.folders)))
+    return Needs(paths.project_root, paths.cache_dir, read_needs(folders, settings.own, paths.project_root))
+
+
+def grouped(needed: dict[str, Needed]) -> list[tuple[Needed, tuple[str, ...]]]:
+    """Every environment once, with the skills that share it."""
+    keys = {it.key: it for it in needed.values()}
+    return [(it, tuple(skill for skill, other in needed.items() if other.key == key)) for key, it in keys.items()]

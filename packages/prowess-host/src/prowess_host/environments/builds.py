@@ -1,0 +1,243 @@
+"""Has environments made by helper processes, for an event loop that must not wait: one build for each environment.
+
+The host itself never calls uv. A helper ends when the host does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from prowess.settings.settings import OwnSettings
+from prowess.skills.discovery import Source, lock_of
+from prowess_host.environments.declared import Declared
+from prowess_host.environments.errors import BuildError
+from prowess_host.environments.store import Store, base_python, key_of
+from prowess_host.workers import process_tree
+
+__all__ = ["Builds", "Needed", "run"]
+
+_AT_ONCE: Final = 2
+"""Builds that run at the same time; each may use several processors and the whole network."""
+_BEAT: Final = 5.0
+"""Seconds after which those who wait are told that it goes on, so that no client gives up."""
+_LAST_WORDS: Final = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Needed:
+    """An environment that some skills need."""
+
+    key: str
+    declared: Declared
+    skills: tuple[str, ...]
+    own: OwnSettings = field(compare=False)
+    root: Path = field(compare=False)
+    lock_file: str = ""
+    """Where the exact versions are, or would be."""
+
+    @classmethod
+    def by(cls, source: Source, declared: Declared, own: OwnSettings, root: Path) -> Needed:
+        """What a skill with these needs needs, with these settings."""
+        lock = lock_of(source.path, is_folder=source.is_folder)
+        return cls(key_of(declared, own, root), declared, (source.name,), own, root, str(lock))
+
+    def order(self, cache: Path, **more: Any) -> dict[str, Any]:
+        """What the helper is told."""
+        declared, settings = self.declared, self.own.environments
+        ours = settings.prowess
+        path = self.root / Path(ours).expanduser() if ours else None
+        return {
+            "cache": str(cache),
+            "key": self.key,
+            "skills": list(self.skills),
+            "file": declared.file,
+            "dependencies": list(declared.dependencies),
+            "by_file": bool(declared.by_file),
+            "requires_python": declared.requires_python,
+            "python": declared.python,
+            "needs": declared.digest,
+            "lock_file": declared.lock,
+            "locked": declared.locked,
+            "base": base_python(self.own),
+            "uv": settings.uv,
+            "prowess": str(path) if path is not None and path.exists() else ours,
+            "index": settings.index,
+            "find_links": [_found(each, self.root) for each in settings.find_links],
+            "offline": settings.offline,
+            "python_downloads": settings.python_downloads,
+            "anew": False,
+            **more,
+        }
+
+
+class Builds:
+    """The builds of one host."""
+
+    def __init__(self, cache: Path) -> None:
+        self.cache = cache
+        self.store = Store(cache)
+        self._going_on: dict[str, asyncio.Task[None]] = {}
+        self._tells: dict[str, list[Callable[[str], None]]] = {}
+        self._at_once = asyncio.Semaphore(_AT_ONCE)
+        self._held: dict[str, int | None] = {}
+
+    async def ready(self, needed: Needed, tell: Callable[[str], None]) -> str:
+        """The interpreter of an environment, made if it is missing. Raises `BuildError`."""
+        key = needed.key
+        if not self.store.is_ready(key):
+            await self._built(needed, tell)
+        if key not in self._held:
+            self._held[key] = self.store.hold(key, needed.root)  # nobody deletes it as long as this process lives
+        return str(self.store.python(key))
+
+    async def _built(self, needed: Needed, tell: Callable[[str], None]) -> None:
+        key = needed.key
+        if key not in self._going_on:
+            self._tells[key] = []
+            task = asyncio.get_running_loop().create_task(self._build(needed))
+            task.add_done_callback(lambda done: self._over(key, done))
+            self._going_on[key] = task
+        self._tells[key].append(tell)
+        await asyncio.shield(self._going_on[key])
+
+    def _over(self, key: str, task: asyncio.Task[None]) -> None:
+        del self._going_on[key], self._tells[key]
+        _ = task.cancelled() or task.exception()  # perhaps nobody waits any more
+
+    async def _build(self, needed: Needed) -> None:
+        def tell(line: str) -> None:
+            for each in self._tells[needed.key]:
+                each(line)
+
+        async with self._at_once:
+            await run(needed.order(self.cache), tell, needed.own.environments.build_timeout)
+
+    def close(self) -> None:
+        """End all builds. What they have begun, the next build of the same environment clears away."""
+        for task in self._going_on.values():
+            task.cancel()
+        for descriptor in self._held.values():
+            if descriptor is not None:
+                os.close(descriptor)
+        self._held.clear()
+
+
+async def run(order: dict[str, Any], tell: Callable[[str], None], seconds: float) -> None:
+    """Have a helper carry out an order. Raises `BuildError`."""
+    loop = asyncio.get_running_loop()
+    over: asyncio.Future[str] = loop.create_future()
+    helper = _Helper(order, loop, tell, over)
+    deadline = loop.time() + seconds
+    last = "preparing the environment"
+
+    def note(line: str) -> None:
+        nonlocal last
+        last = line
+        tell(line)
+
+    helper.tell = note
+    helper.start()
+    try:
+        while not over.done():
+            left = deadline - loop.time()
+            if left <= 0:
+                raise BuildError(f"it takes more than {seconds:g} s, the setting environments.build_timeout: {last}")
+            await asyncio.wait([over], timeout=min(left, _BEAT))
+            if not over.done():
+                tell(last)
+        failure = over.result()
+        if failure:
+            raise BuildError(failure)
+    finally:
+        helper.end()
+
+
+class _Helper:
+    """One helper process, and the thread that reads what it says."""
+
+    def __init__(
+        self,
+        order: dict[str, Any],
+        loop: asyncio.AbstractEventLoop,
+        tell: Callable[[str], None],
+        over: asyncio.Future[str],
+    ) -> None:
+        self.tell = tell
+        self._order = order
+        self._loop = loop
+        self._over = over
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it. What cannot be started is over, with the reason."""
+        cache = Path(self._order["cache"])
+        try:
+            cache.mkdir(parents=True, exist_ok=True)
+            self._process = process_tree.spawn(
+                [sys.executable, "-P", "-m", "prowess_host.environments.build"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                process_group=0,
+            )
+        except OSError as error:
+            self._over.set_result(f"{cache} cannot be used, or {sys.executable} not be run: {error}")
+            return
+        threading.Thread(target=self._read, args=(self._process,), name="prowess-build", daemon=True).start()
+
+    def end(self) -> None:
+        """Whatever it is at, with all its children."""
+        if self._process is not None and self._process.returncode is None:
+            with contextlib.suppress(OSError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+
+    def _read(self, process: subprocess.Popen[bytes]) -> None:
+        words = b""
+        failure: str | None = None
+        assert process.stdin is not None  # noqa: S101 - it is a pipe
+        assert process.stdout is not None  # noqa: S101 - as above
+        with contextlib.suppress(OSError):
+            process.stdin.write(json.dumps(self._order).encode() + b"\n")
+            process.stdin.flush()
+        for line in process.stdout:
+            try:
+                told = json.loads(line)
+            except ValueError:
+                words = (words + line)[-_LAST_WORDS:]  # a traceback, or a warning
+                continue
+            if "told" in told:
+                self._call(self.tell, told["told"])
+            else:
+                failure = told.get("failed", "")
+        process.wait()
+        with contextlib.suppress(OSError):
+            process.stdin.close()
+        process.stdout.close()
+        process_tree.forget(process)
+        if failure is None:
+            failure = f"the process that makes the environment ended without a word: {words.decode(errors='replace')}"
+        self._call(self._finish, failure)
+
+    def _finish(self, failure: str) -> None:
+        if not self._over.done():
+            self._over.set_result(failure)
+
+    def _call(self, heard: Callable[[str], None], text: str) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(heard, text)
+
+
+def _found(link: str, root: Path) -> str:
+    """A folder counts from the project; an address stays as it is."""
+    return link if "://" in link else str(root / Path(link).expanduser())

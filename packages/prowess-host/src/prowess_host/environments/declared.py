@@ -1,0 +1,199 @@
+"""What a skill says it needs: a block of inline metadata (PEP 723), or a `pyproject.toml` or `requirements.txt` in its folder.
+
+Reads files and nothing else. A skill that says nothing, or needs nothing but the interpreter that the project has, shares
+the project's own environment.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, cast
+
+from prowess.skills.discovery import PYPROJECT, REQUIREMENTS, Source, lock_of
+from prowess.skills.stamps import read
+from prowess_host.environments.errors import NeedsError
+
+__all__ = ["Declared", "declared_by", "satisfies"]
+
+_MENTION: Final = b"# /// script"
+_BLOCK: Final = re.compile(r"(?m)^# /// script[ \t]*\r?\n(?P<content>(?:^#(?:| .*)\r?\n)+?)^# ///[ \t]*\r?$")
+"""As PEP 723 has it."""
+_CLAUSE: Final = re.compile(r"\s*(~=|==|!=|<=|>=|<|>)\s*(\d+(?:\.\d+)*)(\.\*)?\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """What one skill needs."""
+
+    file: str
+    """Where it says so."""
+    dependencies: tuple[str, ...] = ()
+    """Requirements, in order. What uv has to read for itself is not among them."""
+    requires_python: str = ""
+    python: str = ""
+    """The interpreter that the author asks for: a version, or a path."""
+    by_file: str = ""
+    """A digest of the file, where uv reads the file itself: it has settings for uv, or options of pip."""
+    lock: str = ""
+    """The file with the exact versions; empty where there is none."""
+    locked: str = ""
+    """What the lock says."""
+
+    @property
+    def digest(self) -> str:
+        """A fingerprint of the needs, without the lock: equal needs have equal ones."""
+        place = str(Path(self.file).parent) if self.by_file else ""  # paths in the file count from there
+        return _digest([sorted(self.dependencies), self.requires_python, self.python, self.by_file, place])
+
+
+def declared_by(source: Source) -> Declared | None:
+    """What a skill declares; `None` where it shares the project's environment. Raises `NeedsError`."""
+    found = _of_folder(source.path) if source.is_folder else None
+    if found is None:
+        found = _of_scripts(source.files)
+    if found is None or _is_nothing(found):
+        return None
+    lock = lock_of(source.path, is_folder=source.is_folder)
+    locked = _text(lock)
+    return _with_lock(found, lock, locked) if locked is not None else found
+
+
+def satisfies(version: tuple[int, ...], wanted: str) -> bool:
+    """Whether a Python of this version is one that a `requires-python` asks for. What cannot be read is not satisfied."""
+    clauses = wanted.split(",") if wanted.strip() else []
+    return all(_meets(version, clause) for clause in clauses)
+
+
+def _meets(version: tuple[int, ...], clause: str) -> bool:
+    found = _CLAUSE.fullmatch(clause)
+    if found is None:
+        return False
+    how, number, star = found.groups()
+    given = tuple(map(int, number.split(".")))
+    if star or how == "~=":
+        prefix = given if star else given[:-1]
+        same = version[: len(prefix)] == prefix
+        return (same and (star is not None or version >= given)) if how in ("==", "~=") else not same
+    size = max(len(given), len(version))
+    left, right = _padded(version, size), _padded(given, size)
+    return {
+        "==": left == right,
+        "!=": left != right,
+        "<=": left <= right,
+        ">=": left >= right,
+        "<": left < right,
+        ">": left > right,
+    }[how]
+
+
+def _padded(version: tuple[int, ...], size: int) -> tuple[int, ...]:
+    return (*version, *[0] * (size - len(version)))
+
+
+def _is_nothing(found: Declared) -> bool:
+    """Whether the project's own interpreter is all that is needed."""
+    needs = found.dependencies or found.by_file or found.python
+    return not needs and satisfies(sys.version_info[:3], found.requires_python)
+
+
+def _of_folder(folder: Path) -> Declared | None:
+    file = folder / PYPROJECT
+    text = _text(file)
+    if text is not None:
+        data = _parsed(file, text)
+        project = data.get("project")
+        if isinstance(project, dict):
+            return _of_table(file, cast("dict[str, Any]", project), data, text)
+    file = folder / REQUIREMENTS
+    text = _text(file)
+    if text is None:
+        return None
+    lines = [line.partition(" #")[0].strip() for line in text.splitlines()]
+    plain = tuple(line for line in lines if line and not line.startswith("#"))
+    if any(line.startswith(("-", ".", "/", "file:")) or line.endswith("\\") for line in plain):  # options, and paths
+        return Declared(str(file), by_file=_digest(text))
+    return Declared(str(file), plain)
+
+
+def _of_scripts(files: Iterable[Path]) -> Declared | None:
+    """What the blocks of Python files say. Several have to agree: a skill runs in one environment."""
+    found: Declared | None = None
+    for file in files:
+        try:
+            raw = read(str(file))
+        except OSError:
+            continue
+        if _MENTION not in raw:
+            continue
+        one = _of_script(file, raw.decode("utf-8", "replace"))
+        if one is not None and found is not None and one.digest != found.digest:
+            raise NeedsError(
+                file, f"says other dependencies than {found.file}; a skill has one environment: say the same"
+            )
+        found = found or one
+    return found
+
+
+def _of_script(file: Path, text: str) -> Declared | None:
+    blocks = list(_BLOCK.finditer(text))
+    if not blocks:
+        return None
+    if len(blocks) > 1:
+        raise NeedsError(file, "has more than one block `# /// script`; keep one")
+    lines = blocks[0]["content"].splitlines()
+    content = "\n".join(line[2:] if line.startswith("# ") else line[1:] for line in lines)
+    data = _parsed(file, content)
+    return _of_table(file, data, data, content)
+
+
+def _of_table(file: Path, table: Mapping[str, Any], data: Mapping[str, Any], text: str) -> Declared:
+    """A table with `dependencies` and `requires-python`, in a document that may have settings for uv and for Prowess."""
+    dependencies: object = table.get("dependencies", [])
+    requires: object = table.get("requires-python", "")
+    tools: object = data.get("tool")
+    tool = cast("dict[str, Any]", tools) if isinstance(tools, dict) else {}
+    ours: object = tool.get("prowess")
+    python: object = cast("dict[str, Any]", ours).get("python", "") if isinstance(ours, dict) else ""
+    items = cast("list[object]", dependencies) if isinstance(dependencies, list) else [None]
+    if not all(isinstance(item, str) for item in items):
+        raise NeedsError(file, "dependencies must be a list of strings")
+    if not isinstance(requires, str) or not isinstance(python, str):
+        raise NeedsError(file, 'requires-python and python must be strings, such as ">=3.12" and "3.13"')
+    dynamic: object = table.get("dynamic")
+    reads = "uv" in tool or (isinstance(dynamic, list) and "dependencies" in dynamic)
+    requirements = tuple(" ".join(str(item).split()) for item in items)
+    return Declared(str(file), requirements, requires.strip(), python.strip(), _digest(text) if reads else "")
+
+
+def _with_lock(found: Declared, lock: Path, locked: str) -> Declared:
+    return Declared(
+        found.file, found.dependencies, found.requires_python, found.python, found.by_file, str(lock), locked
+    )
+
+
+def _parsed(file: Path, text: str) -> dict[str, Any]:
+    import tomllib  # only for skills with an environment
+
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise NeedsError(file, f"not valid TOML in what it says of its dependencies: {error}") from None
+
+
+def _text(file: Path) -> str | None:
+    try:
+        return read(str(file)).decode("utf-8", "replace")
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise NeedsError(file, f"cannot be read: {error.strerror}") from error
+
+
+def _digest(data: object) -> str:
+    return hashlib.sha256(json.dumps(data).encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,0 +1,27 @@
+"""What can go wrong with the environment of a skill.
+
+ProwessError
+├── NeedsError    what the skill says it needs cannot be read
+└── BuildError    the environment cannot be made
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from prowess.errors import ProwessError
+
+__all__ = ["BuildError", "NeedsError"]
+
+
+class NeedsError(ProwessError):
+    """What a skill says it needs cannot be read."""
+
+    def __init__(self, file: Path, reason: str) -> None:
+        super().__init__(f"{file}: {reason}")
+        self.file = file
+        self.reason = reason
+
+
+class BuildError(ProwessError):
+    """An environment cannot be made; the message says why, and what to do."""

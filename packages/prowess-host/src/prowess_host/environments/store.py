@@ -1,0 +1,222 @@
+"""The folder of environments in the user's cache: one for each set of needs, shared by all that have the same.
+
+An environment is complete when its note is there: it is built beside its place and moved there in one step. A host holds a
+shared lock on each environment that it uses, and whoever builds or deletes one holds the lock alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import platform
+import re
+import shutil
+import sys
+import time
+from collections.abc import Generator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import prowess
+from prowess.settings.settings import OwnSettings
+from prowess.worker.messages import RELEASE
+from prowess_host.environments.declared import Declared
+
+__all__ = ["Environment", "InUse", "Store", "base_python", "in_megabytes", "key_of", "source_tree"]
+
+_FORM: Final = 1
+_NOTE: Final = "prowess.json"
+_USERS: Final = "users"
+_KEY: Final = re.compile(r"[0-9a-f]{24}")
+_DRAFT: Final = re.compile(r"[0-9a-f]{24}\.[0-9a-f]{8}")
+
+
+class InUse(OSError):
+    """Somebody else uses this environment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """One that is there."""
+
+    key: str
+    path: Path
+    python: str
+    """Its version."""
+    dependencies: tuple[str, ...]
+    size: int
+    """Bytes, as its files say; some may be shared with the cache of uv."""
+    made: float
+    used: float
+    """When a worker was started in it last, in seconds since 1970."""
+
+    def in_words(self, now: float) -> str:
+        """What there is to say of it, for people."""
+        return f"Python {self.python}, {in_megabytes(self.size)}, made {_ago(now - self.made)}, used {_ago(now - self.used)}"
+
+
+def key_of(declared: Declared, own: OwnSettings, root: Path) -> str:
+    """The name of the environment that needs are met by: whatever changes what would be installed is in it."""
+    settings = own.environments
+    ours = settings.prowess
+    data = [
+        *(_FORM, RELEASE, declared.digest, declared.locked, base_python(own)),
+        *(str(root / ours) if ours and (root / ours).exists() else ours, str(source_tree() or "")),
+        *(settings.index, sorted(settings.find_links), sys.platform, platform.machine()),
+    ]
+    return hashlib.sha256(json.dumps(data).encode("utf-8", "surrogatepass")).hexdigest()[:24]
+
+
+def base_python(own: OwnSettings) -> str:
+    """The interpreter for needs that name none: that of the project's workers, without its packages."""
+    if own.python is not None:
+        return own.python
+    return os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
+
+
+def source_tree() -> Path | None:
+    """The folder that Prowess is imported from, where that is a checkout and nothing that was installed."""
+    folder = Path(prowess.__file__).resolve().parents[1]
+    return folder if (folder.parent / "pyproject.toml").is_file() else None
+
+
+class Store:
+    """The environments of one user."""
+
+    def __init__(self, cache: Path) -> None:
+        self.folder = cache / "environments"
+
+    def path(self, key: str) -> Path:
+        """Where an environment is, or would be."""
+        return self.folder / key
+
+    def python(self, key: str) -> Path:
+        """Its interpreter."""
+        return self.path(key) / "bin" / "python"
+
+    def is_ready(self, key: str) -> bool:
+        """Whether it is there, with an interpreter that still exists."""
+        return (self.path(key) / _NOTE).is_file() and self.python(key).exists()
+
+    def note(self, path: Path, facts: dict[str, Any]) -> None:
+        """Say of a draft what it is: it is complete."""
+        text = json.dumps({**facts, "made": time.time(), "size": _size(path), "release": RELEASE})
+        (path / _NOTE).write_text(text, encoding="utf-8")
+
+    def draft(self, key: str) -> Path:
+        """A place to build in. What an earlier build has left behind is removed: its builder held the lock."""
+        for each in self.folder.glob(f"{key}.*"):
+            if _DRAFT.fullmatch(each.name):
+                shutil.rmtree(each, ignore_errors=True)
+        return self.folder / f"{key}.{os.urandom(4).hex()}"
+
+    def move_in(self, draft: Path, key: str) -> None:
+        """Put a complete draft into its place, in one step."""
+        self._move_out(key)
+        draft.rename(self.path(key))
+
+    def _move_out(self, key: str) -> None:
+        place = self.path(key)
+        if place.exists():
+            gone = self.folder / f"{key}.{os.urandom(4).hex()}"
+            place.rename(gone)
+            shutil.rmtree(gone, ignore_errors=True)
+
+    @contextlib.contextmanager
+    def alone(self, key: str, *, wait: bool = True) -> Generator[None]:
+        """Hold an environment alone, to build or to delete it. Without `wait`, one in use raises `InUse`."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with open(self.folder / f"{key}.lock", "a", encoding="utf-8") as file:  # noqa: PTH123 - as everywhere with locks
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise InUse(f"the environment {self.path(key)} is in use; end the hosts that serve it first") from None
+            yield
+
+    def hold(self, key: str, root: Path) -> int | None:
+        """Say that a project uses an environment, as long as this process lives; gives a descriptor to close, if possible."""
+        with contextlib.suppress(OSError):
+            os.utime(self.path(key) / _NOTE)
+            users = self.path(key) / _USERS
+            users.mkdir(exist_ok=True)
+            name = hashlib.sha256(os.fsencode(root)).hexdigest()[:24]
+            (users / name).write_bytes(os.fsencode(root))
+        try:
+            descriptor = os.open(self.folder / f"{key}.lock", os.O_RDONLY)
+        except OSError:  # made by hand, or a cache that cannot be written: nobody can delete it either
+            return None
+        with contextlib.suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return descriptor
+
+    def users(self, key: str) -> list[Path]:
+        """The projects that have used an environment."""
+        try:
+            return sorted(Path(os.fsdecode(each.read_bytes())) for each in (self.path(key) / _USERS).iterdir())
+        except OSError:
+            return []
+
+    def known(self) -> list[Environment]:
+        """Those that are there, by name."""
+        try:
+            names = sorted(each.name for each in self.folder.iterdir())
+        except OSError:
+            return []
+        found = (self.look(name) for name in names if _KEY.fullmatch(name))
+        return [each for each in found if each is not None]
+
+    def look(self, key: str) -> Environment | None:
+        """One of them, if it is complete."""
+        note = self.path(key) / _NOTE
+        try:
+            facts = json.loads(note.read_text("utf-8"))
+            used = note.stat().st_mtime
+            return Environment(
+                key,
+                self.path(key),
+                str(facts["python"]),
+                tuple(facts["dependencies"]),
+                int(facts["size"]),
+                float(facts["made"]),
+                used,
+            )
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def remove(self, key: str) -> None:
+        """Delete an environment that nobody uses; one in use raises `InUse`."""
+        with self.alone(key, wait=False):
+            self._move_out(key)
+            with contextlib.suppress(OSError):
+                (self.folder / f"{key}.lock").unlink()
+
+    def remove_drafts(self) -> int:
+        """Delete what builds have left behind that did not come to their end; gives how many there were."""
+        count = 0
+        for each in list(self.folder.glob("*.*")):
+            if not _DRAFT.fullmatch(each.name):
+                continue
+            with contextlib.suppress(OSError), self.alone(each.name.partition(".")[0], wait=False):
+                shutil.rmtree(each, ignore_errors=True)
+                count += 1
+        return count
+
+
+def _size(folder: Path) -> int:
+    return sum(file.lstat().st_size for file in folder.rglob("*") if not file.is_dir())
+
+
+def in_megabytes(count: int) -> str:
+    """Bytes, for people."""
+    return f"{count / 1e6:.1f} MB"
+
+
+def _ago(seconds: float) -> str:
+    for unit, length in (("days", 86400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds // length:.0f} {unit} ago"
+    return "just now"

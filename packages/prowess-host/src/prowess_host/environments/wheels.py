@@ -1,0 +1,64 @@
+"""Makes wheels of the Prowess that runs here, so that an environment gets the same code, whether or not an index has it.
+
+Of a checkout the wheel only points to the source, as an editable installation does.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import sys
+import zipfile
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from pathlib import Path
+from typing import Final
+
+__all__ = ["pack"]
+
+_WHEEL: Final = "Wheel-Version: 1.0\nGenerator: prowess\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+_PACKAGES: Final = {"prowess-core": "prowess", "prowess-host": "prowess_host", "prowess": None}
+"""The distributions that a skill may ask for, and what they hold."""
+
+
+def pack(folder: Path) -> dict[str, Path]:
+    """A wheel of each distribution that is installed here, by name."""
+    folder.mkdir(parents=True, exist_ok=True)
+    found: dict[str, Path] = {}
+    for name, module in _PACKAGES.items():
+        try:
+            installed = distribution(name)
+        except PackageNotFoundError:
+            continue
+        found[name] = _packed(folder, installed, name.replace("-", "_"), module)
+    return found
+
+
+def _packed(folder: Path, installed: Distribution, name: str, module: str | None) -> Path:
+    files = _files(module) if module is not None else {}
+    info = f"{name}-{installed.version}.dist-info"
+    files[f"{info}/METADATA"] = (installed.read_text("METADATA") or "").encode()
+    files[f"{info}/WHEEL"] = _WHEEL.encode()
+    points = installed.read_text("entry_points.txt")
+    if points:
+        files[f"{info}/entry_points.txt"] = points.encode()
+    record = "".join(f"{path},sha256={_hash(text)},{len(text)}\n" for path, text in files.items())
+    files[f"{info}/RECORD"] = f"{record}{info}/RECORD,,\n".encode()
+    wheel = folder / f"{name}-{installed.version}-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for path, text in files.items():
+            archive.writestr(path, text)
+    return wheel
+
+
+def _files(module: str) -> dict[str, bytes]:
+    """The files of a package, or what points to them where they are a checkout."""
+    file = sys.modules[module].__file__ if module in sys.modules else __import__(module).__file__
+    package = Path(str(file)).resolve().parent
+    if (package.parents[1] / "pyproject.toml").is_file():
+        return {f"_{module}_source.pth": f"{package.parent}\n".encode()}
+    found = (path for path in sorted(package.rglob("*")) if path.is_file() and "__pycache__" not in path.parts)
+    return {path.relative_to(package.parent).as_posix(): path.read_bytes() for path in found}
+
+
+def _hash(text: bytes) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(text).digest()).rstrip(b"=").decode()
