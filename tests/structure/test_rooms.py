@@ -35,7 +35,7 @@ ROOMS: dict[str, str] = {
         protocol stderr confinement
         transports workers
         long_results
-        environments
+        files environments
         review
         catalog
         clients records

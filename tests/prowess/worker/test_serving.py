@@ -36,7 +36,10 @@ SKILL = """
     import asyncio, os, sys, threading, time
     from typing import Annotated, Any
     from pydantic import BeforeValidator
-    from prowess import Context, skill_command
+    from prowess import Context, prompt, resource, skill_command
+
+    def lambda_of(value: str) -> list[str]:
+        return [value + "aris"]
 
     gate, held = threading.Event(), threading.Event()
 
@@ -129,6 +132,15 @@ SKILL = """
     @skill_command
     async def named(ctx: Context) -> str:
         return ctx.call_id
+
+    @resource("notes://{id}")
+    async def note(id: int, ctx: Context) -> str:
+        ctx.updated("notes://other")
+        return f"{id} at {ctx.uri}"
+
+    @prompt(complete={"city": lambda_of})
+    async def trip(city: str) -> str:
+        return city
 
     @skill_command(inject_settings=["api.key:hidden"])
     async def keyed(hidden: str) -> None:
@@ -242,6 +254,21 @@ async def test_an_outcome_is_sent_whole_where_it_is_asked_for(host: Host):
     )
     assert facts["prowess/duration"] > 0
     assert ("x", "x", True) == (body["result"]["value"], body["result"]["text"], body["result"]["structured"])
+
+
+async def test_a_resource_is_read_at_its_uri(host: Host):
+    """The call says which one; and what a call has changed is said before its result."""
+    _, body = await host.call(1, "t.note", {"id": "7"}, uri="notes://07")
+    assert {"contents": [{"uri": "notes://07", "mimeType": "text/plain", "text": "7 at notes://07"}]} == body
+    assert ("notes://other",) == told(await host.heard(Kind.UPDATED))
+    facts, _ = await host.call(2, "t.note", {"id": "7"}, uri="notes://07", outcome=True)
+    assert "notes://07" == facts["prowess/uri"]
+
+
+async def test_an_argument_is_completed(host: Host):
+    """The body is what was typed."""
+    _, body = await host.call(1, "t.trip", {"value": "P", "arguments": {}}, completes="city")
+    assert {"completion": {"values": ["Paris"], "total": 1, "hasMore": False}} == body
 
 
 async def test_a_wire_without_boxes_gets_none(host: Host):

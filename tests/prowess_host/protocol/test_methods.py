@@ -8,6 +8,7 @@ import pytest
 from mcp_types import methods as official
 
 from prowess_host.protocol.eras import HANDSHAKE, REVISIONS, STATELESS
+from prowess_host.protocol.kinds import SKILLS_METHODS
 from prowess_host.protocol.methods import (
     CACHEABLE,
     HANDSHAKE_METHODS,
@@ -34,14 +35,14 @@ def test_every_revision_has_the_methods_of_the_capabilities_we_declare(version: 
     """Compared with the official table."""
     expected = {method for method, revision in official.CLIENT_REQUESTS if revision == version}
     if version in STATELESS:
-        expected |= TASK_METHODS  # of an extension, so the official table lacks them
+        expected |= TASK_METHODS | SKILLS_METHODS  # of extensions, so the official table lacks them
     ours = STATELESS_METHODS if version in STATELESS else HANDSHAKE_METHODS
     assert expected == set(ours)
 
 
 def test_the_cacheable_methods_are_the_official_ones() -> None:
-    """Those that we have."""
-    assert {method for method in official.CACHEABLE_METHODS if is_known(method)} == set(CACHEABLE)
+    """Those that we have, and those of the Skills extension."""
+    assert {method for method in official.CACHEABLE_METHODS if is_known(method)} | SKILLS_METHODS == set(CACHEABLE)
 
 
 @pytest.mark.parametrize(

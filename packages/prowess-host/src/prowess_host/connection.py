@@ -6,30 +6,44 @@ what concerns a message goes back that way, and everything else to the client's 
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import logging
 from collections.abc import Callable, Hashable
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
+from prowess.contracts.contract import TOOL
+from prowess.contracts.kinds import RESOURCE
 from prowess.errors import InputError, did_you_mean
 from prowess.results.paging import META_CUT, READ_MORE, notice
 from prowess_host.catalog.listing import DIAGNOSTICS
 from prowess_host.long_results import CLIENT_LIMITS, UnknownCursor
 from prowess_host.protocol.codec import decode, dumps
 from prowess_host.protocol.eras import Client
-from prowess_host.protocol.kinds import BY_METHOD, LISTS
+from prowess_host.protocol.kinds import BY_METHOD, LISTS, SKILLS, SKILLS_METHODS
 from prowess_host.protocol.methods import TASK_METHODS
 from prowess_host.protocol.numbers import number_problems
 from prowess_host.protocol.routing import Action, Answered, Cancelled, Group, Reply, route
 from prowess_host.protocol.rpc import EncodeError, RpcError
 from prowess_host.protocol.session import Call, Session
-from prowess_host.served_calls import ServedCall, Target, complete, find, unknown
+from prowess_host.served_calls import (
+    ServedCall,
+    Target,
+    answer_about_skills,
+    complete,
+    find,
+    find_file,
+    read_served_file,
+    unknown,
+)
 from prowess_host.tool_calls import UNLIMITED, Limit, ToolCall
 
 if TYPE_CHECKING:
     from prowess.contracts.contract import Contract
     from prowess.jsontypes import JsonObject
     from prowess_host.catalog.listing import Listing
+    from prowess_host.files.shelf import ServedFile
     from prowess_host.project import Project
     from prowess_host.protocol.codec import Message
     from prowess_host.protocol.eras import Revision
@@ -91,6 +105,8 @@ class Connection:
         """Calls that wait for the listing, or for the command that they name."""
         self._jobs: dict[Call, tuple[ToolCall, Job]] = {}
         self._closed = False
+        self._reading: set[asyncio.Task[None]] = set()
+        """Answers that are being made in threads."""
         self._pages = project.connect(self)
 
     @property
@@ -170,21 +186,27 @@ class Connection:
             call.back.write(self._session.answer(call, self._project.tasks.serve(call, _owner(call))))
             return
         row = BY_METHOD.get(method)
-        if row is not None and row.kind not in self._project.kinds:
+        if (
+            row is not None
+            and row.kind != TOOL
+            and (SKILLS if method in SKILLS_METHODS else row.kind) not in self._project.kinds
+        ):
             raise RpcError.method_not_found(method, call.revision.version)
-        if method in LISTS:
-            if not listing.complete:
-                self._waiting.append(call)
-                return
-            optional = method == "tools/list" and bool(self._most(call))
-            body = listing.lists[method].page(call.params.get("cursor"), call.revision, optional=optional)
-            call.back.write(self._session.answer(call, body))
+        shelf = self._project.shelf
+        if row is not None and row.kind == RESOURCE and shelf.is_pending:
+            self._waiting.append(call)
+        elif method in SKILLS_METHODS:
+            self._start(call, partial(answer_about_skills, call, shelf))
+        elif method in LISTS:
+            self._list(call, listing)
         elif method == "tools/call":
             name: str = call.params["name"]
             if listing[name] is None and (not listing.complete or self._project.prepares(name)):
                 self._waiting.append(call)
                 return
             self._call_tool(call)
+        elif row is not None and (file := find_file(call, listing, shelf)) is not None:
+            self._serve_file(call, file)
         else:
             target = find(call, listing)
             if target is None and not listing.complete:
@@ -195,11 +217,47 @@ class Connection:
             self._call_served(call, target)
         self._project.wanted()
 
-    def _call_served(self, call: Call, target: Target) -> None:
+    def _list(self, call: Call, listing: Listing) -> None:
+        if not listing.complete:
+            self._waiting.append(call)
+            return
+        optional = call.method == "tools/list" and bool(self._most(call))
+        body = listing.lists[call.method].page(call.params.get("cursor"), call.revision, optional=optional)
+        call.back.write(self._session.answer(call, body))
+
+    def _serve_file(self, call: Call, file: ServedFile) -> None:
+        """A file is read here: no code of anybody runs for that."""
+        if call.method == "resources/read":
+            self._start(call, partial(read_served_file, call, self._project.shelf, file))
+            return
+        self._subscribe(call, file.uri)
+
+    def _subscribe(self, call: Call, uri: str) -> None:
         if call.method == "resources/subscribe":
-            self._session.subscribe(target.uri)
-        elif call.method == "resources/unsubscribe":
-            self._session.resources.pop(target.uri, None)
+            self._session.subscribe(uri)
+        else:
+            self._session.resources.pop(uri, None)
+        call.back.write(self._session.answer(call, b"{}"))
+
+    def _start(self, call: Call, answer: Callable[[], bytes]) -> None:
+        """Make an answer in a thread: disks can be slow."""
+        task = asyncio.get_running_loop().create_task(self._finish(call, answer))
+        self._reading.add(task)
+        task.add_done_callback(self._reading.discard)
+
+    async def _finish(self, call: Call, answer: Callable[[], bytes]) -> None:
+        try:
+            line = self._session.answer(call, await asyncio.to_thread(answer))
+        except RpcError as error:
+            line = self._session.refuse(call, error)
+        except Exception:  # noqa: BLE001 - whoever asked is told
+            _log.exception("%s could not be served", call.method)
+            line = self._session.refuse(call, RpcError.internal("see the log of the host"))
+        call.back.write(line)
+
+    def _call_served(self, call: Call, target: Target) -> None:
+        if call.method in ("resources/subscribe", "resources/unsubscribe"):
+            self._subscribe(call, target.uri)
         else:
             known = complete(target) if target.completes is not None else None
             if known is not None:
@@ -209,8 +267,6 @@ class Connection:
             task = self._task(ServedCall, call, target.contract, UNLIMITED)
             task.target = target
             self._submit(call, task, target.contract)
-            return
-        call.back.write(self._session.answer(call, b"{}"))
 
     def _task(self, kind: type[T], call: Call, contract: Contract, limit: Limit) -> T:
         project = self._project

@@ -14,14 +14,16 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from prowess.contracts.catalog import Catalog
 from prowess.contracts.contract import TOOL, Contract
+from prowess.contracts.kinds import RESOURCE
 from prowess.errors import UnknownCommand
 from prowess.jsontypes import JsonObject
 from prowess.settings.paths import ConfigPaths
 from prowess.settings.settings import OwnSettings, Settings
 from prowess_host.catalog.listing import Listing
 from prowess_host.catalog.updates import CatalogUpdates
+from prowess_host.files.shelf import Index, Shelf, Sources
 from prowess_host.long_results import Pages
-from prowess_host.protocol.kinds import ROWS
+from prowess_host.protocol.kinds import ROWS, SKILLS
 from prowess_host.records.recording import Recorder, Write
 from prowess_host.tool_calls import Sealing, load_key, shared_key
 from prowess_host.workers.process import Spawn, WorkerProcess
@@ -85,6 +87,8 @@ class Project:
         self.listing = Listing.nothing()
         """What can be listed and called now."""
         self._declared: set[str] = set()
+        self.shelf = Shelf(self._file_sources, self._on_files)
+        """The files that are served as resources."""
         self.workers.on_updated = self.resource_updated
         self._recorder = self._made_recorder(client, environ) if settings.own.record.on else None
         self.workers.witness = self._recorder
@@ -141,8 +145,25 @@ class Project:
         What a client was told once stays true for as long as the project is served.
         """
         listing = self.listing
-        self._declared |= listing.kinds if listing.complete else _KINDS
+        if listing.complete:
+            self._declared.update(listing.kinds)
+        elif self._watching is not None:
+            remembered = self._updates.remembered
+            self._declared.update(_KINDS if remembered is None else remembered)
+        if self.shelf.is_wanted:
+            self._declared.add(RESOURCE)
+        if self.own.skill_files and (SKILLS in self._declared or self.shelf.has_skills):
+            self._declared.add(SKILLS)
         return self._declared | {TOOL}
+
+    def _file_sources(self) -> Sources:
+        own = self.own
+        return Sources(self._paths.project_root, own.resources, self._updates.searched if own.skill_files else ())
+
+    def _on_files(self, index: Index, changed: list[str]) -> None:
+        self._publish(self.listing.with_files(index.definitions))
+        for uri in changed:
+            self.resource_updated(uri)
 
     def resource_updated(self, uri: str) -> None:
         """A resource has changed: whoever has subscribed to it is told."""
@@ -151,7 +172,9 @@ class Project:
 
     def start(self) -> None:
         """Come to know the skills, and follow every change from now on."""
-        self._watching = asyncio.get_running_loop().create_task(self._watch())
+        loop = asyncio.get_running_loop()
+        self._watching = loop.create_task(self._watch())
+        self.shelf.start(loop.call_soon_threadsafe)
 
     async def _watch(self) -> None:
         try:
@@ -188,8 +211,11 @@ class Project:
         self._updates.asked.set()
 
     def _publish(self, listing: Listing) -> None:
+        if self.shelf.index is not None:
+            listing = listing.with_files(self.shelf.index.definitions)
         before, self.listing = self.listing, listing
         if self._watching is not None:
+            self.shelf.start(asyncio.get_running_loop().call_soon_threadsafe)
             for failure in listing.catalog.failures:
                 if failure not in before.catalog.failures:
                     _log.warning("%s", failure)
@@ -263,6 +289,7 @@ class Project:
 
     async def close(self) -> None:
         """End the workers, answer all clients, and let what was learned be written down."""
+        self.shelf.stop()
         if self._watching is not None:
             self._watching.cancel()
         with contextlib.suppress(TimeoutError):

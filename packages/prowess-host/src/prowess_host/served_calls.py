@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from prowess.contracts.kinds import COMPLETION, KINDS, PROMPT, RESOURCE
 from prowess.errors import did_you_mean
 from prowess_host.protocol.codec import dumps
+from prowess_host.protocol.cursors import read_cursor, write_cursor
+from prowess_host.protocol.kinds import BY_METHOD
 from prowess_host.protocol.rpc import INTERNAL_ERROR, INVALID_PARAMS, RpcError
 from prowess_host.tool_calls import ToolCall
 from prowess_host.workers.jobs import Job
@@ -19,12 +22,24 @@ if TYPE_CHECKING:
     from prowess.jsontypes import JsonObject
     from prowess.worker.messages import CallHead
     from prowess_host.catalog.listing import Listing
+    from prowess_host.files.shelf import ServedFile, Shelf
     from prowess_host.protocol.session import Call
 
-__all__ = ["ServedCall", "Target", "complete", "find", "unknown"]
+__all__ = [
+    "ServedCall",
+    "Target",
+    "answer_about_skills",
+    "complete",
+    "find",
+    "find_file",
+    "read_served_file",
+    "unknown",
+]
 
 _MOST_VALUES: Final = 100
 """Values of one completion: the protocol allows no more."""
+_ON_A_PAGE: Final = 200
+"""Skills, or files of a folder, on one page."""
 _KIND: Final = "prowess/kind"
 _UNKNOWN: Final = "unknown"
 _CLIENTS_FAULT: Final = frozenset({"input", _UNKNOWN})
@@ -38,6 +53,14 @@ class Target(NamedTuple):
     uri: str = ""
     completes: str | None = None
     """The argument that is to be completed."""
+
+
+def find_file(call: Call, listing: Listing, shelf: Shelf) -> ServedFile | None:
+    """The file that a request reads or subscribes to, if no resource of a skill has its URI."""
+    uri = call.params.get("uri")
+    if BY_METHOD[call.method].kind != RESOURCE or uri is None or listing.fixed_resource(uri) is not None:
+        return None
+    return shelf.get(uri)
 
 
 def find(call: Call, listing: Listing) -> Target | None:
@@ -102,6 +125,42 @@ def complete(target: Target) -> bytes | None:
 def _values(values: list[str]) -> bytes:
     shown = {"values": values[:_MOST_VALUES], "total": len(values), "hasMore": len(values) > _MOST_VALUES}
     return dumps({"completion": shown})
+
+
+# Files
+
+
+def read_served_file(call: Call, shelf: Shelf, file: ServedFile) -> bytes:
+    """The result of reading a file. In a thread."""
+    try:
+        return dumps(shelf.contents(file), "the file")
+    except OSError as error:
+        why = f": {error.strerror or error}"
+        raise RpcError.unknown_resource(file.uri, why, stateless=call.revision.stateless) from error
+
+
+def answer_about_skills(call: Call, shelf: Shelf) -> bytes:
+    """The result of a method of the Skills extension. In a thread: digests are made of all files."""
+    if call.method == "skills/list":
+        return _page("skills", shelf.entries(), call.params.get("cursor"))
+    uri = call.params["uri"]
+    if call.method == "skills/get":
+        entry = shelf.entry(uri)
+        if entry is None:
+            raise RpcError(INVALID_PARAMS, f"Unknown skill: {uri}", {"uri": uri})
+        return dumps({"skill": entry})
+    children = shelf.index.children.get(uri) if shelf.index is not None else None
+    if children is None:
+        raise RpcError(INVALID_PARAMS, f"Not a directory: {uri}", {"uri": uri})
+    return _page("resources", children, call.params.get("cursor"))
+
+
+def _page(member: str, items: list[JsonObject], cursor: str | None) -> bytes:
+    digest = hashlib.sha256(dumps(items)).hexdigest()[:16]
+    start = read_cursor(cursor, digest, len(items))
+    end = start + _ON_A_PAGE
+    more = {"nextCursor": write_cursor(end, digest)} if end < len(items) else {}
+    return dumps({member: items[start:end], **more})
 
 
 class ServedCall(ToolCall):

@@ -10,7 +10,6 @@ import functools
 import re
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
-from urllib.parse import quote, unquote
 
 __all__ = ["LONGEST_URI", "Template", "Variable", "parse_template"]
 
@@ -47,6 +46,8 @@ class Template(NamedTuple):
             return None
         if not self.variables:
             return {} if uri == self.text else None
+        from urllib.parse import unquote  # not on the way to the first answer
+
         optional = [variable.name for variable in self.variables if variable.operator == "?"]
         path, mark, query = uri.partition("?") if optional else (uri, "", "")
         found = self.pattern.fullmatch(path)
@@ -60,6 +61,8 @@ class Template(NamedTuple):
 
     def expand(self, values: Mapping[str, object]) -> str:
         """The URI for some values. What is missing or null is left out."""
+        from urllib.parse import quote
+
         given = {name: str(value) for name, value in values.items() if value is not None}
 
         def fill(expression: re.Match[str]) -> str:
@@ -131,6 +134,8 @@ def _split(expression: str) -> tuple[str, list[str]]:
 
 def _queried(query: str, names: list[str]) -> dict[str, str]:
     """The parameters of a query. One that the template does not have is a `KeyError`."""
+    from urllib.parse import unquote
+
     found: dict[str, str] = {}
     for pair in query.split("&"):
         name, _, value = pair.partition("=")

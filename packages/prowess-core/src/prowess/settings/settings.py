@@ -224,6 +224,11 @@ class OwnSettings:
     record: RecordSettings = RecordSettings()
     otel: OtelSettings = OtelSettings()
     serve: ServeSettings = ServeSettings()
+    skill_files: bool = _key(True, "offer folders of skills with a SKILL.md to clients, with all their files")
+    resources: Mapping[str, str] = field(
+        default_factory=dict[str, str],
+        metadata={"help": 'files that clients may read, by the scheme of their URIs: docs = "docs/**/*.md"'},
+    )
     environments: EnvironmentsSettings = EnvironmentsSettings()
     wire_names: Mapping[str, str] = field(
         default_factory=dict[str, str], metadata={"help": "names on the wire, by command id"}
@@ -352,7 +357,7 @@ _OWN_TABLES: dict[str, type[Any]] = {
     "serve": ServeSettings,
     "environments": EnvironmentsSettings,
 }
-_NAMES_TABLE = "wire_names"
+_NAMES_TABLES = ("wire_names", "resources")
 _FOLDERS = "skills"
 """A list of folders; but written as a table it holds free tables, one for each skill."""
 
@@ -847,7 +852,7 @@ _ALIKE_AND_FREE = "servers"
 
 def _refuse_near_miss(name: str, place: _Place) -> None:
     """A free table whose name is a slip of the pen away from one of Prowess's own."""
-    for own in (*_OWN_TABLES, _NAMES_TABLE):
+    for own in (*_OWN_TABLES, *_NAMES_TABLES):
         alike = difflib.SequenceMatcher(None, _normal(name), own).ratio() >= _TOO_ALIKE
         if alike and _normal(name)[:1] == own[:1] and name != _ALIKE_AND_FREE:
             reason = f"unknown table {name!r}; did you mean {own!r}? If this is your own table, rename it"

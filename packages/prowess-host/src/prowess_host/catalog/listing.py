@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
@@ -20,6 +21,7 @@ from prowess_host.protocol.tool_list import ToolList, define_tool
 
 __all__ = ["DIAGNOSTICS", "Listing"]
 
+_FIXED: Final = "resources/list"
 DIAGNOSTICS: Final = "prowess_diagnostics"
 """The tool that is there while something cannot be loaded, and where there is no command."""
 
@@ -49,6 +51,9 @@ class Listing:
         self.catalog = Catalog(tuple(contracts), tuple(failures))
         self.complete = complete
         self.lists = _lists(definitions)
+        self._own_resources = [pair[0] for pair in definitions[_FIXED]]
+        self.files: list[JsonObject] = []
+        """Files that are shown among the resources."""
         """By their methods. They can be shown once the offer is complete."""
         self.kinds = frozenset(contract.kind for contract in contracts)
         """Of what there are things to list."""
@@ -72,16 +77,31 @@ class Listing:
         found = self._resources.get(uri) or self.resource(uri)
         return found[0] if isinstance(found, tuple) else found
 
+    def fixed_resource(self, uri: str) -> Contract | None:
+        """The resource of just this URI, which comes before files and templates."""
+        found = self._resources.get(uri)
+        return found if found is not None and not found.is_template else None
+
     def resource(self, uri: str) -> tuple[Contract, Mapping[str, str]] | None:
         """The resource that is read at a URI, and the variables of its template. Of several, the most literal one."""
-        exact = self._resources.get(uri)
-        if exact is not None and not exact.is_template:
+        exact = self.fixed_resource(uri)
+        if exact is not None:
             return exact, {}
         for template, contract in self._templates:
             variables = template.match(uri)
             if variables is not None:
                 return contract, variables
         return None
+
+    def with_files(self, definitions: list[JsonObject]) -> Listing:
+        """The same with files among the resources. A resource that a skill declares comes before a file of its URI."""
+        if not definitions and not self.files:
+            return self
+        listing = copy.copy(self)
+        listing.files = definitions
+        shown = [*self._own_resources, *(each for each in definitions if each["uri"] not in self._resources)]
+        listing.lists = {**self.lists, _FIXED: ItemList(LISTS[_FIXED].member, shown, shown)}
+        return listing
 
     def changed(self, before: Listing) -> list[Row]:
         """The kinds of which clients can see something else than before."""

@@ -22,6 +22,7 @@ from prowess.skills.description import Description
 from prowess_host.catalog.apart import Apart
 from prowess_host.catalog.known import KnownCatalog, described
 from prowess_host.catalog.listing import Listing
+from prowess_host.catalog.manifest import Standing
 from prowess_host.catalog.watcher import Watcher
 from prowess_host.workers.describe import LostWorker
 from prowess_host.workers.placement import Placement
@@ -77,6 +78,7 @@ class CatalogUpdates:
         """The skills of the project's own environment are listed, as far as they can be."""
         self._watcher = Watcher(paths, self._renew, lambda: self._known.files)
         self._listing = Listing.nothing()
+        self._recalled: Standing | None = None
         self._kept: set[str] = set()
         """Skills that no longer load, and are served from their last good sources, as far as the host has them."""
         self._proven: set[str] = set()
@@ -95,7 +97,7 @@ class CatalogUpdates:
     async def run(self) -> None:
         """Come to know the skills, as soon as what the client has sent already is answered; then see to changes."""
         await asyncio.sleep(0)
-        standing = self._known.recall()
+        standing = self._recall()
         self._apart.expect(self._known.apart)
         if standing.complete:
             await self._start_warm(standing.known)
@@ -108,6 +110,19 @@ class CatalogUpdates:
             await self._renew()
         self._retry_fatal()
         await self._watcher.run()
+
+    def _recall(self) -> Standing:
+        """What was known the last time. It is read once, for whoever comes first."""
+        if self._recalled is None:
+            self._recalled = self._known.recall()
+        return self._recalled
+
+    @property
+    def remembered(self) -> Collection[str] | None:
+        """The kinds of things there were the last time, if everything is still as it was then."""
+        if not self._recall().complete:
+            return None
+        return {contract.kind for contract in self._known.catalog().contracts}
 
     async def load(self, is_enough: Callable[[Listing], bool], *, builds: bool = True) -> None:
         """Come to know the skills, as far as that is needed, and watch nothing. Fails as `Supervisor.describers` do.

@@ -142,7 +142,7 @@ def _settings(settings: Settings, patient: Patient) -> Iterator[Finding]:
         yield Finding("settings", "ok", "no prowess.toml: the defaults hold")
     own = {key.name for key in own_keys()}
     for key in settings.keys():  # noqa: SIM118 - a method of Settings, which is no mapping
-        is_own = key in own or key.split(".")[0] == "wire_names"
+        is_own = key in own or key.split(".")[0] in ("wire_names", "resources")
         value = f" = {settings.get(key)!r}" if is_own else " is set"
         yield Finding("settings", "ok", f"{key}{value} ({_origin(key, settings, patient)})")
     for warning in settings.warnings:

@@ -20,8 +20,23 @@ if TYPE_CHECKING:
     from prowess.jsontypes import JsonObject
     from prowess_host.protocol.eras import Revision
 
-__all__ = ["BY_METHOD", "LISTS", "ROWS", "Row", "Shelf", "capabilities", "define_prompt", "define_resource"]
+__all__ = [
+    "BY_METHOD",
+    "LISTS",
+    "ROWS",
+    "SKILLS",
+    "SKILLS_METHODS",
+    "Row",
+    "Shelf",
+    "capabilities",
+    "define_prompt",
+    "define_resource",
+]
 
+SKILLS: Final = "skills"
+"""Agent Skills, in the stateless era: no kind of things, but lists of files among the resources."""
+SKILLS_METHODS: Final = frozenset({"skills/list", "skills/get", "resources/directory/read"})
+_SKILLS_EXTENSION: Final = "io.modelcontextprotocol/skills"
 _COMPLETIONS_SINCE: Final = "2025-03-26"
 
 
@@ -147,6 +162,7 @@ BY_METHOD: Final[Mapping[str, Row]] = MappingProxyType(
         **{method: row for row in ROWS for method in (row.method, *(shelf.method for shelf in row.shelves))},
         "resources/subscribe": ROWS[1],
         "resources/unsubscribe": ROWS[1],
+        **dict.fromkeys(SKILLS_METHODS, ROWS[1]),
     }
 )
 """Which kind a method is about."""
@@ -160,5 +176,7 @@ def capabilities(kinds: Collection[str], revision: Revision) -> JsonObject:
     if revision.stateless:
         tasks: dict[str, Any] = {}
         told["extensions"] = {TASKS: tasks}
+        if SKILLS in kinds:
+            told["extensions"][_SKILLS_EXTENSION] = {"directoryRead": True}
     logging: dict[str, Any] = {}
     return {**told, "logging": logging}

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from prowess.contracts.contract import TOOL
-from prowess_host.protocol.kinds import LISTS, ROWS, Row
+from prowess_host.protocol.kinds import LISTS, ROWS, SKILLS_METHODS, Row
 from prowess_host.protocol.rpc import RpcError
 
 if TYPE_CHECKING:
@@ -73,6 +73,9 @@ STATELESS_METHODS: Final[Mapping[str, tuple[Param, ...]]] = MappingProxyType(
         **_OF_LISTS,
         **{row.method: (*_call_params(row), _INPUT_RESPONSES, _REQUEST_STATE) for row in ROWS},
         **_COMPLETE,
+        "skills/list": (_CURSOR,),
+        "skills/get": (_URI,),
+        "resources/directory/read": (_URI, _CURSOR),
         "subscriptions/listen": (_NOTIFICATIONS,),
         "tasks/get": (_TASK_ID,),
         "tasks/update": (_TASK_ID, _TASK_RESPONSES),
@@ -81,7 +84,7 @@ STATELESS_METHODS: Final[Mapping[str, tuple[Param, ...]]] = MappingProxyType(
 )
 
 TASK_METHODS: Final = frozenset({"tasks/get", "tasks/update", "tasks/cancel"})
-CACHEABLE: Final = frozenset({"server/discover", "resources/read", *LISTS})
+CACHEABLE: Final = frozenset({"server/discover", "resources/read", *LISTS, *SKILLS_METHODS})
 """Methods whose complete results say in the stateless era how long they may be kept."""
 
 

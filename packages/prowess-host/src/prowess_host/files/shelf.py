@@ -1,0 +1,345 @@
+"""The files of a project that are resources: which there are, what they say, and when they change. Looks in a thread."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from prowess.jsontypes import JsonObject
+from prowess_host.files.folders import LARGEST, Found, list_files, read_file, read_pattern
+from prowess_host.files.skill_folders import LARGEST_SKILL, MOST_OF_SKILL, Problem, digest, read_front_matter
+
+__all__ = ["DIRECTORY", "Index", "ServedFile", "Shelf", "Sources", "look"]
+
+_log = logging.getLogger("prowess.host")
+_SKILL_FILE: Final = "SKILL.md"
+DIRECTORY: Final = "inode/directory"
+_META: Final = "io.modelcontextprotocol.skills/"
+_PAUSE: Final = 2.0
+"""Seconds between two looks, if the system does not say that something has changed; more where a look takes long."""
+_SHARE: Final = 50
+_SCHEME: Final = "+-."
+
+
+class ServedFile(NamedTuple):
+    """A file that can be read at a URI."""
+
+    uri: str
+    folder: str
+    found: Found
+    definition: JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Where files are: folders and patterns by scheme, and folders with skills."""
+
+    root: Path
+    patterns: Mapping[str, str]
+    skills: tuple[Path, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.patterns) or any(True for _ in _skill_folders(self.skills))
+
+
+@dataclass
+class Index:
+    """What there is at one time."""
+
+    files: dict[str, ServedFile] = field(default_factory=dict[str, ServedFile])
+    skills: dict[str, tuple[JsonObject, list[ServedFile]]] = field(default_factory=dict[str, Any])
+    """By the URI of its `SKILL.md`: the front matter of a skill, and its files."""
+    problems: list[str] = field(default_factory=list[str])
+    folders: list[str] = field(default_factory=list[str])
+    """The folders that were looked into."""
+
+    @property
+    def definitions(self) -> list[JsonObject]:
+        """What `resources/list` shows of them."""
+        return [file.definition for file in self.files.values()]
+
+    @cached_property
+    def children(self) -> Mapping[str, list[JsonObject]]:
+        """By the URI of a folder: what lies in it."""
+        found: dict[str, dict[str, JsonObject]] = {}
+        for uri, file in self.files.items():
+            if not uri.startswith("skill://"):
+                continue
+            child: JsonObject = file.definition
+            while (parent := uri.rpartition("/")[0]) not in ("skill:/", "skill:", ""):
+                found.setdefault(parent, {}).setdefault(uri, child)
+                uri, child = parent, {"uri": parent, "name": parent.rpartition("/")[2], "mimeType": DIRECTORY}
+        return {uri: [held[name] for name in sorted(held)] for uri, held in found.items()}
+
+
+def look(sources: Sources) -> Index:
+    """Everything that is there now. What cannot be served is among the problems, with its place."""
+    index = Index()
+    for scheme, pattern in sources.patterns.items():
+        try:
+            _add_folder(index, sources.root, scheme, pattern)
+        except ValueError as error:
+            index.problems.append(f"[resources] {scheme} = {pattern!r} serves nothing: {error}")
+    for folder in _skill_folders(sources.skills):
+        _add_skill(index, folder)
+    return index
+
+
+def _quoted(path: str) -> str:
+    from urllib.parse import quote  # not on the way to the first answer
+
+    return quote(path)
+
+
+def _add_folder(index: Index, root: Path, scheme: str, text: str) -> None:
+    letters = scheme.translate({ord(letter): None for letter in _SCHEME})
+    if not (letters.isascii() and letters.isalnum() and scheme[0].isalpha() and scheme.islower()):
+        raise ValueError(
+            "its name becomes the scheme of URIs, so it must be of lowercase letters and digits, like docs"
+        )
+    if scheme in ("skill", "file", "http", "https"):
+        raise ValueError(f"URIs with {scheme}: mean something else; choose another name")
+    pattern = read_pattern(text)
+    folder, real = root / pattern.folder, os.path.realpath(root)
+    if not f"{os.path.realpath(folder)}{os.sep}".startswith(f"{real}{os.sep}"):
+        raise ValueError("the folder leads out of the project")
+    index.folders.append(str(folder))
+    for found in list_files(os.path.realpath(folder), pattern.matches):
+        uri = f"{scheme}://{_quoted(found.path)}"
+        _add_file(
+            index,
+            uri,
+            os.path.realpath(folder),
+            found,
+            name=found.path,
+            description=f"The file {pattern.folder}/{found.path}.",
+        )
+
+
+def _add_file(index: Index, uri: str, folder: str, found: Found, *, name: str, description: str) -> ServedFile:
+    import mimetypes  # not on the way to the first answer
+
+    mime_type = mimetypes.guess_type(found.path)[0]
+    given: JsonObject = {
+        "uri": uri,
+        "name": name,
+        "description": description,
+        "mimeType": mime_type,
+        "size": found.size,
+    }
+    definition = {key: value for key, value in given.items() if value is not None}
+    file = index.files[uri] = ServedFile(uri, folder, found, definition)
+    return file
+
+
+def _skill_folders(folders: Iterable[Path]) -> Iterator[Path]:
+    """The folders with a `SKILL.md`. A link is none."""
+    for folder in folders:
+        try:
+            with os.scandir(folder) as scanned:
+                entries = sorted(scanned, key=lambda entry: entry.name)
+        except OSError:
+            continue
+        for entry in entries:
+            if not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False):
+                place = Path(entry.path)
+                if (place / _SKILL_FILE).is_file():
+                    yield place
+
+
+def _add_skill(index: Index, folder: Path) -> None:
+    index.folders.append(str(folder))
+    found = list_files(str(folder), lambda _: True, MOST_OF_SKILL + 1)
+    fields: JsonObject = {}
+    try:
+        fields, problems = read_front_matter(read_file(str(folder), _SKILL_FILE), folder.name)
+    except OSError as error:
+        problems = [Problem(1, f"cannot be read: {error.strerror or error}")]
+    if len(found) > MOST_OF_SKILL or sum(each.size for each in found) > LARGEST_SKILL:
+        reason = f"has more than {MOST_OF_SKILL} files, or than {LARGEST_SKILL >> 20} MiB; clients refuse such a skill"
+        problems.append(Problem(1, reason))
+    index.problems += [
+        f"{folder / _SKILL_FILE}:{problem.line} {problem.reason}"
+        + ("; the skill is not offered to clients" if problem.fatal else "")
+        for problem in problems
+    ]
+    if any(problem.fatal for problem in problems):
+        return
+    name, files = folder.name, list[ServedFile]()
+    for each in found:
+        uri = f"skill://{name}/{_quoted(each.path)}"
+        if each.path != _SKILL_FILE:
+            files.append(
+                _add_file(
+                    index,
+                    uri,
+                    str(folder),
+                    each,
+                    name=f"{name}/{each.path}",
+                    description=f"A file of the skill {name}.",
+                )
+            )
+            continue
+        file = _add_file(index, uri, str(folder), each, name=name, description=fields["description"])
+        more = {f"{_META}{key}": value for key, value in fields.items() if key not in ("name", "description")}
+        file.definition.update({"mimeType": "text/markdown"}, **({"_meta": more} if more else {}))
+        files.append(file)
+    index.skills[f"skill://{name}/{_SKILL_FILE}"] = fields, files
+
+
+class Shelf:
+    """Keeps an index up to date. `changed` hears of a new one, with the URIs of files that say something else, in the loop."""
+
+    def __init__(self, sources: Callable[[], Sources], changed: Callable[[Index, list[str]], None]) -> None:
+        self._sources = sources
+        self._changed = changed
+        self._stop = threading.Event()
+        self._started = False
+        self._digests: dict[tuple[str, Found], str] = {}
+        self._lock = threading.Lock()
+        self.index: Index | None = None
+        """What there is; `None` until somebody has looked."""
+        self.is_wanted = bool(sources())
+        """Whether there is anything to look for."""
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether it is not known yet what there is."""
+        return self.is_wanted and self.index is None
+
+    @property
+    def has_skills(self) -> bool:
+        """Whether there are skills, as far as that is known."""
+        if self.index is None:
+            return self.is_wanted and any(True for _ in _skill_folders(self._sources().skills))
+        return bool(self.index.skills)
+
+    def get(self, uri: str) -> ServedFile | None:
+        """The file at a URI."""
+        return self.index.files.get(uri) if self.index is not None else None
+
+    def start(self, tell: Callable[..., object]) -> None:
+        """Look from now on, if there is anything to look for. `tell` calls a function in the loop."""
+        self.is_wanted = self.is_wanted or bool(self._sources())
+        if self.is_wanted and not self._started:
+            self._started = True
+            threading.Thread(target=self._watch, args=(tell,), name="prowess-resources", daemon=True).start()
+
+    def stop(self) -> None:
+        """Look no more."""
+        self._stop.set()
+
+    def _watch(self, tell: Callable[..., object]) -> None:
+        wait: Callable[[float], object] = self._stop.wait
+        watched: list[str] = []
+        while not self._stop.is_set():
+            begun = time.monotonic()
+            try:
+                index = look(self._sources())
+            except Exception:  # noqa: BLE001 - what is served goes on as it was
+                _log.exception("the files of the project could not be listed")
+                index = self.index or Index()
+            cost = time.monotonic() - begun
+            try:
+                tell(self._publish, index)
+            except RuntimeError:  # the loop is closed
+                return
+            folders = _folders_of(index)
+            if folders != watched:
+                watched, wait = folders, self._notices(folders)
+            wait(max(_PAUSE, cost * _SHARE))
+
+    def _notices(self, folders: list[str]) -> Callable[[float], object]:
+        try:
+            from watchfiles import watch
+        except ImportError:  # a foreign build: looking is enough
+            return self._stop.wait
+
+        def wait(seconds: float) -> object:
+            try:
+                changes = watch(
+                    *folders,
+                    watch_filter=None,
+                    stop_event=self._stop,
+                    rust_timeout=int(seconds * 1000),
+                    yield_on_timeout=True,
+                    recursive=False,
+                    ignore_permission_denied=True,
+                )
+                return next(changes, None)
+            except Exception:  # noqa: BLE001 - whatever the system has against it
+                return self._stop.wait(seconds)
+
+        return wait if folders else self._stop.wait
+
+    def _publish(self, index: Index) -> None:
+        before = self.index
+        known = before.files if before is not None else {}
+        problems = before.problems if before is not None else []
+        for problem in index.problems:
+            if problem not in problems:
+                _log.warning("%s", problem)
+        changed = [uri for uri, file in known.items() if uri not in index.files or index.files[uri].found != file.found]
+        if before is not None and not changed and index.files.keys() == known.keys() and index.skills == before.skills:
+            return
+        self.index = index
+        self._changed(index, changed)
+
+    # Reading: in any thread
+
+    def contents(self, file: ServedFile) -> JsonObject:
+        """What a file says, as the result of `resources/read`. An `OSError` says why it cannot be read."""
+        import base64
+
+        data = read_file(file.folder, file.found.path, LARGEST)
+        mime_type = file.definition.get("mimeType")
+        try:
+            held: JsonObject = {"text": data.decode()}
+        except UnicodeDecodeError:
+            held = {"blob": base64.b64encode(data).decode()}
+        kind = mime_type or ("text/plain" if "text" in held else "application/octet-stream")
+        return {"contents": [{"uri": file.uri, "mimeType": kind, **held}]}
+
+    def entries(self) -> list[JsonObject]:
+        """What `skills/list` shows."""
+        index = self.index or Index()
+        return [each for uri in sorted(index.skills) if (each := self.entry(uri)) is not None]
+
+    def entry(self, uri: str) -> JsonObject | None:
+        """What `skills/get` shows of the skill with this `SKILL.md`."""
+        index = self.index or Index()
+        if uri not in index.skills:
+            return None
+        fields, files = index.skills[uri]
+        resources: list[JsonObject] = []
+        for file in files:
+            try:
+                resources.append({"uri": file.uri, "digest": self._digest(file), "size": file.found.size})
+            except OSError:  # gone just now: the next look will see it
+                continue
+        return {"uri": uri, "frontmatter": fields, "resources": resources}
+
+    def _digest(self, file: ServedFile) -> str:
+        key = file.folder, file.found
+        known = self._digests.get(key)
+        if known is None:
+            text = read_file(file.folder, file.found.path, LARGEST)
+            if len(text) != file.found.size:
+                raise OSError(file.uri)
+            known = digest(text)
+            with self._lock:
+                self._digests[key] = known
+        return known
+
+
+def _folders_of(index: Index) -> list[str]:
+    """Every folder with something served, and those that were looked into, as far as they are there."""
+    folders = {os.path.dirname(os.path.join(file.folder, file.found.path)) for file in index.files.values()}
+    return sorted(folder for folder in folders.union(index.folders) if os.path.isdir(folder))

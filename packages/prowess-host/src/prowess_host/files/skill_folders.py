@@ -1,0 +1,106 @@
+"""Agent Skills: reads and checks the front matter of a `SKILL.md`, as agentskills.io wants it, and makes the entry of a skill."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple, cast
+
+from prowess.jsontypes import JsonObject
+
+__all__ = ["LARGEST_SKILL", "MOST_OF_SKILL", "Problem", "digest", "read_front_matter"]
+
+MOST_OF_SKILL: Final = 512
+"""Files of a skill that every client takes."""
+LARGEST_SKILL: Final = 16 * 1024 * 1024
+"""Bytes of all its files together."""
+_LARGEST_FRONT_MATTER: Final = 64 * 1024
+_NAME: Final = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+_LONGEST: Final[Mapping[str, int]] = {"name": 64, "description": 1024, "compatibility": 500}
+_TEXTS: Final = ("name", "description", "license", "compatibility", "allowed-tools")
+_KNOWN: Final = (*_TEXTS, "metadata")
+
+
+class Problem(NamedTuple):
+    """What is wrong with a `SKILL.md`, and in which line."""
+
+    line: int
+    reason: str
+    fatal: bool = True
+    """Whether the skill is not offered because of it."""
+
+
+def digest(text: bytes) -> str:
+    """How the Skills extension writes the digest of a file."""
+    return f"sha256:{hashlib.sha256(text).hexdigest()}"
+
+
+def read_front_matter(text: bytes, folder: str) -> tuple[JsonObject, list[Problem]]:
+    """The front matter of the `SKILL.md` in a folder of this name, as JSON, and everything that is wrong with it."""
+    try:
+        lines = text.decode("utf-8-sig").splitlines()
+    except UnicodeDecodeError:
+        return {}, [Problem(1, "is not UTF-8 text")]
+    ends = [number for number, line in enumerate(lines) if line.rstrip() == "---"]
+    if len(ends) < 2 or ends[0] != 0:
+        return {}, [Problem(1, "must begin with front matter: name and description in YAML, between two lines of ---")]
+    matter = "\n".join(lines[1 : ends[1]])
+    if len(matter) > _LARGEST_FRONT_MATTER:
+        return {}, [Problem(1, f"has front matter of more than {_LARGEST_FRONT_MATTER} characters")]
+    try:
+        data = _parsed(matter)
+    except Exception as error:  # noqa: BLE001 - whatever a YAML library makes of a stranger's text
+        mark: Any = getattr(error, "problem_mark", None)
+        what = getattr(error, "problem", None) or str(error).partition("\n")[0]
+        return {}, [Problem(2 + (mark.line if mark else 0), f"has front matter that is no YAML: {what}")]
+    if not isinstance(data, dict):
+        return {}, [Problem(2, "has front matter without fields; write name: and description:")]
+    fields = cast("JsonObject", data)
+    try:
+        json.dumps(fields, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        return {}, [Problem(2, f"has front matter that is no JSON: {error}")]
+    at = {line.partition(":")[0].strip(): number for number, line in reversed(list(enumerate(lines[: ends[1]], 1)))}
+    return fields, [Problem(at.get(name, 2), reason, fatal) for name, reason, fatal in _problems(fields, folder)]
+
+
+def _parsed(matter: str) -> object:
+    from ruamel.yaml import YAML  # not on the way to the first answer
+    from ruamel.yaml.constructor import SafeConstructor
+    from ruamel.yaml.events import AliasEvent
+
+    class Texts(SafeConstructor):
+        """Leaves dates as they are written."""
+
+    kind: Any = Texts
+    kind.add_constructor("tag:yaml.org,2002:timestamp", kind.construct_yaml_str)
+    yaml: Any = YAML(typ="safe", pure=True)
+    yaml.Constructor = kind
+    if any(isinstance(event, AliasEvent) for event in yaml.parse(matter)):
+        raise ValueError("it uses aliases; write the values out")
+    return yaml.load(matter)
+
+
+def _problems(fields: JsonObject, folder: str) -> Iterable[tuple[str, str, bool]]:
+    for name in ("name", "description"):
+        if not fields.get(name):
+            yield name, f"has no {name} in its front matter", True
+    for name in _TEXTS:
+        value = fields.get(name)
+        if value is not None and not isinstance(value, str):
+            yield name, f"has a {name} that is no text: {value!r}", name in _LONGEST
+        elif isinstance(value, str) and len(value) > _LONGEST.get(name, len(value)):
+            yield name, f"has a {name} of {len(value)} characters; at most {_LONGEST[name]} are allowed", True
+    name = fields.get("name")
+    if isinstance(name, str) and name:
+        if not _NAME.fullmatch(name):
+            yield "name", f"has the name {name!r}; use lowercase letters, digits and single hyphens", True
+        elif name != folder:
+            yield "name", f"has the name {name!r}, but its folder is {folder!r}; both must be the same", True
+    metadata = fields.get("metadata")
+    if metadata is not None and not isinstance(metadata, dict):
+        yield "metadata", "has metadata that are no table", False
+    for unknown in sorted(fields.keys() - set(_KNOWN)):
+        yield unknown, f"has the field {unknown!r}, which the Agent Skills format does not know", False

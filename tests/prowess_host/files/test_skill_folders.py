@@ -1,0 +1,103 @@
+"""The front matter of Agent Skills."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from prowess_host.files.shelf import Sources, look
+from prowess_host.files.skill_folders import read_front_matter
+
+GOOD = "---\nname: pdf-tools\ndescription: Work with PDFs.\n"
+
+
+def test_front_matter_is_kept_as_it_was_written() -> None:
+    """Dates and versions stay texts, further fields stay."""
+    text = f"{GOOD}license: MIT\nmetadata:\n  when: 2026-01-01\n  number: 1\n---\nBody\n---\n"
+    fields, problems = read_front_matter(text.encode(), "pdf-tools")
+    assert {
+        "name": "pdf-tools",
+        "description": "Work with PDFs.",
+        "license": "MIT",
+        "metadata": {"when": "2026-01-01", "number": 1},
+    } == fields
+    assert [] == problems
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "reason"),
+    [
+        ("Body", 1, "must begin with front matter"),
+        ("---\nname: a", 1, "must begin with front matter"),
+        ("\n---\nname: a\n---", 1, "must begin with front matter"),
+        ("---\n- a\n---", 2, "without fields"),
+        ("---\nname: [a\n---", 2, "is no YAML"),
+        ("---\nname: a\nname: b\n---", 3, "is no YAML"),
+        ("---\na: &x 1\nb: *x\n---", 2, "aliases"),
+        ("---\nname: a\nnumber: .nan\n---", 2, "is no JSON"),
+        ("---\nname: a\nx: " + "y" * 70_000 + "\n---", 1, "more than 65536"),
+        ("---\ndescription: b\n---", 2, "has no name"),
+        ("---\nname: a\n---", 2, "has no description"),
+        (f"{GOOD.replace('pdf-tools', 'PDF')}---", 2, "use lowercase"),
+        (f"{GOOD.replace('pdf-tools', 'a--b')}---", 2, "use lowercase"),
+        (f"{GOOD.replace('pdf-tools', 'other')}---", 2, "both must be the same"),
+        (f"{GOOD.replace('pdf-tools', '5')}---", 2, "a name that is no text"),
+        ("---\nname: pdf-tools\ndescription: " + "x" * 1025 + "\n---", 3, "at most 1024"),
+        (f"{GOOD}compatibility: {'x' * 501}\n---", 4, "at most 500"),
+    ],
+)
+def test_what_breaks_the_format_is_named_with_its_line(text: str, line: int, reason: str) -> None:
+    """So that it can be mended."""
+    _, problems = read_front_matter(text.encode(), "pdf-tools")
+    assert any((line, True) == (each.line, each.fatal) and reason in each.reason for each in problems), problems
+
+
+def test_what_is_only_odd_is_told_and_offered_all_the_same() -> None:
+    """Unknown fields pass through, as the extension wants it."""
+    fields, problems = read_front_matter(f"{GOOD}author: me\nmetadata: 5\nlicense: 5\n---".encode(), "pdf-tools")
+    assert "me" == fields["author"]
+    assert [(4, False), (5, False), (6, False)] == sorted((each.line, each.fatal) for each in problems)
+    assert "is not UTF-8" in read_front_matter(b"\xff", "a")[1][0].reason
+
+
+def test_a_broken_skill_is_told_and_not_offered(tmp_path: Path) -> None:
+    """The others are."""
+    for name in ("good", "bad"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "SKILL.md").write_text("---\nname: good\ndescription: d\n---\n")
+    (tmp_path / "linked").symlink_to(tmp_path / "good")
+    index = look(Sources(tmp_path, {}, (tmp_path, tmp_path / "nowhere")))
+    assert ["skill://good/SKILL.md"] == list(index.skills)
+    assert [True] == [problem.startswith(f"{tmp_path / 'bad/SKILL.md'}:2 has the name") for problem in index.problems]
+
+
+def test_a_skill_that_clients_would_refuse_is_not_offered(tmp_path: Path) -> None:
+    """There are limits for all."""
+    (tmp_path / "many").mkdir()
+    (tmp_path / "many/SKILL.md").write_text("---\nname: many\ndescription: d\n---\n")
+    for number in range(512):
+        (tmp_path / f"many/{number}.md").touch()
+    index = look(Sources(tmp_path, {}, (tmp_path,)))
+    assert {} == index.skills
+    assert "more than 512 files" in index.problems[0]
+
+
+@pytest.mark.parametrize(
+    ("scheme", "pattern", "reason"),
+    [
+        ("Docs", "docs/*", "lowercase"),
+        ("1docs", "docs/*", "lowercase"),
+        ("d_s", "docs/*", "lowercase"),
+        ("file", "docs/*", "mean something else"),
+        ("skill", "docs/*", "mean something else"),
+        ("docs", "../*", "must not lead upwards"),
+        ("docs", "out/*", "leads out of the project"),
+    ],
+)
+def test_a_setting_that_serves_nothing_says_why(tmp_path: Path, scheme: str, pattern: str, reason: str) -> None:
+    """With the setting."""
+    (tmp_path / "out").symlink_to("/etc")
+    (problem,) = look(Sources(tmp_path, {scheme: pattern})).problems
+    assert problem.startswith(f"[resources] {scheme} = {pattern!r} serves nothing: ")
+    assert reason in problem
