@@ -33,6 +33,11 @@ SKILL = """
     @skill_command
     async def wait() -> None:
         await asyncio.sleep(600)
+
+    @skill_command
+    async def order(ctx: Context) -> str:
+        told = await ctx.ask_all({"sure": ("Sure?", bool), "size": ("Which size?", int)})
+        return ", ".join(f"{key} {answer.action} {answer.value}" for key, answer in told.items())
 """
 
 
@@ -165,7 +170,7 @@ async def test_commands_and_failures_are_told(page: Page):
         told = await heard("state")
         while not told["known"]:
             told = await heard("state")
-        assert ["t.add", "t.wait"] == [each["id"] for each in told["commands"]]
+        assert ["t.add", "t.order", "t.wait"] == [each["id"] for each in told["commands"]]
         first = told["commands"][0]
         assert ("Add numbers.", {"readOnlyHint": True}, ["one"]) == (
             first["summary"],
@@ -238,3 +243,77 @@ async def test_a_damaged_record_is_an_answer(page: Page):
     path.write_bytes(b"no database" * 1000)
     answer = await page.ask("api/calls")
     assert (500, True) == (answer.status, b"damaged" in answer.body)
+
+
+# Questions
+
+
+ORDER = {"command": "t.order", "arguments": {}, "page": "mine"}
+
+
+@contextlib.asynccontextmanager
+async def asking(page: Page) -> AsyncGenerator[tuple[asyncio.Task[Any], Any]]:
+    """A call that waits for its answers, and what the page is told of that."""
+    async with page.events() as heard:
+        call = asyncio.ensure_future(page.json("api/call", method="POST", told=ORDER))
+        yield call, await heard("asked")
+        call.cancel()
+        await asyncio.wait([call])
+
+
+async def answer(page: Page, number: Any, **answers: Any) -> tuple[int, Any]:
+    got = await page.ask("api/answer", method="POST", told={"id": number, "answers": answers})
+    return got.status, json.loads(got.body)
+
+
+async def test_a_question_is_answered(page: Page):
+    """Each with an action of its own. It carries the name of the page that called."""
+    async with asking(page) as (call, asked):
+        assert ("mine", "t.order", ["sure", "size"]) == (asked["page"], asked["command"], list(asked["questions"]))
+        assert "Which size?" == asked["questions"]["size"]["message"]
+        assert 200 == (await answer(page, asked["id"], sure=YES, size={"action": "decline"}))[0]
+        with fail_after(PATIENCE):
+            told = await call
+        assert "sure accept True, size decline None" == told["result"]["content"][0]["text"]
+        assert 404 == (await answer(page, asked["id"], sure=YES, size=YES))[0]
+
+
+YES = {"action": "accept", "content": {"value": True}}
+
+
+@pytest.mark.parametrize(
+    ("answers", "status", "text"),
+    [
+        ({"sure": YES, "size": {"action": "accept", "content": {"value": "x"}}}, 200, "value: expected integer"),
+        ({"sure": YES, "size": {"action": "accept"}}, 200, "expected object"),
+        ({"sure": YES}, 400, "answer sure, size, each by accept, decline or cancel"),
+        ({"sure": YES, "size": {"action": "maybe"}}, 400, "accept, decline or cancel"),
+        ({"sure": YES, "size": {}}, 400, '"action"'),
+    ],
+)
+async def test_an_answer_that_does_not_fit_can_be_mended(page: Page, answers: Any, status: int, text: str):
+    """The call goes on waiting, and a page that opens now is told of the question."""
+    async with asking(page) as (call, asked):
+        got, told = await answer(page, asked["id"], **answers)
+        assert status == got
+        assert text in json.dumps(told, ensure_ascii=False).replace('\\"', '"')
+        async with page.events() as heard:
+            assert asked == await heard("asked")
+        assert not call.done()
+
+
+async def test_an_answer_to_nothing_is_refused(page: Page):
+    """Whatever it is; and a call without a page to ask on fails and says why."""
+    assert 404 == (await answer(page, "none"))[0]
+    assert 404 == (await answer(page, ["none"]))[0]
+    assert 400 == (await page.ask("api/answer", method="POST", told=b"[")).status
+    told = await page.json("api/call", method="POST", told={"command": "t.order", "arguments": {}})
+    assert "elicitation" in told["result"]["content"][0]["text"]
+
+
+async def test_the_question_of_a_call_that_has_ended_is_gone(page: Page):
+    """The page that asked has left."""
+    async with asking(page) as (call, asked):
+        call.cancel()
+        await until(lambda: not page.app._asked)
+        assert 404 == (await answer(page, asked["id"], sure=YES, size=YES))[0]

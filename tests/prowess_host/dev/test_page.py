@@ -48,6 +48,23 @@ SKILL = """
         return f"welcome {user}"
 
     @skill_command
+    def ask(ctx: Context) -> str:
+        sure = ctx.ask("sure", "Delete <b>everything</b>?", bool)
+        if not sure.accepted:
+            return f"{sure.action}: nothing was deleted"
+        more = ctx.ask_all({
+            "who": ("Who are you?", {"type": "object", "required": ["name"], "properties": {
+                "name": {"type": "string", "title": "Your name", "minLength": 3},
+                "role": {"type": "string", "enum": ["admin", "guest"]}}}),
+            "days": ("For how many days?", int),
+        })
+        return f"{sure.value} {more['who'].content} {more['days'].value}"
+
+    @skill_command
+    def visit(ctx: Context, url: str = "https://example.org/pay") -> str:
+        return ctx.ask_url("pay", "Please pay", url).action
+
+    @skill_command
     def fail(why: str) -> None:
         raise ValueError(why)
 """
@@ -137,6 +154,74 @@ def test_a_call_that_takes_long_can_be_cancelled(browser: Browser):
     browser.click("#cancel")
     browser.until_text("#form-error", "Cancelled")
     browser.until_text("#calls li:first-child", "cancelled")
+
+
+def test_a_question_is_answered_on_the_page(browser: Browser):
+    """By a form made from its schema. What does not fit is said, and can be mended; several questions come in turn."""
+    browser.click("#commands button", "t.ask")
+    browser.click("#form .primary")
+    browser.until_text("#question-title", "Delete <b>everything</b>?")
+    assert "question-title" == browser.focused()
+    assert "t.ask asks" in browser.text("#question")
+    assert "Your answer boolean, required" in browser.text("#question-fields")
+    browser.until_text("#news", "t.ask asks: Delete")
+    browser.click("#question .primary")
+    browser.until_text("#question-title", "Who are you?")
+    browser.click("#question .primary")
+    browser.until_text("#question-error", "name is required")
+    assert "answer-0" == browser.focused()
+    browser.type("#answer-0", "Al")
+    browser.run("document.querySelector('#answer-1').value = '\"admin\"'")
+    browser.click("#question .primary")
+    browser.until_text("#question-title", "For how many days?")
+    browser.type("#answer-0", "3")
+    browser.click("#question .primary")
+    browser.until_text("#question-error", "name")
+    browser.until_text("#question-title", "Who are you?")
+    browser.type("#answer-0", "Ada")
+    browser.click("#question .primary")
+    browser.until_text("#question-title", "For how many days?")
+    browser.type("#answer-0", "2")
+    browser.click("#question .primary")
+    browser.until_text("#command-result", "True {'name': 'Ada'} 2")
+    assert browser.run("return document.querySelector('#question').hidden")
+
+
+@pytest.mark.parametrize(("way", "action"), [("#decline", "decline"), ("#dismiss", "cancel"), ("", "cancel")])
+def test_a_question_can_be_declined_and_dismissed(browser: Browser, way: str, action: str):
+    """By a button, or with Escape."""
+    browser.click("#commands button", "t.ask")
+    browser.click("#form .primary")
+    browser.until_text("#question-title", "Delete")
+    if way:
+        browser.click(way)
+    else:
+        browser.press("\ue00c")
+    browser.until_text("#command-result", f"{action}: nothing was deleted")
+
+
+def test_a_page_to_visit_is_shown_as_a_link(browser: Browser):
+    """In a window of its own. What is no web page is text: it could run code in this page."""
+    link = "return (document.querySelector('#question a') || {}).href || ''"
+    browser.click("#commands button", "t.visit")
+    browser.click("#form .primary")
+    browser.until_text("#question-title", "Please pay")
+    assert "https://example.org/pay" == browser.run(link)
+    browser.click("#question .primary", "Agree")
+    browser.until_text("#command-result", "accept")
+    browser.type("#field-0", "javascript:alert(1)")
+    browser.click("#form .primary")
+    browser.until_text("#command-result", "http")
+    assert not browser.run(link)
+
+
+def test_a_question_ends_with_its_call(browser: Browser):
+    browser.click("#commands button", "t.ask")
+    browser.click("#form .primary")
+    browser.until_text("#question-title", "Delete")
+    browser.click("#cancel")
+    browser.until("document.querySelector('#question').hidden")
+    browser.until_text("#form-error", "Cancelled")
 
 
 def test_a_failure_is_told_with_its_text(browser: Browser):
@@ -254,7 +339,7 @@ def test_the_terminal_shows_the_same_as_text(tmp_path: Path):
         env={**os.environ, "PYTHONUNBUFFERED": "1"},
     ) as process:
         assert process.stdout is not None
-        assert "6 commands: t.fail, t.login" in process.stdout.readline()
+        assert "8 commands: t.ask, t.fail, t.login" in process.stdout.readline()
         subprocess.run(
             [*PROWESS, "call", "t.fail", "why=nothing"], cwd=root, capture_output=True, timeout=PATIENCE, check=False
         )

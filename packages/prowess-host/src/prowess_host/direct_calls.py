@@ -57,28 +57,35 @@ class Audience:
     ask: Callable[[JsonObject], Awaitable[JsonObject]] | None = None
     """Puts questions to a person: each key with its `message` and `schema`, answered by an `action` and a `content`."""
 
+    def wants(self) -> CallHead:
+        """What the worker has to send, or may ask, because of it."""
+        wants: Any = {}
+        if self.progress is not None:
+            wants["progress"] = True
+        if self.log is not None:
+            wants["log"] = True
+        if self.ask is not None:
+            wants["asks"], wants["asks_for"] = True, ["form", "url"]
+            wants["capabilities"] = {"elicitation": {"form": {}, "url": {}}}
+        return wants
+
 
 SILENT: Final = Audience()
 
 
 async def call_payload(way: Way, contract: Contract, arguments: Any, audience: Audience = SILENT) -> JsonObject:
     """The payload, as the profile shows it."""
-    how = way.how(contract)
-    if audience.progress is not None:
-        how["progress"] = True
-    if audience.log is not None:
-        how["log"] = True
-    if audience.ask is not None:
-        how["asks"], how["asks_for"] = True, ["form", "url"]
-        how["capabilities"] = {"elicitation": {"form": {}, "url": {}}}
+    how: CallHead = {**way.how(contract), **audience.wants()}
     meta, payload = await _run(way, contract, dumps(how), dumps(arguments), audience)
     return {**payload, "_meta": meta} if meta else payload
 
 
-async def call_outcome(way: Way, contract: Contract, arguments: Any, channel: Channel | None) -> Outcome:
+async def call_outcome(
+    way: Way, contract: Contract, arguments: Any, channel: Channel | None, audience: Audience = SILENT
+) -> Outcome:
     """What the call came to. Its facts travel beside the result."""
     call_id = (channel and channel.call_id) or uuid.uuid4().hex
-    how: CallHead = {**way.how(contract), "outcome": True, "call_id": call_id}
+    how: CallHead = {**way.how(contract), **audience.wants(), "outcome": True, "call_id": call_id}
     if channel is not None:
         how["client"], how["capabilities"] = channel.client_name, channel.capabilities
         how["trace"], how["metadata"], how["context"] = channel.trace_id, channel.metadata, channel.context
@@ -87,7 +94,7 @@ async def call_outcome(way: Way, contract: Contract, arguments: Any, channel: Ch
     except EncodeError as error:  # the caller gave what JSON cannot say
         result = text_result(f"{contract.id}: arguments: {message_of(error)}", is_error=True)
         return Outcome(contract.id, "input", result, contract, call_id=call_id)
-    facts, body = await _run(way, contract, head, text)
+    facts, body = await _run(way, contract, head, text, audience)
     return read_outcome(contract.id, {"prowess/call_id": call_id, **facts}, body, contract)
 
 

@@ -260,15 +260,27 @@ class Project:
             await self._updates.prepared(command)
         return self.listing[command]
 
-    async def call(self, command: str, arguments: Any = None, *, channel: Channel | None = None) -> Outcome:
+    async def call(
+        self,
+        command: str,
+        arguments: Any = None,
+        *,
+        channel: Channel | None = None,
+        audience: Audience | None = None,
+    ) -> Outcome:
         """Call a command by id, wire name or alias, with JSON arguments, as `Runtime.call` does, but in a worker."""
-        from prowess_host.direct_calls import Way, call_outcome, unknown_outcome  # pydantic, which a host does without
+        from prowess_host.direct_calls import (  # pydantic, which a host does without
+            SILENT,
+            Way,
+            call_outcome,
+            unknown_outcome,
+        )
 
         contract = await self.contract_of(command)
         if contract is None:
             return unknown_outcome(command, self.listing.catalog)
         way = Way(self.workers, self.own.profile, self.seconds_of(contract), self.hears_all)
-        return await call_outcome(way, contract, arguments, channel)
+        return await call_outcome(way, contract, arguments, channel, audience or SILENT)
 
     async def payload(self, command: str, arguments: Any, audience: Audience | None = None) -> JsonObject:
         """The payload of a call, as clients of the project's profile are shown it."""

@@ -15,6 +15,7 @@ import secrets
 import time
 from collections.abc import AsyncGenerator
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -41,6 +42,7 @@ _LOOK_AGAIN: Final = 0.3
 """Seconds between two looks at the record: other processes write it."""
 _ALIVE: Final = 15.0
 """Seconds of silence after which a sign of life is sent, so that a browser that left is noticed."""
+_ACTIONS: Final = frozenset({"accept", "decline", "cancel"})
 _MOST_CALLS: Final = 100
 _SUMMARY: Final = 200
 
@@ -52,6 +54,8 @@ class App:
         self._project = project
         self._record = record
         self._changed = asyncio.Event()
+        self._asked: dict[str, tuple[JsonObject, asyncio.Future[JsonObject]]] = {}
+        """By id: questions that wait for the person, as the page shows them, and where their answers go."""
         self.token = secrets.token_urlsafe(24)
         self.port = 0
 
@@ -64,6 +68,9 @@ class App:
 
     def show(self, before: Listing, after: Listing) -> None:  # noqa: ARG002 - whoever is told asks for all of it
         """There are other commands, or other failures."""
+        self._tell()
+
+    def _tell(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
 
@@ -85,6 +92,8 @@ class App:
             return self._got(path, request)
         if (request.method, path) == ("POST", "api/call"):
             return await self._called(request)
+        if (request.method, path) == ("POST", "api/answer"):
+            return self._answered(request)
         return text_response(405, "the page asks with GET, and calls commands with POST")
 
     def _refusal(self, request: Request) -> Response | None:
@@ -145,31 +154,83 @@ class App:
         return {**asdict(failure), "file": seen.as_posix() if failure.file else ""}
 
     async def _called(self, request: Request) -> Response:
-        """Run a command. It goes on as long as the page waits for it."""
+        """Run a command. It goes on as long as the page waits for it.
+
+        `page` is a name that the page has made up: questions of the call carry it, so that no other page shows them.
+        """
+        from prowess_host.direct_calls import Audience  # pydantic: the page is there before it
+
         try:
             told: Any = json.loads(request.body)
-            command, arguments = told["command"], told["arguments"]
-        except (ValueError, TypeError, KeyError):
+            command, arguments, page = told["command"], told["arguments"], told.get("page")
+        except (ValueError, TypeError, KeyError, AttributeError):
             return json_response({"error": 'a call has a "command" and "arguments"'}, 400)
         if not isinstance(command, str) or not isinstance(arguments, dict):
             return json_response({"error": "the command is a text, and the arguments are an object"}, 400)
-        outcome = await self._project.call(command, arguments)
+        asking = partial(self._ask, page, command) if isinstance(page, str) else None
+        outcome = await self._project.call(command, arguments, audience=Audience(ask=asking))
         payload = outcome.payload(self._project.own.profile)
         facts = {"id": outcome.call_id, "kind": outcome.kind, "duration": outcome.duration}
         return json_response({**facts, "result": payload})
 
+    # Questions
+
+    async def _ask(self, page: str, command: str, questions: JsonObject) -> JsonObject:
+        """Put the questions of a call to the person, and wait."""
+        number = secrets.token_urlsafe(9)
+        future: asyncio.Future[JsonObject] = asyncio.get_running_loop().create_future()
+        self._asked[number] = {"id": number, "page": page, "command": command, "questions": questions}, future
+        self._tell()
+        try:
+            return await future
+        finally:
+            del self._asked[number]
+
+    def _answered(self, request: Request) -> Response:
+        """Answers to the questions of a call. What does not fit is sent back, so that the person can mend it."""
+        from prowess.schemas.explicit import validate  # jsonschema, which only answers need
+
+        try:
+            told: Any = json.loads(request.body)
+            number, answers = told["id"], dict(told["answers"])
+            actions = {key: answer["action"] for key, answer in answers.items()}
+        except (ValueError, TypeError, KeyError):
+            return json_response({"error": 'an answer has an "id", and "answers" with an "action" each'}, 400)
+        asked = self._asked.get(number) if isinstance(number, str) else None
+        if asked is None or asked[1].done():
+            return json_response({"error": "this question is not asked any more: its call is over"}, 404)
+        questions = asked[0]["questions"]
+        if actions.keys() != questions.keys() or not set(actions.values()) <= _ACTIONS:
+            return json_response({"error": f"answer {', '.join(questions)}, each by accept, decline or cancel"}, 400)
+        problems = {
+            key: validate(questions[key]["schema"], answer.get("content"))
+            for key, answer in answers.items()
+            if answer["action"] == "accept" and "schema" in questions[key]
+        }
+        if any(problems.values()):
+            return json_response({"problems": problems})
+        asked[1].set_result(answers)
+        return json_response({"problems": {}})
+
     # News
 
     async def _events(self, request: Request) -> AsyncGenerator[bytes]:
-        """What happens from now on: `state` when commands or failures change, `call` for each call of anybody."""
+        """What happens from now on: `state` when commands or failures change, `asked` for each
+        question of a call of the page, `call` for each call of anybody.
+        """
         last = self._first_number(request)
         yield _event("state", self._state())
+        told: set[str] = set()
         heard, changed = time.monotonic(), self._changed
         while True:
             if changed.is_set():
                 changed = self._changed
                 heard = time.monotonic()
                 yield _event("state", self._state())
+            for number, (question, _) in list(self._asked.items()):
+                if number not in told:
+                    told.add(number)
+                    yield _event("asked", question)
             newest = await asyncio.to_thread(self._record.last_number)
             last = min(last, newest)  # the record may have been deleted
             for call in await asyncio.to_thread(self._record.after, last, Wanted()) if newest > last else ():

@@ -140,21 +140,22 @@ async def _stream(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, an
     await writer.drain()
     gone = asyncio.ensure_future(_gone(reader))
     parts = aiter(answer.parts)
+    part: asyncio.Future[bytes] | None = None
     try:
         while not gone.done():
             part = asyncio.ensure_future(anext(parts))
             await asyncio.wait([part, gone], return_when=asyncio.FIRST_COMPLETED)
             if not part.done():
-                part.cancel()
-                await asyncio.gather(part, return_exceptions=True)
                 return
             writer.write(part.result())
             await writer.drain()
     except StopAsyncIteration:
         pass
     finally:
-        gone.cancel()
-        await asyncio.gather(gone, return_exceptions=True)
+        waiting = [gone] if part is None else [gone, part]
+        for each in waiting:
+            each.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
         await answer.parts.aclose()
 
 

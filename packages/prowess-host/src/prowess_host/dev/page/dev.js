@@ -2,7 +2,8 @@
 // The page of `prowess dev`. Everything shown is set as text, never as HTML: results come from anywhere.
 
 const find = (selector, within = document) => within.querySelector(selector);
-const state = { commands: [], calls: new Map(), command: null, call: null, running: null, raw: false, items: new Map() };
+const state = { commands: [], calls: new Map(), command: null, call: null, running: null, raw: false, items: new Map(),
+  page: crypto.getRandomValues(new Uint32Array(4)).join("-"), question: null };
 
 function make(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
@@ -145,9 +146,9 @@ function buildForm(root, values) {
   if (!properties.length) fields.replaceChildren(make("p", { class: "hint" }, "This command has no parameters."));
 }
 
-function field(name, written, root, required, value, index) {
+function field(name, written, root, required, value, index, { prefix = "field", label = name } = {}) {
   const schema = resolved(written, root);
-  const id = `field-${index}`;
+  const id = `${prefix}-${index}`;
   const kind = schema.enum ? "choice" : schema.type || "any value";
   const hints = [schema.description, "default" in schema && schema.default !== null ? `Default: ${JSON.stringify(schema.default)}` : ""];
   let input;
@@ -174,24 +175,28 @@ function field(name, written, root, required, value, index) {
   const described = hints.filter(Boolean).join(" ");
   if (described) input.setAttribute("aria-describedby", `${id}-hint`);
   return make("div", { class: "field" },
-    make("label", { for: id }, name, " ", make("span", { class: "type" }, `${kind}${required ? ", required" : ""}`)), input,
+    make("label", { for: id }, label, " ", make("span", { class: "type" }, `${kind}${required ? ", required" : ""}`)), input,
     described ? make("p", { class: "hint", id: `${id}-hint` }, described) : null);
 }
 
 function readForm() {
-  const values = {};
-  const problems = [];
   if (state.raw) {
     const raw = find("#raw");
     try {
       const value = JSON.parse(raw.value || "{}");
       if (value === null || typeof value !== "object" || Array.isArray(value)) throw new Error("an object is wanted, like {\"key\": 1}");
-      return { values: value, problems };
+      return { values: value, problems: [] };
     } catch (error) {
-      return { values, problems: [{ input: raw, text: `The arguments are no JSON: ${error.message}` }] };
+      return { values: {}, problems: [{ input: raw, text: `The arguments are no JSON: ${error.message}` }] };
     }
   }
-  for (const input of document.querySelectorAll("#fields [data-name]")) {
+  return readFields(find("#fields"));
+}
+
+function readFields(place) {
+  const values = {};
+  const problems = [];
+  for (const input of place.querySelectorAll("[data-name]")) {
     const { name, kind } = input.dataset;
     const text = input.value;
     const required = input.getAttribute("aria-required") === "true";
@@ -210,16 +215,18 @@ function readForm() {
   return { values, problems };
 }
 
+function showProblems(form, problems) {
+  for (const input of form.querySelectorAll("[aria-invalid]")) input.removeAttribute("aria-invalid");
+  find(".error", form).textContent = problems.map((each) => each.text).join("\n");
+  for (const { input } of problems) input.setAttribute("aria-invalid", "true");
+  if (problems.length) problems[0].input.focus();
+  return problems.length > 0;
+}
+
 async function callCommand(event) {
   event.preventDefault();
   const { values, problems } = readForm();
-  for (const input of document.querySelectorAll("#fields [aria-invalid]")) input.removeAttribute("aria-invalid");
-  find("#form-error").textContent = problems.map((each) => each.text).join("\n");
-  if (problems.length) {
-    for (const { input } of problems) input.setAttribute("aria-invalid", "true");
-    problems[0].input.focus();
-    return;
-  }
+  if (showProblems(find("#form"), problems)) return;
   const command = state.command;
   const running = state.running = new AbortController();
   setRunning(true);
@@ -227,7 +234,7 @@ async function callCommand(event) {
   try {
     const told = await ask("api/call", {
       method: "POST", signal: running.signal, headers: { "content-type": "application/json" },
-      body: JSON.stringify({ command: command.id, arguments: values }),
+      body: JSON.stringify({ command: command.id, arguments: values, page: state.page }),
     });
     if (state.command !== command) return;
     find("#command-result").hidden = false;
@@ -237,7 +244,78 @@ async function callCommand(event) {
   } catch (error) {
     find("#form-error").textContent = running.signal.aborted ? "Cancelled." : String(error.message);
   } finally {
-    if (state.running === running) { state.running = null; setRunning(false); }
+    if (state.running === running) {
+      state.running = null;
+      setRunning(false);
+      closeQuestion();
+    }
+  }
+}
+
+// Questions: a command that runs for this page asks the person
+
+function openQuestion(told) {
+  if (told.page !== state.page || !state.running) return;
+  state.question = { ...told, left: Object.keys(told.questions), answers: {} };
+  nextQuestion();
+}
+
+function nextQuestion() {
+  const { command, questions, left } = state.question;
+  const { message, url, schema = {} } = questions[left[0]];
+  const required = new Set(schema.required || []);
+  const properties = Object.entries(schema.properties || {});
+  find("#question-command").textContent = `${command} asks`;
+  find("#question-title").textContent = message;
+  find("#question-error").textContent = "";
+  find("#question-fields").replaceChildren(...properties.map(([name, written], index) =>
+    field(name, written, schema, required.has(name), written.default ?? undefined, index,
+      { prefix: "answer", label: written.title || (properties.length === 1 && name === "value" ? "Your answer" : name) })));
+  if (url) {  // a link only where it leads to a web page: other schemes could run code here
+    find("#question-fields").append(make("p", {}, /^https?:/i.test(url) ? make("a", { href: url, target: "_blank", rel: "noopener noreferrer" }, url) : make("code", {}, url)));
+  }
+  find("#question .primary").textContent = url ? "Agree" : "Answer";
+  find("#question").hidden = false;
+  announce(`${command} asks: ${message}`);
+  find("#question-title").focus();
+}
+
+function closeQuestion() {
+  if (!state.question) return;
+  const held = find("#question").contains(document.activeElement);
+  state.question = null;
+  find("#question").hidden = true;
+  if (held) find(state.command ? "#command-title" : "#main").focus();
+}
+
+async function answerQuestion(action) {
+  const question = state.question;
+  const form = find("#question");
+  const { values, problems } = action === "accept" ? readFields(find("#question-fields")) : { values: {}, problems: [] };
+  if (showProblems(form, problems)) return;
+  const [key, ...left] = question.left;
+  const answers = { ...question.answers, [key]: action === "accept" ? { action, content: values } : { action } };
+  if (left.length) {
+    state.question = { ...question, left, answers };
+    nextQuestion();
+    return;
+  }
+  for (const button of form.querySelectorAll("button")) button.disabled = true;
+  try {
+    const { problems: misfits } = await ask("api/answer", {
+      method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ id: question.id, answers }),
+    });
+    if (state.question !== question) return;
+    const wrong = Object.keys(misfits).find((each) => misfits[each].length);
+    if (!wrong) { closeQuestion(); return; }
+    const order = Object.keys(question.questions);  // ask this one again, and those after it
+    state.question = { ...question, left: order.slice(order.indexOf(wrong)) };
+    if (wrong !== key) nextQuestion();
+    find("#question-error").textContent = misfits[wrong].join("\n");
+  } catch (error) {
+    find("#question-error").textContent = String(error.message);
+  } finally {
+    for (const button of form.querySelectorAll("button")) button.disabled = false;
   }
 }
 
@@ -425,6 +503,7 @@ function follow() {
     connection.classList.add("live");
     showState(JSON.parse(event.data));
   });
+  source.addEventListener("asked", (event) => openQuestion(JSON.parse(event.data)));
   source.addEventListener("call", (event) => addCall(JSON.parse(event.data)));
   source.addEventListener("error", () => {
     connection.textContent = "not connected: is prowess dev still running?";
@@ -434,6 +513,10 @@ function follow() {
 
 find("#search").addEventListener("input", listCommands);
 find("#form").addEventListener("submit", callCommand);
+find("#question").addEventListener("submit", (event) => { event.preventDefault(); answerQuestion("accept"); });
+find("#question").addEventListener("keydown", (event) => { if (event.key === "Escape") answerQuestion("cancel"); });
+find("#decline").addEventListener("click", () => answerQuestion("decline"));
+find("#dismiss").addEventListener("click", () => answerQuestion("cancel"));
 find("#cancel").addEventListener("click", () => state.running && state.running.abort());
 find("#as-json").addEventListener("click", () => {
   const { values } = readForm();
