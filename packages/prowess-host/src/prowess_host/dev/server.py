@@ -8,7 +8,7 @@ import logging
 import urllib.parse
 from collections.abc import AsyncGenerator
 from http import HTTPStatus
-from typing import Final
+from typing import Any, Final
 
 from prowess_host.dev.messages import Handler, Request, Response, Stream, text_response
 
@@ -152,7 +152,7 @@ async def _stream(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, an
     except StopAsyncIteration:
         pass
     finally:
-        waiting = [gone] if part is None else [gone, part]
+        waiting: list[asyncio.Future[Any]] = [gone] if part is None else [gone, part]
         for each in waiting:
             each.cancel()
         await asyncio.gather(*waiting, return_exceptions=True)

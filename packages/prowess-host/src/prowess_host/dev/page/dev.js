@@ -285,6 +285,7 @@ function closeQuestion() {
   const held = find("#question").contains(document.activeElement);
   state.question = null;
   find("#question").hidden = true;
+  find("#question-fields").replaceChildren();
   if (held) find(state.command ? "#command-title" : "#main").focus();
 }
 
