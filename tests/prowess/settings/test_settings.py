@@ -221,7 +221,10 @@ def test_every_own_key_is_documented():
         "serve.workers serve.url serve.allowed_hosts serve.allowed_origins serve.tls_cert serve.tls_key serve.sessions "
         "serve.max_sessions serve.session_idle serve.kept_events serve.poll serve.max_body serve.max_header "
         "serve.max_connections serve.max_calls serve.patience serve.drain serve.oauth_issuer serve.oauth_audience "
-        "serve.oauth_jwks serve.oauth_scopes skill_files resources wire_names"
+        "serve.oauth_jwks serve.oauth_scopes "
+        "identity.name identity.title identity.description identity.instructions identity.website_url identity.icons "
+        "skill_files resources environments.uv environments.prowess environments.index environments.find_links "
+        "environments.offline environments.python_downloads environments.build_timeout wire_names"
     ).split() == list(rows)
     assert ("a number > 0", 300.0) == (rows["timeout"].type, rows["timeout"].default)
     assert ('"flat" or "dotted"', {}) == (rows["names"].type, rows["wire_names"].default)

@@ -96,7 +96,7 @@ class Connection:
         `revision` is what a client without a session has settled on with somebody else.
         """
         self._project = project
-        self._session = Session(server, lambda: project.kinds, transport=transport)
+        self._session = Session(server, lambda: project.kinds, transport=transport, offers_tasks=project.offers_tasks)
         if revision is not None:
             self._session.handshake(revision, Client({}, {}))
         self._out = out
@@ -183,7 +183,7 @@ class Connection:
         """Answer a request, hand it to the workers, or keep it until what it names is known."""
         listing, method = self._project.listing, call.method
         if method in TASK_METHODS:
-            call.back.write(self._session.answer(call, self._project.tasks.serve(call, _owner(call))))
+            self._serve_task(call)
             return
         row = BY_METHOD.get(method)
         if (
@@ -216,6 +216,11 @@ class Connection:
                 raise unknown(call, listing)
             self._call_served(call, target)
         self._project.wanted()
+
+    def _serve_task(self, call: Call) -> None:
+        if not self._project.offers_tasks:
+            raise RpcError.method_not_found(call.method, call.revision.version)
+        call.back.write(self._session.answer(call, self._project.tasks.serve(call, _owner(call))))
 
     def _list(self, call: Call, listing: Listing) -> None:
         if not listing.complete:
@@ -281,7 +286,9 @@ class Connection:
             limit,
             hears_all=project.hears_all,
             names_request=project.own.otel.on,
-            open_task=functools.partial(project.open_task, owner=_owner(call)) if contract.is_tool else None,
+            open_task=functools.partial(project.open_task, owner=_owner(call))
+            if contract.is_tool and project.offers_tasks
+            else None,
         )
 
     def _submit(self, call: Call, task: ToolCall, contract: Contract) -> None:

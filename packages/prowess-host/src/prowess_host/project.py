@@ -15,14 +15,16 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from prowess.contracts.catalog import Catalog
 from prowess.contracts.contract import TOOL, Contract
 from prowess.contracts.kinds import RESOURCE
-from prowess.errors import UnknownCommand
+from prowess.errors import SettingsError, UnknownCommand
 from prowess.jsontypes import JsonObject
 from prowess.settings.paths import ConfigPaths
 from prowess.settings.settings import OwnSettings, Settings
+from prowess_host.catalog.instructions import details_of, instructions_of
 from prowess_host.catalog.listing import Listing
 from prowess_host.catalog.updates import CatalogUpdates
 from prowess_host.files.shelf import Index, Shelf, Sources
 from prowess_host.long_results import Pages
+from prowess_host.protocol.identity import Server
 from prowess_host.protocol.kinds import ROWS, SKILLS
 from prowess_host.records.recording import Recorder, Write
 from prowess_host.tool_calls import Sealing, load_key, shared_key
@@ -93,6 +95,8 @@ class Project:
         self._recorder = self._made_recorder(client, environ) if settings.own.record.on else None
         self.workers.witness = self._recorder
         self._tasks: Tasks | None = None
+        self.offers_tasks = True
+        """Calls may go on without a waiting client. False where another process may be asked for them."""
         self._clients: dict[Client, Pages] = {}
         self._watching: asyncio.Task[None] | None = None
 
@@ -111,6 +115,24 @@ class Project:
             return Book(record_path(self._paths), settings, environ, mark=mark, client=client).write
 
         return Recorder(open_book, keeps_output=settings.own.record.output)
+
+    def server(self, version: str) -> Server:
+        """What clients are told of this project."""
+        own = self.own.identity
+        name = own.name or self.settings.root.name.encode("utf-8", "replace").decode() or "prowess"
+        details: JsonObject = {}
+        try:
+            details = details_of(own, self.settings.root)
+        except SettingsError as error:  # a wrong icon is no reason to serve nothing
+            _log.warning("%s", error)
+        return Server(name, version, instructions=self._instructions, details=details)
+
+    def _instructions(self) -> str | None:
+        """Those of the settings, else what the known commands do. Nobody waits until they are known."""
+        written = self.own.identity.instructions
+        if written is not None:
+            return written
+        return instructions_of(self.listing.catalog if self.listing.complete else self._updates.glance())
 
     @property
     def tasks(self) -> Tasks:

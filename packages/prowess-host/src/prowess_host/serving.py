@@ -49,8 +49,8 @@ async def serve_stdio(  # noqa: PLR0917 - called in one place
     """Serve the client at a claimed wire; gives the exit code. `ahead` is a first worker that was started already."""
     if not 0 < sys.get_int_max_str_digits() <= MOST_DIGITS:  # the environment may lift the limit, for the workers
         sys.set_int_max_str_digits(MOST_DIGITS)
-    name = settings.root.name.encode("utf-8", "replace").decode() or "prowess"
-    return await StdioHost(wire, Project(settings, flags, environ, spawner(ahead)), Server(name, version)).run()
+    project = Project(settings, flags, environ, spawner(ahead))
+    return await StdioHost(wire, project, project.server(version)).run()
 
 
 class StdioHost:

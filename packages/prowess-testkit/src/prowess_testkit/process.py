@@ -75,6 +75,8 @@ class HostProcess:
         self.version = version
         self.capabilities: Message = {}
         """What `open` declares, and every request of the stateless era."""
+        self.opened: Message = {}
+        """What the host said of itself in the handshake."""
         self.notes: list[Message] = []
         """The notifications, in order."""
         self.asked: list[Message] = []
@@ -230,7 +232,7 @@ class HostProcess:
             "initialize", protocolVersion=self.version, capabilities=self.capabilities, clientInfo=info
         )
         with anyio.fail_after(patience):
-            decoded_result(await answer)
+            self.opened = decoded_result(await answer)
         self.notify("notifications/initialized")
 
     # The end

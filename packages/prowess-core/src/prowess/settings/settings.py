@@ -28,6 +28,7 @@ __all__ = [
     "PREFIX",
     "EnvironmentsSettings",
     "HostSettings",
+    "IdentitySettings",
     "InjectSettings",
     "OtelSettings",
     "OwnKey",
@@ -188,6 +189,20 @@ class EnvironmentsSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class IdentitySettings:
+    """`[identity]`: what clients are told of the server."""
+
+    name: str | None = _key(None, "name of the server; by default that of the project folder")
+    title: str | None = _key(None, "title of the server, as people read it")
+    description: str | None = _key(None, "what the server is for, in a line")
+    instructions: str | None = _key(
+        None, 'how to use the server, for models; by default a line for each skill; "" for none'
+    )
+    website_url: str | None = _key(None, "website of the server")
+    icons: tuple[str, ...] = _key((), "icons of the server: image files of the project, or addresses (https:, data:)")
+
+
+@dataclass(frozen=True, slots=True)
 class OwnSettings:
     """Everything Prowess itself reads from the settings."""
 
@@ -224,6 +239,7 @@ class OwnSettings:
     record: RecordSettings = RecordSettings()
     otel: OtelSettings = OtelSettings()
     serve: ServeSettings = ServeSettings()
+    identity: IdentitySettings = IdentitySettings()
     skill_files: bool = _key(True, "offer folders of skills with a SKILL.md to clients, with all their files")
     resources: Mapping[str, str] = field(
         default_factory=dict[str, str],
@@ -356,6 +372,7 @@ _OWN_TABLES: dict[str, type[Any]] = {
     "otel": OtelSettings,
     "serve": ServeSettings,
     "environments": EnvironmentsSettings,
+    "identity": IdentitySettings,
 }
 _NAMES_TABLES = ("wire_names", "resources")
 _FOLDERS = "skills"

@@ -82,9 +82,14 @@ class KnownCatalog:
 
     def recall(self) -> Standing:
         """Remember what was known when a host served this project last; what still holds of that."""
-        self._manifest = read_manifest(self._path())
+        self.remember()
         self.apart = self._manifest.apart if self._manifest else ()
         return self.standing()
+
+    def remember(self) -> None:
+        """Read what was known then, if that was not done yet, and believe it until it is looked at."""
+        if self._manifest is None:
+            self._manifest = read_manifest(self._path())
 
     def standing(self) -> Standing:
         """What still holds of what is known."""

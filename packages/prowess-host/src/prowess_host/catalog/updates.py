@@ -174,6 +174,11 @@ class CatalogUpdates:
         """Wait for the environment of the skill that a command may be in, if it is being prepared."""
         await self._apart.settled(command)
 
+    def glance(self) -> Catalog:
+        """What is known of the skills by now, be it outdated: nothing is looked at for it but the manifest."""
+        self._known.remember()
+        return self._known.catalog()
+
     @property
     def searched(self) -> tuple[Path, ...]:
         """The folders in which skills are looked for."""

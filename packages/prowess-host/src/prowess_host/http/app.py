@@ -197,7 +197,7 @@ class App:
                 await exchange.refuse(decision)
             elif isinstance(decision, Stateless):
                 await self._require_scopes(caller, decision.message)
-                await self._serve_stateless(exchange, decision)
+                await self._serve_stateless(exchange, decision, caller)
             else:
                 await self._require_scopes(caller, decision.message)
                 await self._serve_handshake(exchange, decision, caller)
@@ -215,7 +215,7 @@ class App:
         named = [contract_named(each, self._project.listing) for each in requests]
         self._access.require(caller, [contract.id for contract in named if contract is not None])
 
-    async def _serve_stateless(self, exchange: Exchange, decision: Stateless) -> None:
+    async def _serve_stateless(self, exchange: Exchange, decision: Stateless, caller: Caller) -> None:
         message = decision.message
         if isinstance(message, Notification):
             await exchange.answer(202)
@@ -223,6 +223,7 @@ class App:
         news = asyncio.Event()
         outlet = Outlet(news.set)
         reply = Reply(outlet, decision.accepted, stateless=True)
+        reply.owner = caller
         connection = Connection(self._project, self._server, reply, self._now, transport="tcp")
         reply.owes = connection.owes
         listens = message.method == "subscriptions/listen"

@@ -7,7 +7,7 @@ are kept for a while, so that a client whose connection broke can go on where it
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from prowess_host.http.binding import status_of
@@ -201,6 +201,8 @@ class Reply(_Stream):
         retry: int | None = None,
     ) -> None:
         super().__init__(outlet, history, retry)
+        self.owner: Hashable = None
+        """Whoever calls: tasks belong to them."""
         self._accepted = accepted
         self._stateless = stateless
         self.started = False

@@ -25,7 +25,6 @@ from prowess_host.http.app import MCP_PATH, App
 from prowess_host.http.guard import Guard, is_loopback
 from prowess_host.http.limits import limited_protocol
 from prowess_host.project import Project
-from prowess_host.protocol.identity import Server
 from prowess_host.tool_calls import shared_key
 from prowess_host.workers.process_tree import reap_orphans
 
@@ -188,7 +187,8 @@ async def serve_http(
     address = address_of(own, listening)
     access, documents = _access(settings, address)
     project = Project(settings, flags, environ)
-    server = Server(settings.root.name.encode("utf-8", "replace").decode() or "prowess", version)
+    project.offers_tasks = own.sessions
+    server = project.server(version)
     app = App(project, server, own, access=access, guard=_guard(own, address), documents=documents)
     running = _Server(_config(app, own, settings.root))
     leaving = _Leaving(app, running)

@@ -8,6 +8,8 @@ from prowess_host.protocol.codec import dumps
 from prowess_host.protocol.eras import SERVER_KEY, SUPPORTED_VERSIONS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from prowess.jsontypes import JsonObject
     from prowess_host.protocol.eras import Revision
 
@@ -37,12 +39,23 @@ class Server:
     """
 
     def __init__(
-        self, name: str, version: str, *, instructions: str | None = None, details: JsonObject | None = None
+        self,
+        name: str,
+        version: str,
+        *,
+        instructions: str | Callable[[], str | None] | None = None,
+        details: JsonObject | None = None,
     ) -> None:
-        self.instructions = instructions
+        """`instructions` may be a function: those that are made from the catalog change with it."""
+        self._instructions = instructions
         self._implementation: JsonObject = {"name": name, "version": version, **(details or {})}
         self._stamps: dict[str, bytes] = {}
-        dumps([instructions, self._implementation], "the identity of the server")
+        dumps([self.instructions, self._implementation], "the identity of the server")
+
+    @property
+    def instructions(self) -> str | None:
+        """How to use the server, as far as that is known."""
+        return self._instructions() if callable(self._instructions) else self._instructions
 
     def info(self, revision: Revision) -> JsonObject:
         """`Implementation` with the fields this revision has."""
@@ -51,12 +64,14 @@ class Server:
     def initialize_result(self, revision: Revision, capabilities: JsonObject) -> JsonObject:
         """The answer to a handshake."""
         told = {"protocolVersion": revision.version, "capabilities": capabilities, "serverInfo": self.info(revision)}
-        return told if self.instructions is None else {**told, "instructions": self.instructions}
+        instructions = self.instructions
+        return {**told, "instructions": instructions} if instructions else told
 
     def discover_result(self, capabilities: JsonObject) -> JsonObject:
         """The answer to `server/discover`, before `dress` adds what every stateless result has."""
         told: JsonObject = {"supportedVersions": list(SUPPORTED_VERSIONS), "capabilities": capabilities}
-        return told if self.instructions is None else {**told, "instructions": self.instructions}
+        instructions = self.instructions
+        return {**told, "instructions": instructions} if instructions else told
 
     def dress(
         self,

@@ -168,15 +168,15 @@ BY_METHOD: Final[Mapping[str, Row]] = MappingProxyType(
 """Which kind a method is about."""
 
 
-def capabilities(kinds: Collection[str], revision: Revision) -> JsonObject:
+def capabilities(kinds: Collection[str], revision: Revision, *, tasks: bool = True) -> JsonObject:
     """What a server declares that has things of these kinds. Tools are declared in any case."""
     told: JsonObject = {row.capability: dict(row.abilities) for row in ROWS if row.kind in kinds or row.kind == TOOL}
     if len(told) > 1 and revision.version >= _COMPLETIONS_SINCE:
         told["completions"] = {}
-    if revision.stateless:
-        tasks: dict[str, Any] = {}
-        told["extensions"] = {TASKS: tasks}
-        if SKILLS in kinds:
-            told["extensions"][_SKILLS_EXTENSION] = {"directoryRead": True}
+    extensions: dict[str, Any] = {TASKS: {}} if tasks else {}
+    if SKILLS in kinds:
+        extensions[_SKILLS_EXTENSION] = {"directoryRead": True}
+    if revision.stateless and extensions:
+        told["extensions"] = extensions
     logging: dict[str, Any] = {}
     return {**told, "logging": logging}

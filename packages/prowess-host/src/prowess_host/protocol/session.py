@@ -120,8 +120,14 @@ class Session:
     """
 
     def __init__(
-        self, server: Server, kinds: Callable[[], Collection[str]] = tuple, *, transport: str = "pipe"
+        self,
+        server: Server,
+        kinds: Callable[[], Collection[str]] = tuple,
+        *,
+        transport: str = "pipe",
+        offers_tasks: bool = True,
     ) -> None:
+        self._offers_tasks = offers_tasks
         self.server = server
         self._kinds = kinds
         self.transport = transport
@@ -149,7 +155,7 @@ class Session:
 
     def capabilities(self, revision: Revision) -> JsonObject:
         """What can be used now. Only what is served may be declared, and only what is declared may be used."""
-        return capabilities(self._kinds(), revision)
+        return capabilities(self._kinds(), revision, tasks=self._offers_tasks)
 
     def handshake(self, revision: Revision, client: Client) -> None:
         """Settle on a revision. A second handshake starts the session anew; calls in flight go on as they began."""
