@@ -30,6 +30,7 @@ __all__ = [
     "Target",
     "answer_about_skills",
     "complete",
+    "error_of",
     "find",
     "find_file",
     "read_served_file",
@@ -127,6 +128,14 @@ def _values(values: list[str]) -> bytes:
     return dumps({"completion": shown})
 
 
+def error_of(target: Target, kind: str, text: str, facts: JsonObject, *, stateless: bool) -> RpcError:
+    """How a failure is told: these kinds have no results that say so."""
+    if kind == _UNKNOWN and target.uri:
+        return RpcError.unknown_resource(target.uri, f": {text}", stateless=stateless)
+    data = {**facts, _KIND: kind, **({"uri": target.uri} if target.uri else {})}
+    return RpcError(INVALID_PARAMS if kind in _CLIENTS_FAULT else INTERNAL_ERROR, text, data)
+
+
 # Files
 
 
@@ -192,12 +201,7 @@ class ServedCall(ToolCall):
         self._refuse(kind, "\n".join(block["text"] for block in blocks if block["type"] == "text"), told)
 
     def _refuse(self, kind: str, text: str, facts: JsonObject) -> None:
-        uri = self.target.uri
-        if kind == _UNKNOWN and uri:
-            error = RpcError.unknown_resource(uri, f": {text}", stateless=self._call.revision.stateless)
-        else:
-            data = {**facts, _KIND: kind, **({"uri": uri} if uri else {})}
-            error = RpcError(INVALID_PARAMS if kind in _CLIENTS_FAULT else INTERNAL_ERROR, text, data)
+        error = error_of(self.target, kind, text, facts, stateless=self._call.revision.stateless)
         self._write(self._call, self._session.refuse(self._call, error))
 
     def refused(self, facts: JsonObject) -> None:

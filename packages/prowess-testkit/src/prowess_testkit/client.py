@@ -93,6 +93,52 @@ class Client(ABC):
         """How often the last call started its command: once, and once more for every question that ended a run."""
         self._fault: Exception | None = None
 
+    # Resources and prompts
+
+    @abstractmethod
+    async def request(self, method: str, /, **params: Any) -> dict[str, Any]:
+        """The result of a request. Raises `ProtocolError` if the answer is an error."""
+
+    async def resources(self) -> list[dict[str, Any]]:
+        """The definitions of all resources with a URI of their own."""
+        return await self._listed("resources/list", "resources")
+
+    async def templates(self) -> list[dict[str, Any]]:
+        """The definitions of all resources whose URI has variables."""
+        return await self._listed("resources/templates/list", "resourceTemplates")
+
+    async def prompts(self) -> list[dict[str, Any]]:
+        """The definitions of all prompts."""
+        return await self._listed("prompts/list", "prompts")
+
+    async def read(self, uri: str) -> list[dict[str, Any]]:
+        """What is at a URI: the contents, each with its text or its blob."""
+        return (await self.request("resources/read", uri=uri))["contents"]
+
+    async def prompt(self, name: str, /, **arguments: str) -> list[dict[str, Any]]:
+        """The messages of a prompt, by its wire name or its id."""
+        return (await self.request("prompts/get", name=name, arguments=arguments))["messages"]
+
+    async def complete(self, target: str, argument: str, value: str = "", /, **others: str) -> list[str]:
+        """What completes an argument of a prompt, or a variable of the URI of a resource, given the other ones."""
+        kind, place = ("ref/resource", "uri") if ":" in target else ("ref/prompt", "name")
+        result = await self.request(
+            "completion/complete",
+            ref={"type": kind, place: target},
+            argument={"name": argument, "value": value},
+            context={"arguments": others},
+        )
+        return result["completion"]["values"]
+
+    async def _listed(self, method: str, member: str) -> list[dict[str, Any]]:
+        """The items of all pages."""
+        page = await self.request(method)
+        items: list[dict[str, Any]] = page[member]
+        while "nextCursor" in page:
+            page = await self.request(method, cursor=page["nextCursor"])
+            items += page[member]
+        return items
+
     @abstractmethod
     async def tools(self) -> list[dict[str, Any]]:
         """The definitions of all tools, as the client sees them."""

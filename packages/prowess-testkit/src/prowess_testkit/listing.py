@@ -18,7 +18,7 @@ def listed_tools(runtime: Runtime, *, profile: str | None = None, version: str =
     revision = REVISIONS[version]
     catalog = runtime.catalog()
     tools: list[dict[str, Any]] = []
-    for contract in catalog:
+    for contract in catalog.tools:
         name = profile or contract.profile or runtime.settings.own.profile
         if name not in runtime.profiles:
             raise ProjectError(f"there is no profile {name!r}; known: {', '.join(sorted(runtime.profiles))}")

@@ -7,15 +7,20 @@ import functools
 import json
 from collections.abc import AsyncGenerator, Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from prowess.calls.channel import Channel
+from prowess.calls.outcome import Outcome
 from prowess.errors import parts_of_capability
 from prowess.runtime import Runtime
+from prowess.skills.description import View
+from prowess_host.catalog.listing import Listing
 from prowess_host.protocol.eras import REVISIONS, takes_tasks
 from prowess_host.protocol.eras import Client as Declared
 from prowess_host.protocol.questions import askable, kind_of, read_answer, request_of, require_asking
 from prowess_host.protocol.rpc import RpcError
+from prowess_host.protocol.session import Call as Request
+from prowess_host.served_calls import Target, complete, error_of, find, unknown
 from prowess_testkit.client import ABLE, CLIENT_NAME, HANDSHAKE, Client, Log, Payload, Progress
 from prowess_testkit.errors import ProtocolError
 from prowess_testkit.listing import listed_tools
@@ -23,6 +28,9 @@ from prowess_testkit.person import Person
 from prowess_testkit.project import Project
 
 __all__ = ["MemoryClient", "connect"]
+
+
+_ANSWERED: Final = ("resources/read", "prompts/get", "completion/complete")
 
 
 @contextlib.asynccontextmanager
@@ -75,6 +83,47 @@ class MemoryClient(Client):
     async def tools(self) -> list[dict[str, Any]]:
         """The definitions of all tools, as a host would list them."""
         return listed_tools(self._runtime(), version=self.version)
+
+    async def request(self, method: str, /, **params: Any) -> dict[str, Any]:
+        """What a host would answer to a request for resources, prompts or completions. It knows no others, and no files."""
+        runtime, own = self._runtime(), self._runtime().settings.own
+        catalog = runtime.catalog()
+        listing = Listing(catalog, {each.id: View(each.input_schema, None, None) for each in catalog})
+        call = Request(0, method, params, None, self._revision, self._declared)
+        try:
+            if method in listing.lists:
+                return json.loads(listing.lists[method].page(params.get("cursor"), self._revision))
+            if method not in _ANSWERED:
+                raise RpcError.method_not_found(method)
+            target = find(call, listing)
+            if target is None:
+                raise unknown(call, listing)
+            known = complete(target) if target.completes is not None else None
+            if known is not None:
+                return json.loads(known)
+            outcome = await self._outcome(runtime, target)
+            if not outcome.ok:
+                raise error_of(target, outcome.kind, outcome.text, {}, stateless=self._revision.stateless)
+        except RpcError as error:
+            raise _protocol_error(error) from error
+        return outcome.payload(own.profile)
+
+    async def _outcome(self, runtime: Runtime, target: Target) -> Outcome:
+        channel = Channel(
+            client_name=self._client_name,
+            capabilities=self._capabilities,
+            progress=self._report,
+            log=self._log,
+            ask=self._ask if self._asks else None,
+            asks=self._asks,
+            uri=target.uri,
+        )
+        arguments = json.loads(json.dumps(target.arguments))
+        if target.completes is None:
+            return await runtime.call(target.contract.id, arguments, channel=channel)
+        entry = await runtime.find(target.contract.id)
+        assert entry is not None  # noqa: S101 - it is in the catalog
+        return await entry.complete(target.completes, arguments, channel)
 
     async def _run(
         self, command: str, arguments: Mapping[str, Any], answers: Mapping[str, Any] | None, state: str | None

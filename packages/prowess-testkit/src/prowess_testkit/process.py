@@ -283,7 +283,7 @@ class ProcessClient(Client):
         """All notifications of the host as they came, also those about progress and logs."""
         return self.host.notes
 
-    async def request(self, method: str, /, **params: Any) -> Message:
+    async def request(self, method: str, /, **params: Any) -> dict[str, Any]:
         """The result of any request. Raises `ProtocolError` if the answer is an error."""
         return await self._result(method, self.host.request(method, **params))
 
@@ -295,12 +295,7 @@ class ProcessClient(Client):
 
     async def tools(self) -> list[dict[str, Any]]:
         """The definitions of all tools, from all pages."""
-        listed = await self.request("tools/list")
-        tools = listed["tools"]
-        while "nextCursor" in listed:
-            listed = await self.request("tools/list", cursor=listed["nextCursor"])
-            tools += listed["tools"]
-        return tools
+        return await self._listed("tools/list", "tools")
 
     async def _run(
         self, command: str, arguments: Mapping[str, Any], answers: Mapping[str, Any] | None, state: str | None

@@ -37,6 +37,11 @@ class Catalog:
         """What authors have probably forgotten, with the command and its place."""
         return [f"{each.id} ({each.source}): {warning}" for each in self.contracts for warning in each.warnings]
 
+    @property
+    def tools(self) -> tuple[Contract, ...]:
+        """The commands alone: what is called as a tool."""
+        return tuple(contract for contract in self.contracts if contract.is_tool)
+
     def __iter__(self) -> Iterator[Contract]:
         return iter(self.contracts)
 

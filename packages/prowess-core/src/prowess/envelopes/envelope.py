@@ -368,11 +368,11 @@ class _Desk:
     async def _find(self, request: Request) -> str:
         """The id of the command that the request means; case is ignored where nothing fits exactly."""
         contract = await self._engine.contract_of(request.tool)
-        if contract is not None:
+        if contract is not None and contract.is_tool:
             return contract.id
         wanted = request.tool.replace("/", ".").casefold()
         catalog = self._engine.catalog()
-        near = [item.id for item in catalog if wanted in {name.casefold() for name in (item.id, *item.aliases)}]
+        near = [item.id for item in catalog.tools if wanted in {name.casefold() for name in (item.id, *item.aliases)}]
         if len(near) != 1:
             skill = wanted.partition(".")[0]
             broken = [it.reason for it in catalog.failures if it.source.partition(".")[0].casefold() == skill]

@@ -22,7 +22,7 @@ from prowess_host.cli.options import CommandId, ProjectOptions, project_options
 from prowess_host.cli.parameters import as_object, example_of, read_arguments
 from prowess_host.cli.progress import LiveCall
 from prowess_host.cli.projects import catalog_of, opened
-from prowess_host.cli.results import Files, show_result
+from prowess_host.cli.results import Files, as_content, show_result
 from prowess_host.cli.terminal import Style, complain
 from prowess_host.direct_calls import Audience
 from prowess_host.project import Project
@@ -133,11 +133,11 @@ async def _call(where: ProjectOptions, name: str, options: _Options) -> int:
             payload = await project.payload(contract.id, arguments, _audience(live, options))
     if options.prints_payload:
         print(json.dumps(payload, indent=2, ensure_ascii=False))
-    elif payload["isError"]:
+    elif payload.get("isError"):
         _show_failure(payload, contract)
     else:
-        show_result(payload, contract, Files(contract.id, save))
-    if not payload["isError"]:
+        show_result(as_content(payload), contract, Files(contract.id, save))
+    if not payload.get("isError"):
         return DONE
     return WRONG_USE if payload.get("_meta", {}).get(_KIND) == "input" else FAILED
 

@@ -118,7 +118,7 @@ def _examine(options: _Options, loaded: Loaded) -> _Report:
         options.against,
         None if committed is None else compare(committed.contracts, contracts, loaded.own.profile),
         lint(contracts, profile, server=options.server, clients=options.client, budget=budget),
-        {contract.id: count_tokens(contract, profile(contract)) for contract in contracts},
+        {contract.id: count_tokens(contract, profile(contract)) for contract in loaded.catalog.tools},
         budget,
     )
 

@@ -68,7 +68,7 @@ def command(where: ProjectOptions, *, matrix: bool, context: bool, server: str, 
 async def _contracts(where: ProjectOptions) -> tuple[Contract, ...]:
     async with opened(where) as project:
         await project.load()
-        return project.catalog().contracts
+        return project.catalog().tools
 
 
 def _profile_of(usual: str) -> Callable[[Contract], Profile]:

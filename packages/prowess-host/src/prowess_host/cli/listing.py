@@ -37,7 +37,7 @@ _HINTS: Final = {
 @project_options
 @json_option("Print contracts and failures as JSON.")
 def command(where: ProjectOptions, *, as_json: bool) -> int:
-    """List the commands of a project, and what could not be loaded."""
+    """List the commands, resources and prompts of a project, and what could not be loaded."""
     return asyncio.run(_list(where, as_json=as_json))
 
 
@@ -102,7 +102,8 @@ def _by_reason(catalog: Catalog) -> dict[str, list[Failure]]:
 
 
 def _row(contract: Contract) -> tuple[str, ...]:
-    return contract.id, contract.summary, ", ".join(hints_of(contract)), contract.source
+    said = hints_of(contract) if contract.is_tool else filter(None, [contract.kind, contract.uri])
+    return contract.id, contract.summary, " ".join(said) if contract.uri else ", ".join(said), contract.source
 
 
 def hints_of(contract: Contract) -> list[str]:

@@ -151,10 +151,14 @@ def _facts(contract: Contract, usual: str) -> Iterator[tuple[str, str]]:
     )
     yield "Hints", ", ".join(hints_of(contract)) or "none declared, so clients assume the worst"
     yield "Policies", ", ".join(_policies(contract)) or "those of the settings"
-    yield "Tool", ", ".join(filter(None, (contract.wire_name, *contract.aliases)))
+    yield contract.kind.capitalize(), ", ".join(filter(None, (contract.wire_name, *contract.aliases)))
+    if contract.uri:
+        yield "URI", contract.uri
+        yield "Type", contract.mime_type or "that of what is read"
     if contract.injected:
         yield "Injected", ", ".join(contract.injected)
-    yield "Profile", contract.profile or usual
+    if contract.is_tool:
+        yield "Profile", contract.profile or usual
     yield "Category", contract.category
     yield "Source", contract.source
 

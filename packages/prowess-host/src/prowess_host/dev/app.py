@@ -143,7 +143,7 @@ class App:
             "root": str(self._project.settings.root),
             "recording": self._project.own.record.on,
             "known": listing.tools is not None,
-            "commands": [_shown(contract) for contract in catalog],
+            "commands": [_shown(contract) for contract in catalog.tools],
             "failures": [self._failed(failure) for failure in catalog.failures],
         }
 

@@ -86,6 +86,7 @@ class _Pair:
 
     def differences(self) -> Iterator[Difference]:
         yield from self._names()
+        yield from self._kind()
         yield from self._inputs()
         yield from self._outputs()
         yield from self._shown_field()
@@ -98,6 +99,23 @@ class _Pair:
 
     def _compatible(self, kind: str, message: str, where: str = "") -> Difference:
         return Difference(self.before.id, kind, False, message, where)
+
+    # What clients ask for it by
+
+    def _kind(self) -> Iterator[Difference]:
+        before, after = self.before, self.after
+        if before.kind != after.kind:
+            text = f"it is a {after.kind} now; it was a {before.kind}"
+            yield self._breaking(
+                "kind", text, "", f"keep the {before.kind}, and give the {after.kind} a name of its own"
+            )
+        elif before.uri != after.uri:
+            text = f"the URI is {after.uri!r}; it was {before.uri!r}"
+            yield self._breaking("uri", text, "/uri", f"keep the URI, or declare a second resource at {before.uri!r}")
+        if before.mime_type != after.mime_type:
+            yield self._compatible(
+                "mime-type", f"the type is {after.mime_type}; it was {before.mime_type}", "/mimeType"
+            )
 
     # Names
 

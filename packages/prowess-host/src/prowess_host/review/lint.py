@@ -62,7 +62,7 @@ def lint(
     budget: int = 0,
 ) -> list[Finding]:
     """Everything that hurts the clients, or any client where none is named. A `budget` of 0 is no limit."""
-    tools = [_Tool.of(contract, profile(contract), server) for contract in contracts]
+    tools = [_Tool.of(contract, profile(contract), server) for contract in contracts if contract.is_tool]
     found = [finding for tool in tools for finding in _general(tool)]
     for client in clients or CLIENTS:
         for hurt in _hurts(client, tools):

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from prowess.contracts.contract import Contract, Hints, OutputShape, Policies
+from prowess.contracts.contract import TOOL, Contract, Hints, OutputShape, Policies
 from prowess.errors import ProwessError
 from prowess.jsontypes import JsonObject
 from prowess.profiles.profile import BUILT_IN, Profile
@@ -72,9 +72,15 @@ def write_snapshot(contracts: Iterable[Contract], profiles: Iterable[str]) -> st
 def _command(contract: Contract, profiles: list[Profile]) -> JsonObject:
     """Names first, long schemas last; what was not given is left out."""
     output = contract.output
+    beside = (
+        {} if contract.is_tool else _given(kind=contract.kind, uri=contract.uri or None, mime_type=contract.mime_type)
+    )
+    completions = {name: None if known is None else list(known) for name, known in contract.completions.items()}
     told = {
         "id": contract.id,
         "wire_name": contract.wire_name,
+        **beside,
+        "completions": completions,
         **{name: getattr(contract, name) for name in _TEXTS},
         **{name: list(getattr(contract, name)) for name in _LISTS},
         "meta": contract.meta,
@@ -205,5 +211,11 @@ def _contract(item: JsonObject) -> Contract:
         meta=item.get("meta", {}),
         hints=Hints(**item.get("hints", {})),
         policies=Policies(**policies),
+        kind=item.get("kind", TOOL),
+        uri=item.get("uri", ""),
+        mime_type=item.get("mime_type"),
+        completions={
+            name: None if known is None else tuple(known) for name, known in item.get("completions", {}).items()
+        },
         **lists,
     )
