@@ -57,10 +57,39 @@ async def confirm(ctx: Context) -> str:
 '''
 
 
+NOTES = '''
+from typing import Literal
+
+from prowess import prompt, resource
+
+
+@resource("notes://today")
+def today() -> str:
+    """What today is about."""
+    return "today"
+
+
+@resource("notes://{id}")
+def note(id: int) -> dict[str, int]:
+    """One note."""
+    return {"id": id}
+
+
+@prompt
+def review(code: str, language: Literal["python", "perl"] = "python") -> list:
+    """Review some code."""
+    return [f"Review this {language}: {code}", ("assistant", "Sure.")]
+'''
+
+
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     (tmp_path / "skills").mkdir()
     (tmp_path / "skills" / "tools.py").write_text(SKILL, "utf-8")
+    (tmp_path / "skills" / "notes.py").write_text(NOTES, "utf-8")
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.md").write_text("# A", "utf-8")
+    (tmp_path / "prowess.toml").write_text('[resources]\ndocs = "docs/*.md"\n', "utf-8")
     return tmp_path
 
 

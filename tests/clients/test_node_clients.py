@@ -64,6 +64,9 @@ def test_official_client(which: str, installed: Path, target: list[str], project
     assert (True, "This one always fails.") == (told["failed"]["isError"], told["failed"]["content"][0]["text"])
     assert "b: required" in told["wrong"]["content"][0]["text"]
     assert -32602 == told["unknown"]["code"]
+    assert ["docs://a.md", "notes://today"] == sorted(told["resources"])
+    assert ('{"id": 7}', ["Review this python: x", "Sure."]) == (told["read"], told["prompt"])
+    assert ["python"] == told["completed"]
     assert [[1, 3, "at 1"], [2, 3, "at 2"], [3, 3, "at 3"]] == told["progress"]
     assert "accept True" == told["asked"]["result"]["content"][0]["text"]
     assert "given up" == told["cancelled"]

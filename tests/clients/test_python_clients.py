@@ -85,6 +85,42 @@ async def test_official_client_calls(target: list[str], mode: str) -> None:
     assert -32602 == unknown.value.error.code
 
 
+async def test_official_client_reads_resources_and_gets_prompts(target: list[str], mode: str) -> None:
+    """Those of skills and of folders, by URI and by template, with completions; and what is not there is an error."""
+    with anyio.fail_after(PATIENCE):
+        async with official(target, lambda _: None, mode) as client:
+            resources = {each.uri: each.name for each in (await client.list_resources()).resources}
+            templates = (await client.list_resource_templates()).resource_templates
+            read = (await client.read_resource("notes://7")).contents
+            file = (await client.read_resource("docs://a.md")).contents
+            prompts = (await client.list_prompts()).prompts
+            got = await client.get_prompt("notes_review", {"code": "x"})
+            ref = mcp.types.PromptReference(name="notes_review")
+            done = await client.complete(ref, {"name": "language", "value": "py"})
+            with pytest.raises(mcp.MCPError) as unknown:
+                await client.read_resource("nobody://x")
+    assert {"notes://today": "notes_today", "docs://a.md": "a.md"} == resources
+    assert ["notes://{id}"] == [each.uri_template for each in templates]
+    assert ["application/json", '{"id": 7}'] == [read[0].mime_type, read[0].text]
+    assert "# A" == file[0].text
+    assert [("code", True), ("language", False)] == [(each.name, each.required) for each in prompts[0].arguments]
+    assert ["Review this python: x", "Sure."] == [message.content.text for message in got.messages]
+    assert ["python"] == done.completion.values
+    assert {"legacy": -32002, "auto": -32602}[mode] == unknown.value.error.code
+
+
+async def test_official_client_hears_of_a_file_it_listens_for(target: list[str], project: Path) -> None:
+    """As an event of its subscription."""
+    with anyio.fail_after(PATIENCE):
+        async with official(target, lambda _: None, "auto") as client:
+            await client.list_resources()
+            async with client.listen(resource_subscriptions=["docs://a.md"]) as events:
+                (project / "docs" / "a.md").write_text("# B", "utf-8")
+                async for _ in events:
+                    break
+            assert "# B" == (await client.read_resource("docs://a.md")).contents[0].text
+
+
 async def test_official_client_cancels(target: list[str], mode: str, project: Path) -> None:
     """A call that its caller gives up really ends, and the connection goes on."""
     with anyio.fail_after(PATIENCE):
@@ -142,6 +178,9 @@ async def test_fastmcp_client(target: list[str], mode: str, project: Path) -> No
     with anyio.fail_after(PATIENCE):
         async with fastmcp.Client(transport, message_handler=heard, progress_handler=progress, mode=mode) as client:
             assert TOOLS == [tool.name for tool in await client.list_tools()]
+            assert '{"id": 7}' == (await client.read_resource("notes://7"))[0].text
+            got = await client.get_prompt("notes_review", {"code": "x"})
+            assert ["Review this python: x", "Sure."] == [message.content.text for message in got.messages]
             assert "3" == (await client.call_tool("tools_add", {"a": 1, "b": 2})).content[0].text
             failed = await client.call_tool("tools_fail", raise_on_error=False)
             assert (True, "This one always fails.") == (failed.is_error, failed.content[0].text)
