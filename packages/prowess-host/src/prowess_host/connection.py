@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from prowess.jsontypes import JsonObject
     from prowess_host.catalog.listing import Listing
     from prowess_host.files.shelf import ServedFile
+    from prowess_host.long_results import Pages
     from prowess_host.project import Project
     from prowess_host.protocol.codec import Message
     from prowess_host.protocol.eras import Revision
@@ -90,10 +91,12 @@ class Connection:
         *,
         transport: str = "pipe",
         revision: Revision | None = None,
+        pages: Pages | None = None,
     ) -> None:
         """`transport` names the way to the client for traces, in the words of OpenTelemetry: `pipe` or `tcp`.
 
-        `revision` is what a client without a session has settled on with somebody else.
+        `revision` is what a client without a session has settled on with somebody else. `pages` has its long results,
+        where they outlive the connection.
         """
         self._project = project
         self._session = Session(server, lambda: project.kinds, transport=transport, offers_tasks=project.offers_tasks)
@@ -107,7 +110,8 @@ class Connection:
         self._closed = False
         self._reading: set[asyncio.Task[None]] = set()
         """Answers that are being made in threads."""
-        self._pages = project.connect(self)
+        kept = project.connect(self)
+        self._pages = kept if pages is None else pages
 
     @property
     def revision(self) -> Revision | None:

@@ -8,7 +8,12 @@ import uuid
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from importlib import resources
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import ValidationError
+from jsonschema.validators import validator_for
 
 from prowess.envelopes.envelope import ENVELOPE_VERSION, invoke
 from prowess_host.http.binding import Refused
@@ -26,6 +31,8 @@ if TYPE_CHECKING:
 __all__ = ["Api"]
 
 _Handlers: TypeAlias = Mapping[str, Callable[["Exchange"], Awaitable[None]]]
+_MOST_PROBLEMS: Final = 20
+_MOST_LENGTH: Final = 300
 _SCHEMA_TYPE: Final = (b"content-type", b"application/schema+json")
 
 
@@ -72,14 +79,20 @@ class Api:
         except (ValueError, RecursionError):
             await exchange.refuse(Refused(400, RpcError.parse_error("the body is not JSON")))
             return
-        request = {
-            "id": uuid.uuid4().hex,
-            "version": ENVELOPE_VERSION,
-            "timestamp": datetime.now(UTC).isoformat(),
-            "tool": exchange.path.removeprefix(f"{COMMANDS_PATH}/"),
-            "payload": payload,
-        }
-        await self._answer(exchange, request, caller)
+        name, head = exchange.path.removeprefix(f"{COMMANDS_PATH}/"), _head()
+        contract = await self._project.contract_of(name)
+        problems = [] if contract is None else await asyncio.to_thread(self._mismatches, contract, payload)
+        if problems:
+            status = {"code": "error", "http": 422, "message": "the body does not fit the schema of the command"}
+            await exchange.json(422, {**head, "status": status, "errors": problems})
+            return
+        await self._answer(exchange, {**head, "tool": name, "payload": payload}, caller)
+
+    def _mismatches(self, contract: Contract, payload: Any) -> list[JsonObject]:
+        """Where a body is not what `/openapi.json` says: callers by MCP and envelopes are read more leniently."""
+        kind: Any = validator_for(contract.input_schema, default=Draft202012Validator)
+        errors = islice(kind(contract.input_schema).iter_errors(payload), _MOST_PROBLEMS)
+        return [{"code": "invalid_input", "message": _brief(each), "path": each.json_path} for each in errors]
 
     async def _caller(self, exchange: Exchange) -> Caller | None:
         """The caller by its header; `None` where the envelope itself may say who calls."""
@@ -155,6 +168,19 @@ class Api:
             )
             return
         await exchange.answer(200, schema, _SCHEMA_TYPE)
+
+
+def _head() -> JsonObject:
+    """What an envelope begins with."""
+    return {
+        "id": uuid.uuid4().hex,
+        "version": ENVELOPE_VERSION,
+        "timestamp": datetime.now(UTC).isoformat(timespec="milliseconds"),
+    }
+
+
+def _brief(error: ValidationError) -> str:
+    return error.message if len(error.message) <= _MOST_LENGTH else f"{error.message[:_MOST_LENGTH]}…"
 
 
 def _shown(contract: Contract) -> JsonObject:

@@ -20,6 +20,7 @@ from prowess_host.http.messages import Exchange
 from prowess_host.http.metrics import METRICS_TYPE, Metrics
 from prowess_host.http.replies import Outlet, Reply
 from prowess_host.http.sessions import HttpSession, Sessions, TooManySessions
+from prowess_host.long_results import Pages
 from prowess_host.protocol.codec import ABSENT, Batch, Notification, Request, read_item
 from prowess_host.protocol.eras import HANDSHAKE
 from prowess_host.protocol.rpc import RpcError
@@ -40,6 +41,8 @@ _log = logging.getLogger("prowess.host")
 MCP_PATH: Final = "/mcp"
 _RETRY_AFTER: Final = (b"retry-after", b"1")
 _SWEEP: Final = 30.0
+_MOST_READERS: Final = 100
+"""Callers whose long results are kept."""
 _OLDEST: Final = HANDSHAKE["2025-03-26"]
 """What a client without a session speaks that does not say: the header came later."""
 _CORS: Final = (
@@ -86,6 +89,7 @@ class App:
         self.leaving = False
         self._calls = 0
         self._listening: set[Connection] = set()
+        self._pages: dict[Caller, Pages] = {}
         self._mirrors: dict[str, Mirrored] = {}
         self._mirrors_of = project.listing
         api = Api(project, access, own.max_body)
@@ -124,6 +128,8 @@ class App:
         if self._sweeping is not None:
             self._sweeping.cancel()
         self.sessions.close()
+        for pages in self._pages.values():
+            pages.close()
 
     # The entrance
 
@@ -222,9 +228,9 @@ class App:
             return
         news = asyncio.Event()
         outlet = Outlet(news.set)
-        reply = Reply(outlet, decision.accepted, stateless=True)
-        reply.owner = caller
-        connection = Connection(self._project, self._server, reply, self._now, transport="tcp")
+        reply = Reply(outlet, decision.accepted, stateless=True, owner=caller)
+        pages = self._pages_of(caller) if self._project.own.max_result else None
+        connection = Connection(self._project, self._server, reply, self._now, transport="tcp", pages=pages)
         reply.owes = connection.owes
         listens = message.method == "subscriptions/listen"
         try:
@@ -239,9 +245,17 @@ class App:
                 self._listening.discard(connection)
             connection.close()
 
+    def _pages_of(self, caller: Caller) -> Pages:
+        """The long results of a caller, who reads on in other requests. The caller who was here longest goes first."""
+        pages = self._pages.pop(caller, None) or Pages(self._now)
+        self._pages[caller] = pages
+        if len(self._pages) > _MOST_READERS:
+            self._pages.pop(next(iter(self._pages))).close()
+        return pages
+
     async def _serve_handshake(self, exchange: Exchange, decision: Handshake, caller: Caller) -> None:
         if not self._own.sessions:
-            await self._serve_without_session(exchange, decision)
+            await self._serve_without_session(exchange, decision, caller)
         elif decision.opens:
             await self._open_session(exchange, decision, caller)
         elif decision.session is None:
@@ -253,11 +267,11 @@ class App:
             else:
                 await self._serve_in_session(exchange, decision, session)
 
-    async def _serve_without_session(self, exchange: Exchange, decision: Handshake) -> None:
+    async def _serve_without_session(self, exchange: Exchange, decision: Handshake, caller: Caller) -> None:
         """A client with a handshake whose requests any replica may get: nothing is kept between them."""
         news = asyncio.Event()
         outlet = Outlet(news.set)
-        reply = Reply(outlet, decision.accepted, stateless=False)
+        reply = Reply(outlet, decision.accepted, stateless=False, owner=caller)
         revision = None if decision.opens else decision.revision or _OLDEST
         connection = Connection(self._project, self._server, reply, self._now, transport="tcp", revision=revision)
         reply.owes = connection.owes

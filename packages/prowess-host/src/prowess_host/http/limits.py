@@ -6,6 +6,8 @@ Each refusal closes the connection. Time is measured only where a client lets us
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["limited_protocol"]
 
 _MOST_FIELDS: Final = 100
+_AT_ONCE_OVER: Final = struct.pack("ii", 1, 0)
 _AT_ONCE: Final = 64 * 1024
 """Bytes that are joined to be sent by one call."""
 
@@ -90,7 +93,12 @@ def limited_protocol(own: ServeSettings) -> type[HttpToolsProtocol]:
         def pause_writing(self) -> None:
             """The client does not take what it is sent as fast as it comes."""
             super().pause_writing()
-            self._leaving = self.loop.call_later(own.patience, self.transport.abort)
+            self._leaving = self.loop.call_later(own.patience, self._abort)
+
+        def _abort(self) -> None:
+            """Hang up without what was not taken, which the system would keep for long as well."""
+            self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE_OVER)
+            self.transport.abort()
 
         def resume_writing(self) -> None:
             """It has taken it."""

@@ -197,6 +197,7 @@ class Reply(_Stream):
         accepted: Accepted,
         *,
         stateless: bool,
+        owner: Hashable = None,
         history: History | None = None,
         retry: int | None = None,
     ) -> None:
@@ -205,6 +206,8 @@ class Reply(_Stream):
         """Whoever calls: tasks belong to them."""
         self._accepted = accepted
         self._stateless = stateless
+        self.owner = owner
+        """Who calls."""
         self.started = False
         """The response has begun, as JSON or as a stream."""
         self.streams = False

@@ -56,7 +56,7 @@ class HttpSession:
         """The way back of a POST of this session."""
         primed = self.revision is None or self.revision.version in _PRIMED
         retry = _RETRY if primed else None
-        reply = Reply(outlet, accepted, stateless=False, history=self.history, retry=retry)
+        reply = Reply(outlet, accepted, stateless=False, owner=self.caller, history=self.history, retry=retry)
         reply.owes = self.connection.owes
         return reply
 

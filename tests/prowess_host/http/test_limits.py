@@ -1,0 +1,236 @@
+"""What a client may cost, and that a broken, slow or hostile one hurts nobody else."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import select
+import socket
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+from patience import PATIENCE
+from web import JSON, Web, initialize, served_over_http, stateless
+
+SMALL = {
+    "max_body": 4096,
+    "max_header": 2048,
+    "max_connections": 8,
+    "max_calls": 2,
+    "patience": 1,
+}
+
+
+@pytest.fixture(scope="module")
+def narrow(root: Path) -> Generator[Web]:
+    """A server with small limits."""
+    options = [word for name, value in SMALL.items() for word in ("--set", f"serve.{name}={value}")]
+    with served_over_http(root, *options) as web:
+        web.call("t_echo", text="ready")
+        yield web
+
+
+def head(web: Web, *fields: str, line: str = "POST /mcp HTTP/1.1") -> bytes:
+    return "\r\n".join([line, f"Host: 127.0.0.1:{web.port}", *fields, "", ""]).encode()
+
+
+def statuses(answered: bytes) -> list[int]:
+    """The statuses of all responses in some bytes."""
+    return [int(part[:3]) for part in answered.split(b"HTTP/1.1 ")[1:]]
+
+
+def call(web: Web, text: str, *fields: str) -> bytes:
+    body, headers = stateless("tools/call", name="t_echo", arguments={"text": text})
+    data = json.dumps(body).encode()
+    lines = [f"{name}: {value}" for name, value in headers.items()]
+    return head(web, *lines, f"Content-Length: {len(data)}", *fields) + data
+
+
+def test_a_large_body_is_refused(narrow: Web) -> None:
+    """By its length before it is read, and without one when it has become too large."""
+    assert 413 == narrow.call("t_echo", text="x" * 5000).status
+    assert [413] == statuses(narrow.raw(head(narrow, "Content-Type: application/json", "Content-Length: 999999999999")))
+    chunked = head(narrow, "Content-Type: application/json", "Transfer-Encoding: chunked")
+    assert [413] == statuses(narrow.raw(chunked, b"1000\r\n" + b"x" * 4096 + b"\r\n", b"10\r\n" + b"x" * 16 + b"\r\n"))
+    assert 413 == narrow.ask("POST", "/v1/invoke", b"x" * 5000, JSON).status
+
+
+@pytest.mark.parametrize(
+    "field", ["X: " + "x" * 3000, "\r\n".join(f"X-{n}: 1" for n in range(101)), "X" * 3000 + ": 1"]
+)
+def test_a_large_head_is_refused(narrow: Web, field: str) -> None:
+    """In bytes and in fields, also where it never ends, and where it comes with a body."""
+    assert [431] == statuses(narrow.raw(head(narrow, field)))
+    assert [431] == statuses(narrow.raw(head(narrow, field).removesuffix(b"\r\n\r\n") + b"\r\nY: " + b"y" * 3000))
+
+
+def test_a_long_target_is_refused(narrow: Web) -> None:
+    assert [431] == statuses(narrow.raw(head(narrow, line=f"GET /{'x' * 3000} HTTP/1.1")))
+
+
+def test_a_body_beside_a_small_head_counts_for_itself(narrow: Web) -> None:
+    """A head of a few bytes and a body above the limit of heads may come together."""
+    data = call(narrow, "x" * 3000, "Connection: close")
+    assert [200] == statuses(narrow.raw(data))
+
+
+@pytest.mark.parametrize("sent", ["GET / HT", "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\n"])
+def test_a_slow_head_is_given_up(narrow: Web, sent: str) -> None:
+    assert [408] == statuses(narrow.raw(sent.encode()))
+
+
+def test_a_slow_body_is_given_up(narrow: Web) -> None:
+    """With a length, in chunks, and after a request that came in time."""
+    sized = head(narrow, "Content-Type: application/json", "Content-Length: 10") + b"{"
+    assert [408] == statuses(narrow.raw(sized))
+    chunked = head(narrow, "Content-Type: application/json", "Transfer-Encoding: chunked") + b"1\r\n{\r\n"
+    assert [408] == statuses(narrow.raw(chunked))
+    assert [200, 408] == statuses(narrow.raw(call(narrow, "x") + sized))
+
+
+def test_who_only_connects_is_hung_up_on(narrow: Web) -> None:
+    assert b"" == narrow.raw()
+
+
+def test_who_does_not_read_is_hung_up_on(narrow: Web) -> None:
+    """The answer is larger than what the system keeps for him."""
+    body, headers = stateless("tools/call", name="t_big", arguments={"size": 20_000_000})
+    data = json.dumps(body).encode()
+    lines = [f"{name}: {value}" for name, value in headers.items()]
+    with socket.socket() as silent:
+        silent.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        silent.connect(("127.0.0.1", narrow.port))
+        silent.sendall(head(narrow, *lines, f"Content-Length: {len(data)}") + data)
+        silent.settimeout(PATIENCE)
+        reset = select.poll()
+        reset.register(silent, 0)
+        assert reset.poll(PATIENCE * 1000)
+        received = 0
+        with contextlib.suppress(ConnectionResetError):
+            while part := silent.recv(1 << 20):
+                received += len(part)
+        assert received < 20_000_000
+
+
+def test_calls_are_bounded(narrow: Web, root: Path) -> None:
+    """Who comes too late is told when to try again; those who listen do not count."""
+    body, fields = stateless("subscriptions/listen", notifications={})
+    listening = [narrow.stream("POST", "/mcp", body, fields) for _ in range(2)]
+    held = [
+        stateless("tools/call", name="t_hold", arguments={"mark": f"full{number}", "loud": True}) for number in (1, 2)
+    ]
+    for body, _ in held:
+        body["params"]["_meta"]["progressToken"] = 1
+    streams = [narrow.stream("POST", "/mcp", *each) for each in held]
+    for stream in streams:
+        assert stream.message()
+    full = narrow.call("t_echo", text="x")
+    assert (503, "1") == (full.status, full.headers["retry-after"])
+    for number in (1, 2):
+        (root / f"full{number}").touch()
+    assert ["held", "held"] == [each.message()["result"]["content"][0]["text"] for each in streams]
+    for stream in listening:
+        stream.close()
+
+
+def test_connections_are_bounded(narrow: Web) -> None:
+    """The next one is told when to try again."""
+    with contextlib.ExitStack() as stack:
+        for _ in range(SMALL["max_connections"]):
+            stack.enter_context(socket.create_connection(("127.0.0.1", narrow.port)))
+        answered = narrow.raw()
+        assert [503] == statuses(answered)
+        assert b"retry-after: 1" in answered
+
+
+# Framing
+
+
+def test_requests_may_be_pipelined(web: Web) -> None:
+    """They are answered in their order."""
+    last = call(web, "c", "Connection: close")
+    answered = web.raw(call(web, "a") + call(web, "b") + last)
+    assert [200, 200, 200] == statuses(answered)
+    order = [answered.index(f'"text":"{text}"'.encode()) for text in "abc"]
+    assert sorted(order) == order
+
+
+def test_a_body_may_come_in_chunks_and_in_single_bytes(web: Web) -> None:
+    body, headers = stateless("tools/call", name="t_echo", arguments={"text": "chunks"})
+    data = json.dumps(body).encode()
+    lines = [f"{name}: {value}" for name, value in headers.items()]
+    start = head(web, *lines, "Transfer-Encoding: chunked", "Connection: close")
+    chunks = b"".join(b"%x;a=b\r\n%b\r\n" % (1, bytes([byte])) for byte in data) + b"0\r\nX-Trailer: 1\r\n\r\n"
+    whole = start + chunks
+    answered = web.raw(*(whole[at : at + 7] for at in range(0, len(whole), 7)))
+    assert [200] == statuses(answered)
+    assert b"chunks" in answered
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        ["Content-Length: 5", "Transfer-Encoding: chunked"],
+        ["Transfer-Encoding: chunked", "Content-Length: 5"],
+        ["Content-Length: 5", "Content-Length: 6"],
+        ["Content-Length: -5"],
+        ["Content-Length: 5x"],
+        ["Content-Length: 0x5"],
+        ["Transfer-Encoding: chunked, identity"],
+        ["Transfer-Encoding: xchunked"],
+        ["Bad Name: 5"],
+        [" Folded: 5"],
+        ["X: a\x00b"],
+    ],
+)
+def test_doubtful_framing_is_refused(web: Web, fields: list[str]) -> None:
+    """Two servers might read different requests out of it: one answer, and the connection ends."""
+    smuggled = head(web, line="GET /healthz HTTP/1.1")
+    answered = statuses(web.raw(head(web, "Content-Type: application/json", *fields) + b"0\r\n\r\n" + smuggled))
+    assert [400] == answered
+
+
+def test_strange_requests_are_answered(web: Web) -> None:
+    """Methods, versions and targets that nobody uses; websockets; a body where none belongs."""
+    cases = [
+        (head(web, "Connection: close", line="BREW /mcp HTTP/1.1"), [400]),
+        (head(web, line="GET /mcp HTTP/9.9"), [400]),
+        (head(web, "Connection: close", line="OPTIONS * HTTP/1.1"), [404, 400]),
+        (head(web, line="CONNECT example.com:443 HTTP/1.1"), [400]),
+        (head(web, "Connection: close", line="GET /%ff%00/../mcp HTTP/1.1"), [404]),
+        (head(web, "Connection: Upgrade, close", "Upgrade: websocket", line="GET /healthz HTTP/1.1"), [200]),
+        (head(web, "Connection: close", "Content-Length: 3", line="GET /healthz HTTP/1.1") + b"abc", [200]),
+        (b"GET /healthz HTTP/1.0\r\nHost: localhost\r\n\r\n", [200]),
+        (b"GET /healthz HTTP/1.1\r\nConnection: close\r\n\r\n", [400]),
+        (b"\x16\x03\x01\x02\x00\x01\x00", [400]),
+        (b"\r\n\r\n\r\n\x00", [400]),
+    ]
+    for sent, wanted in cases:
+        answered = statuses(web.raw(sent))
+        assert answered, sent
+        assert answered[0] in wanted, sent
+
+
+def test_garbage_hurts_nobody_else(web: Web) -> None:
+    """A session and a stateless client are served while bytes are torn, repeated, dropped and made up."""
+    dice = random.Random(20)
+    fields = initialize(web)
+    good = [call(web, "x" * dice.randrange(300)), head(web, line="GET /healthz HTTP/1.1")]
+    for number in range(60):
+        data = bytearray(b"".join(dice.choices(good, k=dice.randrange(1, 4))))
+        for _ in range(dice.randrange(1, 12)):
+            at = dice.randrange(len(data))
+            data[at : at + dice.randrange(3)] = dice.randbytes(dice.randrange(4))
+        with socket.create_connection(("127.0.0.1", web.port)) as connection, contextlib.suppress(OSError):
+            cut = dice.randrange(len(data))
+            connection.sendall(data[:cut])
+            connection.sendall(data[cut:])
+            if number % 3:
+                connection.shutdown(socket.SHUT_WR)
+        if number % 10 == 0:
+            request = {"jsonrpc": "2.0", "id": number, "method": "ping"}
+            assert {"jsonrpc": "2.0", "id": number, "result": {}} == web.ask("POST", "/mcp", request, fields).json
+            assert str(number) == web.call("t_echo", text=str(number)).text
+    assert "" == web.errors.read_text()
