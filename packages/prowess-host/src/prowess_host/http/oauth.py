@@ -24,7 +24,7 @@ from prowess.jsontypes import JsonObject
 from prowess.settings.credentials import Caller
 from prowess_host.http.guard import is_loopback
 
-__all__ = ["TokenReader", "metadata_urls", "protected_resource"]
+__all__ = ["TokenReader", "metadata_urls", "protected_resource", "require_safe"]
 
 _log = logging.getLogger("prowess.host")
 _ALGORITHMS: Final = [
@@ -61,8 +61,6 @@ class TokenReader:
         jwks_url: str | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
-        for url in filter(None, (issuer, jwks_url)):
-            _require_safe(url)
         self._issuer = issuer
         self._audiences = audiences
         self._jwks_url = jwks_url
@@ -145,13 +143,13 @@ class TokenReader:
             except urllib.error.HTTPError:
                 continue
             if found.get("issuer") == self._issuer and isinstance(found.get("jwks_uri"), str):
-                _require_safe(found["jwks_uri"])
+                require_safe(found["jwks_uri"])
                 return found["jwks_uri"]
         raise ValueError("it publishes no metadata with this issuer and a jwks_uri; set serve.oauth_jwks")
 
 
 def _get(url: str) -> JsonObject:
-    request = urllib.request.Request(url, headers={"Accept": "application/json"})  # noqa: S310 - see `_require_safe`
+    request = urllib.request.Request(url, headers={"Accept": "application/json"})  # noqa: S310 - see `require_safe`
     with urllib.request.urlopen(request, timeout=_SECONDS) as answer:  # noqa: S310 - as above
         found: Any = json.loads(answer.read(_MOST))
     if not isinstance(found, dict):
@@ -159,7 +157,8 @@ def _get(url: str) -> JsonObject:
     return cast("JsonObject", found)
 
 
-def _require_safe(url: str) -> None:
+def require_safe(url: str) -> None:
+    """Raise `SettingsError` for an address that somebody on the way could answer for."""
     split = urlsplit(url)
     if split.scheme == "https" or (split.scheme == "http" and is_loopback(split.hostname or "")):
         return

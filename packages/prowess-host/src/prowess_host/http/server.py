@@ -65,6 +65,13 @@ def check_safe(settings: Settings) -> None:
     if not is_loopback(own.host) and is_open(settings):
         raise SettingsError(_WAY_OUT.format(host=own.host))
     shared_key(settings)
+    if own.oauth_issuer is not None:
+        try:
+            from prowess_host.http.oauth import require_safe
+        except ModuleNotFoundError as error:
+            raise SettingsError(f"serve.oauth_issuer needs {error.name}: pip install 'prowess[oauth]'") from None
+        for url in filter(None, (own.oauth_issuer, own.oauth_jwks)):
+            require_safe(url)
     if (own.tls_cert is None) != (own.tls_key is None):
         raise SettingsError("serve.tls_cert and serve.tls_key belong together: set both, or neither")
 
@@ -151,10 +158,8 @@ def _access(settings: Settings, address: Address) -> tuple[Access, dict[str, Jso
     own, credentials = settings.own.serve, Credentials.of(settings)
     if own.oauth_issuer is None:
         return Access(credentials), {}
-    try:
-        from prowess_host.http.oauth import TokenReader, metadata_urls, protected_resource
-    except ModuleNotFoundError as error:
-        raise SettingsError(f"serve.oauth_issuer needs {error.name}: pip install 'prowess[oauth]'") from None
+    from prowess_host.http.oauth import TokenReader, metadata_urls, protected_resource
+
     resource = own.oauth_audience or address.mcp
     reader = TokenReader(own.oauth_issuer, frozenset({resource}), own.oauth_jwks)
     paths = metadata_urls(address.mcp)

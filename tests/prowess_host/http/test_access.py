@@ -1,0 +1,317 @@
+"""Who is let in: hosts, origins, tokens, scopes. Each rule has a request that it alone refuses."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from piped import make_project
+from web import JSON, Web, initialize, served_over_http, stateless
+
+from prowess_host.http.guard import Guard, is_loopback
+from prowess_host.http.headers import Headers
+
+OWNER, READER = "0wner-t0ken", "reader-t0ken"
+SETTINGS = f"""
+[auth]
+token = "{OWNER}"
+
+[[auth.credentials]]
+type = "bearer"
+token = "{READER}"
+scopes = ["read"]
+
+[[auth.credentials]]
+type = "api_key"
+token = "an-api-key"
+
+[auth.scopes]
+"t.read" = ["read"]
+"t.write" = ["read", "write"]
+"t.secret_*" = ["admin"]
+"""
+SKILL = '''
+    from prowess import prompt, resource
+
+    @skill_command
+    def read() -> str:
+        """Read."""
+        return "read"
+
+    @skill_command
+    def write() -> str:
+        """Write."""
+        return "written"
+
+    @skill_command
+    def free() -> str:
+        """Needs nothing."""
+        return "free"
+
+    @prompt
+    def secret_prompt() -> str:
+        """Tell nobody."""
+        return "secret"
+
+    @resource("secret://{name}")
+    def secret_resource(name: str) -> str:
+        """Tell nobody."""
+        return name
+'''
+
+
+@pytest.fixture(scope="module")
+def guarded_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_project(tmp_path_factory.mktemp("guarded"), settings=SETTINGS, t=SKILL)
+
+
+@pytest.fixture(scope="module")
+def guarded(guarded_root: Path) -> Generator[Web]:
+    """A server that knows its callers."""
+    with served_over_http(guarded_root, "--set", "host.import_limit=60") as web:
+        yield web
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+# Hosts and origins
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example.com", "localhost.evil.example.com", "127.0.0.1.evil.com", "10.0.0.1", "", "a b"]
+)
+@pytest.mark.parametrize("path", ["/mcp", "/healthz", "/nothing"])
+def test_other_hosts_are_refused(web: Web, host: str, path: str) -> None:
+    """A page whose name leads to this machine must not get in."""
+    answered = web.raw(f"GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+    assert answered.startswith(b"HTTP/1.1 403 ")
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost", "LOCALHOST:{port}", "127.0.0.1:{port}", "[::1]:{port}", "127.9.9.9", "localhost."]
+)
+def test_loopback_has_many_names(web: Web, host: str) -> None:
+    assert 200 == web.ask("GET", "/healthz", headers={"Host": host.format(port=web.port)}).status
+
+
+def test_a_second_host_is_refused(web: Web) -> None:
+    answered = web.raw(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nHost: evil.example.com\r\nConnection: close\r\n\r\n")
+    assert answered.startswith(b"HTTP/1.1 400 ")
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        "http://evil.example.com",
+        "null",
+        "file://",
+        "http://localhost.evil.com",
+        "http://[x",
+        "https://127.0.0.1/path",
+        "localhost",
+    ],
+)
+def test_other_origins_are_refused(web: Web, origin: str) -> None:
+    """Also where the host is right: any page may send requests to this machine."""
+    body, fields = stateless("tools/list")
+    refused = web.ask("POST", "/mcp", body, {**fields, "Origin": origin})
+    assert 403 == refused.status
+    assert "id" not in refused.json
+    assert "access-control-allow-origin" not in refused.headers
+
+
+@pytest.mark.parametrize("origin", ["http://localhost:3000", "http://127.0.0.1", "https://[::1]:5"])
+def test_pages_of_this_machine_may_call(web: Web, origin: str) -> None:
+    """And their browser is told so."""
+    body, fields = stateless("tools/list")
+    served = web.ask("POST", "/mcp", body, {**fields, "Origin": origin})
+    assert (200, origin) == (served.status, served.headers["access-control-allow-origin"])
+    asked = {"Origin": origin, "Access-Control-Request-Method": "POST"}
+    preflight = web.ask("OPTIONS", "/mcp", headers=asked)
+    assert 204 == preflight.status
+    assert "mcp-session-id" in preflight.headers["access-control-allow-headers"]
+
+
+def test_names_may_be_added() -> None:
+    """Hosts and origins of the settings; literal addresses where other machines may call."""
+
+    def refused(guard: Guard, **fields: str) -> int | None:
+        found = guard.refusal(Headers([(name.encode(), value.encode()) for name, value in fields.items()]))
+        return None if found is None else found.status
+
+    guard = Guard(frozenset({"tools.example.com"}), frozenset({"https://app.example.com"}), addresses=True)
+    assert refused(guard, host="Tools.Example.com:8000") is None
+    assert refused(guard, host="10.1.2.3:80") is None
+    assert refused(guard, host="[fd00::1]") is None
+    assert 403 == refused(guard, host="other.example.com")
+    assert refused(guard, host="localhost", origin="https://APP.example.com") is None
+    assert refused(guard, host="tools.example.com", origin="http://tools.example.com") is None
+    assert 403 == refused(guard, host="tools.example.com", origin="http://tools.example.com:81")
+    assert 400 == refused(guard)
+    assert 403 == refused(guard, host="user@localhost")
+    assert 403 == refused(guard, host="localhost:x")
+    assert [True, True, True, False, False] == [
+        is_loopback(x) for x in ("localhost", "127.1.2.3", "::1", "0.0.0.0", "x")
+    ]
+
+
+# Tokens
+
+
+@pytest.mark.parametrize("path", ["/mcp", "/v1/commands", "/v1/commands/t.read", "/openapi.json", "/metrics"])
+@pytest.mark.parametrize(
+    "sent",
+    [
+        {},
+        bearer("wrong"),
+        bearer(""),
+        {"Authorization": OWNER},
+        {"Authorization": f"Basic {OWNER}"},
+        bearer("an-api-key"),
+    ],
+)
+def test_without_a_token_nothing_is_told(guarded: Web, path: str, sent: dict[str, str]) -> None:
+    """Only a bearer token that was configured as one lets anybody in."""
+    refused = guarded.ask("GET", path, headers={"Accept": "text/event-stream", **sent})
+    assert (401, b"") == (refused.status, refused.body)
+    assert refused.headers["www-authenticate"].startswith("Bearer")
+    body, fields = stateless("tools/list")
+    assert 401 == guarded.ask("POST", "/mcp", body, {**fields, **sent}).status
+
+
+def test_the_health_of_a_server_is_no_secret(guarded: Web) -> None:
+    assert 200 == guarded.ask("GET", "/healthz").status
+    assert 200 == guarded.ask("GET", "/schemas/request.schema.json").status
+
+
+def test_a_token_lets_in(guarded: Web) -> None:
+    assert 200 == guarded.stateless("tools/list", bearer(OWNER)).status
+    assert 200 == guarded.stateless("tools/list", {"authorization": f"bearer  {READER} "}).status
+    assert "written" == guarded.call("t_write", bearer(OWNER)).text
+
+
+def test_a_token_may_come_once(guarded: Web) -> None:
+    fields = f"Host: localhost\r\nAuthorization: Bearer {OWNER}\r\nAuthorization: Bearer x\r\nConnection: close"
+    assert guarded.raw(f"GET /metrics HTTP/1.1\r\n{fields}\r\n\r\n".encode()).startswith(b"HTTP/1.1 401 ")
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "status"),
+    [
+        ("tools/call", {"name": "t_read"}, 200),
+        ("tools/call", {"name": "t_free"}, 200),
+        ("tools/call", {"name": "t_write"}, 403),
+        ("tools/call", {"name": "t.write"}, 403),
+        ("tools/call", {"name": "t/write"}, 403),
+        ("prompts/get", {"name": "t_secret_prompt"}, 403),
+        ("resources/read", {"uri": "secret://x"}, 403),
+    ],
+)
+def test_commands_need_their_scopes(guarded: Web, method: str, params: dict[str, Any], status: int) -> None:
+    """By whatever name they are called, and with whatever method; all that is needed is named at once."""
+    body, fields = stateless(method, **params)
+    if "uri" in params:
+        fields["Mcp-Name"] = params["uri"]
+    done = guarded.ask("POST", "/mcp", body, {**fields, **bearer(READER)})
+    assert status == done.status
+    if params.get("name") == "t_write":
+        told = done.headers["www-authenticate"]
+        assert ('error="insufficient_scope"', 'scope="read write"') == (
+            told.split(", ")[0].split(" ", 1)[1],
+            told.split(", ")[1],
+        )
+
+
+def test_scopes_hold_from_the_first_request_on(guarded_root: Path) -> None:
+    """Before it is known which commands there are, nobody gets by."""
+    with served_over_http(guarded_root, "--set", "cache_dir=other-cache") as web:
+        assert 403 == web.call("t_write", bearer(READER)).status
+
+
+def test_scopes_hold_in_sessions_and_batches(guarded: Web) -> None:
+    fields = initialize(guarded, "2025-03-26", bearer(READER))
+    calls = [
+        {"jsonrpc": "2.0", "id": n, "method": "tools/call", "params": {"name": f"t_{n}"}} for n in ("read", "write")
+    ]
+    assert 200 == guarded.ask("POST", "/mcp", calls[0], fields).status
+    assert 403 == guarded.ask("POST", "/mcp", calls[1], fields).status
+    assert 403 == guarded.ask("POST", "/mcp", calls, fields).status
+
+
+def test_a_session_belongs_to_its_caller(guarded: Web) -> None:
+    """Whoever learns its id needs the token as well."""
+    fields = initialize(guarded, headers=bearer(OWNER))
+    ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+    assert 404 == guarded.ask("POST", "/mcp", ping, {**fields, **bearer(READER)}).status
+    assert 404 == guarded.ask("GET", headers={**fields, **bearer(READER)}).status
+    assert 404 == guarded.ask("DELETE", headers={**fields, **bearer(READER)}).status
+    assert 200 == guarded.ask("POST", "/mcp", ping, fields).status
+
+
+def test_envelopes_bring_their_credentials_in_either_place(guarded: Web) -> None:
+    envelope = {"id": "1", "version": "1.0.0", "timestamp": "2026-01-31T12:00:00Z", "tool": "t.write", "payload": {}}
+    assert 200 == guarded.ask("POST", "/v1/invoke", envelope, {**JSON, **bearer(OWNER)}).status
+    known = {**envelope, "auth": {"type": "bearer", "token": OWNER}}
+    assert 200 == guarded.ask("POST", "/v1/invoke", known, JSON).status
+    for body, headers, status in [
+        (envelope, {}, 401),
+        (envelope, bearer("wrong"), 401),
+        (known, bearer("wrong"), 401),
+        (envelope, bearer(READER), 403),
+        ({**known, "auth": {"type": "bearer", "token": READER}}, {}, 403),
+    ]:
+        refused = guarded.ask("POST", "/v1/invoke", body, {**JSON, **headers})
+        assert status == refused.status
+        assert "Bearer" in refused.headers["www-authenticate"]
+    assert 403 == guarded.ask("POST", "/v1/commands/t.write", {}, {**JSON, **bearer(READER)}).status
+    assert 401 == guarded.ask("POST", "/v1/commands/t.write", {}, JSON).status
+
+
+def test_tokens_are_in_no_log_and_no_record(guarded: Web, guarded_root: Path) -> None:
+    """Whatever was refused or served before this."""
+    guarded.call("t_write", bearer(OWNER))
+    guarded.call("t_write", bearer("a-wrong-t0ken"))
+    told = guarded.errors.read_bytes() + guarded.ask("GET", "/metrics", headers=bearer(OWNER)).body
+    for path in guarded_root.rglob("*"):
+        if path.is_file() and path.name != "prowess.toml":
+            told += path.read_bytes()
+    assert [] == re.findall(rb"[\w-]*t0ken", told)
+
+
+# Serving others
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--host", "0.0.0.0"], "PROWESS_AUTH__TOKEN"),
+        (["--host", "::"], "PROWESS_AUTH__TOKEN"),
+        (["--host", "no.such.host.invalid"], "no.such.host.invalid"),
+        (["--set", "serve.tls_cert=x"], "serve.tls_key"),
+        (["--set", "auth.state_key=short"], "at least 32"),
+    ],
+)
+def test_an_unsafe_server_does_not_start(root: Path, options: list[str], told: str) -> None:
+    """It says what would help."""
+    with pytest.raises(AssertionError, match=told), served_over_http(root, *options, code=2):
+        pass
+
+
+def test_a_server_with_a_token_serves_others(root: Path) -> None:
+    """By any address of this machine, and by the name in its URL."""
+    env = {"PROWESS_AUTH__TOKEN": OWNER}
+    with served_over_http(root, "--host", "0.0.0.0", env=env) as web:
+        for host, status in [("10.0.0.1", 401), ("evil.example.com", 403)]:
+            assert status == web.ask("GET", "/v1/commands", headers={"Host": host}).status
+        assert 200 == web.ask("GET", "/v1/commands", headers={"Host": "10.0.0.1", **bearer(OWNER)}).status
+
+
+def test_a_refusal_says_nothing_of_what_was_sent(guarded: Web) -> None:
+    refused = guarded.call("t_write", bearer("s3cret-and-wrong"))
+    assert "s3cret" not in json.dumps(refused.headers) + refused.body.decode()

@@ -1,0 +1,154 @@
+"""Tokens of a real authorization server: who is let in with them, and who is not."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Generator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from piped import make_project
+from web import Web, initialize, served_over_http
+
+pytest.importorskip("authlib")
+sys.path.append(str(Path(__file__).parent))  # importlib mode puts nothing there
+
+if TYPE_CHECKING:
+    from authorization_server import Issuer
+
+SKILL = '''
+    @skill_command
+    def read() -> str:
+        """Read."""
+        return "read"
+
+    @skill_command
+    def write() -> str:
+        """Write."""
+        return "written"
+'''
+SCOPES = '[auth.scopes]\n"t.write" = ["notes:write", "notes:read"]\n'
+
+
+@pytest.fixture(scope="module")
+def issuer() -> Generator[Issuer]:
+    from authorization_server import issuing
+
+    with issuing() as issuer:
+        yield issuer
+
+
+@pytest.fixture(scope="module")
+def web(issuer: Issuer, tmp_path_factory: pytest.TempPathFactory) -> Generator[Web]:
+    """A server that accepts its tokens."""
+    root = make_project(tmp_path_factory.mktemp("oauth"), settings=SCOPES, t=SKILL)
+    options = ("--set", f"serve.oauth_issuer={issuer.url}", "--set", 'serve.oauth_scopes=["tools"]')
+    with served_over_http(root, *options) as web:
+        yield web
+
+
+def resource(web: Web) -> str:
+    return f"{web.url}/mcp"
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+def test_clients_learn_where_to_get_a_token(web: Web, issuer: Issuer) -> None:
+    """By what a refusal names, and by the well-known paths."""
+    refused = web.stateless("tools/list")
+    assert 401 == refused.status
+    told = refused.headers["www-authenticate"]
+    place = f"{web.url}/.well-known/oauth-protected-resource/mcp"
+    assert f'resource_metadata="{place}"' in told
+    assert 'scope="tools"' in told
+    assert "error=" not in told
+    for path in ("/.well-known/oauth-protected-resource/mcp", "/.well-known/oauth-protected-resource"):
+        metadata = web.ask("GET", path).json
+        assert (resource(web), [issuer.url]) == (metadata["resource"], metadata["authorization_servers"])
+        assert ["notes:read", "notes:write", "tools"] == metadata["scopes_supported"]
+
+
+def test_an_issued_token_lets_in(web: Web, issuer: Issuer) -> None:
+    token = issuer.token(resource(web), "tools")
+    assert "read" == web.call("t_read", bearer(token)).text
+    fields = initialize(web, headers=bearer(token))
+    assert 200 == web.ask("POST", "/mcp", {"jsonrpc": "2.0", "id": 1, "method": "ping"}, fields).status
+
+
+def test_scopes_are_those_of_the_token(web: Web, issuer: Issuer) -> None:
+    """A refusal names all that the call needs."""
+    few = web.call("t_write", bearer(issuer.token(resource(web), "tools notes:read")))
+    assert 403 == few.status
+    told = few.headers["www-authenticate"]
+    assert 'error="insufficient_scope"' in told
+    assert 'scope="notes:read notes:write tools"' in told
+    assert "resource_metadata=" in told
+    enough = issuer.token(resource(web), "tools notes:read notes:write")
+    assert "written" == web.call("t_write", bearer(enough)).text
+    assert 403 == web.call("t_read", bearer(issuer.token(resource(web), "notes:read"))).status
+
+
+def test_tokens_that_do_not_hold_are_refused(web: Web, issuer: Issuer) -> None:
+    """Each for one reason; the same claims without it are accepted."""
+    from joserfc.jwk import RSAKey
+
+    audience, now = resource(web), int(time.time())
+    assert 200 == web.stateless("tools/list", bearer(issuer.forged(audience))).status
+    assert 200 == web.stateless("tools/list", bearer(issuer.forged([audience, "other"]))).status  # type: ignore[arg-type]
+    stranger = RSAKey.generate_key(2048, {"kid": "first"}, private=True)
+    good = issuer.forged(audience)
+    head, payload, signature = good.split(".")
+    bad = {
+        "audience": issuer.forged("https://elsewhere.example.com/mcp"),
+        "prefix of the audience": issuer.forged(f"{audience}/more"),
+        "no audience": issuer.forged(audience, aud=None),
+        "issuer": issuer.forged(audience, iss="https://evil.example.com"),
+        "expired": issuer.forged(audience, exp=now - 60),
+        "never expires": issuer.forged(audience, exp=None),
+        "text as time": issuer.forged(audience, exp="9999999999"),
+        "not yet": issuer.forged(audience, nbf=now + 600),
+        "another key": issuer.forged(audience, key=stranger),
+        "a shared secret": issuer.stolen(audience),
+        "no signature": f"{head}.{payload}.",
+        "changed": f"{head}.{payload[:-2]}AA.{signature}",
+        "no algorithm": f"eyJhbGciOiJub25lIn0.{payload}.",
+        "garbage": "a.b.c",
+        "nothing": "x",
+    }
+    for reason, token in bad.items():
+        refused = web.stateless("tools/list", bearer(token))
+        assert (401, True) == (refused.status, 'error="invalid_token"' in refused.headers["www-authenticate"]), reason
+
+
+def test_keys_may_change(web: Web, issuer: Issuer) -> None:
+    """A token of a key that is not known yet makes the server ask, and not more often than now and then."""
+    assert 200 == web.stateless("tools/list", bearer(issuer.forged(resource(web)))).status
+    fetched = issuer.fetched
+    assert 1 <= fetched <= 2, "strangers' keys do not make the server ask all the time"
+
+
+def test_an_issuer_must_be_safe(tmp_path: Path) -> None:
+    """Whoever can change what is sent over plain HTTP would decide who may call."""
+    root = make_project(tmp_path, t=SKILL)
+    options = ("--set", "serve.oauth_issuer=http://login.example.com")
+    with pytest.raises(AssertionError, match="must be https"), served_over_http(root, *options, code=2):
+        pass
+
+
+async def test_a_reader_of_tokens_fetches_new_keys(issuer: Issuer) -> None:
+    """After half a minute at the earliest."""
+    from prowess_host.http.oauth import TokenReader
+
+    seconds = time.time()
+    reader = TokenReader(issuer.url, frozenset({"a"}), now=lambda: seconds)
+    assert (await reader.caller(issuer.forged("a"))) is not None
+    issuer.rotate()
+    assert (await reader.caller(issuer.forged("a"))) is None
+    seconds += 31
+    caller = await reader.caller(issuer.forged("a"))
+    assert caller is not None
+    assert (frozenset({"tools"}), f"{issuer.url} agent") == (caller.scopes, caller.subject)
