@@ -101,7 +101,9 @@ def test_loopback_has_many_names(web: Web, host: str) -> None:
 
 
 def test_a_second_host_is_refused(web: Web) -> None:
-    answered = web.raw(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nHost: evil.example.com\r\nConnection: close\r\n\r\n")
+    answered = web.raw(
+        b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nHost: evil.example.com\r\nConnection: close\r\n\r\n"
+    )
     assert answered.startswith(b"HTTP/1.1 400 ")
 
 

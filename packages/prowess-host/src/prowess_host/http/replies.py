@@ -202,12 +202,10 @@ class Reply(_Stream):
         retry: int | None = None,
     ) -> None:
         super().__init__(outlet, history, retry)
-        self.owner: Hashable = None
-        """Whoever calls: tasks belong to them."""
         self._accepted = accepted
         self._stateless = stateless
         self.owner = owner
-        """Who calls."""
+        """Whoever calls: tasks belong to them."""
         self.started = False
         """The response has begun, as JSON or as a stream."""
         self.streams = False
