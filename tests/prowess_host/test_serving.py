@@ -22,7 +22,7 @@ from prowess.settings.settings import Settings
 from prowess_host import connection as connection_module
 from prowess_host import serving as serving_module
 from prowess_host.catalog import updates as learning_module
-from prowess_host.cli.main import HostOptions, main, plain_options
+from prowess_host.cli.main import PlainOptions, main, plain_options
 from prowess_host.project import Project
 from prowess_host.protocol.identity import Server
 from prowess_host.serving import StdioHost
@@ -221,13 +221,13 @@ async def test_the_project_is_found_from_the_working_directory(tmp_path: Path):
 @pytest.mark.parametrize(
     "argv, options",
     [
-        ([], HostOptions(None, [])),
-        (["--project", "p", "--set", "a=1", "--set", "b=2"], HostOptions("p", ["a=1", "b=2"])),
+        ([], PlainOptions(None, [])),
+        (["--project", "p", "--set", "a=1", "--set", "b=2"], PlainOptions("p", ["a=1", "b=2"])),
         (["--project=p", "--set", "a=1"], None),
         (["--project=p"], None),
     ],
 )
-def test_plain_options_are_read_without_a_library(argv: list[str], options: HostOptions | None):
+def test_plain_options_are_read_without_a_library(argv: list[str], options: PlainOptions | None):
     """Those that an IDE writes; all others are for the command line as a whole."""
     assert options == plain_options(argv)
 

@@ -158,6 +158,23 @@ async def test_failures_have_their_kinds(tmp_path: Path):
     ]
 
 
+@pytest.mark.parametrize("version", [HANDSHAKE, STATELESS])
+async def test_calls_of_unknown_names_are_kept(tmp_path: Path, version: str):
+    """With what the client was told; without the arguments, since nobody knows which of them are secret."""
+    project = make_project(tmp_path, t=SKILL)
+    async with hosted(project, version=version) as client:
+        for name in ("t_ecko", "x" * 10_000):
+            answer = await client.request("tools/call", name=name, arguments={"value": "s3cr3t"})
+            assert -32602 == answer["error"]["code"]
+    first, second = calls(project)
+
+    assert ("t_ecko", "unknown", "piped", None) == tuple(
+        first[key] for key in ("command", "kind", "client", "arguments")
+    )
+    assert 'Unknown tool: t_ecko; did you mean "t_echo"?' == first["result"]["content"][0]["text"]
+    assert "x" * 200 == second["command"]
+
+
 async def test_secrets_are_kept_nowhere(tmp_path: Path):
     """Marked parameters, injected values, and what a call prints and returns of them. Not in any file."""
 

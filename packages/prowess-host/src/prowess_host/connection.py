@@ -320,7 +320,9 @@ class Connection:
         if name == DIAGNOSTICS and (failures or not listing.catalog.contracts):
             self._say(call, text or self._project.where_it_looked())
         elif failures and not listing.catalog.contracts:
-            self._say(call, f"{name} cannot be called, because nothing could be loaded:\n{text}", is_error=True)
+            why = f"{name} cannot be called, because nothing could be loaded:\n{text}"
+            self._note_unknown(call, name, why)
+            self._say(call, why, is_error=True)
         else:
             reasons = listing.catalog.reasons(name)
             why = (
@@ -328,7 +330,12 @@ class Connection:
                 if reasons
                 else did_you_mean(name, _tools_of(listing))
             )
-            raise RpcError.unknown_tool(name, why)
+            error = RpcError.unknown_tool(name, why)
+            self._note_unknown(call, name, error.message)
+            raise error
+
+    def _note_unknown(self, call: Call, name: str, why: str) -> None:
+        self._project.note_unknown(name, why, str(call.client.info.get("name", "")))
 
     def _cancel(self, cancelled: Cancelled) -> None:
         cancelled.call.back.write(cancelled.line)

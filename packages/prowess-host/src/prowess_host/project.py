@@ -158,6 +158,11 @@ class Project:
         """Whether the record keeps progress and logs, also where no client wants to hear of them."""
         return self._recorder is not None and self._recorder.keeps_output
 
+    def note_unknown(self, name: str, why: str, client: str = "") -> None:
+        """Record a call of a name that no command has."""
+        if self._recorder is not None:
+            self._recorder.unknown(name, why, client)
+
     # The catalog
 
     @property
@@ -300,7 +305,9 @@ class Project:
 
         contract = await self.contract_of(command)
         if contract is None:
-            return unknown_outcome(command, self.listing.catalog)
+            outcome = unknown_outcome(command, self.listing.catalog)
+            self.note_unknown(command, outcome.text, channel.client_name if channel is not None else "")
+            return outcome
         way = Way(self.workers, self.own.profile, self.seconds_of(contract), self.hears_all)
         return await call_outcome(way, contract, arguments, channel, audience or SILENT)
 

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 import click
 
 from prowess.errors import ProwessError, did_you_mean
+from prowess_host.cli.command_table import forget_output
 from prowess_host.cli.exit_codes import DONE, FAILED, INTERRUPTED, UNREAD, WRONG_USE
 from prowess_host.cli.main import VERSION
 from prowess_host.cli.terminal import Style, complain
@@ -134,7 +135,7 @@ def run(argv: Sequence[str]) -> int:
     except (KeyboardInterrupt, click.Abort):
         return INTERRUPTED
     except BrokenPipeError:
-        _forget_output()
+        forget_output()
         return UNREAD
     return code
 
@@ -160,8 +161,3 @@ def _explain(error: click.UsageError, argv: Sequence[str]) -> None:
     path = error.ctx.command_path if error.ctx is not None else f"prowess {argv[0]}"
     usage = f"{error.ctx.get_usage()}\n" if error.ctx is not None else ""
     print(Style.of(sys.stderr)(f"{usage}`{path} --help` explains it.", "dim"), file=sys.stderr)
-
-
-def _forget_output() -> None:
-    """Nobody reads what is still to be written; without this the interpreter would complain at its end."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from prowess.settings.settings import Settings
     from prowess_host.workers.launch import Launched
 
-__all__ = ["VERSION", "HostOptions", "leave", "main", "plain_options", "project_root", "serve", "setting_flags"]
+__all__ = ["VERSION", "PlainOptions", "leave", "main", "plain_options", "project_root", "serve", "setting_flags"]
 
 VERSION: Final = "0.1.0"
 _BY_HAND: Final = """\
@@ -30,14 +30,21 @@ _LAST_WORDS: Final = 1.5
 def main(argv: Sequence[str] | None = None) -> None:
     """Run a command and exit."""
     given = list(sys.argv[1:] if argv is None else argv)
-    if given[:1] == ["host"] and (options := plain_options(given[1:])) is not None:
+    options = plain_options(given[1:]) if given[:1] in (["host"], ["list"]) else None
+    if options is not None and given[0] == "host":
         serve(options)
+    if options is not None:
+        from prowess_host.cli.command_table import list_at_once
+
+        code = list_at_once(options)
+        if code is not None:
+            sys.exit(code)
     from prowess_host.cli.commands import run  # see the docstring of the module
 
     sys.exit(run(given))
 
 
-def serve(options: HostOptions) -> NoReturn:
+def serve(options: PlainOptions) -> NoReturn:
     """Serve a client on stdin and stdout. The wire is claimed before anything else is imported."""
     from prowess_host.stderr import complaints
     from prowess_host.transports.claim import claim  # nothing may print before this
@@ -124,15 +131,15 @@ def setting_flags(given: Sequence[str]) -> dict[str, str]:
     return dict(item.split("=", 1) for item in given)
 
 
-class HostOptions(NamedTuple):
-    """What the host is told."""
+class PlainOptions(NamedTuple):
+    """What `host` and `list` are told."""
 
     project: str | None
     set: list[str]
 
 
-def plain_options(argv: Sequence[str]) -> HostOptions | None:
-    """The options of the host, if they are written as IDEs write them; click, which costs 50 ms, reads all others."""
+def plain_options(argv: Sequence[str]) -> PlainOptions | None:
+    """The options of `host` or `list`, if they are written as IDEs write them; click, which costs 50 ms, reads all others."""
     project: str | None = None
     given: list[str] = []
     for name, value in zip(argv[::2], argv[1::2], strict=False):
@@ -142,4 +149,4 @@ def plain_options(argv: Sequence[str]) -> HostOptions | None:
             given.append(value)
         else:
             return None
-    return HostOptions(project, given) if len(argv) % 2 == 0 else None
+    return PlainOptions(project, given) if len(argv) % 2 == 0 else None

@@ -195,7 +195,7 @@ class Book:
         result, shortened = self._result(told, own, redactor, secrets)
         return Row(
             call_id or (f"{self._mark}{told.number:x}" if told.number else f"{self._mark}-{told.serial:x}"),
-            told.contract.id if told.contract is not None else "",
+            told.contract.id if told.contract is not None else (told.facts or {}).get("command", ""),
             client or self._client,
             page.then + told.since,
             told.duration,

@@ -7,6 +7,7 @@ secrets, and writing them. Whatever goes wrong there costs records, one warning,
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import threading
 import time
@@ -34,6 +35,10 @@ _MOST_SHOWN: Final = 200
 """Calls that are shown as running for the first time in one batch: each is written once more when it ends."""
 _MOST_CALLS: Final = 20_000
 """Calls that may wait. Beyond that no more are recorded: the disk stands still."""
+_MOST_UNKNOWN: Final = 1000
+"""Calls of unknown names that are kept of one moment: a client in a loop must not push out the rest."""
+_MOST_NAME: Final = 200
+"""Characters of a name that somebody else has made up."""
 _MOST_EVENTS: Final = 500
 _MOST_SAID: Final = 64 * 1024
 """What is kept of one call: so many events, with so many characters together."""
@@ -204,6 +209,11 @@ class Recording:
         return copy
 
 
+def _sayable(text: str) -> str:
+    """A text that a database takes."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
 def _has_message(progress: Any) -> bool:
     return bool(progress[2])
 
@@ -233,6 +243,8 @@ class Recorder:
         self._fresh: dict[Recording, None] = {}
         """Those that run, and were not given to the thread yet."""
         self._ended: list[Recording] = []
+        self._unknown: deque[Told] = deque(maxlen=_MOST_UNKNOWN)
+        """Calls of names that no command has."""
         self._touched: dict[Recording, None] = {}
         """Those that have news, though they have not just ended."""
         self._recent: dict[int, Recording] = {}
@@ -265,6 +277,22 @@ class Recorder:
         """A job has ended without a result."""
         if isinstance(job.listener, Recording):
             job.listener.cancelled()
+
+    def unknown(self, name: str, why: str, client: str) -> None:
+        """Somebody has called what is not there. The arguments are not kept: no contract says which are secret."""
+        head = json.dumps({"client": _sayable(client[:_MOST_NAME])}).encode()
+        self._serial += 1
+        told = Told(self._serial, None, head, b"", time.monotonic())
+        told.arguments = None
+        told.kind, told.duration = "refused", 0.0
+        told.facts = {
+            "kind": "unknown",
+            "command": _sayable(name[:_MOST_NAME]),
+            "message": _sayable(why[:_MOST_OF_ONE]),
+        }
+        self._unknown.append(told)
+        if not self._due:
+            self._schedule()
 
     def printed(self, job: Job | None, number: int, line: bytes) -> None:
         """A call has printed a line."""
@@ -316,7 +344,9 @@ class Recorder:
         ended, self._ended = self._ended, []
         touched, self._touched = self._touched, {}
         running = self._just_running(now)
-        self._give([recording.told() for recording in dict.fromkeys([*ended, *touched, *running])])
+        unknown = list(self._unknown)
+        self._unknown.clear()
+        self._give([*(recording.told() for recording in dict.fromkeys([*ended, *touched, *running])), *unknown])
         if self._fresh:
             self._schedule()
 
