@@ -45,7 +45,7 @@ ROOMS: dict[str, str] = {
         project
         connection
         serving http
-        dev doctor
+        dev doctor packaging
         cli
         (door)
     """,

@@ -60,6 +60,7 @@ COMMANDS: Final[dict[str, Entry]] = {  # the commands of a group stand together
     "lock": Entry("locking", "Write the exact versions of what skills need beside them.", _KEEP),
     "clean": Entry("cleaning", "Delete the environments that no project needs any more.", _KEEP),
     "build": Entry("building", "Write the catalog file for commit and review.", _KEEP),
+    "package": Entry("packaging", "Make a wheel, a bundle and a registry entry of a project.", _KEEP),
     "check": Entry("checking", "Report breaking changes, and schemas that clients reject.", _KEEP),
     "dev": Entry("developing", "Watch a project in a browser: commands, calls, failures.", _SEE),
     "logs": Entry("logs", "Show the record of calls, or one call.", _SEE),

@@ -1,0 +1,215 @@
+"""The three forms of a packaged project: a wheel, a bundle (`.mcpb`) of the type `uv`, and the `server.json` of a registry.
+
+The same project gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import json
+import re
+import zipfile
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from prowess.errors import ProwessError
+
+if TYPE_CHECKING:
+    from prowess.contracts.contract import Contract
+    from prowess_host.packaging.source import Source
+
+__all__ = ["MANIFEST_VERSION", "SERVER_SCHEMA", "bundle", "server_json", "wheel"]
+
+MANIFEST_VERSION: Final = "0.4"
+"""Of bundles: the first one with servers of the type `uv`."""
+SERVER_SCHEMA: Final = "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json"
+_REGISTRY_NAME: Final = re.compile(r"[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+")
+_MOST_OF_DESCRIPTION: Final = 100
+"""Characters of a description in the registry."""
+_THEN: Final = (1980, 1, 1, 0, 0, 0)
+"""The time of every file, so that the same project gives the same bytes."""
+
+_PLUGIN: Final = '''"""{title}: skills for Prowess."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from prowess import hookimpl
+
+HERE = Path(__file__).parent / "project"
+
+
+class Plugin:
+    """Brings the skills to every project that this package is installed for."""
+
+    @hookimpl
+    def prowess_skill_folders(self) -> list[Path]:
+        return [HERE / folder for folder in {folders!r}]
+
+
+plugin = Plugin()
+'''
+_COMMAND: Final = '''"""Serves the skills of this package alone, to the MCP client that starts it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+
+def main() -> None:
+    from prowess_host.cli.main import main as prowess
+
+    here = Path(__file__).parent / "project"
+    sys.argv[1:] = ["host", "--project", str(here), "--set", "skills=[]", *sys.argv[1:]]
+    prowess()
+
+
+if __name__ == "__main__":
+    main()
+'''
+_SERVER: Final = '''"""Serves the skills of this bundle to the MCP client that starts it."""
+
+import sys
+from pathlib import Path
+
+if __name__ == "__main__":
+    from prowess_host.cli.main import main
+
+    sys.argv[1:] = ["host", "--project", str(Path(__file__).parent), *sys.argv[1:]]
+    main()
+'''
+
+
+def wheel(source: Source, registry_name: str | None = None) -> tuple[str, bytes]:
+    """The name and the bytes of a wheel: the skills by an entry point, and a command that serves them alone."""
+    module, info = source.module, f"{source.module}-{source.version}.dist-info"
+    files: dict[str, bytes] = {
+        f"{module}/__init__.py": _PLUGIN.format(title=source.name, folders=source.folders).encode(),
+        f"{module}/__main__.py": _COMMAND.encode(),
+        **{f"{module}/project/{path}": data for path, data in source.files.items()},
+        f"{info}/METADATA": _metadata(source, registry_name).encode(),
+        f"{info}/WHEEL": b"Wheel-Version: 1.0\nGenerator: prowess\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{info}/entry_points.txt": (
+            f"[console_scripts]\n{source.name} = {module}.__main__:main\n\n"
+            f"[prowess.skills]\n{source.name} = {module}:plugin\n"
+        ).encode(),
+    }
+    record = "".join(f"{path},sha256={_digest(data)},{len(data)}\n" for path, data in files.items())
+    files[f"{info}/RECORD"] = f"{record}{info}/RECORD,,\n".encode()
+    return f"{module}-{source.version}-py3-none-any.whl", _zipped(files)
+
+
+def _metadata(source: Source, registry_name: str | None) -> str:
+    lines = ["Metadata-Version: 2.1", f"Name: {source.name}", f"Version: {source.version}"]
+    lines.append(f"Summary: {source.description}")
+    lines += [f"Home-page: {source.website}"] if source.website else []
+    lines += [f"Author: {source.author}"] if source.author else []
+    lines += [f"License: {source.license}"] if source.license else []
+    lines += [f"Requires-Python: {source.python}", *(f"Requires-Dist: {each}" for each in source.dependencies)]
+    lines.append("Description-Content-Type: text/markdown")
+    return "\n".join([*lines, "", marked_readme(source, registry_name)])
+
+
+def marked_readme(source: Source, registry_name: str | None) -> str:
+    """The README, with the line by which a registry knows that the package belongs to whoever registers it."""
+    mark = f"mcp-name: {registry_name}"
+    if registry_name is None or mark in source.readme:
+        return source.readme
+    return f"{source.readme.rstrip()}\n\n<!-- {mark} -->\n"
+
+
+def bundle(source: Source, contracts: Iterable[Contract]) -> tuple[str, bytes]:
+    """The name and the bytes of a bundle: the project, and what to install for it."""
+    manifest: dict[str, Any] = {
+        "manifest_version": MANIFEST_VERSION,
+        "name": source.name,
+        "display_name": source.title,
+        "version": source.version,
+        "description": source.description,
+        "author": {"name": source.author or source.title},
+        "server": {
+            "type": "uv",
+            "entry_point": "server.py",
+            "mcp_config": {"command": "uv", "args": ["run", "--directory", "${__dirname}", "server.py"]},
+        },
+        "tools": [
+            {"name": each.wire_name, "description": each.summary or each.name} for each in contracts if each.is_tool
+        ],
+        "compatibility": {"platforms": ["darwin", "linux"], "runtimes": {"python": source.python}},
+    }
+    if source.license:
+        manifest["license"] = source.license
+    if source.website.startswith(("http://", "https://")):
+        manifest["homepage"] = source.website
+    icon = next((path for path in source.files if path.endswith(".png") and "/" not in path), None)
+    if icon is not None:
+        manifest["icon"] = icon
+    project = [
+        "[project]",
+        f"name = {json.dumps(source.name)}",
+        f"version = {json.dumps(source.version)}",
+        f"requires-python = {json.dumps(source.python)}",
+        f"dependencies = {json.dumps(list(source.dependencies))}",
+    ]
+    files: dict[str, bytes] = {
+        "manifest.json": _json(manifest),
+        "pyproject.toml": ("\n".join(project) + "\n").encode(),
+        "server.py": _SERVER.encode(),
+        "README.md": source.readme.encode(),
+        **source.files,
+    }
+    return f"{source.name}-{source.version}.mcpb", _zipped(files)
+
+
+def server_json(source: Source, registry_name: str, variables: Iterable[str] = ()) -> bytes:
+    """The entry of a registry for the wheel, once it is on a package index."""
+    if not _REGISTRY_NAME.fullmatch(registry_name):
+        raise ProwessError(f"{registry_name!r} is no name for a registry; it looks like io.github.you/{source.name}")
+    package: dict[str, Any] = {
+        "registryType": "pypi",
+        "identifier": source.name,
+        "version": source.version,
+        "runtimeHint": "uvx",
+        "transport": {"type": "stdio"},
+    }
+    named = [{"name": name, "description": f"Needed by the tools: {name}", "isSecret": True} for name in variables]
+    if named:
+        package["environmentVariables"] = named
+    entry: dict[str, Any] = {
+        "$schema": SERVER_SCHEMA,
+        "name": registry_name,
+        "title": _cut(source.title),
+        "description": _cut(source.description),
+        "version": source.version,
+        "packages": [package],
+    }
+    if source.website.startswith("https://"):
+        entry["websiteUrl"] = source.website
+    return _json(entry)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MOST_OF_DESCRIPTION else f"{text[: _MOST_OF_DESCRIPTION - 1]}…"
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, indent=2, ensure_ascii=False).encode() + b"\n"
+
+
+def _digest(data: bytes) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+
+
+def _zipped(files: Mapping[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path, data in files.items():
+            info = zipfile.ZipInfo(path, _THEN)
+            info.compress_type = zipfile.ZIP_DEFLATED
+            info.external_attr = 0o644 << 16
+            archive.writestr(info, data)
+    return buffer.getvalue()

@@ -1,0 +1,189 @@
+"""What is packaged: who the project says it is, and its files. Secrets stay at home."""
+
+from __future__ import annotations
+
+import fnmatch
+import keyword
+import os
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from prowess.errors import ProwessError
+from prowess.worker.messages import RELEASE
+
+if TYPE_CHECKING:
+    from prowess.settings.settings import Settings
+
+__all__ = ["Source", "read_source"]
+
+_NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
+_VERSION: Final = re.compile(r"[0-9]+(?:\.[0-9]+)*(?:(?:a|b|rc)[0-9]+)?(?:\.post[0-9]+)?(?:\.dev[0-9]+)?")
+_PARTS: Final = re.compile(r"[-_.]+")
+_SKIPPED: Final = frozenset({"__pycache__", "node_modules", "venv", "tests", "test"})
+_REQUIREMENT: Final = re.compile(r"\s*([A-Za-z0-9._-]+)")
+_OURS: Final = frozenset({"prowess", "prowess-host"})
+"""Either brings the host, which a package that serves itself needs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A project, as packages describe it."""
+
+    name: str
+    """Normalized, as package indexes have it."""
+    title: str
+    version: str
+    description: str
+    readme: str
+    license: str
+    author: str
+    website: str
+    python: str
+    dependencies: tuple[str, ...]
+    """With Prowess itself."""
+    files: Mapping[str, bytes]
+    """By path in the project: the skills, and the settings."""
+    folders: tuple[str, ...]
+    """Where the skills are."""
+
+    @property
+    def module(self) -> str:
+        """The name to import it by."""
+        return self.name.replace("-", "_")
+
+
+def read_source(settings: Settings, name: str | None = None, version: str | None = None) -> Source:
+    """Read a project. What `[project]` in its pyproject.toml leaves open, the settings say."""
+    root, own = settings.root, settings.own
+    project = _project_table(root)
+    title = own.identity.title or own.identity.name or str(project.get("name") or root.name)
+    found = name or project.get("name") or own.identity.name or root.name
+    if not isinstance(found, str) or not _NAME.fullmatch(found):
+        raise ProwessError(f"{found!r} is no name for a package; give one of letters, digits and hyphens with --name")
+    package = _PARTS.sub("-", found).lower()
+    if not package.replace("-", "_").isidentifier() or keyword.iskeyword(package.replace("-", "_")):
+        raise ProwessError(
+            f"{found!r} cannot be imported as a module; give a name that begins with a letter with --name"
+        )
+    number = version or project.get("version") or "0.1.0"
+    if not isinstance(number, str) or not _VERSION.fullmatch(number):
+        raise ProwessError(f"{number!r} is no version for a package; give one like 1.2.0 with --version")
+    folders = tuple(_relative(folder, root) for folder in own.skills if (root / folder).is_dir())
+    files = dict(_files(root, folders))
+    config = root / "prowess.toml"
+    if config.is_file():
+        text = config.read_bytes()
+        _refuse_secrets(text, own.record.secrets)
+        files["prowess.toml"] = text
+    elif settings.written.text:
+        raise ProwessError(
+            "the settings stand under [tool.prowess] in pyproject.toml, which is not packaged; move them to prowess.toml"
+        )
+    for icon in own.identity.icons:
+        if (root / icon).is_file():
+            files[_relative(icon, root)] = (root / icon).read_bytes()
+    if not any(path.endswith(".py") for path in files):
+        raise ProwessError(f"{root} has no skills to package")
+    return Source(
+        name=package,
+        title=_line(title),
+        version=number,
+        description=_line(project.get("description") or own.identity.description) or f"Skills of {_line(title)}",
+        readme=_readme(root, title),
+        license=_line(project.get("license")),
+        author=_author(project.get("authors")),
+        website=_line(own.identity.website_url or _inside(project.get("urls"), "Homepage")),
+        python=_line(project.get("requires-python")) or ">=3.11",
+        dependencies=_dependencies(project.get("dependencies")),
+        files=files,
+        folders=folders,
+    )
+
+
+def _line(value: Any) -> str:
+    """A text on one line, as metadata has it; empty for anything else."""
+    return " ".join(value.split()) if isinstance(value, str) else ""
+
+
+def _inside(table: Any, key: str) -> Any:
+    return cast("Mapping[str, Any]", table).get(key) if isinstance(table, dict) else None
+
+
+def _author(listed: Any) -> str:
+    first = cast("list[Any]", listed)[0] if isinstance(listed, list) and listed else None
+    return _line(_inside(first, "name")) or _line(_inside(first, "email"))
+
+
+def _project_table(root: Path) -> dict[str, Any]:
+    path = root / "pyproject.toml"
+    if not path.is_file():
+        return {}
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8")).get("project", {})
+    except (ValueError, OSError) as error:
+        raise ProwessError(f"{path} cannot be read: {error}") from error
+
+
+def _relative(path: str, root: Path) -> str:
+    """A path in the project. One that leads out of it cannot be packaged."""
+    whole = Path(os.path.abspath(root / path))  # noqa: PTH100 - a link is packaged under its own name
+    if not whole.is_relative_to(root):
+        raise ProwessError(f"{path} is outside of the project {root}; a package holds only what is in it")
+    return whole.relative_to(root).as_posix()
+
+
+def _files(root: Path, folders: tuple[str, ...]) -> Iterator[tuple[str, bytes]]:
+    """All files of skills, in order, but not those that are hidden, of tests or of environments."""
+    for folder in folders:
+        for place, names, files in os.walk(root / folder):
+            names[:] = sorted(
+                name
+                for name in names
+                if not name.startswith(".") and name not in _SKIPPED and not Path(place, name, "pyvenv.cfg").exists()
+            )
+            for file in sorted(files):
+                path = Path(place, file)
+                if not file.startswith(".") and path.suffix != ".pyc":
+                    yield path.relative_to(root).as_posix(), path.read_bytes()
+
+
+def _refuse_secrets(text: bytes, patterns: tuple[str, ...]) -> None:
+    """What is packaged is given away."""
+    found = sorted(key for key, value in _texts(tomllib.loads(text.decode())) if value and _is_secret(key, patterns))
+    if found:
+        raise ProwessError(
+            f"prowess.toml holds what looks like a secret: {', '.join(found)}. A package is given away: move it to .env or "
+            "to a variable of the environment"
+        )
+
+
+def _texts(table: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, str]]:
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from _texts(cast("Mapping[str, Any]", value), f"{path}{key}.")
+        elif isinstance(value, list):
+            for item in cast("list[Any]", value):
+                if isinstance(item, dict):
+                    yield from _texts(cast("Mapping[str, Any]", item), f"{path}{key}.")
+        elif isinstance(value, str):
+            yield f"{path}{key}", value
+
+
+def _is_secret(key: str, patterns: tuple[str, ...]) -> bool:
+    last = key.rpartition(".")[2].lower().replace("-", "_")
+    return any(fnmatch.fnmatch(last, pattern) for pattern in patterns)
+
+
+def _dependencies(listed: Any) -> tuple[str, ...]:
+    named = [_line(each) for each in cast("list[Any]", listed)] if isinstance(listed, list) else []
+    names = {_PARTS.sub("-", match[1]).lower() for each in named if (match := _REQUIREMENT.match(each))}
+    return tuple(named) if names & _OURS else (*named, f"prowess>={RELEASE}")
+
+
+def _readme(root: Path, title: str) -> str:
+    path = root / "README.md"
+    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else f"# {title}\n"
