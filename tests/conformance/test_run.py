@@ -73,17 +73,39 @@ def test_every_expected_failure_has_its_reason():
     """And none stands there twice."""
     entries = run.read_expected(run.EXPECTED_FAILURES)
     names = [(entry.scenario, entry.check) for entry in entries]
-    assert len(set(names)) == len(names) > 0
+    assert len(set(names)) == len(names)
+
+
+def test_nothing_is_excused_over_http():
+    """And over stdio only what is about HTTP."""
+    assert [] == run.read_expected(run.EXPECTED_FAILURES)
+    assert {"HTTP"} == {entry.why.partition(":")[0] for entry in run.OF_HTTP}
+
+
+def test_the_suite_is_given_a_list_of_the_scenarios_that_count(tmp_path: Path):
+    """Also an empty one, which must be a list."""
+    path = tmp_path / "expected.yml"
+    run.write_expected(path, [])
+    assert "server: []\n" == path.read_text()
+    run.write_expected(
+        path, [run.Expected("a", None, "why"), run.Expected("b", "c", "why"), run.Expected("d", None, "", scored=False)]
+    )
+    assert 'server: ["a", "b:c"]\n' == path.read_text()
 
 
 def test_the_fixture_names_every_command_as_the_suite_does():
-    """A command that is not in the table would be listed under another name, and never be called."""
+    """A command that is not in the table would be listed under another name, and never be called.
+
+    Resources are read by their URIs.
+    """
     names = tomllib.loads((PROJECT / "prowess.toml").read_text())["wire_names"]
     commands = {
         f"{path.stem}.{function.name}": function.name
         for path in PROJECT.glob("skills/*.py")
         for function in ast.parse(path.read_text()).body
-        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) and function.decorator_list
+        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef))
+        and function.decorator_list
+        and "resource(" not in ast.unparse(function.decorator_list[0])
     }
     assert commands == names
 

@@ -111,10 +111,10 @@ def _metadata(source: Source, registry_name: str | None) -> str:
     lines += [f"License: {source.license}"] if source.license else []
     lines += [f"Requires-Python: {source.python}", *(f"Requires-Dist: {each}" for each in source.dependencies)]
     lines.append("Description-Content-Type: text/markdown")
-    return "\n".join([*lines, "", marked_readme(source, registry_name)])
+    return "\n".join([*lines, "", _marked_readme(source, registry_name)])
 
 
-def marked_readme(source: Source, registry_name: str | None) -> str:
+def _marked_readme(source: Source, registry_name: str | None) -> str:
     """The README, with the line by which a registry knows that the package belongs to whoever registers it."""
     mark = f"mcp-name: {registry_name}"
     if registry_name is None or mark in source.readme:
