@@ -13,6 +13,9 @@ from piped import hosted, make_project, write_skill
 from wheelhouse import small
 
 from prowess_host.cli.commands import run
+from prowess_host.clients.machine import Machine
+from prowess_host.doctor.checks import Patient, examine
+from prowess_host.doctor.findings import Finding
 from prowess_host.environments.store import InUse, Store
 
 pytest.importorskip("uv")
@@ -96,12 +99,26 @@ async def test_clean_deletes_what_nobody_needs_or_uses(project: Path, capsys: py
     assert [] == [each for each in store.folder.iterdir() if each.is_dir()]
 
 
+def found(project: Path) -> list[Finding]:
+    """What the doctor says of environments, besides which uv there is."""
+
+    async def run_all() -> list[Finding]:
+        patient = Patient(project, Machine("linux", project, {}), {}, live=False)
+        return [each async for each in examine(patient) if each.area == "environments"]
+
+    return [each for each in asyncio.run(run_all()) if not each.message.startswith("uv: ")]
+
+
 def test_list_and_doctor_show_environments(project: Path, capsys: pytest.CaptureFixture[str]):
     """Before they are made, and afterwards: their size and age."""
+    (finding,) = found(project)
+    assert ("note", "prowess sync") == (finding.level, finding.remedy)
     code, told = said(capsys, project, "list")
     assert (1, True) == (code, "its environment is not made yet: run prowess sync" in told)
     code, told = said(capsys, project, "call", "tiny.version")
     assert (0, True) == (code, "1.0" in told)
+    (finding,) = found(project)
+    assert "environment of tiny: Python" in finding.message
     code, told = said(capsys, project, "list")
     assert (0, True) == (code, "tiny.version" in told)
     assert "environment of tiny: tinypackage, Python" in told

@@ -178,6 +178,18 @@ async def test_a_missing_environment_delays_nothing_but_the_calls_that_need_it(t
         assert sorted(set(steps)) == steps
 
 
+async def test_saves_count_while_an_environment_is_made(tmp_path: Path, wheels: Path):
+    made = project(tmp_path, wheels, tiny=f"{block('tinypackage==1.0')}{TINY}", plain=PLAIN)
+    held = program(tmp_path / "held", f'while [ ! -e {tmp_path}/go ]; do sleep 0.05; done; exec {find_uv_bin()} "$@"')
+    async with hosted(made, env=held) as host:
+        assert "none" == await host.text("plain_version")
+        waiting = host.start_call("tiny_version")  # nobody knows yet that there is such a tool
+        write_skill(made, "plain.py", PLAIN.replace("none", "saved"))
+        await until_text(host, "saved", "plain_version")
+        (tmp_path / "go").touch()
+        assert "1.0" == (await result(waiting))["content"][0]["text"]
+
+
 async def test_a_crash_and_a_timeout_cost_no_other_skill(tmp_path: Path, wheels: Path, shared: dict[str, str]):
     body = """
     @skill_command

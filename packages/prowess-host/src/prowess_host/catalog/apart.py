@@ -9,7 +9,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -98,7 +98,8 @@ class Apart:
         if active is not None and active[0] == needed.key:
             return active[1]
         failed = self._failed.get(skill)
-        if failed is not None and failed.key == needed.key and self._loop.time() - failed.at < _AGAIN:
+        is_fresh = failed is not None and failed.key == needed.key and self._loop.time() - failed.at < _AGAIN
+        if failed is not None and is_fresh and needed.key not in self._tasks:
             return active[1] if active is not None else Unplaced(failed.reason)
         self._wake(needed.key)
         return Unplaced()
@@ -157,7 +158,7 @@ class Apart:
     def see_to(self, undescribed: Collection[str], *, build: bool = True) -> None:
         """Have every environment made that is missing, and these skills described. Without `build`, only as far as it is there."""
         self._undescribed.update(undescribed & self._found.needed.keys())
-        self._failed.clear()
+        self._failed = {skill: replace(failed, at=-_AGAIN) for skill, failed in self._failed.items()}
         for skill, needed in self._found.needed.items():
             active = self._active.get(skill)
             if skill in self._undescribed or active is None or active[0] != needed.key:
@@ -193,8 +194,6 @@ class Apart:
         from prowess_host.environments.errors import BuildError
 
         while skills := self._group(key):
-            for skill in skills:
-                self._failed.pop(skill, None)
             assert self._builds is not None  # noqa: S101 - something is needed
             try:
                 tell = partial(self._say, tuple(skills))
@@ -211,6 +210,7 @@ class Apart:
                     self._fail([skill], failed[skill])
                 elif skill in wanted or skill not in self._undescribed:
                     self._active[skill] = key, placement
+                    self._failed.pop(skill, None)
             if self._undescribed.isdisjoint(self._group(key)):
                 return
 

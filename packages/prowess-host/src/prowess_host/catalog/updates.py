@@ -104,12 +104,24 @@ class CatalogUpdates:
         else:
             await self._start_cold(standing.known)
         self._listed.set()
-        await self._apart.settled()
-        self.settled.set()
-        if not self._goes_by_what_is_written():  # saved before the watcher looked
+        self._in_background(self._settle())
+        if not self._goes_by_what_is_written() or await self._found_more_apart():  # saved before the watcher looked
             await self._renew()
         self._retry_fatal()
         await self._watcher.run()
+
+    async def _settle(self) -> None:
+        """An environment may take minutes to make; saves count meanwhile."""
+        await self._apart.settled()
+        self.settled.set()
+
+    async def _found_more_apart(self) -> bool:
+        """Whether a plugin has led to a folder with skills that have environments of their own."""
+        if set(self.searched) == set(self._paths.skills_dirs):
+            return False
+        before = self._apart.names
+        await self._read_apart()
+        return self._apart.names != before
 
     def _recall(self) -> Standing:
         """What was known the last time. It is read once, for whoever comes first."""

@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -18,6 +19,7 @@ from prowess.contracts.catalog import Catalog
 from prowess.errors import ProwessError, install_command
 from prowess.settings.paths import ConfigPaths
 from prowess.settings.settings import PREFIX, Settings, is_configured, own_keys
+from prowess_host.catalog.apart import read_needs
 from prowess_host.catalog.known import KnownCatalog
 from prowess_host.clients.connecting import Connection, connections_of
 from prowess_host.clients.launches import is_fleeting
@@ -62,6 +64,8 @@ async def examine(patient: Patient) -> AsyncIterator[Finding]:
         yield finding
         if finding.area == "project" and finding.level == "error":
             return
+    for finding in _environments(settings, patient):
+        yield finding
     catalog: Catalog | None = None
     try:
         for finding in _manifest(settings, patient):
@@ -173,6 +177,34 @@ def _shown(path: Path, patient: Patient) -> str:
     return str(path.relative_to(patient.root)) if path.is_relative_to(patient.root) else str(path)
 
 
+# --- environments ---------------------------------------------------------------------------------
+
+
+def _environments(settings: Settings, patient: Patient) -> Iterator[Finding]:
+    """What skills need to be installed for them alone, and whether it is there."""
+    paths = ConfigPaths.of(settings, patient.machine.environ)
+    found = read_needs(paths.skills_dirs, settings.own, paths.project_root)
+    for failure in found.broken.values():
+        yield Finding("environments", "error", str(failure), "correct it; the other skills are served")
+    if not found.needed:
+        return
+    from prowess_host.environments.build import find_uv  # only where skills need it
+    from prowess_host.environments.store import Store
+
+    try:
+        yield Finding("environments", "ok", f"uv: {find_uv(settings.own.environments.uv)}")
+    except ProwessError as error:
+        yield Finding("environments", "warning", str(error), "pip install 'prowess-host[uv]'")
+    store = Store(paths.cache_dir)
+    for skill, needed in found.needed.items():
+        there = store.look(needed.key)
+        if there is None:
+            text = f"the environment of {skill} is not made yet; its first call waits for that"
+            yield Finding("environments", "note", text, "prowess sync")
+        else:
+            yield Finding("environments", "ok", f"environment of {skill}: {there.in_words(time.time())}, {there.path}")
+
+
 # --- the project ----------------------------------------------------------------------------------
 
 
@@ -209,7 +241,7 @@ def _manifest(settings: Settings, patient: Patient) -> Iterator[Finding]:
 async def _catalog(settings: Settings, patient: Patient) -> Catalog:
     project = Project(settings, patient.flags, patient.machine.environ)
     try:
-        await project.load()
+        await project.load(builds=False)
         return project.catalog()
     finally:
         await project.close()

@@ -18,7 +18,7 @@ class Finding:
     """What was found, where, and the way out."""
 
     area: str
-    """`python`, `settings`, `project`, `skills`, `manifest`, `clients` or `runs`."""
+    """`python`, `settings`, `project`, `environments`, `skills`, `manifest`, `clients` or `runs`."""
     level: str
     message: str
     remedy: str = ""
