@@ -477,6 +477,9 @@ async def test_a_command_says_that_a_resource_has_changed(tmp_path: Path):
         "@resource('notes://{id}')\ndef note(id: int) -> str: return 'x'\n"
     )
     async with Runtime.open(tmp_path) as opened:
+        assert opened.catalog()["audit.note"].is_template
+        assert () == opened.catalog().tools
+        assert {"audit.note"} == opened.describe().skills["audit"].views.keys()
         outcome = await opened.call("audit.note", {"id": 7})
         seen = opened.module("audit").seen
     assert ("notes://7", [("resource", "audit.note", "notes://7")]) == (outcome.uri, seen)

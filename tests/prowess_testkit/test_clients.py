@@ -256,3 +256,47 @@ async def test_host_that_refuses_to_start_says_why(notes: Project):
 async def test_process_client_is_one_of_the_two(notes: Project):
     """They share what they can do."""
     assert issubclass(ProcessClient, Client)
+
+
+NOTES = """
+from typing import Literal
+from prowess import prompt, resource
+
+def ids(value):
+    return [f"{value}1"]
+
+@resource("notes://all")
+def everything() -> str:
+    return "all"
+
+@resource("notes://{id}", complete={"id": ids})
+def note(id: int) -> str | None:
+    return f"note {id}" if id else None
+
+@prompt
+def review(code: str, language: Literal["python", "perl"] = "python") -> str:
+    return f"Review this {language}: {code}"
+"""
+
+
+async def test_resources_and_prompts(project: Project, opened: Open, wire: str):
+    """Listed, read, got and completed alike; and what is not there is an error of the wire."""
+    project.write("skills/notes.py", NOTES)
+    async with opened(project, version=wire) as client:
+        assert ["notes://all"] == [each["uri"] for each in await client.resources()]
+        assert ["notes://{id}"] == [each["uriTemplate"] for each in await client.templates()]
+        assert ["notes_review"] == [each["name"] for each in await client.prompts()]
+        assert [] == await client.tools() or opened is serve  # a host says that there is no command
+        assert "note 7" == (await client.read("notes://7"))[0]["text"]
+        (message,) = await client.prompt("notes_review", code="x")
+        assert "Review this python: x" == message["content"]["text"]
+        assert ["perl"] == await client.complete("notes_review", "language", "pe")
+        assert ["51"] == await client.complete("notes://{id}", "id", "5")
+        for uri in ("notes://0", "nobody://x"):
+            with pytest.raises(ProtocolError) as missing:
+                await client.read(uri)
+            assert (-32602 if wire == STATELESS else -32002, uri) == (missing.value.code, missing.value.data["uri"])
+        with pytest.raises(ProtocolError, match="code: required"):
+            await client.prompt("notes_review")
+        with pytest.raises(ProtocolError, match="Method not found"):
+            await client.request("nothing/list")

@@ -161,3 +161,51 @@ def test_text_and_content_are_what_they_were(project: Path, capsys: pytest.Captu
     write(project, f"{source}@skill_command\ndef b() -> tuple[str, Image]: 'B.'\n", "texts")
     assert [0, 0] == [run(["build"]), run(["check"])]
     assert "No differences" in capsys.readouterr().out
+
+
+NOTES = """
+    from typing import Literal
+    from prowess import prompt, resource
+
+    @resource("notes://{id}")
+    def note(id: int) -> str:
+        '''One note.'''
+        return str(id)
+
+    @prompt
+    def review(code: str, language: Literal["python", "perl"] = "python") -> str:
+        '''Review code.'''
+        return code
+"""
+
+
+def test_resources_and_prompts_are_compared_as_well(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By what clients ask for them by; and rules about tools are for tools."""
+    write(project, NOTES, "notes")
+    assert 0 == run(["build"])
+    assert 0 == run(["check", "--strict"])
+    write(
+        project,
+        NOTES.replace("notes://{id}", "note://{id}").replace("-> str:\n        '''One", "-> dict:\n        '''One"),
+        "notes",
+    )
+    capsys.readouterr()
+    assert 1 == run(["check"])
+    told = capsys.readouterr().out
+    assert "the URI is 'note://{id}'; it was 'notes://{id}'" in told
+    assert "the type is application/json; it was text/plain" in told
+    write(project, NOTES.replace('@resource("notes://{id}")', "@prompt"), "notes")
+    assert 1 == run(["check"])
+    assert "it is a prompt now; it was a resource" in capsys.readouterr().out
+
+
+def test_a_skill_file_that_breaks_the_format_is_an_error(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With its line. What is only odd is a warning."""
+    folder = project / "skills/field-notes"
+    folder.mkdir()
+    (folder / "SKILL.md").write_text("---\nname: field-notes\ndescription: d\nauthor: me\n---\n", "utf-8")
+    assert 0 == run(["check"])
+    assert "skills/field-notes/SKILL.md:4 has the field 'author'" in capsys.readouterr().out
+    (folder / "SKILL.md").write_text("---\nname: other\ndescription: d\n---\n", "utf-8")
+    assert 1 == run(["check"])
+    assert "skills/field-notes/SKILL.md:2 has the name 'other'" in capsys.readouterr().out

@@ -69,7 +69,9 @@ def test_a_broken_skill_is_told_and_not_offered(tmp_path: Path) -> None:
     (tmp_path / "linked").symlink_to(tmp_path / "good")
     index = look(Sources(tmp_path, {}, (tmp_path, tmp_path / "nowhere")))
     assert ["skill://good/SKILL.md"] == list(index.skills)
-    assert [True] == [problem.startswith(f"{tmp_path / 'bad/SKILL.md'}:2 has the name") for problem in index.problems]
+    assert [True] == [
+        str(problem).startswith(f"{tmp_path / 'bad/SKILL.md'}:2 has the name") for problem in index.problems
+    ]
 
 
 def test_a_skill_that_clients_would_refuse_is_not_offered(tmp_path: Path) -> None:
@@ -80,7 +82,7 @@ def test_a_skill_that_clients_would_refuse_is_not_offered(tmp_path: Path) -> Non
         (tmp_path / f"many/{number}.md").touch()
     index = look(Sources(tmp_path, {}, (tmp_path,)))
     assert {} == index.skills
-    assert "more than 512 files" in index.problems[0]
+    assert "more than 512 files" in str(index.problems[0])
 
 
 @pytest.mark.parametrize(
@@ -99,5 +101,5 @@ def test_a_setting_that_serves_nothing_says_why(tmp_path: Path, scheme: str, pat
     """With the setting."""
     (tmp_path / "out").symlink_to("/etc")
     (problem,) = look(Sources(tmp_path, {scheme: pattern})).problems
-    assert problem.startswith(f"[resources] {scheme} = {pattern!r} serves nothing: ")
-    assert reason in problem
+    assert str(problem).startswith(f"[resources] {scheme} = {pattern!r} serves nothing: ")
+    assert reason in str(problem)

@@ -89,7 +89,7 @@ class Project:
         self.listing = Listing.nothing()
         """What can be listed and called now."""
         self._declared: set[str] = set()
-        self.shelf = Shelf(self._file_sources, self._on_files)
+        self.shelf = Shelf(self.file_sources, self._on_files)
         """The files that are served as resources."""
         self.workers.on_updated = self.resource_updated
         self._recorder = self._made_recorder(client, environ) if settings.own.record.on else None
@@ -183,7 +183,8 @@ class Project:
             self._declared.add(SKILLS)
         return self._declared | {TOOL}
 
-    def _file_sources(self) -> Sources:
+    def file_sources(self) -> Sources:
+        """Where the files are that are served as resources."""
         own = self.own
         return Sources(self._paths.project_root, own.resources, self._updates.searched if own.skill_files else ())
 

@@ -22,10 +22,11 @@ from prowess_host.cli.options import CommandId, ProjectOptions, project_options
 from prowess_host.cli.parameters import as_object, example_of, read_arguments
 from prowess_host.cli.progress import LiveCall
 from prowess_host.cli.projects import catalog_of, opened
-from prowess_host.cli.results import Files, as_content, show_result
+from prowess_host.cli.results import Files, show_result
 from prowess_host.cli.terminal import Style, complain
 from prowess_host.direct_calls import Audience
 from prowess_host.project import Project
+from prowess_host.protocol.kinds import as_content
 
 __all__ = ["NotLoaded", "command", "find"]
 

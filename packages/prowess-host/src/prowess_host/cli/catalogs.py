@@ -16,6 +16,7 @@ from prowess.profiles.profile import BUILT_IN
 from prowess.settings.settings import OwnSettings
 from prowess_host.cli.options import ProjectOptions
 from prowess_host.cli.projects import opened, shown_path
+from prowess_host.files.shelf import Trouble, look
 from prowess_host.review.snapshot import PLACE
 
 __all__ = ["Loaded", "catalog_option", "check_profile", "failure_lines", "failures_as_json", "load"]
@@ -28,6 +29,8 @@ class Loaded:
     root: Path
     own: OwnSettings
     catalog: Catalog
+    troubles: tuple[Trouble, ...] = ()
+    """Files that cannot be served to clients."""
 
     def file(self, named: str | None) -> Path:
         """The committed catalog."""
@@ -42,7 +45,7 @@ async def load(where: ProjectOptions) -> Loaded:
             catalog = await project.describe()
         except ChildProcessError as error:
             raise ProwessError(f"the project cannot be loaded: {error}") from error
-        return Loaded(project.settings.root, project.own, catalog)
+        return Loaded(project.settings.root, project.own, catalog, tuple(look(project.file_sources()).problems))
 
 
 def catalog_option(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
@@ -117,10 +118,20 @@ def _examine(options: _Options, loaded: Loaded) -> _Report:
         shown_path(file, loaded.root),
         options.against,
         None if committed is None else compare(committed.contracts, contracts, loaded.own.profile),
-        lint(contracts, profile, server=options.server, clients=options.client, budget=budget),
+        [
+            *lint(contracts, profile, server=options.server, clients=options.client, budget=budget),
+            *_of_files(loaded),
+        ],
         {contract.id: count_tokens(contract, profile(contract)) for contract in loaded.catalog.tools},
         budget,
     )
+
+
+def _of_files(loaded: Loaded) -> Iterator[Finding]:
+    """What is wrong with files that clients should be able to read."""
+    for each in loaded.troubles:
+        text = str(each).replace(f"{loaded.root}{os.sep}", "")
+        yield Finding("error" if each.fatal else "warning", "files", "", text)
 
 
 def _profile_of(usual: str) -> Callable[[Contract], Profile]:

@@ -13,6 +13,7 @@ from prowess.settings.paths import ConfigPaths
 from prowess_host.cli.options import ProjectOptions
 from prowess_host.cli.projects import settings_of
 from prowess_host.cli.terminal import Style
+from prowess_host.protocol.kinds import as_content
 from prowess_host.records.place import record_path
 from prowess_host.records.reading import Call, Reader
 
@@ -99,7 +100,7 @@ def content_lines(payload: JsonObject) -> list[str]:
     """A result as text: structured data laid out, everything else as it is."""
     structured = payload.get("structuredContent")
     lines: list[str] = []
-    for block in payload.get("content", ()):
+    for block in as_content(payload).get("content", ()):
         if block.get("type") == "text":
             lines += (
                 [] if structured is not None and _is_same(block["text"], structured) else block["text"].splitlines()

@@ -57,7 +57,8 @@ async def _replay(where: ProjectOptions, before: Call, words: Sequence[str], *, 
         after = record_of(where).call(outcome.call_id)
     except ProwessError:  # the record is off by now
         after = None
-    told = payload if after is None or after.result is None else after.result
+    kept = after.result if after is not None and contract.is_tool else None  # of other kinds the record has the payload
+    told = payload if kept is None else kept
     changes = difference(before.result, told)
     if as_json:
         found = {"before": before.to_json(), "after": after.to_json() if after else None, "result": told}

@@ -24,7 +24,7 @@ from prowess_host.cli.terminal import Style, console, table, width
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["Files", "as_content", "show_result"]
+__all__ = ["Files", "show_result"]
 
 _MARKDOWN: Final = re.compile(r"^(#{2,6} \S|```|\|?[ :]*-{3,}[ :]*\|)", re.MULTILINE)
 """Signs of Markdown that plain text and code hardly have."""
@@ -58,20 +58,6 @@ class Files:
         except OSError as error:
             raise ProwessError(f"{self._folder}: nothing can be saved there ({error.strerror})") from error
         raise AssertionError
-
-
-def as_content(payload: JsonObject) -> JsonObject:
-    """What was read from a resource, or the messages of a prompt, in the form that results of commands have."""
-    if "contents" in payload:
-        return {"content": [{"type": "resource", "resource": held} for held in payload["contents"]]}
-    if "messages" not in payload:
-        return payload
-    content: list[JsonObject] = []
-    for message in payload["messages"]:
-        block: JsonObject = message["content"]
-        said = {**block, "text": f"{message['role']}: {block['text']}"} if block["type"] == "text" else block
-        content.append(said)
-    return {"content": content}
 
 
 def show_result(payload: JsonObject, contract: Contract, files: Files) -> None:

@@ -16,7 +16,7 @@ from prowess.jsontypes import JsonObject
 from prowess_host.files.folders import LARGEST, Found, list_files, read_file, read_pattern
 from prowess_host.files.skill_folders import LARGEST_SKILL, MOST_OF_SKILL, Problem, digest, read_front_matter
 
-__all__ = ["DIRECTORY", "Index", "ServedFile", "Shelf", "Sources", "look"]
+__all__ = ["DIRECTORY", "Index", "ServedFile", "Shelf", "Sources", "Trouble", "look"]
 
 _log = logging.getLogger("prowess.host")
 _SKILL_FILE: Final = "SKILL.md"
@@ -35,6 +35,19 @@ class ServedFile(NamedTuple):
     folder: str
     found: Found
     definition: JsonObject
+
+
+class Trouble(NamedTuple):
+    """Something that is not served as it was meant, and its place."""
+
+    place: str
+    """The file and the line, or the setting."""
+    reason: str
+    fatal: bool = True
+    """Whether nothing is served."""
+
+    def __str__(self) -> str:
+        return f"{self.place} {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +69,7 @@ class Index:
     files: dict[str, ServedFile] = field(default_factory=dict[str, ServedFile])
     skills: dict[str, tuple[JsonObject, list[ServedFile]]] = field(default_factory=dict[str, Any])
     """By the URI of its `SKILL.md`: the front matter of a skill, and its files."""
-    problems: list[str] = field(default_factory=list[str])
+    problems: list[Trouble] = field(default_factory=list[Trouble])
     folders: list[str] = field(default_factory=list[str])
     """The folders that were looked into."""
 
@@ -86,7 +99,7 @@ def look(sources: Sources) -> Index:
         try:
             _add_folder(index, sources.root, scheme, pattern)
         except ValueError as error:
-            index.problems.append(f"[resources] {scheme} = {pattern!r} serves nothing: {error}")
+            index.problems.append(Trouble(f"[resources] {scheme} = {pattern!r}", f"serves nothing: {error}"))
     for folder in _skill_folders(sources.skills):
         _add_skill(index, folder)
     return index
@@ -166,8 +179,11 @@ def _add_skill(index: Index, folder: Path) -> None:
         reason = f"has more than {MOST_OF_SKILL} files, or than {LARGEST_SKILL >> 20} MiB; clients refuse such a skill"
         problems.append(Problem(1, reason))
     index.problems += [
-        f"{folder / _SKILL_FILE}:{problem.line} {problem.reason}"
-        + ("; the skill is not offered to clients" if problem.fatal else "")
+        Trouble(
+            f"{folder / _SKILL_FILE}:{problem.line}",
+            f"{problem.reason}; the skill is not offered to clients" if problem.fatal else problem.reason,
+            problem.fatal,
+        )
         for problem in problems
     ]
     if any(problem.fatal for problem in problems):

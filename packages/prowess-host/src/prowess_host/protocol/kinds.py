@@ -28,6 +28,7 @@ __all__ = [
     "SKILLS_METHODS",
     "Row",
     "Shelf",
+    "as_content",
     "capabilities",
     "define_prompt",
     "define_resource",
@@ -166,6 +167,29 @@ BY_METHOD: Final[Mapping[str, Row]] = MappingProxyType(
     }
 )
 """Which kind a method is about."""
+
+
+def _text(text: str) -> JsonObject:
+    return {"type": "text", "text": text}
+
+
+def _file(held: JsonObject) -> JsonObject:
+    return {"type": "resource", "resource": held}
+
+
+def as_content(payload: JsonObject) -> JsonObject:
+    """What was read from a resource, or the messages of a prompt, in the form that results of commands have."""
+    if "contents" in payload:
+        held: list[JsonObject] = payload["contents"]
+        return {"content": [_text(each["text"]) if "text" in each else _file(each) for each in held]}
+    if "messages" not in payload:
+        return payload
+    content: list[JsonObject] = []
+    for message in payload["messages"]:
+        block: JsonObject = message["content"]
+        said = {**block, "text": f"{message['role']}: {block['text']}"} if block["type"] == "text" else block
+        content.append(said)
+    return {"content": content}
 
 
 def capabilities(kinds: Collection[str], revision: Revision, *, tasks: bool = True) -> JsonObject:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 from prowess.errors import message_of
 from prowess.jsontypes import JsonObject
 from prowess.settings.settings import RecordSettings, Settings
+from prowess_host.protocol.kinds import as_content
 from prowess_host.records.recording import Event, Told
 from prowess_host.records.redaction import Redactor, secrets_of
 from prowess_host.records.rows import Row
@@ -295,6 +296,9 @@ def _plain(payload: JsonObject) -> JsonObject:
     result = payload.pop("result", None)
     if isinstance(result, dict):
         told = cast("JsonObject", result)
+        value = told.get("value")
+        if isinstance(value, dict) and "messages" in value and not told.get("structured"):
+            return {"messages": value["messages"]}
         payload["content"] = told.get("blocks") or payload["content"]
         if told.get("structured") and not isinstance(told.get("value"), str):
             payload["structuredContent"] = told.get("value")
@@ -305,7 +309,7 @@ def _shortened(payload: JsonObject, most: int) -> JsonObject:
     """What fits of a payload: the beginnings of its texts, and small images."""
     left = most
     content: list[JsonObject] = []
-    for block in payload.get("content", ()):
+    for block in as_content(payload).get("content", ()):
         size = len(_dumps(block))
         if size <= left:
             content.append(block)
