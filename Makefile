@@ -11,7 +11,7 @@ PY := .venv/bin/python
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test prepare docs reference screens pytest property test-lowest cov check format lint types fix wheels conformance programs catalog soak bench clean
+.PHONY: help run test prepare docs reference screens pytest property test-lowest cov check format lint types fix wheels conformance programs catalog soak load bench clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -77,7 +77,7 @@ wheels: ## build each wheel, install it alone in a fresh environment, and import
 	@sh scripts/prepare.sh check
 	@$(PY) scripts/wheels.py
 
-conformance: ## hold the host against the official conformance suite, over stdio
+conformance: ## hold the host against the official conformance suite, over stdio and over HTTP
 	@sh scripts/prepare.sh check
 	@$(PY) tests/conformance/run.py $(ARGS)
 
@@ -94,6 +94,10 @@ catalog: ## check that schemas/catalog.json is what the skills are, and that nob
 soak: ## soak the host, ten minutes or longer: make soak ARGS="--minutes 30 --seed 7"
 	@sh scripts/prepare.sh test
 	@PYTHONPATH=tests $(PY) tests/soak/soak.py $(ARGS)
+
+load: ## 200 clients over HTTP while workers die under them
+	@sh scripts/prepare.sh test
+	@LOAD_CLIENTS=200 LOAD_CALLS=50 $(PY) -m pytest -n 0 -q tests/prowess_host/http/test_serve.py -k under_load $(ARGS)
 
 bench: ## measure beside the peers, and print the table
 	@sh scripts/prepare.sh test

@@ -6,7 +6,8 @@ import asyncio
 import logging
 import os
 import sys
-from typing import NoReturn
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -15,6 +16,9 @@ from prowess_host.cli.exit_codes import DONE
 from prowess_host.cli.main import VERSION, leave
 from prowess_host.cli.options import ProjectOptions, project_options
 from prowess_host.cli.projects import settings_of
+
+if TYPE_CHECKING:
+    from prowess_host.http.server import Address
 
 __all__ = ["command"]
 
@@ -48,10 +52,14 @@ def command(
     server.check_safe(settings)
     logging.basicConfig(level=logging.WARNING, format="prowess: %(message)s", stream=sys.stderr)
     if replica is not None:
-        _serve(where, replica)
+        _serve(where, replica, lambda: None)
     own = settings.own.serve
     listening = server.bind(own)
-    _tell(server.address_of(own, listening), own.workers, asks=not server.is_open(settings))
+    address, asks = server.address_of(own, listening), not server.is_open(settings)
+
+    def ready() -> None:
+        _tell(address, own.workers, asks=asks)
+
     if own.workers > 1:
         from prowess_host.http.replicas import supervise
 
@@ -59,12 +67,12 @@ def command(
         command = [sys.executable, "-c", "from prowess_host.cli.main import main; main()", "serve"]
         command += ["--project", str(settings.root), *(word for each in where.set for word in ("--set", each))]
         command += ["--set", f"serve.port={sockname[1]}", "--set", "serve.sessions=false"]
-        return supervise(command, listening, own.workers, own.drain)
-    _serve(where, f"{listening.fileno()}")
+        return supervise(command, listening, own.workers, own.drain, ready)
+    _serve(where, f"{listening.fileno()}", ready)
     return DONE
 
 
-def _serve(where: ProjectOptions, descriptors: str) -> NoReturn:
+def _serve(where: ProjectOptions, descriptors: str, ready: Callable[[], None]) -> NoReturn:
     """Serve at a socket that is open already. The end is abrupt: nothing may hold the process."""
     import socket
 
@@ -77,7 +85,13 @@ def _serve(where: ProjectOptions, descriptors: str) -> NoReturn:
     listening.setblocking(False)
     adopt_orphans()
     serving = serve_http(
-        settings_of(where), VERSION, where.flags, os.environ, listening, lifeline=int(second) if second else None
+        settings_of(where),
+        VERSION,
+        where.flags,
+        os.environ,
+        listening,
+        ready=ready,
+        lifeline=int(second) if second else None,
     )
     try:
         code = asyncio.Runner(loop_factory=new_loop).run(serving)
@@ -87,10 +101,7 @@ def _serve(where: ProjectOptions, descriptors: str) -> NoReturn:
     leave(code)
 
 
-def _tell(address: object, workers: int, *, asks: bool) -> None:
-    from prowess_host.http.server import Address
-
-    assert isinstance(address, Address)  # noqa: S101 - the annotation would import it
+def _tell(address: Address, workers: int, *, asks: bool) -> None:
     several = f", by {workers} processes" if workers > 1 else ""
     print(f"prowess: serving MCP at {address.mcp}{several}; Ctrl-C ends it")
     header = ' --header "Authorization: Bearer …"' if asks else ""

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from typing import Final
 
 __all__ = ["supervise"]
@@ -21,10 +22,11 @@ _MORE: Final = 10.0
 """Seconds beyond the time that calls get, after which a process is killed."""
 
 
-def supervise(command: list[str], listening: socket.socket, count: int, drain: float) -> int:
+def supervise(command: list[str], listening: socket.socket, count: int, drain: float, ready: Callable[[], None]) -> int:
     """Keep so many processes running until a signal ends them; gives the exit code.
 
-    Each gets the socket and the reading end of a pipe of ours, whose end tells it that we are gone.
+    Each gets the socket and the reading end of a pipe of ours, whose end tells it that we are gone. `ready` is called once
+    signals are heard.
     """
     reading, writing = os.pipe()
     wake_reading, wake_writing = os.pipe()
@@ -34,6 +36,7 @@ def supervise(command: list[str], listening: socket.socket, count: int, drain: f
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, _: received.append(number))
     signal.signal(signal.SIGCHLD, _wake)
+    ready()
     started: dict[subprocess.Popen[bytes], float] = {}
     command = [*command, "--replica", f"{listening.fileno()},{reading}"]
     due = [0.0] * count

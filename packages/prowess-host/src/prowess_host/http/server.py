@@ -11,7 +11,7 @@ import os
 import signal
 import socket
 import ssl
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -185,9 +185,13 @@ async def serve_http(
     environ: Mapping[str, str],
     listening: socket.socket,
     *,
+    ready: Callable[[], None],
     lifeline: int | None = None,
 ) -> int:
-    """Serve a project at a socket until a signal says otherwise, or until the `lifeline` ends. Gives the exit code."""
+    """Serve a project at a socket until a signal says otherwise, or until the `lifeline` ends. Gives the exit code.
+
+    `ready` is called once signals are heard.
+    """
     own = settings.own.serve
     address = address_of(own, listening)
     access, documents = _access(settings, address)
@@ -198,6 +202,7 @@ async def serve_http(
     running = _Server(_config(app, own, settings.root))
     leaving = _Leaving(app, running)
     leaving.listen(lifeline)
+    ready()
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # what clients send wrong is no news
     gc.collect()
     gc.freeze()  # what is imported by now stays: no collection need look at it again

@@ -1,0 +1,417 @@
+"""`prowess serve` as a process: what it says, how it leaves, several processes, several instances, and load."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import random
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import AsyncGenerator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from anyio import fail_after
+from patience import PATIENCE
+from piped import make_project
+from web import JSON, SERVE, Answer, Web, initialize, served_over_http, stateless
+
+CALL = "tools/call"
+ABLE = {"_meta": {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}}}
+
+
+def until(condition: Callable[[], Any]) -> Any:
+    end = time.monotonic() + PATIENCE
+    while not (found := condition()):
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    return found
+
+
+def run(root: Path, *options: str, before: str = "") -> subprocess.CompletedProcess[str]:
+    """A server that is expected to end by itself."""
+    code = f"{before}\nfrom prowess_host.cli.main import main; main()"
+    command = [sys.executable, "-c", code, "serve", "--project", str(root), *options]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
+
+
+# What it says
+
+
+def test_a_taken_port_is_named(root: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = run(root, "--port", str(port))
+    assert 2 == done.returncode
+    assert f"port {port} of 127.0.0.1 is taken" in done.stderr
+    assert "--port" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("missing", "options", "told"),
+    [
+        ("uvicorn", [], "pip install 'prowess[http]'"),
+        ("httptools", [], "pip install 'prowess[http]'"),
+        ("joserfc", ["--set", "serve.oauth_issuer=https://x.example.com"], "pip install 'prowess[oauth]'"),
+    ],
+)
+def test_a_missing_extra_is_named(root: Path, missing: str, options: list[str], told: str) -> None:
+    done = run(root, *options, before=f"import sys; sys.modules[{missing!r}] = None")
+    assert 2 == done.returncode
+    assert missing in done.stderr
+    assert told in done.stderr
+
+
+def test_it_says_where_it_serves_and_how_to_connect(root: Path) -> None:
+    """Nothing else stands there."""
+    command = [*SERVE, "--project", str(root), "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(3)]
+        process.terminate()
+        rest, errors = process.communicate(timeout=PATIENCE)
+    address = lines[0].split(" at ")[1].split(";")[0]
+    assert f"claude mcp add --transport http prowess {address}\n" in lines[1]
+    assert (0, "", "") == (process.returncode, rest, errors)
+
+
+# How it leaves
+
+
+def test_it_finishes_what_runs(root: Path) -> None:
+    """New connections are refused meanwhile; who only listens is let go."""
+    with served_over_http(root) as web:
+        fields = initialize(web)
+        standing = web.stream("GET", headers=fields)
+        listening = web.stream(
+            "POST", "/mcp", *stateless("subscriptions/listen", notifications={"toolsListChanged": True})
+        )
+        assert listening.message()
+        body, headers = stateless(CALL, name="t_hold", arguments={"mark": "last", "loud": True})
+        body["params"]["_meta"]["progressToken"] = 1
+        held = web.stream("POST", "/mcp", body, headers)
+        assert held.message()
+        web.process.terminate()
+        assert [] == [each for each in standing if each.get("data")]
+        assert {} != listening.message().get("result", {})
+        until(lambda: _is_refused(web))
+        (root / "last").touch()
+        assert "held" == held.message()["result"]["content"][0]["text"]
+        assert 0 == web.process.wait(PATIENCE)
+
+
+def _is_refused(web: Web) -> bool:
+    try:
+        web.ask("GET", "/healthz")
+    except ConnectionError:
+        return True
+    return False
+
+
+def test_what_takes_too_long_is_cancelled(root: Path) -> None:
+    with served_over_http(root, "--set", "serve.drain=0.2") as web:
+        body, headers = stateless(CALL, name="t_hold", arguments={"mark": "endless", "loud": True})
+        body["params"]["_meta"]["progressToken"] = 1
+        held = web.stream("POST", "/mcp", body, headers)
+        assert held.message()
+        web.process.terminate()
+        assert 0 == web.process.wait(PATIENCE)
+    assert (root / "endless.begun").exists()
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_a_second_signal_ends_it_at_once(root: Path, number: signal.Signals, code: int) -> None:
+    with served_over_http(root, code=code) as web:
+        body, headers = stateless(CALL, name="t_hold", arguments={"mark": f"twice{number}", "loud": True})
+        body["params"]["_meta"]["progressToken"] = 1
+        held = web.stream("POST", "/mcp", body, headers)
+        assert held.message()
+        web.process.send_signal(number)
+        until(lambda: _is_refused(web))
+        web.process.send_signal(number)
+        assert code == web.process.wait(PATIENCE)
+
+
+def test_a_state_says_that_it_leaves(root: Path) -> None:
+    """On a connection that is open: nobody gets a new one."""
+    with served_over_http(root) as web, socket.create_connection(("127.0.0.1", web.port)) as kept:
+        body, headers = stateless(CALL, name="t_hold", arguments={"mark": "ready", "loud": True})
+        body["params"]["_meta"]["progressToken"] = 1
+        held = web.stream("POST", "/mcp", body, headers)
+        assert held.message()
+        kept.sendall(b"GET /rea")
+        time.sleep(0.2)  # it has read the beginning, or it would hang up on this connection: nothing tells
+        web.process.terminate()
+        until(lambda: _is_refused(web))
+        with contextlib.suppress(ConnectionError):
+            kept.sendall(b"dyz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            answered = kept.recv(1000)
+            assert b"503" in answered or not answered
+        (root / "ready").touch()
+        assert held.message()
+
+
+# TLS
+
+
+def test_it_speaks_tls(root: Path, tmp_path: Path) -> None:
+    """With a certificate and a key in files; and says so in its address."""
+    pytest.importorskip("cryptography")
+    certificate, key = _certificate(tmp_path)
+    command = [*SERVE, "--project", str(root), "--port", "0"]
+    command += ["--set", f"serve.tls_cert={certificate}", "--set", f"serve.tls_key={key}"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        url = process.stdout.readline().split(" at ")[1].split("/mcp")[0]
+        try:
+            assert url.startswith("https://127.0.0.1:")
+            with urllib.request.urlopen(
+                f"{url}/healthz", context=ssl.create_default_context(cafile=certificate)
+            ) as told:
+                assert {"status": "ok"} == json.load(told)
+        finally:
+            process.terminate()
+        assert 0 == process.wait(PATIENCE)
+
+
+def _certificate(folder: Path) -> tuple[Path, Path]:
+    import datetime as dt
+    import ipaddress
+
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+    now = dt.datetime.now(dt.UTC)
+    alternative = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+    builder = builder.serial_number(1).not_valid_before(now - dt.timedelta(1))
+    builder = builder.not_valid_after(now + dt.timedelta(1)).add_extension(alternative, critical=False)
+    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+    private = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    (folder / "cert.pem").write_bytes(builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
+    (folder / "key.pem").write_bytes(key.private_bytes(serialization.Encoding.PEM, *private))
+    return folder / "cert.pem", folder / "key.pem"
+
+
+# Several processes
+
+
+def test_several_processes_serve_one_port(root: Path) -> None:
+    """One that is killed is replaced; clients of both eras are served by any, without sessions."""
+    with served_over_http(root, "--workers", "2") as web:
+        children = until(lambda: _two(web.process.pid))
+        until(lambda: _is_served(web))
+        asked = web.stateless(CALL, name="t_sure", arguments={}, **ABLE).json["result"]
+        os.kill(children[0], signal.SIGKILL)
+        until(lambda: len(set(_two(web.process.pid)) | set(children)) == 3)
+        answers = {"inputResponses": {"sure": {"action": "accept", "content": {"value": True}}}}
+        again = {**answers, "requestState": asked["requestState"], **ABLE}
+        done = _patiently(lambda: web.stateless(CALL, name="t_sure", arguments={}, **again))
+        assert "accept True" == done.text, "the state is good in every process of this user"
+        call = {"jsonrpc": "2.0", "id": 1, "method": CALL, "params": {"name": "t_echo", "arguments": {"text": "x"}}}
+        assert "x" == _patiently(lambda: web.ask("POST", "/mcp", call, JSON)).text
+
+
+def _patiently(ask: Callable[[], Answer]) -> Answer:
+    """A connection may belong to a process that was just killed."""
+    while True:
+        with contextlib.suppress(ConnectionError):
+            return ask()
+
+
+def _is_served(web: Web) -> bool:
+    with contextlib.suppress(ConnectionError):
+        return web.ask("GET", "/readyz").status == 200
+    return False
+
+
+def _two(pid: int) -> list[int]:
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [int(child) for child in children] if len(children) == 2 else []
+
+
+def test_processes_do_not_outlive_whoever_started_them(root: Path) -> None:
+    """Also where it had no time to say a word."""
+    with served_over_http(root, "--workers", "2", code=-9) as web:
+        children = until(lambda: _two(web.process.pid))
+        until(lambda: _is_served(web))
+        web.process.kill()
+        until(lambda: not any(Path(f"/proc/{child}/cmdline").exists() and _lives(child) for child in children))
+
+
+def _lives(pid: int) -> bool:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
+# Several instances
+
+
+@contextlib.asynccontextmanager
+async def dealing(ports: list[int], dice: random.Random) -> AsyncGenerator[int]:
+    """A proxy that deals connections at random to those that can be reached. Gives its port."""
+
+    async def pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(65536):
+                writer.write(data)
+                await writer.drain()
+        with contextlib.suppress(OSError):
+            writer.close()
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for port in dice.sample(ports, len(ports)):
+            try:
+                there, back = await asyncio.open_connection("127.0.0.1", port)
+            except OSError:
+                continue
+            await asyncio.gather(pipe(reader, back), pipe(there, writer))
+            return
+        writer.close()
+
+    server = await asyncio.start_server(accept, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+
+
+async def test_stateless_clients_do_not_notice_that_an_instance_is_gone(tmp_path: Path) -> None:
+    """Two instances with one key for states behind a proxy: a question of one is answered by the other, and one is killed."""
+    skill = '''
+    @skill_command
+    async def sure(ctx: Context) -> str:
+        """Ask."""
+        answer = await ctx.ask("sure", "Sure?", bool)
+        return f"{answer.action} {os.getpid()}"
+    '''
+    env = {"PROWESS_AUTH__STATE_KEY": "k" * 32}
+    roots = [make_project(tmp_path / name, t=skill) for name in ("one", "two")]
+    dice = random.Random(11)
+    with served_over_http(roots[0], env=env, code=-9) as first, served_over_http(roots[1], env=env) as second:
+        async with dealing([first.port, second.port], dice) as port:
+            client = Web(first.process, f"http://127.0.0.1:{port}")
+
+            def whole(_: int) -> str:
+                asked = client.stateless(CALL, name="t_sure", arguments={}, **ABLE).json["result"]
+                given = {"sure": {"action": "accept", "content": {"value": True}}}
+                again = {"inputResponses": given, "requestState": asked["requestState"], **ABLE}
+                return client.stateless(CALL, name="t_sure", arguments={}, **again).text
+
+            with fail_after(PATIENCE):
+                before = await asyncio.gather(*(asyncio.to_thread(whole, number) for number in range(12)))
+                first.process.kill()
+                first.process.wait()
+                after = await asyncio.gather(*(asyncio.to_thread(whole, number) for number in range(12)))
+    assert all(text.startswith("accept ") for text in before + after)
+    assert 2 == len(set(before)), "both have served"
+    assert 1 == len(set(after))
+
+
+# Load
+
+
+SKILL = '''
+    @skill_command
+    async def echo(text: str) -> str:
+        """Say it again."""
+        return text
+
+    @skill_command(idempotent=True)
+    def sync(text: str) -> str:
+        """The same in a thread."""
+        time.sleep(0.001)
+        return text
+
+    @skill_command
+    async def steps(ctx: Context, text: str) -> str:
+        """Report progress."""
+        for step in range(3):
+            ctx.progress(step + 1, 3, text)
+            await asyncio.sleep(0)
+        return text
+
+    @skill_command
+    async def die() -> str:
+        """End the worker."""
+        os._exit(3)
+'''
+
+
+async def test_no_answer_is_lost_or_doubled_under_load(tmp_path: Path) -> None:
+    """Many clients call mixed commands while workers die under them: each gets its own answer, once."""
+    clients, calls = int(os.environ.get("LOAD_CLIENTS", "40")), int(os.environ.get("LOAD_CALLS", "6"))
+    told: list[tuple[str, Any]] = []
+    total, deaths = clients * calls, 3
+    with served_over_http(make_project(tmp_path, t=SKILL), "--set", "host.restart_limit=1000") as web:
+        web.call("t_echo", text="ready")
+
+        async def client(number: int) -> None:
+            reader, writer = await asyncio.open_connection("127.0.0.1", web.port)
+            try:
+                for step in range(calls):
+                    name = ("t_echo", "t_sync", "t_steps")[(number + step) % 3]
+                    text = f"c{number}-{step}"
+                    told.append(
+                        (
+                            text,
+                            await _exchange(
+                                reader, writer, port=web.port, name=name, text=text, number=number * 1000 + step
+                            ),
+                        )
+                    )
+                    if len(told) % (total // (deaths + 1)) == 0 and len(told) < total:
+                        await asyncio.to_thread(web.call, "t_die")
+            finally:
+                writer.close()
+
+        with fail_after(PATIENCE):
+            await asyncio.gather(*(client(number) for number in range(clients)))
+    assert total == len({text for text, _ in told}) == len(told)
+    lost = [result for _, result in told if result.get("isError")]
+    assert all("worker_lost" == result["_meta"]["prowess/kind"] for result in lost)
+    assert len(lost) <= deaths * clients, "a death costs the calls in its worker, and no others"
+    assert all(text == result["content"][0]["text"] for text, result in told if not result.get("isError"))
+
+
+async def _exchange(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, port: int, name: str, text: str, number: int
+) -> Any:
+    body, fields = stateless(CALL, name=name, arguments={"text": text})
+    body["id"] = number
+    if name == "t_steps":
+        body["params"]["_meta"]["progressToken"] = number
+    data = json.dumps(body).encode()
+    lines = [
+        f"{key}: {value}" for key, value in {**fields, "Host": f"127.0.0.1:{port}", "Content-Length": len(data)}.items()
+    ]
+    writer.write("\r\n".join(["POST /mcp HTTP/1.1", *lines, "", ""]).encode() + data)
+    head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+    assert " 200 " in head.split("\r\n")[0], head
+    if "content-length: " in head:
+        size = int(head.split("content-length: ")[1].split("\r\n")[0])
+        messages = [json.loads(await reader.readexactly(size))]
+    else:
+        answered = b""
+        while size := int(await reader.readline(), 16):
+            answered += await reader.readexactly(size)
+            await reader.readexactly(2)
+        await reader.readexactly(2)
+        messages = Answer(200, {}, answered).messages
+    answers = [each for each in messages if "id" in each]
+    assert [number] == [each["id"] for each in answers], "one answer, to this request"
+    assert all(each["params"]["progressToken"] == number for each in messages if "method" in each)
+    return answers[0]["result"]
