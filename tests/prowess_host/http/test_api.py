@@ -148,7 +148,7 @@ def test_paths_that_do_not_exist_are_counted_together(web: Web) -> None:
     assert b"nothing" not in web.ask("GET", "/metrics").body
 
 
-def test_a_tool_against_the_description_finds_nothing(web: Web) -> None:
+def test_a_tool_against_the_description_finds_nothing(web: Web, tmp_path: Path) -> None:
     """Schemathesis sends what the description allows and what it forbids, and compares the answers with it."""
     pytest.importorskip("schemathesis")
     command = [sys.executable, "-m", "schemathesis.cli", "run", f"http://127.0.0.1:{web.port}/openapi.json"]
@@ -160,5 +160,5 @@ def test_a_tool_against_the_description_finds_nothing(web: Web) -> None:
         "--exclude-path-regex",
         "t\\.(fail|busy|hold|sure|big|where|steps)$",
     ]
-    done = subprocess.run([*command, *options], capture_output=True, text=True, check=False)
+    done = subprocess.run([*command, *options], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert 0 == done.returncode, done.stdout[-6000:]
