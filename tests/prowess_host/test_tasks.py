@@ -156,6 +156,21 @@ async def test_a_client_without_tasks_waits(project: Path):
         assert "extensions.io.modelcontextprotocol/tasks" in (await client.call("jobs_long", required=True)).text
 
 
+async def test_news_of_tasks_need_a_client_that_takes_them(project: Path):
+    """Others are told what they lack. We send no such news: the acknowledgment leaves them out, and the client polls."""
+    for capabilities, able in ((TAKES_TASKS, True), ({}, False)):
+        async with serve(project, version=STATELESS, capabilities=capabilities) as client:
+            wanted = {"toolsListChanged": True, "taskIds": ["x"]}
+            listening = client.host.request("subscriptions/listen", notifications=wanted)
+            if able:
+                acknowledged = await client.notified("notifications/subscriptions/acknowledged")
+                assert {"toolsListChanged": True} == acknowledged["notifications"]
+                listening.cancel()
+            else:
+                with anyio.fail_after(PATIENCE):
+                    assert MISSING_CLIENT_CAPABILITY == (await listening)["error"]["code"]
+
+
 async def test_questions_before_and_after_the_background(project: Path):
     """The first ends a run, the second waits in the task."""
     person = Person("Ada", DECLINE)

@@ -47,6 +47,21 @@ def test_field_is_asked_for_until_the_answer_fits(field: dict[str, Any], typed: 
     assert {"action": "accept", "content": {"x": value}} == asked(schema, *typed)
 
 
+@pytest.mark.parametrize(("typed", "action"), [(["perhaps", "y"], "accept"), (["n"], "decline")])
+def test_a_page_is_shown_by_its_whole_address(
+    typed: list[str], action: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The person opens it, and says whether they did."""
+    lines = iter(typed)
+
+    async def line() -> str:
+        return next(lines)
+
+    question = {"ask": "url", "message": "Log in", "url": "https://example.org/login?x=1"}
+    assert {"q": {"action": action}} == asyncio.run(answer_questions({"q": question}, line))
+    assert "https://example.org/login?x=1" in capsys.readouterr().err
+
+
 def test_optional_field_may_be_left_empty() -> None:
     """It is then left out."""
     schema = {"type": "object", "properties": {"x": {"type": "string", "title": "X", "description": "Any."}}}

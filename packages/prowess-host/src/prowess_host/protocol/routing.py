@@ -25,6 +25,7 @@ from prowess_host.protocol.codec import (
 from prowess_host.protocol.eras import (
     LATEST_HANDSHAKE,
     LOG_LEVEL_KEY,
+    TASKS,
     VERSION_KEY,
     envelope_client,
     handshake_client,
@@ -32,6 +33,7 @@ from prowess_host.protocol.eras import (
     open_envelope,
     read_log_level,
     read_progress_token,
+    takes_tasks,
 )
 from prowess_host.protocol.methods import CACHEABLE, check_params, is_known
 from prowess_host.protocol.rpc import RpcError
@@ -198,7 +200,11 @@ def _discover(request: Request, revision: Revision, session: Session) -> bytes:
 
 
 def _listen(request: Request, revision: Revision, session: Session) -> bytes:
-    return session.subscriptions.listen(request.id, revision, request.params["notifications"])
+    wanted: JsonObject = request.params["notifications"]
+    client = envelope_client(cast("JsonObject", request.params["_meta"]))
+    if "taskIds" in wanted and not takes_tasks(client, revision):
+        raise RpcError.missing_capability({"extensions": {TASKS: {}}})
+    return session.subscriptions.listen(request.id, revision, wanted)
 
 
 _STATELESS_ANSWERS: Final[Mapping[str, Callable[[Request, Revision, Session], bytes]]] = MappingProxyType(
