@@ -182,6 +182,38 @@ async def test_settings_reach_both(notes: Project, opened: Open):
         assert '["x",{"n":[1,2]},7.0]' == (await client.call("notes.key")).text.replace(" ", "")
 
 
+ASKING = '''
+from prowess import Context, Roots, Sample, skill_command
+
+
+@skill_command
+async def everything(ctx: Context, away: bool = False) -> str:
+    """Ask for all there is."""
+    gone = away and ctx.background()
+    page = await ctx.ask_url("page", "Look", "https://example.org")
+    ctx.url_done("page")
+    answers = await ctx.ask_all({"name": ("Who?", str), "city": Sample("City?"), "folders": Roots()})
+    return " ".join([str(gone), page.action, *(str(answer.value) for answer in answers.values())])
+'''
+
+
+@pytest.mark.parametrize("away", [False, True])
+async def test_client_answers_every_kind_of_question(notes: Project, opened: Open, wire: str, *, away: bool):
+    """By one script, in a run, in reruns and in the background."""
+    notes.write("skills/asking.py", ASKING)
+    able = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
+    able["extensions"] = {"io.modelcontextprotocol/tasks": {}}
+    person = Person(True, "Ada", "Paris", ["file:///x"])
+    async with opened(notes, version=wire, person=person, capabilities=able) as client:
+        said = await client.call("asking_everything", away=away)
+        runs = client.runs
+
+    gone = away and wire == STATELESS
+    assert f"{gone} accept Ada Paris ['file:///x']" == said.text
+    assert runs == (3 if wire == STATELESS and not away else 1)
+    assert ["https://example.org", "", "", ""] == [question.url for question in person.asked]
+
+
 async def test_client_opens_a_folder(notes: Project, opened: Open):
     """What a test has is often a path."""
     async with opened(notes.root) as client:
