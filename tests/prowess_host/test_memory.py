@@ -92,7 +92,8 @@ async def test_memory_after_many_large_messages_is_what_it_was_before(tmp_path: 
     project = make_project(tmp_path, big=SKILL)
     async with hosted(project) as client:
         await asyncio.gather(*(result(call(client, name, 60)) for name in COMMANDS * 10))
-        await until(lambda: recorded(project))  # what the record loads counts as there before
+        await result(call(client, "big_take", max(SIZES)))  # what reads large arguments counts as there before,
+        await until(lambda: recorded(project))  # and what the record loads
         pids = client.pid, await client.worker()
         before = [memory(pid) for pid in pids]
         staying = await exchange(client, 60)

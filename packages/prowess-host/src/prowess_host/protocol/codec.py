@@ -1,8 +1,8 @@
 """Decodes one line of bytes into one JSON-RPC message, and encodes messages. Independent of methods and revisions.
 
 The parser is the one of the standard library: importing pydantic-core would cost every start of a host about 10 ms and
-save about a microsecond per message. Results of commands are copied as bytes, so they are never parsed or encoded here.
-If an object repeats a key, the last value counts.
+save about a microsecond per message. Only large arguments are worth it (`prowess_host.protocol.large`). Results of
+commands are copied as bytes, so they are never parsed or encoded here. If an object repeats a key, the last value counts.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from enum import Enum
 from math import isinf
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, TypeAlias, cast
 
+from prowess_host.protocol.large import LARGE, read_large
 from prowess_host.protocol.lines import Oversized
 from prowess_host.protocol.numbers import OddNumber, number_problems, read_integer
 from prowess_host.protocol.rpc import EncodeError, RpcError, shown
@@ -122,6 +123,9 @@ def decode(line: bytes | Oversized) -> Message:
     """Read one line. Never raises: what cannot be read is `Malformed`, with the id wherever that is sure."""
     if isinstance(line, Oversized):
         return Malformed(_or_absent(find_id_of_oversized(line)), RpcError.oversized(line.limit))
+    large = read_large(line, _parse) if len(line) >= LARGE else None
+    if large is not None:
+        return read_message(large.value, large.rest, large.arguments)
     try:
         text = line.decode()
         found = _find_arguments(text, line)
