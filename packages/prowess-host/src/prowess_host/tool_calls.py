@@ -205,6 +205,7 @@ class ToolCall:
 
     def input_required(self, questions: JsonObject) -> None:
         """A run of the stateless era ended with questions: the client shall ask them and call again."""
+        self._job = None  # as in `result`
         call = self._call
         try:
             kinds = {key: kind_of(question) for key, question in questions.items()}
@@ -285,6 +286,7 @@ class ToolCall:
 
     def result(self, meta: bytes, body: bytes) -> None:
         """The one answer."""
+        self._job = None  # which holds this, and its arguments: the garbage collector may come late
         if self._task is not None:
             self._task.complete(meta, body)
             return
@@ -299,6 +301,7 @@ class ToolCall:
 
     def refused(self, facts: JsonObject) -> None:
         """There is no result: the client lacks something, or the worker does not know the command any more."""
+        self._job = None  # as in `result`
         if facts["kind"] == "missing_capability":
             lacking: JsonObject = {}
             for name in reversed(parts_of_capability(facts["name"])):
