@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pluggy
+
+from prowess.frozen import frozen
 
 if TYPE_CHECKING:
     from prowess.calls.outcome import Outcome
@@ -34,7 +36,7 @@ hookspec = pluggy.HookspecMarker("prowess")
 hookimpl = pluggy.HookimplMarker("prowess")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CallInfo:
     """What an observer may know of a call. Injected values are not in it."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from types import FunctionType, MethodType
 from typing import Any, Final
 
@@ -12,6 +11,7 @@ import pluggy
 
 from prowess import hookspecs
 from prowess.errors import LoadError, did_you_mean
+from prowess.frozen import frozen
 
 __all__ = ["Installed", "Plugins", "installed"]
 
@@ -132,7 +132,7 @@ def _taking(impl: pluggy.HookImpl) -> Callable[..., Any]:
     return call
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Installed:
     """An entry point of an installed package."""
 

@@ -9,12 +9,12 @@ import asyncio
 import json
 import uuid
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from prowess.calls.outcome import META_KIND, Outcome, read_outcome
 from prowess.errors import UnknownCommand, message_of
+from prowess.frozen import frozen
 from prowess.results.normalize import text_result
 from prowess.worker.messages import CallHead
 from prowess_host.protocol.codec import dumps
@@ -48,7 +48,7 @@ class Way(NamedTuple):
         return how
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Audience:
     """What whoever calls wants to hear while the command runs. By default nothing, and nobody can be asked."""
 

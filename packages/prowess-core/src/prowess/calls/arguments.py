@@ -6,7 +6,7 @@ import copy
 import dataclasses
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeAlias, cast
 
 from pydantic import BaseModel, ValidationError
@@ -14,6 +14,7 @@ from pydantic_core import from_json, to_json, to_jsonable_python
 
 from prowess.calls.jsontext import decode_object, decode_texts
 from prowess.errors import InputError
+from prowess.frozen import frozen
 from prowess.jsontypes import Json, Schema
 from prowess.profiles.profile import decode_arguments
 from prowess.schemas.adapters import Adapter
@@ -31,7 +32,7 @@ class JsonText(bytes):
     __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ArgumentReader:
     """Turns what a caller sent into what the function takes."""
 

@@ -7,7 +7,7 @@ import json
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Hashable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 import anyio
@@ -15,6 +15,7 @@ import anyio
 from prowess.calls.channel import Arguments, Call
 from prowess.calls.deadline import Deadlines
 from prowess.calls.threads import Raised
+from prowess.frozen import frozen
 from prowess.jsontypes import Json
 from prowess.results.normalize import Result
 
@@ -125,7 +126,7 @@ def _wake(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Backoff:
     """How long to wait between attempts: exponential from `initial` to `maximum` seconds, and a jitter of up to `initial`."""
 

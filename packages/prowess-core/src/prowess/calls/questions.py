@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar, Final, Literal, TypeAlias, cast
 from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
 from prowess.errors import AskError
+from prowess.frozen import frozen
 from prowess.jsontypes import JsonObject, Schema, new_object
 from prowess.profiles.profile import decode_arguments
 from prowess.schemas.adapters import Adapter, Unusable
@@ -27,7 +28,7 @@ _VALUE: Final = "value"
 _WEB: Final = ("http", "https")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Answer:
     """What came back for a question."""
 
@@ -123,7 +124,7 @@ class Form(Question):
             _refuse_problems(item["msg"] for item in error.errors(include_url=False))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Page(Question):
     """A page that the person is asked to visit, for what must not pass through the client, as a password."""
 
@@ -141,7 +142,7 @@ class Page(Question):
         """The person agreed to visit the page; what came of that, only the page knows."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Sample(Question):
     """A text that the model of the client shall write. The protocol has deprecated this; few clients can do it.
 
@@ -174,7 +175,7 @@ class Sample(Question):
         return "\n".join(cast("list[str]", texts))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Roots(Question):
     """The folders that the client has open. The protocol has deprecated this."""
 

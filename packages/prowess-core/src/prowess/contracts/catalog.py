@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from prowess.contracts.contract import Contract
+from prowess.frozen import frozen
 
 __all__ = ["Catalog", "Failure"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Failure:
     """Something that could not be loaded: a skill file, one of its commands, or an installed package."""
 
@@ -25,7 +25,7 @@ class Failure:
         return f"{self.source}{place}: {self.reason}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Catalog:
     """All contracts, ordered by id, and all failures."""
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, field, fields
 from typing import Any, Final
 
+from prowess.frozen import frozen
 from prowess.jsontypes import JsonObject, Schema
 
 __all__ = ["TOOL", "Contract", "Hints", "OutputShape", "Policies"]
@@ -21,7 +22,7 @@ TOOL: Final = "tool"
 _BESIDE_TOOLS: Final = ("kind", "uri", "mime_type", "completions")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Hints:
     """The MCP hints an author declared. `None` means undeclared, and an undeclared hint is never sent."""
 
@@ -41,7 +42,7 @@ class Hints:
         return {name: value for name, value in named.items() if value is not None}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Policies:
     """How a command is run. A `timeout` of `None` means the default of the settings."""
 
@@ -53,7 +54,7 @@ class Policies:
     thread: bool | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OutputShape:
     """What profiles need to know of a result besides its schema."""
 
@@ -71,7 +72,7 @@ class OutputShape:
     """The command returns content blocks of its own beside the data."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Contract:
     """Everything a client, a reviewer or a worker needs to know of one command, resource or prompt."""
 

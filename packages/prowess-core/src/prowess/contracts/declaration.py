@@ -16,6 +16,7 @@ from prowess.contracts.contract import TOOL, Hints
 from prowess.contracts.kinds import KINDS, RESOURCE
 from prowess.contracts.uris import parse_template
 from prowess.errors import DeclarationError
+from prowess.frozen import frozen
 from prowess.jsontypes import JsonObject, Schema
 
 __all__ = [
@@ -73,7 +74,7 @@ _ENVIRONMENT: Final = "env:"
 """Begins an item of `inject_settings` that names an environment variable."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Place:
     """Where a function stands."""
 

@@ -10,8 +10,10 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
+
+from prowess.frozen import frozen
 
 __all__ = ["Docstring", "parse"]
 
@@ -41,7 +43,7 @@ _TYPE_WORDS = re.compile(r"[\w.]+(?:(?:\s*[|,]\s*|\s+or\s+)[\w.]+)*(?:\s*=\s*\S+
 _IN_BRACKETS = re.compile(r"\[[^\[\]]*\]")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Docstring:
     """What a docstring says: of the function in `text` and `summary`, of its parameters in `parameters`."""
 

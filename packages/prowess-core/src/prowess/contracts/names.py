@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from prowess.contracts.catalog import Failure
 from prowess.contracts.contract import Contract
+from prowess.frozen import frozen
 
 __all__ = ["Names", "assign"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Names:
     """The contracts by every name they answer to, and those that may not because of a clash."""
 

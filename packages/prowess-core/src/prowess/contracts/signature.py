@@ -7,13 +7,14 @@ import inspect
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin
 
 import typing_extensions
 
 from prowess.contracts.declaration import Declaration, Place
 from prowess.errors import SchemaError
+from prowess.frozen import frozen
 
 __all__ = [
     "ABSENT",
@@ -55,7 +56,7 @@ _QUALIFIERS: dict[Any, bool | None] = {
 """What may stand around the type of a key in a TypedDict, and what it says of the key's being required."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Parameter:
     """One named parameter. `annotation` is `Any` where nothing was written, `default` is `MISSING` where required."""
 
@@ -66,7 +67,7 @@ class Parameter:
     is_annotated: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Signature:
     """A function as data. Variadic parameters are not among `parameters`."""
 
@@ -139,7 +140,7 @@ def style_of(function: Callable[..., Any]) -> Style:
     return "generator" if inspect.isgeneratorfunction(function) else "sync"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Names:
     """The names an annotation of one function may use."""
 

@@ -14,7 +14,6 @@ import time
 import weakref
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Final, NoReturn, Protocol, cast
 
@@ -27,6 +26,7 @@ from prowess.calls.outcome import Outcome
 from prowess.contracts.catalog import Catalog
 from prowess.contracts.contract import Contract
 from prowess.errors import TooMuchWork
+from prowess.frozen import frozen
 from prowess.jsontypes import Json, JsonObject
 from prowess.settings.credentials import Caller, Credentials, Refused
 from prowess.settings.settings import Settings
@@ -322,7 +322,7 @@ def _desk(engine: Engine) -> _Desk:
     return _desks[engine]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Accepted:
     """Work that nobody waits for."""
 

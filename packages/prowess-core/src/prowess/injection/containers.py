@@ -11,7 +11,6 @@ import contextlib
 import inspect
 import threading
 from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from dependency_injector import containers, providers, resources
@@ -19,6 +18,7 @@ from pydantic import BaseModel
 
 from prowess.calls.threads import Place, Raised
 from prowess.errors import InjectionError
+from prowess.frozen import frozen
 from prowess.injection.provided import is_data, is_key, result_type
 
 __all__ = ["Container", "Named"]
@@ -29,7 +29,7 @@ _READY: Final = (providers.Singleton, providers.ThreadSafeSingleton, providers.O
 """Providers that give the same thing in every thread, at once after the first time."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Named:
     """A provider of a container: its dotted name, and the type by which it is found, if there is one."""
 

@@ -28,6 +28,7 @@ from prowess.calls.context import Context
 from prowess.calls.threads import Inline, Lane, Place, Raised, Threads
 from prowess.contracts.signature import MISSING, is_union, metadata
 from prowess.errors import InjectionError, SettingsError
+from prowess.frozen import frozen
 from prowess.injection.provided import (
     Key,
     ancestors,
@@ -59,14 +60,14 @@ _APART: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Inject:
     """Marks a parameter as injected: `db: Annotated[Database, Inject()]`, or `Inject("name")` for a named provider."""
 
     name: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Need:
     """One injected parameter: where its value comes from."""
 

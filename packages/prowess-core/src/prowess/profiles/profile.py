@@ -7,12 +7,12 @@ independent of Python types and of the protocol.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 from typing import Any, TypeAlias, cast
 
 from prowess.contracts.contract import Contract
+from prowess.frozen import frozen
 from prowess.jsontypes import Json, JsonObject, Schema
 from prowess.schemas import nodes, steps
 from prowess.schemas.boxes import box, is_object, is_union_of_objects
@@ -27,7 +27,7 @@ ValueStep: TypeAlias = Callable[[Schema, Json], Json]
 """From the canonical output schema and a value that meets it to the value the profile shows."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Box:
     """Which results a profile puts into an object of one field, and how it calls that field."""
 
@@ -45,7 +45,7 @@ class Box:
     """Leave out the field when the result is null."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Profile:
     """A name, the steps that turn canonical schemas and values into shown ones, and when to box.
 

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from prowess.errors import OutputError, message_of
+from prowess.frozen import frozen
 from prowess.jsontypes import Json, JsonObject, Schema, new_object
 from prowess.results.content import as_block, as_payload, is_content, placeholder, text_block
 from prowess.results.libraries import Table
@@ -56,7 +57,7 @@ class Result:
     """The command returned content and data side by side: the blocks do not repeat the data."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Output:
     """What a command promised to return, compiled."""
 

@@ -6,10 +6,11 @@ import base64
 import fnmatch
 import hmac
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, cast
 
 from prowess.errors import SettingsError
+from prowess.frozen import frozen
 from prowess.settings.settings import Settings
 
 __all__ = ["Caller", "Credentials", "Refused"]
@@ -26,14 +27,14 @@ class Refused(Exception):
         self.http = http
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Credential:
     type: str
     secret: bytes = field(repr=False)
     scopes: frozenset[str] | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Caller:
     """Who is calling: the number of a credential, and the scopes that it grants. Without credentials, anybody has all."""
 
@@ -43,7 +44,7 @@ class Caller:
     """Whom a token was given to, where somebody else knows the callers."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Credentials:
     """Everybody who is known, and the scopes that commands ask for. With nobody known, everybody may call everything."""
 

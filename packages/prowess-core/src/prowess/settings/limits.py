@@ -10,10 +10,11 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Any, Final, cast
 
 from prowess.errors import SettingsError, did_you_mean
+from prowess.frozen import frozen
 
 __all__ = ["GIB", "MIB", "TABLE", "VARIABLE", "Limits", "Sandbox", "declared", "limits_of", "own_limits", "wider"]
 
@@ -32,7 +33,7 @@ _BLOCK: Final = re.compile(r"(?m)^# /// script[ \t]*\r?\n(?P<content>(?:^#(?:| .
 _FRONT: Final = re.compile(r"\A---[ \t]*\r?\n(?P<content>.*?)^---[ \t]*\r?$", re.MULTILINE | re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Limits:
     """What a limited skill may reach and use. The defaults are those of a skill that says no more than that it is limited.
 
@@ -86,7 +87,7 @@ class Limits:
             yield f"files up to {size}" if isinstance(size, str) else f"files up to {size} bytes"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Sandbox:
     """What the owner of a project says of the limits of its skills: the table `[sandbox]`."""
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from prowess.errors import SkillError
+from prowess.frozen import frozen
 from prowess.settings.settings import CONFIG_FILES, Settings, is_configured
 
 __all__ = ["ConfigPaths", "find_project_root"]
@@ -25,7 +25,7 @@ def _is_project(folder: Path) -> bool:
     return is_configured(folder) or os.path.isdir(folder / "skills")  # noqa: PTH112 - Path.is_dir raises where it may not look
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConfigPaths:
     """The folders of one project. The `get_*` methods create a folder, the attributes only name it."""
 

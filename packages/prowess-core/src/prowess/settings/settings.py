@@ -14,11 +14,12 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import Field, asdict, dataclass, field, fields, is_dataclass
+from dataclasses import Field, asdict, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeGuard, TypeVar, cast
 
 from prowess.errors import SettingsError, did_you_mean
+from prowess.frozen import frozen
 from prowess.settings import keychain
 from prowess.settings.dotenv import parse as parse_dotenv
 
@@ -63,7 +64,7 @@ def _key(
     return field(default=default, metadata={"help": help, "least": least, "above": above, "choices": choices})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RetrySettings:
     """`[retry]`: the back-off between attempts."""
 
@@ -71,7 +72,7 @@ class RetrySettings:
     maximum: float = _key(30.0, "longest wait between two attempts, in seconds", least=0)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HostSettings:
     """`[host]`: the process that owns the wire, and its workers."""
 
@@ -92,7 +93,7 @@ class HostSettings:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class InjectSettings:
     """`[inject]`: what is provided to commands."""
 
@@ -101,7 +102,7 @@ class InjectSettings:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RecordSettings:
     """`[record]`: the flight record of calls, in the cache of the user."""
 
@@ -121,7 +122,7 @@ class RecordSettings:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OtelSettings:
     """`[otel]`: traces and metrics for OpenTelemetry. The standard variables `OTEL_*` win over this table."""
 
@@ -132,7 +133,7 @@ class OtelSettings:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ServeSettings:
     """`[serve]`: the project over HTTP."""
 
@@ -173,7 +174,7 @@ class ServeSettings:
     oauth_scopes: tuple[str, ...] = _key((), "scopes that every request needs")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EnvironmentsSettings:
     """`[environments]`: the environments of skills that declare dependencies."""
 
@@ -188,7 +189,7 @@ class EnvironmentsSettings:
     build_timeout: float = _key(1800.0, "seconds that making one environment may take", above=0)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class IdentitySettings:
     """`[identity]`: what clients are told of the server."""
 
@@ -202,7 +203,7 @@ class IdentitySettings:
     icons: tuple[str, ...] = _key((), "icons of the server: image files of the project, or addresses (https:, data:)")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OwnSettings:
     """Everything Prowess itself reads from the settings."""
 

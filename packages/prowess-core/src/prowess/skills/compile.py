@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import typing
 from collections.abc import Callable, Generator, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, get_args, get_origin
 
@@ -25,6 +24,7 @@ from prowess.contracts.returns import returns_line
 from prowess.contracts.signature import ABSENT, MISSING, Parameter, Signature, metadata, read, without_none
 from prowess.contracts.uris import parse_template
 from prowess.errors import InjectionError, LoadError, SchemaError, did_you_mean, message_of
+from prowess.frozen import frozen
 from prowess.injection.injectables import Injectables, Need
 from prowess.jsontypes import Schema
 from prowess.results.content import CONTENT_MARKER, is_content_type, is_text_type, may_hold_data
@@ -52,7 +52,7 @@ _NOTHING: Final = (None, type(None), typing.NoReturn, typing.Never)
 _NO_VALUE: Final = (MISSING, Any, *_NOTHING)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Plan:
     """A command, compiled."""
 
@@ -112,7 +112,7 @@ def _what_happened(error: Exception) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Field:
     """One parameter that a client sends: under its own name, or under an alias."""
 

@@ -9,13 +9,14 @@ import hashlib
 import sys
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from prowess.contracts.catalog import Catalog, Failure
 from prowess.contracts.contract import Contract
 from prowess.contracts.names import assign
+from prowess.frozen import frozen
 from prowess.jsontypes import JsonObject, Schema
 from prowess.skills.stamps import ABSENT, Seen, Stamp, as_imported, listing, look, stamp
 
@@ -53,7 +54,7 @@ class View(NamedTuple):
         return cls(data[0], data[1], data[-1])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SkillFacts:
     """One skill: what it promises, what of it failed, and which files it is made of."""
 
@@ -107,7 +108,7 @@ class SkillFacts:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Description:
     """All skills of a project, or those that somebody did not know yet."""
 

@@ -6,11 +6,11 @@ import fnmatch
 import os
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from prowess.contracts.catalog import Failure
+from prowess.frozen import frozen
 from prowess.skills.folders import Tree, leads_up, walk
 
 __all__ = ["PYPROJECT", "REQUIREMENTS", "Source", "Survey", "candidates", "lock_of", "needs_of", "survey"]
@@ -25,7 +25,7 @@ _MENTION: Final = b"prowess"
 _HOOK_MENTION: Final = b"hookimpl"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Source:
     """The files of one skill."""
 
@@ -47,7 +47,7 @@ class Source:
         return self.files[0] != self.path
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Survey:
     """What was found in the folders of skills."""
 

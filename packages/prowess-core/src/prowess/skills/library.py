@@ -13,7 +13,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import FunctionType, ModuleType
@@ -26,6 +26,7 @@ from prowess.contracts.contract import Contract
 from prowess.contracts.declaration import NAME, Declaration, note_of
 from prowess.contracts.names import Names, assign
 from prowess.errors import LoadError, SchemaError, did_you_mean, message_of
+from prowess.frozen import frozen
 from prowess.injection.builtin import Libraries, OldSkills
 from prowess.plugins import Installed, installed
 from prowess.profiles.profile import Profile
@@ -54,7 +55,7 @@ _loading: Final[contextvars.ContextVar[bool]] = contextvars.ContextVar("prowess_
 """Whether the code is called, in whatever thread, by a skill that is being imported: its thread holds the lock."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Share:
     """The skills that are imported here; other workers may be there for the rest."""
 
@@ -75,7 +76,7 @@ class Library:
         services: Services,
         folders: Iterable[Path],
         on_import: Callable[[str, str], None] | None = None,
-        share: Share = Share(),
+        share: Share = Share(),  # noqa: B008 - it never changes
     ) -> None:
         self._services = services
         self._share = share

@@ -17,12 +17,12 @@ import os
 import sys
 import time
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
 from prowess.errors import LoadError, did_you_mean
+from prowess.frozen import frozen
 from prowess.skills.closure import importers, module_files
 from prowess.skills.discovery import Source
 from prowess.skills.stamps import ABSENT, Stamp, digest_of, read, stamp
@@ -39,7 +39,7 @@ _texts_read: Final[dict[str, bytes]] = {}
 _counter = itertools.count(1)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Given:
     """A skill with its sources: it is imported from these, whatever its files say by now."""
 

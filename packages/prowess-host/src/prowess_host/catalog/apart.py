@@ -9,11 +9,12 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from prowess.frozen import frozen
 from prowess.contracts.catalog import Failure
 from prowess.settings.settings import OwnSettings
 from prowess.skills.discovery import Source, needs_of, survey
@@ -31,7 +32,7 @@ _AGAIN: Final = 30.0
 """Seconds after which a call makes the host try once more what has failed."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Found:
     """What the files say."""
 
@@ -41,7 +42,7 @@ class Found:
     """By skill: why it cannot be read what it needs."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Failed:
     key: str
     reason: str

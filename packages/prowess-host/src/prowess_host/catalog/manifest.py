@@ -12,10 +12,11 @@ import json
 import os
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from prowess.frozen import frozen
 from prowess.skills.description import Description, environment_of
 from prowess.skills.discovery import candidates
 from prowess.skills.stamps import changed, refreshed, stamp
@@ -26,7 +27,7 @@ __all__ = ["NOTHING", "Manifest", "Standing", "read_manifest", "write_manifest"]
 _FORM: Final = 4
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Manifest:
     """A description, and the circumstances it was made in."""
 
@@ -71,7 +72,7 @@ class Manifest:
         return replace(self, description=replace(self.description, sightings=fresh))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Standing:
     """What of a manifest still holds."""
 

@@ -10,10 +10,10 @@ import logging
 import os
 import threading
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from prowess.contracts.catalog import Failure
+from prowess.frozen import frozen
 from prowess.skills.description import Description, SkillFacts
 from prowess.skills.stamps import digest_of, read
 from prowess.skills.texts import pack
@@ -27,7 +27,7 @@ _MOST: Final = 64 << 20
 """Bytes that are kept of one skill, and of all. Files that skills share are counted once."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Good:
     """A version of a skill that loads."""
 

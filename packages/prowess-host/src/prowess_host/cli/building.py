@@ -6,13 +6,13 @@ import asyncio
 import difflib
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
 from prowess.errors import ProwessError
+from prowess.frozen import frozen
 from prowess_host.cli.catalogs import Loaded, catalog_option, check_profile, failure_lines, load
 from prowess_host.cli.exit_codes import DONE, FAILED
 from prowess_host.cli.options import ProjectOptions, project_options
@@ -25,7 +25,7 @@ __all__ = ["command"]
 _DIFF_LINES: Final = 40
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Options:
     file: str | None
     profile: tuple[str, ...]

@@ -7,7 +7,6 @@ import json
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +14,7 @@ import click
 
 from prowess.contracts.contract import Contract
 from prowess.errors import UnknownCommand
+from prowess.frozen import frozen
 from prowess.jsontypes import JsonObject
 from prowess_host.cli.asking import LineReader, answer_questions, can_ask
 from prowess_host.cli.exit_codes import DONE, FAILED, WRONG_USE
@@ -46,7 +46,7 @@ class NotLoaded(Exception):
     """The command is there, and cannot be loaded."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Options:
     words: tuple[str, ...]
     as_json: str | None

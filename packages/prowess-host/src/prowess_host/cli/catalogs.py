@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import click
 
 from prowess.contracts.catalog import Catalog, Failure
 from prowess.errors import ProwessError, did_you_mean
+from prowess.frozen import frozen
 from prowess.jsontypes import JsonObject
 from prowess.profiles.profile import BUILT_IN
 from prowess.settings.settings import OwnSettings
@@ -22,7 +23,7 @@ from prowess_host.review.snapshot import PLACE
 __all__ = ["Loaded", "catalog_option", "check_profile", "failure_lines", "failures_as_json", "load"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Loaded:
     """The code of a project, described by a worker."""
 

@@ -8,13 +8,13 @@ import os
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final
 
 import click
 
 from prowess.contracts.contract import Contract
+from prowess.frozen import frozen
 from prowess.profiles.profile import BUILT_IN, Profile
 from prowess_host.cli.catalogs import Loaded, catalog_option, failure_lines, failures_as_json, load
 from prowess_host.cli.exit_codes import DONE, FAILED, WRONG_USE
@@ -31,7 +31,7 @@ __all__ = ["command"]
 _ADVICE_WIDTH: Final = 110
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Options:
     file: str | None
     against: str | None
@@ -70,7 +70,7 @@ def command(where: ProjectOptions, **options: Any) -> int:
     return asyncio.run(_check(where, _Options(**options)))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Report:
     loaded: Loaded
     file: str

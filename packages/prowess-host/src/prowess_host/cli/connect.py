@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from prowess.errors import ProwessError
+from prowess.frozen import frozen
 from prowess_host.cli.connections import (
     check_project,
     client_names,
@@ -43,7 +44,7 @@ Examples:
 """
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Wish:
     """What was typed, besides the clients."""
 

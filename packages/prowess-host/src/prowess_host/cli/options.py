@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from prowess.errors import ProwessError
+from prowess.frozen import frozen
 from prowess_host.cli.main import project_root, setting_flags
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ __all__ = ["CommandId", "ProjectOptions", "json_option", "project_options"]
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ProjectOptions:
     """Which project a command is about, and the settings that win over its files."""
 

@@ -10,9 +10,10 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TextIO
 from unicodedata import combining, east_asian_width
+
+from prowess.frozen import frozen
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -36,7 +37,7 @@ def width(stream: TextIO) -> int:
     return shutil.get_terminal_size((120, 24)).columns if stream.isatty() else _PIPED_WIDTH
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Style:
     """Paints text, where colours can be seen."""
 

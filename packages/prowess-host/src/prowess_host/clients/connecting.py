@@ -8,11 +8,12 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, cast
 
 from prowess.errors import ProwessError
+from prowess.frozen import frozen
 from prowess_host.clients.documents import ClientFileError, Document, entries_at, read_document
 from prowess_host.clients.files import back_up, digest, remove, write
 from prowess_host.clients.launches import Launch
@@ -31,7 +32,7 @@ _SECRET: Final = re.compile(
 """A value under a name that is usual for secrets; references and tables are none."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Target:
     """The place of one entry: whose file, and under which name it stands there."""
 
@@ -54,7 +55,7 @@ class Target:
         return self.client.file(machine, self.root, self.scope)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Plan:
     """What is to happen to one file."""
 
@@ -221,7 +222,7 @@ def _disconnect(plan: Plan, ledger: Ledger) -> Path | None:
 # --- what is there --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Connection:
     """An entry of ours in a client's file, or a file that cannot be read."""
 

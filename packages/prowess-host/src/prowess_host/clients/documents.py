@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, cast
 
 from prowess.errors import ProwessError
+from prowess.frozen import frozen
 from prowess_host.clients import jsonc, toml_sections, yaml_blocks
 from prowess_host.clients.text_edits import Unreadable
 
@@ -33,7 +34,7 @@ class ClientFileError(ProwessError):
         self.line = line
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Document:
     """The text of a file, and its data."""
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from prowess.frozen import frozen
 
 __all__ = ["SAFE", "Environment"]
 
@@ -22,7 +23,7 @@ _DESKTOP: Final = re.compile(
 _DESKTOP_PATH: Final = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Environment:
     """What a client passes on of the environment that it was started in."""
 

@@ -9,13 +9,14 @@ import contextlib
 import hashlib
 import os
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
+
+from prowess.frozen import frozen
 
 __all__ = ["Written", "back_up", "digest", "remove", "write"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Written:
     """What writing a file made that was not there before."""
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, Final, cast
+
+from prowess.frozen import frozen
 
 __all__ = ["Launch", "Shape", "host_launch", "is_fleeting"]
 
@@ -16,7 +18,7 @@ _FLEETING: Final = re.compile(r"[/\\](?:archive-v\d+|environments-v\d+|builds-v\
 """Folders of uv's cache, where the environments of `uvx` live until somebody cleans it."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Launch:
     """A command, and what its environment needs besides what the client passes on."""
 
@@ -60,7 +62,7 @@ def host_launch(root: Path, *, python: str = sys.executable, flags: Sequence[str
     return Launch(python, ("-P", "-m", _MODULE, "--project", str(root), *settings))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Shape:
     """The names that a client's entries have for the parts of a launch."""
 

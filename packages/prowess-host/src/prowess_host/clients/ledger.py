@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
 
+from prowess.frozen import frozen
 from prowess_host.clients.files import write
 
 __all__ = ["Ledger", "Record"]
@@ -19,7 +20,7 @@ _FILE: Final = "connections.json"
 _FORMAT: Final = 1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Record:
     """One entry that was written."""
 

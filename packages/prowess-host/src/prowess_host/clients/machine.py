@@ -7,13 +7,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from prowess.frozen import frozen
 
 __all__ = ["Machine"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Machine:
     """A user's account on a system."""
 

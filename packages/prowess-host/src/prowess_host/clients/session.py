@@ -11,10 +11,11 @@ import json
 import subprocess
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, Final, cast
 
+from prowess.frozen import frozen
 from prowess.jsontypes import JsonObject
 from prowess_host.clients.launches import Launch
 
@@ -27,7 +28,7 @@ _ENDING: Final = 10.0
 _LAST_LINES: Final = 20
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Session:
     """What a client saw."""
 

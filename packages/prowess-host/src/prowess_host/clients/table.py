@@ -8,11 +8,11 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from prowess.errors import ProwessError, did_you_mean
+from prowess.frozen import frozen
 from prowess_host.clients.environment import SAFE, Environment
 from prowess_host.clients.launches import Shape
 from prowess_host.clients.machine import Machine
@@ -22,7 +22,7 @@ __all__ = ["CLIENTS", "SCOPES", "Client", "Limits", "Place", "client_named"]
 SCOPES: Final = ("project", "user")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Place:
     """A file or folder of a client, on any system."""
 
@@ -46,7 +46,7 @@ class Place:
         return bases[base] / path
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Limits:
     """What a client puts up with. `None` where there is no limit, or none is known.
 
@@ -63,7 +63,7 @@ class Limits:
     """Tokens of one result."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Client:
     """One client."""
 

@@ -8,11 +8,12 @@ import os
 import re
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from pathlib import Path
 from typing import Final
 
 from prowess.contracts.contract import Contract, OutputShape
+from prowess.frozen import frozen
 from prowess.jsontypes import JsonObject
 from prowess.profiles.profile import BUILT_IN
 from prowess.schemas.walk import is_schema
@@ -32,7 +33,7 @@ _OURS: Final = {"prowess_diagnostics"}
 _SHOWN: Final = 3
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Problem:
     """Something that will not work, or not well, and what to do about it."""
 
@@ -49,7 +50,7 @@ class Problem:
         return {name: value for name, value in asdict(self).items() if value}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Trial:
     """What came of it."""
 

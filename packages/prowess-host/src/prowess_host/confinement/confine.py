@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+from prowess.frozen import frozen
 from prowess.settings.limits import VARIABLE, Limits
 from prowess_host.confinement.filters import MACHINES, OWN_PID, filter_for
 from prowess_host.confinement.landlock import LEAST, SIGNALS, rights
@@ -100,7 +101,7 @@ class Places(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class System:
     """What can be enforced here."""
 

@@ -12,15 +12,15 @@ from __future__ import annotations
 import errno
 import struct
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
+from prowess.frozen import frozen
 from prowess.settings.limits import Limits
 
 __all__ = ["MACHINES", "OWN_PID", "Machine", "filter_for"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Machine:
     """A kind of processor: how the kernel names it, and the column of its numbers in the tables."""
 

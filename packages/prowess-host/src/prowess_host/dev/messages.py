@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, TypeAlias
+
+from prowess.frozen import frozen
 
 __all__ = ["Handler", "Request", "Response", "Stream", "json_response", "text_response"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Request:
     """What a browser asks."""
 
@@ -23,7 +25,7 @@ class Request:
     body: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Response:
     """An answer that is there at once."""
 
@@ -32,7 +34,7 @@ class Response:
     body: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Stream:
     """An answer that goes on: server-sent events."""
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, Final
 
 from prowess.contracts.contract import Contract
+from prowess.frozen import frozen
 from prowess.jsontypes import JsonObject, Schema
 from prowess.profiles.profile import Profile
 from prowess.schemas.walk import is_schema
@@ -23,7 +24,7 @@ _SHARE: Final = 0.2
 """The same, as a share of the command."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Cost:
     """What one command costs in every prompt, in tokens. They are estimates: a quarter of the bytes."""
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Final
 
+from prowess.frozen import frozen
 from prowess.jsontypes import JsonObject
 
 __all__ = ["LEVELS", "Finding"]
@@ -13,7 +14,7 @@ LEVELS: Final = ("ok", "note", "warning", "error")
 """From good to bad."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Finding:
     """What was found, where, and the way out."""
 

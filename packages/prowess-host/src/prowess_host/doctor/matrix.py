@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from prowess.contracts.contract import Contract
+from prowess.frozen import frozen
 from prowess.jsontypes import JsonObject
 from prowess.profiles.profile import Profile
 from prowess_host.clients.table import CLIENTS
@@ -14,7 +14,7 @@ from prowess_host.review.lint import Finding, lint
 __all__ = ["Matrix", "matrix_of"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Matrix:
     """The cells: for each command, for each client, what it breaks there."""
 

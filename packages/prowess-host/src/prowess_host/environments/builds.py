@@ -14,10 +14,11 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Final
 
+from prowess.frozen import frozen
 from prowess.settings.settings import OwnSettings
 from prowess.skills.discovery import Source, lock_of
 from prowess_host.environments.declared import Declared
@@ -34,7 +35,7 @@ _BEAT: Final = 5.0
 _LAST_WORDS: Final = 2000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Needed:
     """An environment that some skills need."""
 

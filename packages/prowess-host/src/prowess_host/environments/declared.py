@@ -11,10 +11,10 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
 
+from prowess.frozen import frozen
 from prowess.skills.discovery import PYPROJECT, REQUIREMENTS, Source, lock_of
 from prowess.skills.stamps import read
 from prowess_host.environments.errors import NeedsError
@@ -27,7 +27,7 @@ _BLOCK: Final = re.compile(r"(?m)^# /// script[ \t]*\r?\n(?P<content>(?:^#(?:| .
 _CLAUSE: Final = re.compile(r"\s*(~=|==|!=|<=|>=|<|>)\s*(\d+(?:\.\d+)*)(\.\*)?\s*")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Declared:
     """What one skill needs."""
 

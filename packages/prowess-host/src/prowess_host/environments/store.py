@@ -17,11 +17,11 @@ import shutil
 import sys
 import time
 from collections.abc import Generator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import prowess
+from prowess.frozen import frozen
 from prowess.settings.settings import OwnSettings
 from prowess.worker.messages import RELEASE
 from prowess_host.environments.declared import Declared
@@ -39,7 +39,7 @@ class InUse(OSError):
     """Somebody else uses this environment."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Environment:
     """One that is there."""
 

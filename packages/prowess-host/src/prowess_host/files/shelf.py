@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from prowess.frozen import frozen
 from prowess.jsontypes import JsonObject
 from prowess_host.files.folders import LARGEST, Found, list_files, read_file, read_pattern
 from prowess_host.files.skill_folders import LARGEST_SKILL, MOST_OF_SKILL, Problem, digest, read_front_matter
@@ -50,7 +51,7 @@ class Trouble(NamedTuple):
         return f"{self.place} {self.reason}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Sources:
     """Where files are: folders and patterns by scheme, and folders with skills."""
 

@@ -7,10 +7,10 @@ compared, and a literal address cannot be such a name.
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
+from prowess.frozen import frozen
 from prowess_host.http.binding import Refused
 from prowess_host.protocol.rpc import RpcError, shown
 
@@ -47,7 +47,7 @@ def _host_of(authority: str) -> str | None:
     return (split.hostname or "").rstrip(".") or None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Guard:
     """What the settings allow."""
 

@@ -12,12 +12,12 @@ import signal
 import socket
 import ssl
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import uvicorn
 
+from prowess.frozen import frozen
 from prowess.errors import SettingsError
 from prowess.settings.credentials import Credentials
 from prowess_host.http.access import Access
@@ -46,7 +46,7 @@ Set a token that clients send, in the environment or in prowess.toml:
 or name an authorization server: serve.oauth_issuer. Or serve this machine alone: --host 127.0.0.1"""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Address:
     """Where a server is reached."""
 

@@ -8,10 +8,10 @@ import os
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from prowess.frozen import frozen
 from prowess.errors import ProwessError
 from prowess.worker.messages import RELEASE
 
@@ -29,7 +29,7 @@ _OURS: Final = frozenset({"prowess", "prowess-host"})
 """Either brings the host, which a package that serves itself needs."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Source:
     """A project, as packages describe it."""
 

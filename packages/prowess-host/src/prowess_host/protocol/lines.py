@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
+
+from prowess.frozen import frozen
 
 __all__ = ["MAX_LINE", "LineSplitter", "Oversized"]
 
@@ -17,7 +19,7 @@ _KEPT: Final = 4096
 """Bytes kept of each end of a line over the limit: a request is known by its first members or by its last ones."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Oversized:
     """Stands for a line that was longer than `limit` bytes and has been thrown away, but for its two ends."""
 

@@ -11,11 +11,11 @@ import os
 import sqlite3
 import urllib.parse
 from collections.abc import Generator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
 from prowess.errors import ProwessError
+from prowess.frozen import frozen
 from prowess.jsontypes import JsonObject
 from prowess_host.records.rows import COLUMNS
 
@@ -59,7 +59,7 @@ class Event(NamedTuple):
         return str(self.data)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Call:
     """A call as the record knows it."""
 
@@ -96,7 +96,7 @@ class Call:
         return told
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Wanted:
     """Which calls."""
 

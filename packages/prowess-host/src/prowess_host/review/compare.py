@@ -7,10 +7,11 @@ possible before. In doubt, it counts as breaking.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from typing import Any, Final, cast
 
 from prowess.contracts.contract import Contract, Hints, Policies
+from prowess.frozen import frozen
 from prowess.jsontypes import JsonObject
 from prowess.profiles.profile import BUILT_IN
 from prowess.schemas.nulls import strip_null
@@ -20,7 +21,7 @@ from prowess_host.review.diff import Change, changes, in_words
 __all__ = ["Difference", "compare"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Difference:
     """One thing that is not as it was, and whether callers break."""
 
@@ -286,7 +287,7 @@ _GIVE: Final[Mapping[str, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Hint:
     """A hint as a client reads it: whatever is not declared is taken for the worst."""
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from prowess.frozen import frozen
 from prowess.jsontypes import Json, Schema
 from prowess.schemas.nulls import is_nullable, strip_null
 from prowess.schemas.refs import inline_root, resolve, without
@@ -22,7 +22,7 @@ __all__ = ["Change", "changes", "in_words"]
 _SHOWN: Final = 72
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Change:
     """One difference between two schemas, at one place."""
 

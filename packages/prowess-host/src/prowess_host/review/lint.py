@@ -10,10 +10,11 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Final, NamedTuple, TypeAlias
 
 from prowess.contracts.contract import Contract
+from prowess.frozen import frozen
 from prowess.jsontypes import JsonObject, Schema
 from prowess.profiles.profile import Profile
 from prowess.schemas.refs import resolve
@@ -26,7 +27,7 @@ _NAME_LIMIT: Final = 64
 _BYTES_PER_TOKEN: Final = 4
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Finding:
     """One thing that hurts, where, and whom."""
 

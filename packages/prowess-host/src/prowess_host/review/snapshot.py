@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
 from prowess.contracts.contract import TOOL, Contract, Hints, OutputShape, Policies
 from prowess.errors import ProwessError
+from prowess.frozen import frozen
 from prowess.jsontypes import JsonObject
 from prowess.profiles.profile import BUILT_IN, Profile
 from prowess.schemas.walk import is_list, is_schema
@@ -42,7 +43,7 @@ class SnapshotError(ProwessError):
         super().__init__(f"{file}: {reason}")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Snapshot:
     """A committed catalog, read back."""
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
 from typing import Final
+
+from prowess.frozen import frozen
 
 __all__ = ["OWN", "Placement", "Unplaced"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Placement:
     """The key of a pool. Two skills with equal placements run in the same workers."""
 
@@ -25,7 +26,7 @@ OWN: Final = Placement()
 """The placement of every skill that declares nothing: the project's own workers."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Unplaced:
     """There is no placement now: it is being prepared, or cannot be had."""
 

@@ -10,10 +10,10 @@ import contextlib
 import json
 import logging
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from prowess.frozen import frozen
 from prowess.jsontypes import JsonObject
 from prowess.settings.settings import Settings
 from prowess.skills.description import Description
@@ -41,7 +41,7 @@ _MOST_MOVES: Final = 10
 """Workers that a call may be taken from, for whatever reason. Somebody may save ten times while a skill is imported."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Successor:
     """A worker of the next generation, and what it can do."""
 
@@ -49,7 +49,7 @@ class Successor:
     description: Description
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Source:
     """The source of a skill, as a worker is told it."""
 
