@@ -14,8 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from prowess.frozen import frozen
 from prowess.contracts.catalog import Failure
+from prowess.frozen import frozen
 from prowess.settings.settings import OwnSettings
 from prowess.skills.discovery import Source, needs_of, survey
 from prowess.skills.stamps import read

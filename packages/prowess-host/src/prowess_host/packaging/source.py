@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from prowess.frozen import frozen
 from prowess.errors import ProwessError
+from prowess.frozen import frozen
 from prowess.worker.messages import RELEASE
 
 if TYPE_CHECKING:
