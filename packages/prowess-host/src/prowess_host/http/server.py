@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Final
 
 import uvicorn
 
-from prowess.frozen import frozen
 from prowess.errors import SettingsError
+from prowess.frozen import frozen
 from prowess.settings.credentials import Credentials
 from prowess_host.http.access import Access
 from prowess_host.http.app import MCP_PATH, App
