@@ -38,8 +38,11 @@ def review(code: str, language: Literal["python", "perl", "cpython"] = "python")
     """Review some code."""
     return [f"Review this {language}: {code}", ("assistant", "Sure.")]
 
-@prompt
-async def asks(ctx: Context) -> str:
+async def curious(value: str, ctx: Context) -> list:
+    return [(await ctx.ask("who", "Who?", str)).value]
+
+@prompt(complete={"about": curious})
+async def asks(ctx: Context, about: str = "") -> str:
     """Ask before."""
     answer = await ctx.ask("who", "Who?", str)
     return f"Hello {answer.value}"
@@ -190,6 +193,15 @@ async def test_a_prompt_may_ask(tmp_path: Path, version: str) -> None:
                 "prompts/get", name="notes_asks", inputResponses=answers, requestState=asked["requestState"]
             )
         assert "Hello you" == got["messages"][0]["content"]["text"]
+
+
+@pytest.mark.parametrize("version", WIRES)
+async def test_nobody_is_asked_while_somebody_types(tmp_path: Path, version: str) -> None:
+    """The answer to a completion cannot say that something is wanted first."""
+    async with serve(made(tmp_path), version=version) as client:
+        ref = {"type": "ref/prompt", "name": "notes_asks"}
+        error = await refused(client, "completion/complete", ref=ref, argument={"name": "about", "value": ""})
+        assert (-32603, "failed") == (error.code, error.data["prowess/kind"])
 
 
 @pytest.mark.parametrize("version", WIRES)

@@ -190,6 +190,11 @@ class ServedCall(ToolCall):
             how["completes"] = target.completes
         return Job(target.contract, dumps(how), text, self, seconds, is_private=target.completes is not None)
 
+    def _may_ask(self, how: CallHead) -> None:
+        """Nobody is asked while somebody types: the protocol has no way to say so in the answer."""
+        if self.target.completes is None:
+            super()._may_ask(how)
+
     def result(self, meta: bytes, body: bytes) -> None:
         """The one answer."""
         told = cast("JsonObject", json.loads(meta))
