@@ -34,11 +34,20 @@ values = st.text(min_size=1).filter(lambda text: all(not "\ud800" <= letter <= "
         ("x://all{?q}", "x://all?q=%FF", None),
         ("x://a.b", "x://aXb", None),
         ("x://{a}", "x://" + "a" * LONGEST_URI, None),
+        ("x://{a}-{b}", "x://1-2-3", {"a": "1", "b": "2-3"}),
+        ("x://{name}.json", "x://a.b.json", {"name": "a.b"}),
+        ("x://{+path}/{name}", "x://a/b/c", {"path": "a/b", "name": "c"}),
     ],
 )
 def test_a_uri_gives_the_variables_of_its_template(template: str, uri: str, variables: dict[str, str] | None) -> None:
     """Decoded, or nothing where the URI is not one of the template."""
     assert variables == parse_template(template).match(uri)
+
+
+def test_a_long_uri_is_matched_in_one_go() -> None:
+    """However many ways there would be to cut it."""
+    template = parse_template("x://" + "-".join(f"{{v{number}}}" for number in range(12)) + "/end")
+    assert None is template.match("x://" + "a-" * 4000)
 
 
 @pytest.mark.parametrize(
@@ -83,6 +92,7 @@ def test_what_was_expanded_is_matched(first: str, second: str) -> None:
         ("x://{a}/{a}", "the variable 'a' twice"),
         ("x://{a}{b}", "something must stand between"),
         ("x://{?a}/b", "must stand at the end"),
+        ("x://{+a}/of/{+b}", "only one variable"),
     ],
 )
 def test_a_template_that_cannot_be_read_is_refused(template: str, problem: str) -> None:

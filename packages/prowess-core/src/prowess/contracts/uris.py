@@ -88,14 +88,26 @@ def parse_template(text: str) -> Template:
             raise ValueError(f"it has the variable {name!r} twice")
     if any(operator == "?" for operator, _ in parts[:-1]):
         raise ValueError("its query {?...} must stand at the end")
+    if sum(variable.operator == "+" for variable in variables) > 1:
+        raise ValueError("only one variable {+...} may stand for several segments")
     pattern, literal = "", 0
-    for operator, names_or_text in parts:
+    for place, (operator, names_or_text) in enumerate(parts):
         if operator == "=":
             pattern += re.escape(names_or_text[0])
             literal += len(names_or_text[0])
         elif operator != "?":
-            pattern += f"(?P<{names_or_text[0]}>{'.+' if operator else '[^/?#]+'})"
+            pattern += f"(?P<{names_or_text[0]}>{'.+' if operator else _segment(parts[place + 1 :])})"
     return Template(text, tuple(variables), re.compile(pattern, re.DOTALL), literal)
+
+
+def _segment(following: list[tuple[str, list[str]]]) -> str:
+    """What a variable of one segment may hold. Where another one follows in the segment, it ends before what is between
+    them: there is one way to match then, and a long URI cannot keep the host busy with trying all.
+    """
+    until = ""
+    if len(following) > 1 and following[0][0] == "=" and following[1][0] != "?" and "/" not in following[0][1][0]:
+        until = re.escape(following[0][1][0][0])
+    return f"[^/?#{until}]+"
 
 
 def _parts(text: str) -> Iterator[tuple[str, list[str]]]:
