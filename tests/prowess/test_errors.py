@@ -97,3 +97,8 @@ def test_every_exception_has_a_message():
 def test_did_you_mean_names_the_nearest(name: str, expected: str):
     """Or says nothing where nothing is near."""
     assert expected == did_you_mean(name, ["title", "text"])
+
+
+def test_the_beginning_of_a_long_name_is_compared():
+    """A megabyte of a name must not cost more than a long one."""
+    assert "" == did_you_mean("titel" * 1_000_000, ["title", "text"])

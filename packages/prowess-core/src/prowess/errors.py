@@ -53,9 +53,13 @@ __all__ = [
 ]
 
 
+_LONGEST_NAME = 256
+"""Characters that are compared with known names. Whoever sends a megabyte of a name gets no hint, and holds nobody up."""
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """`; did you mean "x"?` for the nearest of the known names, or nothing."""
-    near = difflib.get_close_matches(name, list(known), n=1)
+    near = difflib.get_close_matches(name[:_LONGEST_NAME], list(known), n=1)
     return f'; did you mean "{near[0]}"?' if near else ""
 
 
