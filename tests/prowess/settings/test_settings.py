@@ -310,7 +310,10 @@ ZEBRA = (
             "[api]\nworkrs = 1\n[host]\nworkrs = 1",
             "prowess.toml:4: unknown setting 'host.workrs'; did you mean \"host.workers\"?",
         ),
-        ("host = {\tzebra = 1 }", "prowess.toml:1: unknown setting 'host.zebra'"),
+        (
+            "otel = {\tzebra = 1 }",
+            "prowess.toml:1: unknown setting 'otel.zebra'; [otel] has endpoint, on, service_name",
+        ),
         (
             "[hots]\nworkers = 1",
             ("prowess.toml:1: unknown table 'hots'; did you mean 'host'? If this is your own table, rename it"),
@@ -668,3 +671,15 @@ def test_mapping_is_checked_like_a_file(values: dict[str, Any], message: str):
     with pytest.raises(SettingsError) as caught:
         Settings.of(values)
     assert message == str(caught.value)
+
+
+def test_the_line_of_a_setting_can_be_asked_for(tmp_path: Path):
+    """The key's own line, else that of its table; the file alone where neither is written like that."""
+    file = tmp_path / "prowess.toml"
+    file.write_text("timeout = 5\n\n[record]\non = false\n\n[api]\nkey = 'k'\n")
+    settings = Settings.load(tmp_path, environ={})
+
+    assert [f"{file}:1", f"{file}:4", f"{file}:7", f"{file}:3", str(file)] == [
+        settings.place_in_file(key) for key in ("timeout", "record.on", "api.key", "record.max_days", "threads")
+    ]
+    assert "" == Settings.of({"timeout": 5}).place_in_file("timeout")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -62,12 +63,12 @@ def test_whole_chain_is_looked_at(
     areas = [line for line in out.splitlines() if line and not line.startswith(" ")]
     assert ["python", "settings", "project", "manifest", "skills", "clients"] == areas[:-1]
     assert f"✓ Python {sys.version.split()[0]}, {sys.executable}" in told
-    assert "✓ timeout = 60.0 (prowess.toml)" in told
+    assert "✓ timeout = 60.0 (prowess.toml:1)" in told
     assert "✓ host.drain = 3.0 (environment variable PROWESS_HOST_DRAIN)" in told
     assert "✓ threads = 9 (.env: PROWESS_THREADS)" in told
     assert "✓ kept_results = 0 (--set)" in told
     assert "✓ api.key is set (environment variable PROWESS_API__KEY)" in told
-    assert "✓ api.url is set (prowess.toml)" in told
+    assert "✓ api.url is set (prowess.toml:3)" in told
     assert "✓ 1 command in 1 skill" in told
     assert any(line.startswith("✓ Gemini CLI (.gemini/settings.json): 1 tool after") for line in told)
     assert any("Cursor is started from the desktop and does not see PROWESS_API__KEY" in line for line in told)
@@ -211,3 +212,21 @@ def test_context_says_what_each_command_costs_and_what_to_shorten(
     assert told["tokens"] == sum(each["total"] for each in told["commands"])
     first = told["commands"][0]
     assert first["description"] + first["arguments"] <= first["total"] + 2
+
+
+def test_tracing_that_cannot_work_is_told(
+    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the command that installs what lacks, for the Python of the workers."""
+    with (project / "prowess.toml").open("a") as file:
+        file.write("[otel]\non = true\n")
+    assert not any("otel.on is set" in each["message"] for each in findings(capsys))
+    lacking = project / "opentelemetry"
+    lacking.mkdir()
+    (lacking / "__init__.py").write_text("raise ImportError")
+    monkeypatch.setenv("PYTHONPATH", str(project))
+
+    (found,) = [each for each in findings(capsys) if "otel.on is set" in each["message"]]
+
+    assert "warning" == found["level"]
+    assert shlex.join([sys.executable, "-m", "pip", "install", "prowess-core[otel]"]) == found["remedy"]

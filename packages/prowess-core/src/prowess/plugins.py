@@ -31,7 +31,7 @@ class Plugins:
         self._manager = _Manager("prowess")
         self._manager.add_hookspecs(hookspecs)
         self.watch_calls = False
-        """Whether anybody hears of calls or wraps them: asked with every call, so it is found out with every plugin."""
+        """Whether any plugin observes or wraps calls. Every call reads this, so it is computed when a plugin comes or goes."""
 
     def register(self, plugin: object, name: str) -> list[LoadError]:
         """Add a plugin. Gives what is wrong with its hooks; those that are right are there."""
@@ -60,7 +60,7 @@ class Plugins:
                 yield impl.plugin_name, _taking(impl)
 
     def has(self, hook: str, *, beside: str = "") -> bool:
-        """Whether anybody implements a hook, beside the plugins whose names begin so: what nobody watches costs nothing."""
+        """Whether any plugin implements a hook, apart from those whose names begin with `beside`."""
         names = [impl.plugin_name for impl in getattr(self._manager.hook, hook).get_hookimpls()]
         return any(not (beside and name.startswith(beside)) for name in names)
 
@@ -83,7 +83,7 @@ class _Manager(pluggy.PluginManager):
 
 
 def _unmarked(plugin: Any, name: str) -> str | None:
-    """Why a function that is no implementation of a hook should be one: it has the name of one."""
+    """The mistake in a function that has the name of a hook and lacks the decorator."""
     if name not in _HOOKS:
         return None
     if getattr(plugin, name) is _HOOKS[name]:
@@ -113,7 +113,7 @@ def _problem(plugin: Any, name: str, options: Mapping[str, Any]) -> str | None:
 
 
 def _must_have(parameter: inspect.Parameter, given: list[str]) -> bool:
-    """Whether a function cannot be called without a parameter that nobody gives."""
+    """Whether a function needs a parameter that the hook does not pass."""
     variadic = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
     return parameter.name not in given and parameter.default is parameter.empty and not variadic
 

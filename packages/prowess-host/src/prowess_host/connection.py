@@ -427,7 +427,7 @@ class Connection:
     # The end
 
     def close(self) -> None:
-        """The client has left, or is left: its calls end, and nobody else's."""
+        """The client has left, or the host leaves it. Its calls end; those of other clients go on."""
         if self._closed:
             return
         self._closed = True

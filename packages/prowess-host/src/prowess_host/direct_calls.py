@@ -50,7 +50,7 @@ class Way(NamedTuple):
 
 @frozen
 class Audience:
-    """What whoever calls wants to hear while the command runs. By default nothing, and nobody can be asked."""
+    """What the caller wants to hear while the command runs. By default nothing, and there is no person to ask."""
 
     progress: Callable[[float, float | None, str | None], None] | None = None
     log: Callable[[str, Any], None] | None = None
@@ -107,7 +107,7 @@ def unknown_outcome(command: str, catalog: Catalog) -> Outcome:
 async def _run(
     way: Way, contract: Contract, head: bytes, text: bytes, audience: Audience = SILENT
 ) -> tuple[JsonObject, JsonObject]:
-    """The facts and the body of the answer. If whoever waits gives up, so does the worker."""
+    """The facts and the body of the answer. If the caller gives up, the worker stops the call."""
     listener = _Listener(audience)
     job = Job(contract, head, text, listener, way.seconds)
     listener.reply = partial(way.workers.answer, job)
@@ -175,7 +175,7 @@ class _Listener:
             self._audience.log(level, data)
 
     def close(self) -> None:
-        """Nobody waits for the answers any more."""
+        """The call is over: stop asking."""
         for task in self._asking:
             task.cancel()
 

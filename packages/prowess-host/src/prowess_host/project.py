@@ -235,7 +235,7 @@ class Project:
         return await self._updates.describe_anew()
 
     def wanted(self) -> None:
-        """Somebody lists or calls tools: workers may start."""
+        """A client lists or calls tools, so workers may start."""
         self._updates.asked.set()
 
     def _publish(self, listing: Listing) -> None:
@@ -261,7 +261,7 @@ class Project:
         return self._clients[client]
 
     def disconnect(self, client: Client) -> None:
-        """It has left, and what was kept for it is dropped."""
+        """The client has left: tell it nothing more, and drop its long results."""
         pages = self._clients.pop(client, None)
         if pages is not None:
             pages.close()

@@ -132,5 +132,5 @@ class StdioHost:
 
     @property
     def _is_left(self) -> bool:
-        """Whether nobody hears the answers any more."""
+        """Whether the client has stopped reading."""
         return self._broke or self._writer.left

@@ -49,7 +49,7 @@ _TRACING: Final = ("traceparent", "tracestate", "baggage")
 
 
 class Limit(NamedTuple):
-    """How many characters of a result the client takes at once, and what becomes of the rest."""
+    """How many characters of a result the client takes at once, and where the rest is kept."""
 
     most: int
     """0 for no limit."""
@@ -359,7 +359,7 @@ def shared_key(settings: Settings) -> bytes | None:
 
 
 def load_key(folder: Callable[[], Path]) -> bytes:
-    """The key of this user's sealed states: made once, readable by nobody else. Without a place for it, one for now."""
+    """The key of this user's sealed states: made once, and readable by this user only. Without a place for it, a key for this process."""
     import secrets  # only where somebody is asked something
 
     from prowess_host.catalog.cache import read_own

@@ -29,20 +29,20 @@ _numbers: Final = itertools.count(1)
 
 
 def _ignore(*_: Any) -> None:
-    """Nobody listens."""
+    """For a caller that does not listen."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Channel:
-    """The way back from a running call to whoever called. By default nobody is there."""
+    """The way back from a running call to its caller. By default the caller does not listen."""
 
     call_id: str = ""
-    """What the caller knows the call by; without it the call makes up an id."""
+    """The id that the caller gave to the call. Without one, the call makes up its own."""
     client_name: str = ""
     capabilities: JsonObject = field(default_factory=new_object)
     trace_id: str = ""
     metadata: JsonObject = field(default_factory=new_object)
-    """What the caller sent along for the command to see."""
+    """Metadata that the caller sent for the command."""
     context: JsonObject = field(default_factory=new_object)
     """What the caller says about the task that the call belongs to."""
     progress: Callable[[float, float | None, str | None], None] = _ignore
@@ -89,7 +89,7 @@ class Call:
     attempts: int = 0
     cached: bool = False
     over: bool = False
-    """The call has come to an outcome, or was cancelled: whoever still reports is not heard."""
+    """The call has an outcome, or was cancelled. Progress and logs that come later are dropped."""
     uri: str = ""
     """Of a resource: what is read."""
     time: Deadline | None = None
@@ -132,7 +132,7 @@ class Call:
 
     @property
     def cancelled(self) -> bool:
-        """Whether nobody waits any more. May be asked in any thread, also while a cancellation is still on its way."""
+        """Whether the caller has stopped waiting. Works in any thread, and before the cancellation arrives."""
         return self.over or self.task.cancelling() > 0 or (self.time is not None and self.time.is_over)
 
     @property

@@ -23,9 +23,9 @@ _TASKS: Final = "extensions.io.modelcontextprotocol/tasks"
 
 
 class Sent(Coroutine[None, None, None]):
-    """What is left of a message that was sent: nothing to wait for, though one may, also in a task.
+    """What `progress` and `log` return: it may be awaited, and is done at once.
 
-    Not a coroutine of Python's own, which warns whoever does not await it.
+    It is no coroutine of Python's own, since Python warns if one is not awaited.
     """
 
     __slots__ = ()

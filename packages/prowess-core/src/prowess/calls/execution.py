@@ -19,7 +19,7 @@ __all__ = ["Run", "apart", "is_cancellation", "runner"]
 Run: TypeAlias = Callable[[Call, "list[Any]", "dict[str, Any]"], Awaitable[Any]]
 """Runs a function once with positional and named arguments, and gives its value."""
 _VALUES: Final = frozenset({str, int, float, bool, type(None), dict, list})
-"""Types that surely are no generator and cannot be awaited."""
+"""Types that are certainly values: neither generators nor awaitables."""
 
 
 def runner(style: Style, function: Callable[..., Any], threads: Threads, *, thread: bool) -> Run:
@@ -135,7 +135,7 @@ def _report(call: Call, item: Any) -> None:
 
 
 def _discard(value: object) -> None:
-    """Close a generator or coroutine that nobody will finish."""
+    """Close a generator or coroutine that will not be finished."""
     if inspect.isgenerator(value) or inspect.iscoroutine(value):
         value.close()
 

@@ -81,7 +81,7 @@ def with_concurrency(step: Step, most: int) -> Step:
 
 
 class _Slots:
-    """A semaphore for several event loops: a slot goes to whoever has waited longest."""
+    """A semaphore for several event loops. A free slot goes to the call that has waited longest."""
 
     def __init__(self, most: int) -> None:
         self._free = most
@@ -191,7 +191,7 @@ class Cache:
         self._lock = threading.Lock()
 
     def get(self, key: Hashable) -> Result | None:
-        """A copy, so that nobody can change what the next one gets."""
+        """A copy, so that a caller cannot change the kept result."""
         with self._lock:
             kept: Result | None = self._kept.get(key)
         return None if kept is None else _copied(kept)
@@ -249,7 +249,7 @@ class _Flight:
             call.log(level, message)
 
     async def board(self, call: Call, close: Callable[[], object]) -> Result:
-        """Wait for it together with the others; when nobody does any more it is cancelled."""
+        """Wait for the execution together with the other calls. It is cancelled when the last of them leaves."""
         shared = bool(self.aboard)
         self.aboard.append(call)
         self.call.time = call.time  # whoever came last has the latest deadline, which is the one of the execution
@@ -309,7 +309,7 @@ def with_cache(step: Step, cache: Cache, key_of: Callable[[Call], Hashable], sec
 
 
 def _looked_at(task: asyncio.Task[Any]) -> None:
-    """An exception that nobody waits for any more is no news."""
+    """Take note of an exception that no call waits for, so that asyncio does not report it."""
     if not task.cancelled():
         task.exception()
 

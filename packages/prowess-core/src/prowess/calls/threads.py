@@ -106,7 +106,7 @@ class _Job:
             self.future.set_result(None)
 
     def dispose(self) -> None:
-        """Take care of a value that nobody waits for any more."""
+        """Hand over a value that came too late for its caller."""
         value, error = cast("tuple[Any, BaseException | None]", self.result)
         if error is None:
             _quietly(lambda: self.late(value), self.label)
@@ -157,7 +157,7 @@ class Threads:
 
     @property
     def count_left_behind(self) -> int:
-        """How many jobs run on although nobody waits for them: asked after every call, and so without a lock."""
+        """How many jobs go on after their caller left. It is read after every call, so it takes no lock."""
         return len(self._left_behind)
 
     # For lanes
@@ -230,7 +230,7 @@ class Threads:
         self._running += 1
 
     def _abandon(self, job: _Job) -> None:
-        """Nobody waits for a job any more: it is not begun, or its thread is left behind, or its value comes too late."""
+        """The caller of a job has left. The job is not begun, or its thread is left behind, or its value comes too late."""
         with self._lock:
             if job.result is None:
                 self._give_up(job)
@@ -337,7 +337,7 @@ class Lane:
         return await job.wait(self._abandon)
 
     def post(self, function: Callable[[], Any]) -> None:
-        """Run a function after all those before it, for nobody who waits. What it raises is logged."""
+        """Run a function after those before it, without waiting for it. Its exceptions are logged."""
         self._submit(lambda: _quietly(function, self._label))
 
     def replace(self) -> None:

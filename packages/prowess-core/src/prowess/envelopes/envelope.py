@@ -324,7 +324,7 @@ def _desk(engine: Engine) -> _Desk:
 
 @frozen
 class _Accepted:
-    """Work that nobody waits for."""
+    """Work in the background."""
 
     task: asyncio.Task[JsonObject]
     command: str

@@ -29,7 +29,7 @@ from prowess.schemas.problems import problem_lines
 __all__ = ["Output", "Render", "Result", "Writer", "normalize", "says_the_same", "text_result"]
 
 Render = Callable[[Any], Any]
-"""Asked about a value of a type nobody declared: gives something simpler to return instead, or the value itself."""
+"""Called with a value of an undeclared type. Returns something simpler instead, or the value itself."""
 
 _MOST_PROBLEMS: Final = 5
 _MOST_LEVELS: Final = 16
@@ -39,7 +39,7 @@ _ABSENT: Final[Any] = object()
 
 @dataclass(slots=True)  # freezing doubles the time that one takes
 class Result:
-    """The canonical result of a command, before any profile. Nobody changes it."""
+    """The canonical result of a command, before any profile. It is never changed."""
 
     value: Json = None
     """The value as JSON data; for content without data, `None`."""
@@ -290,7 +290,7 @@ class Writer:
         raise OutputError(_broken(_problems(cast("ValidationError", refusal), value))) from refusal
 
     def untyped(self, value: Any) -> Json:
-        """A value that nobody declared, by what it is."""
+        """A value of an undeclared type, by the type that it has."""
         value = self._outlined(value) if _looked_through(value).blocks else value
         return self._written(value, self._jsonable, value)
 

@@ -23,7 +23,7 @@ class Cut(NamedTuple):
     meta: JsonObject
     token: str
     text: bytes
-    """The whole text, from its beginning; empty where nobody can keep it."""
+    """The whole text; empty if the host cannot keep it."""
 
 
 def cut(payload: JsonObject, most: int, most_kept: int, *, promised: bool) -> Cut | None:

@@ -399,6 +399,7 @@ class Settings:
         "_environ",
         "_keys",
         "_secrets",
+        "_source",
         "_values",
         "config_file",
         "dotenv",
@@ -431,6 +432,7 @@ class Settings:
         self.warnings = (*layers.warnings, *(dotenv.warnings if dotenv else ()))
         """What was overlooked, because the environment belongs to others as well."""
         self._environ: Mapping[str, str] = {} if environ is None else environ
+        self._source = source
         self._keys = layers.keys()
         self._values = {**asdict(self.own), **layers.free}
         self._secrets: dict[str, str] = {}
@@ -495,6 +497,10 @@ class Settings:
         if isinstance(value, list):
             return [self._read(f"{key}[{number}]", item) for number, item in enumerate(cast("list[Any]", value))]
         return value
+
+    def place_in_file(self, key: str) -> str:
+        """The settings file, and the line where a key or its table is written; empty where there is no file."""
+        return self._source.place(tuple(key.split("."))) if self._source is not None else ""
 
     def may_wait(self, key: str) -> bool:
         """Whether reading a key may wait for the keychain, and for a person who unlocks it."""
@@ -844,7 +850,9 @@ def _unknown(path: tuple[str, ...], place: _Place) -> _Stray:
     text = f"unknown setting {'.'.join(path)!r}"
     if near:
         text += f'; did you mean "{place.neighbour(known[near[0]])}"?'
-    elif not table:
+    elif table:
+        text += f"; [{'.'.join(table)}] has {', '.join(sorted(inside))}"
+    else:
         above, _, rest = name.partition("_")
         own = (above, rest) if rest else ("my_skill", name)
         text += (

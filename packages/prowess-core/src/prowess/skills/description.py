@@ -110,7 +110,7 @@ class SkillFacts:
 
 @frozen
 class Description:
-    """All skills of a project, or those that somebody did not know yet."""
+    """All skills of a project, or those that the caller did not know yet."""
 
     skills: Mapping[str, SkillFacts] = field(default_factory=dict[str, SkillFacts])
     names: tuple[str, ...] = ()

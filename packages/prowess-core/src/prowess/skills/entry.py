@@ -322,7 +322,7 @@ class Entry:
         return run
 
     def _render(self, value: Any) -> Any:
-        """What the plugins make of a value of a type that nobody declared."""
+        """What the plugins make of a value whose type was not declared."""
         for name, render in self._services.plugins.each("prowess_render"):
             try:
                 rendered = render(value=value)

@@ -103,9 +103,9 @@ class Library:
         self._owned: set[str] = set()
         """The modules that are skills themselves: who imports a command from there does not register it."""
         self._given: dict[str, Given] = {}
-        """Skills that are imported from sources that somebody gave, whatever the files say by now."""
+        """Skills that are imported from given sources instead of from their files."""
         self._new_given: deque[Given] = deque()
-        """Those that nobody has looked at yet: they come from a thread that must not wait."""
+        """Given skills that were not looked at yet. They come from a thread that must not wait."""
         self._prepared = False
         self._settled = True
         """Whether all that is imported can be called."""
@@ -394,7 +394,7 @@ class Library:
 
     @contextlib.contextmanager
     def _urgently(self) -> Generator[None]:
-        """Somebody wants one command: whoever wants all of them waits between two imports."""
+        """For a thread that wants one command: a thread that imports all skills lets it go first."""
         thread = threading.get_ident()
         self._wanting.add(thread)
         try:
@@ -618,7 +618,7 @@ def _met_halfway(skill: Skill) -> bool:
 
 
 def _not_noted(_skill: str, _file: str) -> None:
-    """Nobody wants to know what is being imported."""
+    """For a runtime without `on_import`."""
 
 
 @contextlib.contextmanager

@@ -73,7 +73,7 @@ def _keep_until_then() -> None:
 
 
 def _set(parameter: int, value: int) -> None:
-    """Tune the allocator, unless whoever started us has done so."""
+    """Tune the allocator, unless the environment already does."""
     if not any(name.startswith("MALLOC_") or name == "GLIBC_TUNABLES" for name in os.environ):
         tune = _function("mallopt", "c_int", "c_int")
         if tune is not None:  # pragma: no branch - as above

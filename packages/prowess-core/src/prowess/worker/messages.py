@@ -94,7 +94,7 @@ class Kind(IntEnum):
     LIVE = 33
     """head: `LiveHead`."""
     PONG = 29
-    """number: how many calls run on although nobody waits for them."""
+    """number: how many calls go on after they were cancelled."""
     LINGERING = 30
     """The same number, sent when a call has just been left behind."""
     UNBEGUN = 32
@@ -196,14 +196,14 @@ class CallHead(TypedDict, total=False):
 
 
 class CancelHead(TypedDict):
-    """CANCEL: why, where there is more to say than that nobody waits any more."""
+    """CANCEL: the reason, if it is another one than that the client gave up."""
 
     late: bool
     """The time of the call is up."""
 
 
 class AnswersHead(TypedDict, total=False):
-    """ANSWERS: what a person answered, by key, or why nobody did."""
+    """ANSWERS: the answers of a person, by key, or the reason why there are none."""
 
     answers: Mapping[str, JsonObject]
     error: str
@@ -258,7 +258,7 @@ class RefusedHead(TypedDict):
 
 
 class ProgressHead(TypedDict):
-    """PROGRESS: how far a command is."""
+    """PROGRESS: how much of its work a command has done."""
 
     done: float
     total: float | None
@@ -266,7 +266,7 @@ class ProgressHead(TypedDict):
 
 
 class LogHead(TypedDict):
-    """LOG: what a command has to say."""
+    """LOG: a log message of a command."""
 
     level: str
     data: Any
@@ -279,7 +279,7 @@ class LiveHead(TypedDict):
 
 
 class SecretsHead(TypedDict):
-    """SECRETS: texts that were injected into calls. Whoever keeps a record must not keep these."""
+    """SECRETS: texts that were injected into calls. They must not be in any record."""
 
     texts: list[str]
 
@@ -303,7 +303,7 @@ class FailedHead(Hello):
 
 
 def hello() -> Hello:
-    """What we say of ourselves."""
+    """The fields that both first frames begin with."""
     return {"link": list(VERSION), "release": RELEASE}
 
 

@@ -105,7 +105,7 @@ class LinkServer:
         self._heads: dict[bytes, CallHead] = {}
         """What heads of calls say, if others will say it, too."""
         self._given_up: set[asyncio.Task[Any]] = set()
-        """Calls that nobody waits for, and that go on all the same."""
+        """Cancelled calls that go on."""
         self._left = 0
         self._asking: dict[int, dict[asyncio.Future[Mapping[str, JsonObject]], Questions]] = {}
         """By call: what is asked, perhaps by several tasks of it."""
@@ -119,7 +119,7 @@ class LinkServer:
         """By call: its newest progress, from when the host does not read as fast as commands report."""
         self._logs_lost = 0
         self._secrets: set[str] = set()
-        """What the host has been told to keep secret."""
+        """Texts that the host knows to be secret."""
 
     async def listen(self, sock: socket.socket) -> None:
         """Say that calls can come, before anything else, and take them."""
@@ -651,7 +651,7 @@ def can_import_project(root: str) -> None:
 
 
 def _print_as_usual(_seconds: float) -> None:
-    """Whoever started this worker reads its output as it is."""
+    """For a worker whose output is read without labels."""
 
 
 def _keep_from_children(*fds: int) -> None:

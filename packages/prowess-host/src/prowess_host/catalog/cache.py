@@ -17,7 +17,7 @@ from typing import Final
 __all__ = ["folder_in", "put", "read_own"]
 
 _NAMES: Final = ("manifests", "prowess-manifests")
-"""The second name is used where the first one is a folder of somebody else."""
+"""The second name is used if the first one is the folder of another program."""
 _TAG: Final = "CACHEDIR.TAG"
 _MARK: Final = b"""Signature: 8a477f597d28d172789f06886806bc55
 # Prowess made this folder. What is in it can be made again, so it may be deleted at any time.
@@ -48,7 +48,7 @@ def read_own(path: Path) -> bytes:
 
 
 def put(path: Path, content: bytes) -> None:
-    """Replace a file in one step, so that nobody reads half of it, then delete what is out of date beside it."""
+    """Replace a file in one step, so that no reader finds half of it, then delete what is out of date beside it."""
     folder = path.parent
     folder.mkdir(parents=True, exist_ok=True)
     if not _is_ours(folder):

@@ -145,7 +145,7 @@ class KnownCatalog:
         self._manifest = Manifest(replace(whole, texts={}), self._shape, self.apart)
 
     def assume(self, facts: Mapping[str, SkillFacts]) -> None:
-        """Go by what somebody has committed, for skills of which nothing else is known."""
+        """Use the committed catalog for skills of which nothing else is known."""
         older = self.description
         new = {name: it for name, it in facts.items() if name not in older.skills}
         if new:
@@ -206,7 +206,7 @@ async def described(ask: Ask, known: Collection[str], root: Path) -> Description
 
 
 def _with_lost(newer: Description, lost: Mapping[str, LostImport], root: Path) -> Description:
-    """What nobody could describe, with all its files, so that mending any of them counts."""
+    """A skill that could not be described, with all its files, so that mending any of them counts."""
     from prowess.skills.closure import closure  # rare, and nothing for the start of a host
 
     skills, sightings = dict(newer.skills), dict(newer.sightings)

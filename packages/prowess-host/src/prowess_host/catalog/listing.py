@@ -137,7 +137,7 @@ class Listing:
         return Listing(Catalog(tuple(contracts), catalog.failures), shown)
 
     def last_good(self, new: Catalog) -> set[str]:
-        """Skills that lost commands because they are broken, and not because somebody took them away."""
+        """Skills that lost commands because they are broken, and not because they were deleted."""
         there = {contract.id for contract in new.contracts}
         broken = {failure.source.partition(".")[0] for failure in new.failures}
         lost = (contract for contract in self.catalog.contracts if contract.id not in there)

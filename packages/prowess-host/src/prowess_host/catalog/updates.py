@@ -39,7 +39,7 @@ _MOST_ATTEMPTS: Final = 3
 _PAUSES: Final = (5.0, 20.0, 80.0, 320.0)
 """Seconds before each further attempt to describe a skill whose import ended its worker. A save begins anew."""
 _SOON: Final = 0.5
-"""Seconds after which a worker is started although nobody has asked for tools."""
+"""Seconds after which a worker starts, even if no client has asked for tools."""
 
 
 class CatalogUpdates:
@@ -84,7 +84,7 @@ class CatalogUpdates:
         self._proven: set[str] = set()
         """Skills that have been imported since the start, so that losing them is news."""
         self.asked = asyncio.Event()
-        """Somebody wanted to know of tools, or to use one."""
+        """A client has listed or called tools."""
         self._warned: set[str] = set()
         """What was said of the settings already."""
         self._warn(settings)
@@ -124,7 +124,7 @@ class CatalogUpdates:
         return self._apart.names != before
 
     def _recall(self) -> Standing:
-        """What was known the last time. It is read once, for whoever comes first."""
+        """What was known the last time. It is read once, when it is first needed."""
         if self._recalled is None:
             self._recalled = self._known.recall()
         return self._recalled
@@ -430,7 +430,7 @@ class CatalogUpdates:
         self._known.keep()
 
     def _explained(self, catalog: Catalog) -> Catalog:
-        """The same, saying of what no longer loads what becomes of calls to it."""
+        """The same. For what no longer loads, it says how calls of it are answered."""
         sources = self._known.sources
         gone: dict[str, str] = {}
         failures: list[Failure] = []

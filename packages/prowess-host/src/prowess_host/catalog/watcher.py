@@ -29,7 +29,7 @@ _SETTLE: Final = 0.05
 _STORM: Final = 1.0
 """Seconds after which a storm of changes is acted on, although it goes on."""
 _PAUSE: Final = 1.0
-"""Seconds between two looks that nobody asked for; more where a look takes long."""
+"""Seconds between two looks without a notice of the system; more if a look takes long."""
 _SHARE: Final = 50
 """A look is taken so rarely that this is one part in so many of the time."""
 _SKIPPED: Final = frozenset({"__pycache__", "node_modules", "site-packages"})

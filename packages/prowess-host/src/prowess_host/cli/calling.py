@@ -17,6 +17,7 @@ from prowess.errors import UnknownCommand
 from prowess.frozen import frozen
 from prowess.jsontypes import JsonObject
 from prowess_host.cli.asking import LineReader, answer_questions, can_ask
+from prowess_host.cli.command_table import NEXT
 from prowess_host.cli.exit_codes import DONE, FAILED, WRONG_USE
 from prowess_host.cli.options import CommandId, ProjectOptions, project_options
 from prowess_host.cli.parameters import as_object, example_of, read_arguments
@@ -121,7 +122,7 @@ async def find(project: Project, name: str) -> Contract:
     if reasons:
         raise NotLoaded("\n".join(f"{name} could not be loaded: {reason}" for reason in reasons))
     if not catalog.contracts and not catalog.failures:
-        raise NotLoaded(project.where_it_looked())
+        raise NotLoaded(f"{project.where_it_looked()}\n{NEXT}")
     raise UnknownCommand(name, [each.id for each in catalog])
 
 

@@ -19,8 +19,12 @@ if TYPE_CHECKING:
     from prowess.contracts.contract import Contract
     from prowess_host.cli.main import PlainOptions
 
-__all__ = ["catalog_lines", "forget_output", "hints_of", "list_at_once"]
+__all__ = ["NEXT", "catalog_lines", "forget_output", "hints_of", "list_at_once"]
 
+NEXT: Final = """\
+  In a folder of your own: prowess new --project       makes a project with a first skill
+  In another folder:       prowess list --project FOLDER"""
+"""What to do in a folder without commands."""
 _FOR_SUMMARY: Final = 24
 _GAPS: Final = 6
 _LOOKS: Final = (("bold",), (), ("yellow",), ("dim",))
@@ -62,7 +66,7 @@ def list_at_once(options: PlainOptions) -> int | None:
 
 
 def forget_output() -> None:
-    """Nobody reads what is still to be written; without this the interpreter would complain at its end."""
+    """The reader has left: drop what is still to be written, so that the interpreter does not complain at its end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 

@@ -111,7 +111,7 @@ class _Teller:
             )
 
     def resource_updated(self, uri: str) -> None:
-        """Nobody here has subscribed."""
+        """The terminal subscribes to no resource."""
 
     def close(self) -> None:
         """Nothing is open."""

@@ -14,4 +14,4 @@ WRONG_USE: Final = 2
 INTERRUPTED: Final = 130
 """Ctrl-C: 128 + SIGINT, as shells count."""
 UNREAD: Final = 141
-"""Whoever read the output has left, as `head` does: 128 + SIGPIPE, as for other programs."""
+"""The reader of the output has left, as `head` does: 128 + SIGPIPE, as for other programs."""

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Final
 
 import click
 
 from prowess.contracts.catalog import Catalog
-from prowess_host.cli.command_table import catalog_lines
+from prowess_host.cli.command_table import NEXT, catalog_lines
 from prowess_host.cli.exit_codes import DONE, FAILED
 from prowess_host.cli.options import ProjectOptions, json_option, project_options
 from prowess_host.cli.projects import catalog_of, opened
 from prowess_host.cli.terminal import complain
 
 __all__ = ["command"]
-
-_NEXT: Final = """\
-  In a folder of your own: prowess new --project       makes a project with a first skill
-  In another folder:       prowess list --project FOLDER"""
 
 
 @click.command("list")
@@ -41,7 +36,7 @@ async def _list(where: ProjectOptions, *, as_json: bool) -> int:
     elif catalog.contracts or catalog.failures:
         print("\n".join([*catalog_lines(catalog), *([""] if environments else []), *environments]))
     if nothing and not catalog.failures:
-        complain(f"{nothing}\n{_NEXT}")
+        complain(f"{nothing}\n{NEXT}")
     return DONE if catalog.contracts and not catalog.failures else FAILED
 
 

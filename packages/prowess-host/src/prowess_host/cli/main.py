@@ -24,7 +24,7 @@ prowess: to connect a client: prowess connect. To call a command yourself: prowe
 prowess: the project is {root}
 """
 _LAST_WORDS: Final = 1.5
-"""Seconds that whoever reads stderr gets to take the last lines."""
+"""Seconds that the reader of stderr gets to take the last lines."""
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -100,7 +100,7 @@ def _first_worker(settings: Settings) -> Launched | None:
 
 
 def leave(code: int) -> NoReturn:
-    """End this process at once, when whoever reads stderr has had the last lines."""
+    """End this process at once, when the reader of stderr has had the last lines."""
     from prowess_host.stderr import complaints
 
     complaints().finish(_LAST_WORDS)

@@ -62,7 +62,7 @@ class LiveCall:
 
     @contextlib.contextmanager
     def paused(self) -> Generator[None]:
-        """The terminal belongs to somebody else."""
+        """Something else draws on the terminal."""
         if self._timer is not None:
             self._timer.cancel()
         if self._drawn is not None:

@@ -110,7 +110,7 @@ def plan_connect(target: Target, launch: Launch, machine: Machine, ledger: Ledge
 
 
 def _check_ours(target: Target, file: Path, entry: Any) -> None:
-    """Refuse to overwrite what somebody else wrote."""
+    """Refuse to overwrite an entry that Prowess did not write."""
     name, root = target.name, target.root
     launch = target.client.shape.read(entry)
     other = f"{slug(root)}-skills" if slug(root) == name else slug(root)

@@ -15,7 +15,7 @@ __all__ = ["Launch", "Shape", "host_launch", "is_fleeting"]
 
 _MODULE: Final = "prowess_host"
 _FLEETING: Final = re.compile(r"[/\\](?:archive-v\d+|environments-v\d+|builds-v\d+)[/\\]")
-"""Folders of uv's cache, where the environments of `uvx` live until somebody cleans it."""
+"""Folders of uv's cache, where the environments of `uvx` live until the cache is cleaned."""
 
 
 @frozen

@@ -75,7 +75,7 @@ class App:
         self._changed = asyncio.Event()
 
     def resource_updated(self, uri: str) -> None:
-        """Nobody here has subscribed."""
+        """The page subscribes to no resource."""
 
     def close(self) -> None:
         """The project is closed."""

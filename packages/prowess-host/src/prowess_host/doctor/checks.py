@@ -60,7 +60,12 @@ async def examine(patient: Patient) -> AsyncIterator[Finding]:
     except ProwessError as error:
         yield Finding("settings", "error", str(error), "correct it; until then no host starts")
         return
-    for finding in (*_settings(settings, patient), *_worker_python(settings), *_project(settings, patient)):
+    for finding in (
+        *_settings(settings, patient),
+        *_worker_python(settings),
+        *_telemetry(settings),
+        *_project(settings, patient),
+    ):
         yield finding
         if finding.area == "project" and finding.level == "error":
             return
@@ -136,6 +141,21 @@ def _worker_python(settings: Settings) -> Iterator[Finding]:
         yield Finding("python", "ok", f"workers: Python {number}, {python}")
 
 
+def _telemetry(settings: Settings) -> Iterator[Finding]:
+    """Whether the workers can trace calls, where they are told to."""
+    if not settings.own.otel.on:
+        return
+    python = settings.own.python or sys.executable
+    asking = [python, "-P", "-c", "import opentelemetry.sdk.trace"]
+    try:
+        found = not subprocess.run(asking, capture_output=True, timeout=_SECONDS, check=False).returncode
+    except (OSError, subprocess.TimeoutExpired):  # which is told above
+        return
+    if not found:
+        text = f"otel.on is set, but {python} has no OpenTelemetry: calls are not traced"
+        yield Finding("settings", "warning", text, install_command("prowess-core[otel]", python))
+
+
 # --- settings -------------------------------------------------------------------------------------
 
 
@@ -160,8 +180,9 @@ def _origin(key: str, settings: Settings, patient: Patient) -> str:
     for environ, place in ((patient.machine.environ, "environment variable"), (settings.dotenv, ".env:")):
         if name := _variable_for(key, environ):
             return f"{place} {name}"
-    file = settings.config_file
-    return _shown(file, patient) if file is not None else "default"
+    file, line = settings.config_file, settings.place_in_file(key).rpartition(":")[2]
+    shown = _shown(file, patient) if file is not None else "default"
+    return f"{shown}:{line}" if line.isdigit() else shown
 
 
 def _variable_for(key: str, environ: Iterable[str]) -> str | None:

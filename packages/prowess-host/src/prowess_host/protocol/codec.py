@@ -274,7 +274,7 @@ def _read_request(message: JsonObject, message_id: Any, arguments: bytes | None)
 
 
 def _read_response(message: JsonObject, message_id: Any) -> Single:
-    """Anything that cannot be a success is a failure, so that whoever asked is not left waiting."""
+    """Anything that cannot be a success is a failure, so that the caller does not wait for ever."""
     result, error = message.get("result"), message.get("error")
     if type(result) is dict and "error" not in message:
         return Response(_readable(message_id), cast("JsonObject", result))

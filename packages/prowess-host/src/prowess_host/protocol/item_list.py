@@ -31,7 +31,7 @@ def render_plain(definition: JsonObject, revision: Revision) -> JsonObject:
 
 
 class ItemList:
-    """One definition of each item for each era, in order of name, whoever asks.
+    """One definition of each item for each era, in order of name, the same for every client.
 
     Pages are made once for each revision and kept as bytes, since a list is read far more often than it changes.
     """

@@ -103,7 +103,7 @@ def define_prompt(contract: Contract) -> JsonObject:
 
 
 def _described(contract: Contract) -> JsonObject:
-    """What definitions of all kinds have. `name` and `title` come first, for whoever reads them."""
+    """What definitions of all kinds have. `name` and `title` come first, because people read them."""
     meta: JsonObject = {CATEGORY_KEY: contract.category}
     if contract.tags:
         meta[TAGS_KEY] = list(contract.tags)

@@ -29,7 +29,7 @@ class Param(NamedTuple):
     wanted: str
     required: bool = False
     as_text: bool = False
-    """Whether it may also arrive as JSON text, as some clients send it. Whoever reads the arguments decodes it."""
+    """Whether it may also arrive as JSON text, as some clients send it. The reader of the arguments decodes it."""
 
 
 _PROTOCOL_VERSION = Param("protocolVersion", str, "a string", required=True)

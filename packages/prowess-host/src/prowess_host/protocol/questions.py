@@ -175,7 +175,7 @@ _RESULTS: Final[Mapping[str, tuple[str, tuple[type, ...], str]]] = MappingProxyT
 
 
 def _kind_of_answer(value: Any) -> str:
-    """The kind of question that somebody answers without having been asked in this state."""
+    """The kind of a question that was answered without being asked in this state."""
     if type(value) is not dict or "action" in value:
         return "form"
     return "roots" if "roots" in value else "sample" if "content" in value else "form"

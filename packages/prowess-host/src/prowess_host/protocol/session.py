@@ -274,7 +274,7 @@ class Session:
         return question, call
 
     def withdraw_question(self, question: int) -> bytes:
-        """Give up one question; the client is told that nobody waits for the answer."""
+        """Give up one question; the client is told that the answer is not needed."""
         call = self._questions.pop(question, None)
         if call is None:
             return _NOTHING

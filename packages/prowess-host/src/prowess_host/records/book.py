@@ -48,7 +48,7 @@ class Book:
         client: str,
         now: Callable[[], float] = time.time,
     ) -> None:
-        """`mark` begins the ids of calls, and `client` is who calls where nobody else says so."""
+        """`mark` begins the ids of calls, and `client` is the name for callers that give none."""
         self._path = path
         self._settings = settings
         self._environ = environ

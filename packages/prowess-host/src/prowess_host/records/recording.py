@@ -38,7 +38,7 @@ _MOST_CALLS: Final = 20_000
 _MOST_UNKNOWN: Final = 1000
 """Calls of unknown names that are kept of one moment: a client in a loop must not push out the rest."""
 _MOST_NAME: Final = 200
-"""Characters of a name that somebody else has made up."""
+"""Characters that are kept of an unknown name."""
 _MOST_EVENTS: Final = 500
 _MOST_SAID: Final = 64 * 1024
 """What is kept of one call: so many events, with so many characters together."""
@@ -279,7 +279,7 @@ class Recorder:
             job.listener.cancelled()
 
     def unknown(self, name: str, why: str, client: str) -> None:
-        """Somebody has called what is not there. The arguments are not kept: no contract says which are secret."""
+        """A client has called a name that no command has. The arguments are not kept: no contract says which are secret."""
         head = json.dumps({"client": _sayable(client[:_MOST_NAME])}).encode()
         self._serial += 1
         told = Told(self._serial, None, head, b"", time.monotonic())

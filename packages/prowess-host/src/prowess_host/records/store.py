@@ -113,7 +113,7 @@ class Store:
         self._database.close()
 
     def _is_there(self) -> bool:
-        """Whether others would find what is written: somebody may have deleted the file."""
+        """Whether the file still has its place: it may have been deleted."""
         try:
             return os.path.samestat(self.path.stat(), self._file)
         except OSError:

@@ -40,7 +40,7 @@ class Change:
 
 
 def changes(before: Schema, after: Schema) -> list[Change]:
-    """Every difference between two documents that somebody can notice, in the order of the schema."""
+    """Every difference between two documents that a caller can notice, in the order of the schema."""
     return list(_Differ(before, after).at(before, after, _Place()))
 
 

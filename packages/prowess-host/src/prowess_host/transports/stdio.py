@@ -111,7 +111,7 @@ class Writer:
 
     @property
     def left(self) -> bool:
-        """Whether nobody can read any more what is written."""
+        """Whether the client has stopped reading."""
         poll = select.poll()
         poll.register(self._fd, 0)
         return any(event & select.POLLERR for _, event in poll.poll(0))
