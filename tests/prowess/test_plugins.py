@@ -414,7 +414,7 @@ async def test_command_that_is_none_is_a_failure_where_it_is_registered(tmp_path
     """The line is the plugin's."""
     text = "@hookimpl\ndef prowess_commands(register):\n    register(print)\n"
     async with Runtime.open(write(tmp_path, a=text)) as runtime:
-        reason = "<built-in function print> is not a command: decorate it with @skill_command"
+        reason = "<built-in function print> is not a command: decorate it with @skill_command, @resource or @prompt"
         assert [("a", "a.py", 5, reason)] == told(runtime)
 
 
