@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from piped import HANDSHAKE, STATELESS, Client, error, hosted, make_project, result
+from inside import inside
+from piped import HANDSHAKE, STATELESS, Client, error, make_project, result
 
 from prowess_host.long_results import EXPIRY, Pages, UnknownCursor
 
@@ -57,7 +58,7 @@ async def read_on(host: Client, told: dict[str, Any]) -> str:
 @pytest.mark.parametrize("version", [HANDSHAKE, STATELESS])
 async def test_ten_megabytes_are_read_to_the_end(tmp_path: Path, version: str):
     """The parts are the exact text, whatever its characters take; other calls go on beside it."""
-    async with hosted(make_project(tmp_path, "max_result = 500_000\n", t=SKILL), version=version) as host:
+    async with inside(make_project(tmp_path, "max_result = 500_000\n", t=SKILL), version=version) as host:
         assert READ_MORE in await host.tools()
         long, short = host.start_call("t_text", n=4_200_000), host.start_call("t_text", n=5)
         assert "aé€😀\n" == (await result(short))["content"][0]["text"]
@@ -73,7 +74,7 @@ async def test_ten_megabytes_are_read_to_the_end(tmp_path: Path, version: str):
 @pytest.mark.parametrize("version", [HANDSHAKE, STATELESS])
 async def test_what_was_promised_is_kept_or_an_error(tmp_path: Path, version: str):
     """A result with an output schema has data that conforms, or it is an error; without one the data is left out."""
-    async with hosted(make_project(tmp_path, "max_result = 1000\n", t=SKILL), version=version) as host:
+    async with inside(make_project(tmp_path, "max_result = 1000\n", t=SKILL), version=version) as host:
         fits = await host.call("t_listed", n=10)
         assert not fits["isError"]
         assert "structuredContent" in fits
@@ -93,7 +94,7 @@ async def test_what_was_promised_is_kept_or_an_error(tmp_path: Path, version: st
 
 async def test_a_cursor_that_leads_nowhere_is_an_error(tmp_path: Path):
     """It says what to do; nothing else is shown."""
-    async with hosted(make_project(tmp_path, "max_result = 1000\n", t=SKILL)) as host:
+    async with inside(make_project(tmp_path, "max_result = 1000\n", t=SKILL)) as host:
         told = await host.call("t_text", n=2000)
         good: str = told["_meta"]["prowess/cut"]["cursor"]
         token, _, position = good.partition("-")
@@ -113,7 +114,7 @@ async def test_limits_are_those_of_the_client(tmp_path: Path):
     """By the name it gives in its handshake, unless the setting says so. An author may ask for more."""
     project = make_project(tmp_path, t=SKILL)
     for name, limit in (("claude-code", 60_000), ("other", None)):
-        async with hosted(project, opened=False) as host:
+        async with inside(project, opened=False) as host:
             told = {"capabilities": {}, "clientInfo": {"name": name, "version": "1"}}
             await host.ask("initialize", protocolVersion=HANDSHAKE, **told)
             assert (limit is not None) == (READ_MORE in await host.tools())
@@ -126,7 +127,7 @@ async def test_limits_are_those_of_the_client(tmp_path: Path):
 @pytest.mark.parametrize("settings", ["max_result = 0\n", ""])
 async def test_without_a_limit_everything_is_sent(tmp_path: Path, settings: str):
     """Also to a client that names itself without a handshake: there only the setting counts."""
-    async with hosted(make_project(tmp_path, settings, t=SKILL), version=STATELESS) as host:
+    async with inside(make_project(tmp_path, settings, t=SKILL), version=STATELESS) as host:
         assert READ_MORE not in await host.tools()
         assert 100_000 == len(await host.text("t_text", n=100_000))
 
@@ -134,7 +135,7 @@ async def test_without_a_limit_everything_is_sent(tmp_path: Path, settings: str)
 async def test_a_command_of_that_name_stays_what_it_is(tmp_path: Path):
     """Then nothing is cut, since nothing could be read on."""
     mine = "@skill_command\ndef read_more(n: int) -> str:\n    return 'x' * n\n"
-    async with hosted(make_project(tmp_path, "max_result = 10\n", prowess=mine)) as host:
+    async with inside(make_project(tmp_path, "max_result = 10\n", prowess=mine)) as host:
         assert [READ_MORE] == await host.tools()
         assert 100 == len(await host.text(READ_MORE, n=100))
 
@@ -142,7 +143,7 @@ async def test_a_command_of_that_name_stays_what_it_is(tmp_path: Path):
 async def test_what_cannot_be_kept_is_said(tmp_path: Path):
     """The first part comes all the same."""
     settings = "max_result = 1000\nkept_results = 1500\n"
-    async with hosted(make_project(tmp_path, settings, t=SKILL)) as host:
+    async with inside(make_project(tmp_path, settings, t=SKILL)) as host:
         told = await host.call("t_larger", n=90_001)
         assert told["_meta"]["prowess/cut"]["cursor"] is None
         assert "too large to be kept: ask for less" in told["content"][-1]["text"]

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from inside import inside
 from patience import PATIENCE
 from piped import HANDSHAKE, STATELESS, Client, hosted, make_project, processes, until, write_skill
 
@@ -55,9 +56,10 @@ def manifests(project: Path) -> list[Path]:
     return sorted((project / "cache").glob("manifests/*.json"))
 
 
-async def listed(project: Path, *options: str, **more: str) -> list[str]:
-    """What a host lists that is started for this alone."""
-    async with hosted(project, *options, env=more) as host:
+async def listed(project: Path, *options: str, apart: bool = False, **more: str) -> list[str]:
+    """What a host lists that is started for this alone, `apart` in a process of its own."""
+    starting = hosted(project, *options, env=more) if options or apart else inside(project, env=more)
+    async with starting as host:
         return await host.tools()
 
 
@@ -132,7 +134,7 @@ async def test_only_what_changed_is_described_again(project: Path):
     write_skill(project, "a.py", noting(project, "a").replace("text:", "more: int = 0, text:"))
     write_skill(project, "d.py", noting(project, "d"))
     (project / "skills/c.py").unlink()
-    async with hosted(project) as host:
+    async with inside(project) as host:
         tools = (await host.ask("tools/list"))["tools"]
         assert ["a_say", "b_say", "d_say"] == [tool["name"] for tool in tools]
         assert {"more", "text"} == set(tools[0]["inputSchema"]["properties"])
@@ -148,7 +150,7 @@ async def test_what_is_known_can_be_called_while_the_rest_is_described(project: 
     waiting = f"while not os.path.exists({str(gate)!r}):\n    time.sleep(0.01)\n"
     write_skill(project, "d.py", waiting + noting(project, "d"))
     write_skill(project, "e.py", noting(project, "e"))
-    async with hosted(project) as host:
+    async with inside(project) as host:
         listing = host.request("tools/list")
         called = host.start_call("a_say")
         await host.worker()
@@ -163,13 +165,13 @@ async def test_start_with_a_broken_skill_imports_nothing_for_the_list(project: P
     write_skill(project, "bad.py", broken)
     assert ["a_say", "b_say", "c_say", "prowess_diagnostics"] == sorted(await listed(project))
     imports(project)
-    async with hosted(project) as host:
+    async with inside(project) as host:
         assert "prowess_diagnostics" in await host.tools()
         assert "RuntimeError: broken" in await host.text("prowess_diagnostics")
         await until(lambda: (project / "imports").exists() and (project / "imports").read_text())
         assert ["bad"] == imports(project)
         assert [] == host.notes
-    async with hosted(project, env={"MENDED": "1"}) as host:
+    async with inside(project, env={"MENDED": "1"}) as host:
         await host.tools()
         await host.noted(CHANGED)
         assert ["a_say", "b_say", "bad_say", "c_say"] == await host.tools()
@@ -188,15 +190,15 @@ async def test_contract_that_no_key_can_see_is_put_right_by_the_first_call(proje
         tools = {tool["name"]: tool for tool in (await host.ask("tools/list"))["tools"]}
         return tools["d_pick"]["inputSchema"]["properties"]["kind"]["enum"]
 
-    async with hosted(project, env={"KINDS": "x y"}) as host:
+    async with inside(project, env={"KINDS": "x y"}) as host:
         assert ["x", "y"] == await kinds(host)
-    async with hosted(project, env={"KINDS": "y z"}) as host:
+    async with inside(project, env={"KINDS": "y z"}) as host:
         assert ["x", "y"] == await kinds(host)
         assert "z" == await host.text("d_pick", kind="z")
         await host.noted(CHANGED)
         assert ["y", "z"] == await kinds(host)
         assert (await host.call("d_pick", kind="x"))["isError"]
-    async with hosted(project, env={"KINDS": "y z"}) as host:
+    async with inside(project, env={"KINDS": "y z"}) as host:
         assert ["y", "z"] == await kinds(host)
         assert "z" == await host.text("d_pick", kind="z")
         await host.barrier()
@@ -208,7 +210,7 @@ async def test_contract_that_is_another_one_each_time_is_looked_at_once(project:
     odd = "@skill_command(description=str(time.time_ns()))\ndef now() -> str:\n    return 'x'\n"
     write_skill(project, "d.py", odd + noting(project, "d"))
     await listed(project)
-    async with hosted(project) as host:
+    async with inside(project) as host:
         await host.tools()
         imports(project)
         assert "x" == await host.text("d_now")
@@ -269,9 +271,9 @@ async def test_full_disk_costs_time_and_nothing_else(project: Path):
 
 async def test_hosts_that_start_at_once_all_know_the_same(project: Path):
     """Whoever writes last wins, and what is there is whole."""
-    assert [ALL] * 4 == await asyncio.gather(*(listed(project) for _ in range(4)))
+    assert [ALL] * 4 == await asyncio.gather(*(listed(project, apart=True) for _ in range(4)))
     imports(project)
-    assert [ALL] * 4 == await asyncio.gather(*(listed(project) for _ in range(4)))
+    assert [ALL] * 4 == await asyncio.gather(*(listed(project, apart=True) for _ in range(4)))
     assert [] == imports(project)
     assert 1 == len(manifests(project))
 
@@ -318,7 +320,7 @@ async def test_clock_that_was_set_proves_nothing(project: Path, years: int):
     file.write_text(file.read_text().replace("text:", "tent:"))
     os.utime(file, ns=(when, when))
     os.utime(project / "skills", ns=(when, when))
-    async with hosted(project) as host:
+    async with inside(project) as host:
         tools = (await host.ask("tools/list"))["tools"]
     assert {"tent"} == set(tools[0]["inputSchema"]["properties"])
 
@@ -361,7 +363,7 @@ async def test_new_hook_has_everything_described(project: Path):
     plug = "from lib import Clock\nfrom prowess import hookimpl\n@hookimpl\n"
     write_skill(project, "plug.py", f"{plug}def prowess_injectables(provide):\n    provide(Clock, Clock)\n")
     imports(project)
-    async with hosted(project) as host:
+    async with inside(project) as host:
         tools = {tool["name"]: tool for tool in (await host.ask("tools/list"))["tools"]}
         assert {"n"} == set(tools["d_now"]["inputSchema"]["properties"])
         assert "0" == await host.text("d_now")
@@ -374,7 +376,7 @@ async def test_skill_that_ends_its_process_hides_no_other(project: Path):
     """It is a failure like any other, known at the next start, and tried again when it was edited."""
     write_skill(project, "bad.py", noting(project, "bad") + "os._exit(3)\n")
     for expected in (["a", "bad", "b", "c"], []):
-        async with hosted(project) as host:
+        async with inside(project) as host:
             assert [*ALL, "prowess_diagnostics"] == sorted(await host.tools())
             told = await host.text("prowess_diagnostics")
             assert "bad.py" in told
@@ -400,7 +402,7 @@ async def test_skill_that_is_mended_while_it_ends_its_process_is_tried_again(pro
     write_skill(project, "bad.py", mended)
     (project / "mended").write_text((project / "skills/bad.py").read_text())
     write_skill(project, "bad.py", f"import shutil\nshutil.copy({str(project / 'mended')!r}, __file__)\nos._exit(3)\n")
-    async with hosted(project) as host:
+    async with inside(project) as host:
         await host.tools()
         while "bad_say" not in await host.tools():  # noqa: ASYNC110 - the client may have asked before or after
             await asyncio.sleep(0.01)
@@ -410,7 +412,7 @@ async def test_skill_that_is_mended_while_it_ends_its_process_is_tried_again(pro
 async def test_reload_keeps_warm_what_was_used(project: Path):
     """The new generation has imported it before it is called; the others it imports when they are."""
     await listed(project)
-    async with hosted(project) as host:
+    async with inside(project) as host:
         await host.text("a_say")
         imports(project)
         write_skill(project, "c.py", noting(project, "c").replace("text:", "tent:"))
@@ -423,7 +425,7 @@ async def test_reload_keeps_warm_what_was_used(project: Path):
 async def test_broken_edit_of_a_skill_that_was_never_imported_costs_nothing(project: Path):
     """The host knows its last good source from the files as they were at the start."""
     await listed(project)
-    async with hosted(project) as host:
+    async with inside(project) as host:
         assert "a" == await host.text("a_say")
         write_skill(project, "b.py", "import nothing_of_this_name\n")
         write_skill(project, "a.py", "import nothing_of_this_name\n")

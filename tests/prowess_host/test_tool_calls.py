@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from piped import STATELESS, Client, Hosts, error, hosted, make_project, result, shared_hosts
+from inside import inside
+from piped import STATELESS, Client, Hosts, error, make_project, result, shared_hosts
 
 from prowess_host.tool_calls import Sealing, load_key
 
@@ -229,12 +230,12 @@ async def test_a_state_gathers_answers_over_several_rounds(hosts: Hosts):
 
 async def test_a_state_outlives_its_host_and_is_bound_to_the_call(hosts: Hosts):
     """The key is the user's. Other arguments, or a changed state, are refused."""
-    async with hosted(hosts.project, version=STATELESS, capabilities=FORMS) as host:
+    async with inside(hosts.project, version=STATELESS, capabilities=FORMS) as host:
         asked = await host.call("t_sure")
     given = {"sure": {"action": "decline"}}
     extra = {"inputResponses": given, "requestState": asked["requestState"]}
     forged = {**extra, "requestState": f"x{asked['requestState']}"}
-    async with hosted(hosts.project, version=STATELESS, capabilities=FORMS) as host:
+    async with inside(hosts.project, version=STATELESS, capabilities=FORMS) as host:
         assert "decline None" == await text(host.start_call("t_sure", extra=extra))
         assert -32602 == (await error(host.start_call("t_sure", extra=extra, log="x")))["code"]
         assert -32602 == (await error(host.start_call("t_sure", extra=forged)))["code"]

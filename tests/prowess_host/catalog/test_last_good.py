@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from inside import inside
 from piped import Client, hosted, make_project, result, until, write_skill
+
+from prowess.skills.description import Description, SkillFacts
+from prowess.skills.stamps import Seen
+from prowess_host.catalog.sources import Sources
 
 CHANGED = "notifications/tools/list_changed"
 ONE = """
@@ -49,7 +56,8 @@ async def replace_worker(host: Client) -> None:
     """Kill the workers, and wait until they are gone."""
     old = host.workers()
     for pid in old:
-        os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # it was about to go by itself
+            os.kill(pid, signal.SIGKILL)
     await until(lambda: not set(old) & set(host.workers()))
 
 
@@ -68,7 +76,7 @@ async def test_skills_that_break_are_served_by_any_worker(tmp_path: Path, warm: 
     """Each in its own way, also by workers that never had them, whether or not anybody had called them before."""
     project = make_project(tmp_path, u=ONE, **dict.fromkeys(BREAKS, ONE))
     if warm:
-        async with hosted(project) as host:
+        async with inside(project) as host:
             await host.tools()
     async with hosted(project) as host:
         before = await host.tools()
@@ -95,9 +103,9 @@ async def test_skills_that_break_are_served_by_any_worker(tmp_path: Path, warm: 
 
 async def test_a_call_at_the_moment_of_a_broken_save_is_answered(project: Path):
     """The skill is known, and was not imported yet; nothing vanishes from the list."""
-    async with hosted(project) as host:
+    async with inside(project) as host:
         await host.tools()
-    async with hosted(project) as host:
+    async with inside(project) as host:
         before = await host.tools()
         assert "one" == await host.text("u_version")
         for _ in range(3):
@@ -113,7 +121,7 @@ async def test_a_call_at_the_moment_of_a_broken_save_is_answered(project: Path):
 @pytest.mark.parametrize("torn", ["", "from prowess import skill_comm", '"""What\n', "   \n"])
 async def test_half_of_a_save_takes_nothing_away(project: Path, torn: str):
     """An editor that truncates a file and then writes it may be seen in between."""
-    async with hosted(project) as host:
+    async with inside(project) as host:
         before = await host.tools()
         (project / "skills/t.py").write_text(torn)
         assert "t.py" in await told_of(host, "last good version stays in use")
@@ -123,9 +131,27 @@ async def test_half_of_a_save_takes_nothing_away(project: Path, torn: str):
         assert before == await host.tools()
 
 
+@pytest.mark.parametrize("is_empty", [False, True], ids=["no skill", "no commands"])
+def test_a_file_that_was_half_of_a_save_only_for_the_worker_takes_nothing_away(tmp_path: Path, is_empty: bool):
+    """The worker found nothing in it, and it is whole again when the host looks for the reason."""
+    file = tmp_path / "t.py"
+    file.write_text("import prowess\n")
+    place = str(file)
+    facts = SkillFacts(files=(place,), place=place, own=(place,))
+    torn = Seen(0, 0, 0, 0, "", 0)
+    sources = Sources()
+    sources.hold(Description({"t": facts}, texts={place: b"import prowess\n"}), ())
+    skills = {"t": facts} if is_empty else {}
+    seen = Description(skills, tuple(skills), folders=(str(tmp_path),), sightings={place: torn})
+    assert ["the file was saved while it was read"] == [it.reason for it in sources.missed(seen)]
+    assert [] == sources.missed(replace(seen, folders=())), "nobody looks in that folder any more"
+    file.write_text("x = 1\n")
+    assert [] == sources.missed(seen), "it is no skill any more"
+
+
 async def test_what_is_taken_away_is_gone(project: Path):
     """A file that is deleted or renamed is no broken one, also while it was broken; nor is one that is no skill any more."""
-    async with hosted(project) as host:
+    async with inside(project) as host:
         await host.tools()
         (project / "skills/t.py").rename(project / "skills/v.py")
         await host.noted(CHANGED, 1)
@@ -143,7 +169,7 @@ async def test_what_is_taken_away_is_gone(project: Path):
 async def test_several_workers_all_serve_the_last_good_version(project: Path):
     """Whichever of them gets the call."""
     (project / "prowess.toml").write_text('cache_dir = "cache"\n[host]\nworkers = 3\n')
-    async with hosted(project) as host:
+    async with inside(project) as host:
         await host.tools()
         write_skill(project, "t.py", BROKEN)
         await host.noted(CHANGED)
@@ -161,7 +187,7 @@ async def test_helpers_beside_a_skill_are_kept_with_it(tmp_path: Path):
     helper = tmp_path / "skills/_h.py"
     (tmp_path / "skills/_types.py").write_text("class Shared: ...\n")
     helper.write_text("from ._types import Shared\nx, y = 1, 1\n")
-    async with hosted(tmp_path) as host:
+    async with inside(tmp_path) as host:
         await host.tools()
         helper.write_text("from ._types import Shared\ny = 2\n")
         await host.noted(CHANGED)
@@ -180,7 +206,7 @@ async def test_a_broken_module_of_the_project_breaks_no_skill(tmp_path: Path, br
     make_project(tmp_path, a=HANDS, b=HANDS, c=ONE)
     module = tmp_path / "_hands.py"
     module.write_text("NAME = 'one'\n")
-    async with hosted(tmp_path) as host:
+    async with inside(tmp_path) as host:
         before = await host.tools()
         if broken is None:
             module.unlink()
@@ -209,7 +235,7 @@ async def test_a_module_of_the_project_may_have_two_versions(tmp_path: Path):
             f"from shop.prices import {wanted}\nfrom shop import goods\n@skill_command\ndef version() -> list[int]:\n"
         )
         write_skill(tmp_path, f"{name}.py", f"{body}    from shop import prices\n    return [{wanted}, prices.y]\n")
-    async with hosted(tmp_path) as host:
+    async with inside(tmp_path) as host:
         await host.tools()
         (tmp_path / "shop/prices.py").write_text("y = 2\n")
         await host.noted(CHANGED)
@@ -235,7 +261,7 @@ async def test_a_broken_plugin_costs_nobody_what_it_gives(tmp_path: Path):
     uses = "from .clock import Clock\n@skill_command\ndef now(clock: Clock) -> str:\n    return clock.now()\n"
     make_project(tmp_path, clock=plug, b=uses)
     write_skill(tmp_path, "../more/far.py", ONE)
-    async with hosted(tmp_path) as host:
+    async with inside(tmp_path) as host:
         before = await host.tools()
         write_skill(tmp_path, "clock.py", "from prowess import hookimpl\n1 / 0\n")
         await told_of(host, "last good version stays in use")
@@ -250,7 +276,7 @@ async def test_a_broken_plugin_costs_nobody_what_it_gives(tmp_path: Path):
 
 async def test_broken_settings_cost_nothing(project: Path):
     """Everything goes on by what they said before, also in a new worker."""
-    async with hosted(project) as host:
+    async with inside(project) as host:
         before = await host.tools()
         (project / "prowess.toml").write_text("cache_dir = \n")
         assert "prowess.toml" in await told_of(host, "the previous version stays in use")
@@ -263,7 +289,7 @@ async def test_a_skill_that_is_too_large_to_be_kept_says_what_is_wrong(project: 
     """Its commands stay, and each call gives the file, the line and the reason."""
     file = project / "skills/t.py"
     file.write_text(file.read_text() + "#" * (1 << 20))
-    async with hosted(project) as host:
+    async with inside(project) as host:
         before = await host.tools()
         file = write_skill(project, "t.py", "x = 1\nimport nothing_of_this_name\n")
         await host.noted(CHANGED)
@@ -280,17 +306,17 @@ async def test_a_skill_that_is_too_large_to_be_kept_says_what_is_wrong(project: 
 
 async def test_two_hosts_on_one_manifest_each_keep_their_own_versions(project: Path):
     """A third one that starts while a skill is broken has nothing to serve it from, and says so."""
-    async with hosted(project) as one, hosted(project) as other:
+    async with inside(project) as one, inside(project) as other:
         await asyncio.gather(one.tools(), other.tools())
         write_skill(project, "t.py", BROKEN)
         for host in (one, other):
             await host.noted(CHANGED)
             assert "one" == await host.text("t_version")
-        async with hosted(project) as third:
+        async with inside(project) as third:
             assert ["prowess_diagnostics", "u_pid", "u_version"] == await third.tools()
         write_skill(project, "t.py", TWO)
         for host in (one, other):
             await host.noted(CHANGED, 2)
             assert "two" == await host.text("t_version")
-    async with hosted(project) as host:
+    async with inside(project) as host:
         assert "two" == await host.text("t_version")

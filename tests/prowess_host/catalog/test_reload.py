@@ -10,6 +10,7 @@ import signal
 from pathlib import Path
 
 import pytest
+from inside import inside
 from piped import HANDSHAKE, STATELESS, Client, hosted, make_project, result, until, write_skill
 
 from prowess_host.catalog.watcher import Watcher
@@ -93,7 +94,7 @@ async def test_dotenv_reaches_the_workers_and_nothing_else(project: Path):
 
 
 async def test_add_rename_delete(project: Path):
-    async with hosted(project) as host:
+    async with inside(project) as host:
         await host.tools()
         added = write_skill(project, "u.py", TWO)
         await host.noted(CHANGED, 1)
@@ -108,7 +109,7 @@ async def test_add_rename_delete(project: Path):
 
 async def test_an_edit_that_no_client_can_see_is_not_told(project: Path):
     """The new code runs all the same."""
-    async with hosted(project) as host:
+    async with inside(project) as host:
         assert "one" == await host.text("t_version")
         file = project / "skills/t.py"
         file.write_text(file.read_text().replace('"one"', '"uno"') + "# a comment\n")
@@ -119,7 +120,7 @@ async def test_an_edit_that_no_client_can_see_is_not_told(project: Path):
 async def test_a_write_that_keeps_time_and_size_is_seen(project: Path):
     """As `cp -p` does it: onto the same file, or by renaming another one into its place."""
     file = project / "skills/t.py"
-    async with hosted(project) as host:
+    async with inside(project) as host:
         assert "one" == await host.text("t_version")
         then = file.stat()
         for text in ("two", "six"):
@@ -130,7 +131,7 @@ async def test_a_write_that_keeps_time_and_size_is_seen(project: Path):
             target.rename(file)
             assert (then.st_size, then.st_mtime_ns) == (file.stat().st_size, file.stat().st_mtime_ns)
             await serving(host, "t_version", text)
-    async with hosted(project) as host:
+    async with inside(project) as host:
         assert "six" == await host.text("t_version")
 
 
@@ -140,13 +141,13 @@ async def test_a_project_module_that_keeps_time_and_size_is_seen(tmp_path: Path)
     module.write_text("NAME = 'one'\n")
     body = "from prices import NAME\n@skill_command\ndef f() -> str:\n    return NAME\n"
     env = {"PYTHONDONTWRITEBYTECODE": ""}
-    async with hosted(make_project(tmp_path, t=body), env=env) as host:
+    async with inside(make_project(tmp_path, t=body), env=env) as host:
         assert "one" == await host.text("t_f")
         then = module.stat()
         module.write_text("NAME = 'two'\n")
         os.utime(module, ns=(then.st_atime_ns, then.st_mtime_ns))
         await serving(host, "t_f", "two")
-    async with hosted(tmp_path, env=env) as host:
+    async with inside(tmp_path, env=env) as host:
         assert "two" == await host.text("t_f")
 
 
@@ -161,7 +162,7 @@ async def test_an_editor_writes_beside_and_renames(project: Path):
 
 async def test_forty_files_at_once_settle_once(project: Path):
     """Like a checkout of another branch."""
-    async with hosted(project) as host:
+    async with inside(project) as host:
         await host.tools()
         for number in range(40):
             write_skill(project, f"s{number}.py", TWO)
@@ -178,7 +179,7 @@ async def until_stable(host: Client, count: int) -> None:
 
 async def test_a_storm_of_saves_loses_no_request(project: Path):
     """Every call is answered while the file is saved over and over, and the last version counts."""
-    async with hosted(project) as host:
+    async with inside(project) as host:
         await host.tools()
         for number in range(30):
             text = ONE if number % 3 else BROKEN
@@ -192,7 +193,7 @@ async def test_a_storm_of_saves_loses_no_request(project: Path):
 
 
 async def test_calls_in_flight_finish_on_the_old_generation(project: Path, tmp_path: Path):
-    async with hosted(project) as host:
+    async with inside(project) as host:
         gate = tmp_path / "gate"
         answer = host.start_call("t_wait", gate=str(gate))
         await host.barrier()
@@ -207,7 +208,7 @@ async def test_calls_in_flight_finish_on_the_old_generation(project: Path, tmp_p
 async def test_a_broken_edit_keeps_the_last_good_version(project: Path):
     """It is told on stderr once, and shown by a tool that is there only meanwhile."""
     write_skill(project, "u.py", TWO)
-    async with hosted(project) as host:
+    async with inside(project) as host:
         await host.tools()
         write_skill(project, "t.py", BROKEN)
         await host.noted(CHANGED, 1)
@@ -226,7 +227,7 @@ async def test_a_broken_edit_keeps_the_last_good_version(project: Path):
 
 
 async def test_an_edit_that_ends_every_worker_at_import_keeps_everything(project: Path):
-    async with hosted(project) as host:
+    async with inside(project) as host:
         assert "one" == await host.text("t_version")
         write_skill(project, "t.py", "os._exit(4)\n@skill_command\ndef version() -> str: ...\n")
         await host.noted(CHANGED)
@@ -239,7 +240,7 @@ async def test_an_edit_that_ends_every_worker_at_import_keeps_everything(project
 
 async def test_a_skills_folder_may_come_later_go_and_come_back(tmp_path: Path):
     (tmp_path / "prowess.toml").write_text('cache_dir = "cache"\n')
-    async with hosted(tmp_path) as host:
+    async with inside(tmp_path) as host:
         assert ["prowess_diagnostics"] == await host.tools()
         write_skill(tmp_path, "t.py", ONE)
         await host.noted(CHANGED, 1)
@@ -256,7 +257,7 @@ async def test_a_skills_folder_may_come_later_go_and_come_back(tmp_path: Path):
 
 async def test_folders_that_the_settings_or_a_plugin_name_later_are_watched(project: Path):
     """As those that were there from the start."""
-    async with hosted(project) as host:
+    async with inside(project) as host:
         assert "one" == await host.text("t_version")
         write_skill(project, "../more/u.py", ONE)
         (project / "prowess.toml").write_text('cache_dir = "cache"\nskills = ["skills", "more"]\n')
@@ -277,7 +278,7 @@ async def test_project_modules_that_skills_import_are_watched(tmp_path: Path):
     (tmp_path / "shop/__init__.py").touch()
     (tmp_path / "shop/prices.py").write_text("NAME = 'one'\n")
     body = "from shop.prices import NAME\n@skill_command(name=NAME)\ndef f() -> str:\n    return NAME\n"
-    async with hosted(make_project(tmp_path, t=body)) as host:
+    async with inside(make_project(tmp_path, t=body)) as host:
         assert ["t_one"] == await host.tools()
         (tmp_path / "shop/prices.py").write_text("NAME = 'other'\n")
         await host.noted(CHANGED)
@@ -286,7 +287,7 @@ async def test_project_modules_that_skills_import_are_watched(tmp_path: Path):
 
 
 async def test_settings_are_read_again(project: Path):
-    async with hosted(project) as host:
+    async with inside(project) as host:
         assert ["t_version", "t_wait"] == await host.tools()
         (project / "prowess.toml").write_text(
             'cache_dir = "cache"\nhide = ["t.wait"]\n[wire_names]\n"t.version" = "v"\n'
@@ -299,7 +300,7 @@ async def test_folders_that_are_links_are_watched(project: Path, tmp_path_factor
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     write_skill(elsewhere, "a.py", ONE)
     (project / "skills/linked").symlink_to(elsewhere / "skills")
-    async with hosted(project) as host:
+    async with inside(project) as host:
         assert "linked_version" in await host.tools()
         write_skill(elsewhere, "a.py", TWO)
         await host.noted(CHANGED)
@@ -323,7 +324,7 @@ async def test_links_in_circles_and_odd_files_do_not_stop_reloading(project: Pat
     os.mkfifo(folders[3] / "pipe.py")
     os.mkfifo(project / "skills/pipe.py")
     (project / "skills/zero.py").symlink_to("/dev/zero")
-    async with hosted(project) as host:
+    async with inside(project) as host:
         tools = await host.tools()
         assert {"s_version", "s_wait", "t_version", "t_wait"} <= set(tools)
         assert "too many or too deep folders" in await host.text("prowess_diagnostics")
@@ -339,7 +340,7 @@ async def test_what_a_command_writes_beside_itself_is_no_change(project: Path):
     """A worker that wrote a file would else be replaced with every call, and its state with it."""
     body = "@skill_command\ndef count() -> int:\n    open(__file__ + '.json', 'a').write('x')\n    return os.getpid()\n"
     write_skill(project, "c.py", body)
-    async with hosted(project) as host:
+    async with inside(project) as host:
         await host.tools()
         first = await host.text("c_count")
         write_skill(project, "d.py", TWO)
@@ -358,7 +359,7 @@ def test_the_watcher_is_importable_without_the_extension():
 
 async def test_a_worker_that_is_killed_while_a_save_is_described_has_a_successor(project: Path):
     """No further save would come to tell of the first one."""
-    async with hosted(project) as host:
+    async with inside(project) as host:
         assert "one" == await host.text("t_version")
         before = set(host.workers())
         write_skill(project, "t.py", TWO)

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from inside import inside
 from piped import Client, Message, hosted, make_project, processes, until, write_skill
 from test_start import imports, listed, noting
 
@@ -34,7 +35,7 @@ async def test_alias_that_is_the_id_of_a_skill_not_yet_imported_takes_no_call_aw
     other = "\n@skill_command(aliases=['b.say'])\ndef other(text: str = 'wrong') -> str:\n    return text\n"
     write_skill(project, "a.py", noting(project, "a") + other)
     await listed(project)
-    async with hosted(project) as host:
+    async with inside(project) as host:
         assert "a" == await host.text("a_say")
         assert "b" == await host.text("b_say")
 
@@ -46,7 +47,7 @@ async def test_file_whose_name_is_no_text_hides_no_skill(project: Path, text: st
     (project / "skills" / os.fsdecode(b"d\xff.py")).write_text(text)
     assert ALL == [name for name in await listed(project) if name != "prowess_diagnostics"]
     imports(project)
-    async with hosted(project) as host:
+    async with inside(project) as host:
         assert set(ALL) <= set(await host.tools())
         if "prowess" in text:
             assert r"d\udcff.py" in await host.text("prowess_diagnostics")
@@ -74,7 +75,7 @@ async def listed_despite(project: Path, host: Client, mishap: Callable[[], Await
 async def test_skill_whose_worker_was_killed_by_somebody_else_is_not_to_blame(project: Path):
     """It is imported once more, and nothing bad is remembered of it."""
     write_skill(project, "d.py", gated(project, "d"))
-    async with hosted(project) as host:
+    async with inside(project) as host:
 
         async def mishap() -> None:
             os.kill(await host.worker(), signal.SIGKILL)
@@ -89,7 +90,7 @@ async def test_skill_is_described_although_a_call_ends_the_worker(project: Path)
     write_skill(project, "a.py", f"{noting(project, 'a')}\n{hook}\n{die}")
     await listed(project)
     write_skill(project, "d.py", gated(project, "d"))
-    async with hosted(project) as host:
+    async with inside(project) as host:
         tools = await listed_despite(project, host, lambda: host.call("a_die"))
         assert ["a_die", *ALL, "d_say"] == tools
 
@@ -100,7 +101,7 @@ async def test_skill_is_described_although_a_call_is_killed_with_its_worker(proj
     write_skill(project, "a.py", noting(project, "a") + slow)
     await listed(project)
     write_skill(project, "d.py", gated(project, "d"))
-    async with hosted(project) as host:
+    async with inside(project) as host:
 
         async def mishap() -> None:
             worker = await host.worker()
@@ -116,7 +117,7 @@ async def test_skill_is_described_although_another_one_ends_the_worker_when_it_i
     await listed(project)
     write_skill(project, "d.py", gated(project, "d"))
     write_skill(project, "e.py", noting(project, "e"))
-    async with hosted(project, env={"DIE": "1"}) as host:
+    async with inside(project, env={"DIE": "1"}) as host:
 
         async def mishap() -> None:
             called.append(host.start_call("b_say"))
@@ -132,7 +133,7 @@ async def test_skill_that_stops_everything_while_it_is_imported_is_not_to_blame(
     (project / "prowess.toml").write_text('cache_dir = "cache"\n[host]\nstall_limit = 0.2\n')
     await listed(project)
     write_skill(project, "d.py", "import ctypes\nctypes.PyDLL(None).usleep(900_000)\n" + noting(project, "d"))
-    async with hosted(project) as host:
+    async with inside(project) as host:
         listing = host.request("tools/list")
         assert "a" == await host.text("a_say")
         assert [*ALL, "d_say"] == [tool["name"] for tool in (await listing)["result"]["tools"]]
@@ -174,7 +175,7 @@ async def test_skill_that_is_deleted_while_others_are_imported_is_not_remembered
 async def test_settings_that_are_saved_just_after_the_start_count(project: Path, told: str):
     """Before anybody watches them."""
     await listed(project)
-    async with hosted(project) as host:
+    async with inside(project) as host:
         before = await host.tools()
         (project / "prowess.toml").write_text(f'cache_dir = "cache"\n{told}\n')
         await host.noted("notifications/tools/list_changed")
@@ -212,16 +213,16 @@ def install(folder: Path, entry_points: str = "[prowess.skills]\next = ext\n") -
 async def test_package_that_is_installed_anew_in_the_same_version_is_looked_at(project: Path):
     """As one does with a package that one works on."""
     install(project / "site", entry_points="")
-    assert ALL == await listed(project, PYTHONPATH=str(project / "site"))
+    assert ALL == await listed(project, apart=True, PYTHONPATH=str(project / "site"))
     install(project / "site")
-    assert [*ALL, "ext_hi"] == await listed(project, PYTHONPATH=str(project / "site"))
+    assert [*ALL, "ext_hi"] == await listed(project, apart=True, PYTHONPATH=str(project / "site"))
 
 
 async def test_other_path_to_packages_is_another_catalog(project: Path):
     """What was known on the old one says nothing of it."""
     install(project / "site")
     assert ALL == await listed(project)
-    assert [*ALL, "ext_hi"] == await listed(project, PYTHONPATH=str(project / "site"))
+    assert [*ALL, "ext_hi"] == await listed(project, apart=True, PYTHONPATH=str(project / "site"))
     assert ALL == await listed(project)
 
 
@@ -240,7 +241,7 @@ def pick(kind: 'KIND') -> None: ...
 
 async def picked(project: Path, **env: str) -> object:
     """What `d_pick` takes, by a host that is started for this alone."""
-    async with hosted(project, env=env) as host:
+    async with inside(project, env=env) as host:
         tools = {tool["name"]: tool for tool in (await host.ask("tools/list"))["tools"]}
         return tools["d_pick"]["inputSchema"]["properties"]["kind"].get("type")
 
@@ -295,7 +296,7 @@ async def test_module_that_nobody_imports_any_more_is_forgotten(project: Path):
 async def test_module_that_a_skill_fails_without_is_noticed_when_it_is_there(project: Path):
     """In the session, without a further save."""
     write_skill(project, "d.py", "import local\n" + noting(project, "d"))
-    async with hosted(project) as host:
+    async with inside(project) as host:
         assert "No module named 'local'" in await host.text("prowess_diagnostics")
         (project / "local.py").touch()
         await host.noted("notifications/tools/list_changed")

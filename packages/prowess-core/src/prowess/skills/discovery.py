@@ -13,7 +13,17 @@ from prowess.contracts.catalog import Failure
 from prowess.frozen import frozen
 from prowess.skills.folders import Tree, leads_up, walk
 
-__all__ = ["PYPROJECT", "REQUIREMENTS", "Source", "Survey", "candidates", "lock_of", "needs_of", "survey"]
+__all__ = [
+    "PYPROJECT",
+    "REQUIREMENTS",
+    "Source",
+    "Survey",
+    "candidates",
+    "lock_of",
+    "may_be_skill",
+    "needs_of",
+    "survey",
+]
 
 PYPROJECT: Final = "pyproject.toml"
 REQUIREMENTS: Final = "requirements.txt"
@@ -83,6 +93,11 @@ def needs_of(source: Source) -> list[Path]:
     return [*inside, lock_of(source.path, is_folder=source.is_folder)]
 
 
+def may_be_skill(text: bytes) -> bool:
+    """Whether a text mentions Prowess. Only such files are imported."""
+    return _MENTION in text
+
+
 def candidates(folders: Iterable[Path]) -> list[Path]:
     """Every file that may be a skill or part of one, whatever it says. Reads none of them."""
     found: set[Path] = set()
@@ -110,7 +125,7 @@ def _in_folder(folder: Path, failures: list[Failure]) -> Iterator[Source]:
             failures.append(Failure(f"{name}/scripts", reason, str(path / "scripts")))  # the skill itself is not broken
         for file in files:
             text = _text(file, name, failures)
-            if _MENTION in text and _can_be_named(file, path, name, failures):
+            if may_be_skill(text) and _can_be_named(file, path, name, failures):
                 speaking.append(file)
                 has_hooks = has_hooks or _HOOK_MENTION in text
         if speaking:

@@ -15,6 +15,7 @@ from typing import Final
 from prowess.contracts.catalog import Failure
 from prowess.frozen import frozen
 from prowess.skills.description import Description, SkillFacts
+from prowess.skills.discovery import may_be_skill
 from prowess.skills.stamps import digest_of, read
 from prowess.skills.texts import pack
 from prowess.worker.messages import SourceHead
@@ -119,15 +120,20 @@ class Sources:
         """Skills that nobody finds any more, although their files are there, each with the probable reason.
 
         Either the file is half of a save: a file without any mention of Prowess is no skill, but one that is empty or cannot
-        be parsed was hardly meant so. Or the plugin that gives its folder is broken.
+        be parsed was hardly meant so. Or it was half of a save when a worker looked, and is whole by now: that save has its
+        own description to come. Or the plugin that gives its folder is broken.
         """
         broken = sorted(self.broken_plugins(description))
         found: list[Failure] = []
         for skill, good in sorted(self._good.items()):
-            if skill in description.names or not os.path.exists(good.place):
+            facts = description.skills.get(skill)
+            is_empty = facts is not None and not facts.contracts and not facts.failures
+            if (skill in description.names and not is_empty) or not os.path.exists(good.place):
                 continue
-            failure = _torn(skill, good.own)
-            if failure is None and broken and os.path.dirname(good.place) not in description.folders:
+            failure = None if is_empty else _torn(skill, good.own)
+            if failure is None and os.path.dirname(good.place) in description.folders:
+                failure = _saved_meanwhile(skill, good.own, description)
+            elif failure is None and broken:
                 reason = f"its folder is unknown because a plugin is broken: {', '.join(broken)}"
                 failure = Failure(skill, reason, good.place)
             if failure is not None:
@@ -167,6 +173,19 @@ def _torn(skill: str, files: Iterable[str]) -> Failure | None:
             return Failure(skill, f"SyntaxError: {error.msg}", file, error.lineno)
         except (ValueError, RecursionError, MemoryError) as error:
             return Failure(skill, f"{type(error).__name__}: {error}", file)
+    return None
+
+
+def _saved_meanwhile(skill: str, files: Iterable[str], description: Description) -> Failure | None:
+    """The failure of a skill without commands whose file is not what was looked at, but a skill again."""
+    for file in files:
+        try:
+            text = read(file)
+        except OSError:
+            continue
+        seen = description.sightings.get(file)
+        if may_be_skill(text) and (seen is None or seen.digest != digest_of(text)):
+            return Failure(skill, "the file was saved while it was read", file)
     return None
 
 

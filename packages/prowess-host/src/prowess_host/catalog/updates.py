@@ -218,7 +218,8 @@ class CatalogUpdates:
             self._listed.set()
             self.supervisor.placed()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self.asked.wait(), _SOON)
+            async with asyncio.timeout(_SOON):  # `wait_for` of Python 3.11 may swallow the cancellation of `close`
+                await self.asked.wait()
         self.supervisor.start()
         await asyncio.to_thread(self._known.read_sources, known)
         self._watcher.start()

@@ -241,7 +241,8 @@ class App:
                 heard = time.monotonic()
                 yield b": still here\n\n"
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(changed.wait(), _LOOK_AGAIN)
+                async with asyncio.timeout(_LOOK_AGAIN):  # `wait_for` of Python 3.11 may swallow a cancellation
+                    await changed.wait()
 
     def _first_number(self, request: Request) -> int:
         """What the page has seen: a browser that connects again says so."""
