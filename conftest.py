@@ -33,6 +33,16 @@ FEWEST = 5
 
 
 _LONGEST_NAME = 40
+LONGEST = (
+    "test_soak",
+    "test_supervisor",
+    "test_documents",
+    "test_quick",
+    "test_tutorial",
+    "test_page",
+    "test_node_clients",
+)
+"""The modules that take longest, in that order."""
 
 
 class TimeIsUp(BaseException):
@@ -94,8 +104,9 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The soak comes first, since it is one test that takes long: at the end all the others would wait for it."""
-    items.sort(key=lambda item: "test_soak" not in item.nodeid)
+    """What takes longest comes first: at the end all the others would wait for it."""
+    places = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path.stem, len(LONGEST)))
 
 
 @pytest.fixture(scope="session")

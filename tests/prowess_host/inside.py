@@ -26,12 +26,14 @@ from patience import PATIENCE
 from piped import HANDSHAKE, Client, until
 
 from prowess.settings.settings import Settings
-from prowess.worker.link import Board, Frame
+from prowess.worker.board import Board
+from prowess.worker.link import Frame
 from prowess_host.connection import Connection
 from prowess_host.project import Project
 from prowess_host.protocol.identity import Server
 from prowess_host.workers.linked import LinkedWorker
 from prowess_host.workers.output import LabelledLines
+from prowess_host.workers.placement import OWN, Placement
 
 __all__ = ["Inside", "inside"]
 
@@ -53,19 +55,20 @@ class ForkedWorker(LinkedWorker):
 
     def __init__(
         self,
-        _python: str,
+        python: str,
         root: Path,
         begin: bytes,
         *,
         environ: Mapping[str, str],
         tell: Callable[[bytes], None],
         shared: bool = True,
+        placement: Placement = OWN,
         on_frame: Callable[[Frame], None],
         on_exit: Callable[[], None],
         on_print: Callable[[int, bytes], None] | None = None,
-        **_options: Any,
     ) -> None:
         """`tell` gets what the worker prints."""
+        assert (python, placement) == (sys.executable, OWN), "another kind of worker needs `hosted`"
         board = Board() if shared else None
         super().__init__(begin, board, on_frame=on_frame, on_exit=on_exit)
         ours, theirs = socket.socketpair()
