@@ -212,8 +212,9 @@ async def inside(
 ) -> AsyncGenerator[Inside]:
     """A host in this process that serves a project, with the handshake done."""
     host = Inside(project, version, {**os.environ, **(env or {})})
-    log = _Log(host.tell)
-    logging.getLogger("prowess").addHandler(log)
+    log, logger = _Log(host.tell), logging.getLogger("prowess")
+    logger.addHandler(log)
+    logger.propagate = False  # pytest cannot hand on what is no Unicode, like the name of a file
     try:
         if opened:
             await host.open(capabilities, PATIENCE)
@@ -222,4 +223,5 @@ async def inside(
         try:
             await host.finish()
         finally:
-            logging.getLogger("prowess").removeHandler(log)
+            logger.removeHandler(log)
+            logger.propagate = not logger.handlers
