@@ -1,6 +1,6 @@
 """Measures Prowess beside the official SDK, FastMCP, a bare read loop and a bare relay, on the same functions, in one run.
 
-python benchmarks/run.py [--short | --quick] [--only memory|start|many|calls|record|busy|stop] [--long] [--json FILE]
+python benchmarks/run.py [--short | --quick] [--only memory|start|many|calls|record|http|busy|stop] [--long] [--json FILE]
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ from typing import Any, Final
 from client import children_environment
 from effort import FULL, QUICK, SHORT, Effort
 from on_the_wire import Wire
+from over_http import OverHttp
 from projects import one_skill
 from report import Report
 
 _HERE: Final = Path(__file__).parent
-_PARTS: Final = ("memory", "start", "many", "calls", "record", "busy", "stop")
+_PARTS: Final = ("memory", "start", "many", "calls", "record", "http", "busy", "stop")
 _DISTRIBUTIONS: Final = ("prowess", "mcp", "fastmcp", "pydantic", "anyio")
 
 
@@ -62,6 +63,7 @@ def _measure(folder: Path, effort: Effort, report: Report, options: argparse.Nam
         "many": (wire.many,),
         "calls": (wire.calls, wire.memory),
         "record": (wire.recording,),
+        "http": (OverHttp(folder, wire.subjects, effort, report).calls,),
         "busy": (wire.busy,),
         "stop": (wire.stopping,),
     }

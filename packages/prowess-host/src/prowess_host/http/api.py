@@ -1,4 +1,7 @@
-"""What is served beside MCP: envelopes, one path for each command, the description of all that, and the schemas."""
+"""What is served beside MCP: envelopes, one path for each command, the description of all that, and the schemas.
+
+What envelopes need (pydantic, jsonschema) is imported when the first one comes, in a thread: MCP does without it.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +14,13 @@ from importlib import resources
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import ValidationError
-from jsonschema.validators import validator_for
-
-from prowess.envelopes.envelope import ENVELOPE_VERSION, invoke
 from prowess_host.http.binding import Refused
 from prowess_host.http.openapi import COMMANDS_PATH, INVOKE_PATH, SCHEMAS_PATH, describe
 from prowess_host.protocol.rpc import RpcError
 
 if TYPE_CHECKING:
+    from jsonschema.exceptions import ValidationError
+
     from prowess.contracts.contract import Contract
     from prowess.jsontypes import JsonObject
     from prowess.settings.credentials import Caller
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["Api"]
 
 _Handlers: TypeAlias = Mapping[str, Callable[["Exchange"], Awaitable[None]]]
+_ENVELOPE_VERSION: Final = "1.0.0"
 _MOST_PROBLEMS: Final = 20
 _MOST_LENGTH: Final = 300
 _SCHEMA_TYPE: Final = (b"content-type", b"application/schema+json")
@@ -90,6 +91,9 @@ class Api:
 
     def _mismatches(self, contract: Contract, payload: Any) -> list[JsonObject]:
         """Where a body is not what `/openapi.json` says: callers by MCP and envelopes are read more leniently."""
+        from jsonschema import Draft202012Validator
+        from jsonschema.validators import validator_for
+
         kind: Any = validator_for(contract.input_schema, default=Draft202012Validator)
         errors = islice(kind(contract.input_schema).iter_errors(payload), _MOST_PROBLEMS)
         return [{"code": "invalid_input", "message": _brief(each), "path": each.json_path} for each in errors]
@@ -113,6 +117,7 @@ class Api:
 
     async def _answer(self, exchange: Exchange, request: bytes | Mapping[str, Any], caller: Caller | None) -> None:
         """Serve an envelope. If the client leaves, its call is cancelled."""
+        invoke = await asyncio.to_thread(_load_invoke)
         serving = asyncio.ensure_future(invoke(self._project, request, caller))
         left = asyncio.ensure_future(exchange.left())
         try:
@@ -170,11 +175,17 @@ class Api:
         await exchange.answer(200, schema, _SCHEMA_TYPE)
 
 
+def _load_invoke() -> Callable[[Project, bytes | Mapping[str, Any], Caller | None], Awaitable[JsonObject]]:
+    from prowess.envelopes.envelope import invoke
+
+    return invoke
+
+
 def _head() -> JsonObject:
     """What an envelope begins with."""
     return {
         "id": uuid.uuid4().hex,
-        "version": ENVELOPE_VERSION,
+        "version": _ENVELOPE_VERSION,
         "timestamp": datetime.now(UTC).isoformat(timespec="milliseconds"),
     }
 
