@@ -34,7 +34,7 @@ __all__ = [
     "SourceHead",
     "UpdatedHead",
     "UrlDoneHead",
-    "WireHead",
+    "Wire",
     "WithdrawHead",
     "hello",
     "mismatch",
@@ -147,7 +147,7 @@ class ReadyHead(Hello):
     pid: int
 
 
-class WireHead(TypedDict):
+class Wire(TypedDict):
     """How a client is connected."""
 
     protocol: str
@@ -176,7 +176,7 @@ class CallHead(TypedDict, total=False):
     """What the client sent for tracing: `traceparent`, `tracestate`, `baggage`."""
     request: str
     """The JSON-RPC id of the request. Only with `otel.on`."""
-    wire: WireHead
+    wire: Wire
     metadata: JsonObject
     context: JsonObject
     answers: Mapping[str, JsonObject]
