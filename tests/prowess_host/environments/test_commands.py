@@ -99,6 +99,13 @@ async def test_clean_deletes_what_nobody_needs_or_uses(project: Path, capsys: py
     assert [] == [each for each in store.folder.iterdir() if each.is_dir()]
 
 
+def test_a_call_makes_no_other_environment(project: Path, capsys: pytest.CaptureFixture[str]):
+    write_skill(project, "other.py", f"{block('tinypackage==1.0')}{TINY}")
+    code, told = said(capsys, project, "call", "tiny.version")
+    assert (0, True) == (code, "1.0" in told)
+    assert 1 == len(Store(project / "cache").known())
+
+
 def found(project: Path) -> list[Finding]:
     """What the doctor says of environments, besides which uv there is."""
 

@@ -220,7 +220,7 @@ class Project:
 
         Unless it `builds`, skills whose environments are missing are failures.
         """
-        await self._updates.load(lambda listing: listing[command] is not None, builds=builds)
+        await self._updates.load(lambda listing: listing[command] is not None, command, builds=builds)
 
     def prepares(self, command: str) -> bool:
         """Whether a command may come to be known: its skill has an environment that is being prepared."""

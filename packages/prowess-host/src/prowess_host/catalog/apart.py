@@ -24,7 +24,7 @@ from prowess_host.workers.placement import OWN, Placement, Unplaced
 if TYPE_CHECKING:
     from prowess_host.environments.builds import Builds, Needed
 
-__all__ = ["Apart", "Found", "read_needs"]
+__all__ = ["Apart", "Found", "may_be_in", "read_needs"]
 
 _log = logging.getLogger("prowess.host")
 _MENTION: Final = b"# /// script"
@@ -156,12 +156,17 @@ class Apart:
         self._undescribed &= self.names
         self._failed = {skill: it for skill, it in self._failed.items() if skill in self._found.needed}
 
-    def see_to(self, undescribed: Collection[str], *, build: bool = True) -> None:
-        """Have every environment made that is missing, and these skills described. Without `build`, only as far as it is there."""
+    def see_to(self, undescribed: Collection[str], among: Collection[str] | None = None, *, build: bool = True) -> None:
+        """Have every environment made that is missing, and these skills described. Without `build`, only as far as it is there.
+
+        With `among`, the environments of these skills alone; any other is made when one of its commands is called.
+        """
         self._undescribed.update(undescribed & self._found.needed.keys())
         self._failed = {skill: replace(failed, at=-_AGAIN) for skill, failed in self._failed.items()}
         for skill, needed in self._found.needed.items():
             active = self._active.get(skill)
+            if among is not None and skill not in among:
+                continue
             if skill in self._undescribed or active is None or active[0] != needed.key:
                 if build or self._is_ready(needed):
                     self._wake(needed.key)
@@ -247,7 +252,7 @@ class Apart:
             await asyncio.wait(tasks)
 
     def _may_have(self, key: str, command: str) -> bool:
-        return not command or any(command.startswith((f"{skill}.", f"{skill}_")) for skill in self._group(key))
+        return not command or any(may_be_in(skill, command) for skill in self._group(key))
 
     def close(self) -> None:
         """End what goes on."""
@@ -277,6 +282,11 @@ def read_needs(folders: Iterable[Path], own: OwnSettings, root: Path) -> Found:
             if found is not None:
                 needed[source.name] = Needed.by(source, found, own, root)
     return Found(needed, broken)
+
+
+def may_be_in(skill: str, command: str) -> bool:
+    """Whether a command may be of a skill, by its id or the usual name on the wire."""
+    return command.startswith((f"{skill}.", f"{skill}_"))
 
 
 def _says_something(source: Source) -> bool:

@@ -19,7 +19,7 @@ from prowess.jsontypes import JsonObject
 from prowess.settings.paths import ConfigPaths
 from prowess.settings.settings import Settings
 from prowess.skills.description import Description
-from prowess_host.catalog.apart import Apart
+from prowess_host.catalog.apart import Apart, may_be_in
 from prowess_host.catalog.known import KnownCatalog, described
 from prowess_host.catalog.listing import Listing
 from prowess_host.catalog.manifest import Standing
@@ -136,8 +136,10 @@ class CatalogUpdates:
             return None
         return {contract.kind for contract in self._known.catalog().contracts}
 
-    async def load(self, is_enough: Callable[[Listing], bool], *, builds: bool = True) -> None:
+    async def load(self, is_enough: Callable[[Listing], bool], command: str = "", *, builds: bool = True) -> None:
         """Come to know the skills, as far as that is needed, and watch nothing. Fails as `Supervisor.describers` do.
+
+        Of a `command` that is looked for, the skills with environments that it may be in are enough.
 
         Unless it `builds`, skills whose environments are missing are failures.
         """
@@ -154,7 +156,8 @@ class CatalogUpdates:
         if not is_enough(self._listing):
             if not standing.complete or known - self._apart.names != standing.known - self._apart.names:
                 await self._describe(known | self._apart.names)
-            self._apart.see_to(unknown, build=builds)
+            among = {skill for skill in unknown if may_be_in(skill, command)} or None
+            self._apart.see_to(among or unknown, among, build=builds)
             self._assume_committed()
             self._adopt_known()
             await self._apart.settled()
