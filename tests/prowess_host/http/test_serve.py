@@ -141,25 +141,6 @@ def test_a_second_signal_ends_it_at_once(root: Path, number: signal.Signals, cod
         assert code == web.process.wait(PATIENCE)
 
 
-def test_a_state_says_that_it_leaves(root: Path) -> None:
-    """On a connection that is open: nobody gets a new one."""
-    with served_over_http(root) as web, socket.create_connection(("127.0.0.1", web.port)) as kept:
-        body, headers = stateless(CALL, name="t_hold", arguments={"mark": "ready", "loud": True})
-        body["params"]["_meta"]["progressToken"] = 1
-        held = web.stream("POST", "/mcp", body, headers)
-        assert held.message()
-        kept.sendall(b"GET /rea")
-        time.sleep(0.2)  # it has read the beginning, or it would hang up on this connection: nothing tells
-        web.process.terminate()
-        until(lambda: _is_refused(web))
-        with contextlib.suppress(ConnectionError):
-            kept.sendall(b"dyz HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            answered = kept.recv(1000)
-            assert b"503" in answered or not answered
-        (root / "ready").touch()
-        assert held.message()
-
-
 # TLS
 
 
