@@ -210,6 +210,36 @@ AUTH: Table = {
 }
 
 
+SIZE: Table = {"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"type": "string"}]}
+LIMITS: Table = {
+    "contract": {"description": "What the skill promised when it was allowed.", "type": "string"},
+    "limited": {"description": "False lifts all limits.", "type": "boolean"},
+    "network": {"description": "Whether it may use the network.", "enum": [True, False, "loopback"]},
+    "read": {"description": "Files and folders that it may read.", **SCOPES},
+    "write": {"description": "Files and folders that it may change.", **SCOPES},
+    "env": {"description": "Environment variables that it may see.", **SCOPES},
+    "settings": {"description": "Settings that it may see.", **SCOPES},
+    "memory": {"description": "Memory that each of its processes may reserve.", **SIZE},
+    "cpu": {
+        "description": "Seconds of processor time of each of its processes.",
+        "type": "number",
+        "exclusiveMinimum": 0,
+    },
+    "processes": {"description": "Processes that it may start.", "type": "integer", "minimum": 0},
+    "file_size": {"description": "The largest file that it may write.", **SIZE},
+}
+SANDBOX: Table = {
+    "type": "object",
+    "properties": {
+        "unenforced": {"description": "Run skills whose limits cannot be enforced here.", "type": "boolean"}
+    },
+    "additionalProperties": {
+        "description": "The limits of one skill; false for none.",
+        "anyOf": [{"const": False}, {"type": "object", "properties": LIMITS, "additionalProperties": False}],
+    },
+}
+
+
 def settings_schema() -> Table:
     """The JSON Schema of `prowess.toml`, in draft 7, which the TOML extensions of editors read."""
     return {
@@ -246,6 +276,7 @@ def settings_key(item: dataclasses.Field[Any]) -> Table:
         "str": {"type": "string"},
         "tuple[str, ...]": {"type": "array", "items": {"type": "string"}},
         "Mapping[str, str]": {"type": "object", "additionalProperties": {"type": "string"}},
+        "Mapping[str, Any]": SANDBOX,
     }
     schema: Table = {"description": item.metadata["help"], **kinds[str(item.type).removesuffix(" | None")]}
     bounds = {"minimum": item.metadata.get("least"), "exclusiveMinimum": item.metadata.get("above")}

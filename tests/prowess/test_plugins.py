@@ -593,3 +593,38 @@ async def test_renderer_lets_a_command_be_annotated_with_its_type(tmp_path: Path
         assert [] == told(runtime)
         assert [[1], [1]] == [await value(runtime, name) for name in ("uses.frame", "uses.checked")]
         assert "output" == (await runtime.call("uses.checked", {"text": True})).kind
+
+
+SHARED = """
+import sys
+from pathlib import Path
+from prowess import Runtime
+from prowess.skills.library import Share
+share = Share(only=["bb"]) if sys.argv[2:] else Share(packages={"aa": True, "bb": False})
+runtime = Runtime(Path(sys.argv[1]), share=share)
+for contract in runtime.catalog():
+    print(contract.id)
+for failure in runtime.catalog().failures:
+    print("FAILED", failure)
+print(*[name for name in runtime.describe().names if "bb" in name])
+"""
+
+
+def test_packages_are_imported_by_whom_the_owner_says(tmp_path: Path) -> None:
+    """Here, by other workers, or by nobody: then it is a failure that says what to type."""
+    for name in ("aa", "bb", "c-c"):
+        module = name.replace("-", "_")
+        body = {f"{module}.py": "@skill_command\ndef run(): ...\n"}
+        install(tmp_path / "site", f"dist-{name}", f"{name} = {module}\n", body)
+    program = f"import sys; sys.path.insert(0, {str(tmp_path / 'site')!r})\n{SHARED}"
+
+    def told(*args: str) -> list[str]:
+        command = [sys.executable, "-c", program, str(tmp_path), *args]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE).stdout.splitlines()
+
+    refused = "the installed package dist-c-c brings it, and has not been allowed to run: `prowess trust c-c` shows"
+    here, failure, names = told()
+    assert ("aa.run", "package:bb:dist-bb") == (here, names)
+    assert failure.startswith(f"FAILED c-c: {refused}")
+    assert "bb.run" == told("bb")[0]
+    assert not [line for line in told("bb") if "aa" in line]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from prowess.errors import SettingsError
-from prowess.settings.limits import GIB, MIB, Limits, Sandbox, declared, limits_of, wider
+from prowess.settings.limits import GIB, MIB, Limits, Sandbox, Verdict, declared, limits_of, wider
 
 PLACE = "a.py"
 
@@ -240,22 +240,31 @@ def test_owner_replaces_what_a_skill_declares_key_by_key() -> None:
     """So one key can be opened, and the rest stays as its author meant it."""
     sandbox = Sandbox.of({"my-skill": {"network": False, "memory": "1 GiB"}}, "prowess.toml")
 
-    found = sandbox.limits("my_skill", ({"network": True, "env": ["K"]}, PLACE), "prowess.toml")
+    found = sandbox.limits("my_skill", ({"network": True, "env": ["K"]}, PLACE))
 
     assert found == Limits(network=False, env=("K",), memory=GIB)
-    assert sandbox.names("my_skill")
 
 
 def test_owner_may_limit_a_skill_that_declares_nothing_and_lift_limits() -> None:
     """A stranger's file has the limits that its user gives it."""
-    sandbox = Sandbox.of({"a": {}, "b": False, "unenforced": True}, "prowess.toml")
+    sandbox = Sandbox.of({"a": {}, "b": False, "c": {"limited": False}, "unenforced": True}, "prowess.toml")
 
     assert sandbox.unenforced
-    assert sandbox.limits("a", None) == Limits()
+    assert sandbox.limits("a") == Limits()
     assert sandbox.limits("b", ({}, PLACE)) is None
-    assert sandbox.limits("c", ({}, PLACE)) == Limits()
-    assert sandbox.limits("c", None) is None
-    assert not sandbox.names("c")
+    assert sandbox.limits("c", ({}, PLACE)) is None
+    assert sandbox.limits("d", ({}, PLACE)) == Limits()
+    assert sandbox.limits("d") is None
+    assert sandbox.packages() == {"a": False, "b": True, "c": True}
+
+
+def test_owner_may_say_what_was_allowed() -> None:
+    """Another contract is not what was looked at."""
+    sandbox = Sandbox.of({"a": {"contract": "1f", "network": True}, "b": {"contract": "2e", "limited": False}}, "f")
+
+    assert sandbox["a"] == Verdict({"network": True}, "1f")
+    assert sandbox["b"] == Verdict(None, "2e")
+    assert sandbox["c"] is None
 
 
 @pytest.mark.parametrize(
@@ -265,6 +274,9 @@ def test_owner_may_limit_a_skill_that_declares_nothing_and_lift_limits() -> None
         ({"a": 1}, "sandbox.a must be a table with the limits of the skill 'a', or false for none, not 1"),
         ({"a": True}, "not true"),
         ({"unenforced": "yes"}, "sandbox.unenforced must be"),
+        ({"a": {"contract": 1}}, "contract must be a string"),
+        ({"a": {"limited": 0}}, "limited true or false"),
+        ({"a": {"limited": False, "read": []}}, "lifts all limits: remove read, or that line"),
     ],
 )
 def test_wrong_table_of_the_owner_is_refused(table: Any, words: str) -> None:
@@ -276,6 +288,6 @@ def test_wrong_table_of_the_owner_is_refused(table: Any, words: str) -> None:
 
 
 def test_wrong_limit_of_the_owner_names_the_table() -> None:
-    """The line is found by its name."""
+    """At once, and not when the skill is called. The line is found by its name."""
     with pytest.raises(SettingsError, match=r"^prowess.toml: \[sandbox.a\]: unknown limit"):
-        Sandbox.of({"a": {"netz": 1}}, "prowess.toml").limits("a", None, "prowess.toml")
+        Sandbox.of({"a": {"netz": 1}}, "prowess.toml")

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from prowess.errors import SettingsError
+from prowess.settings.limits import Limits
 from prowess.settings.settings import OwnSettings, RetrySettings, Settings, Written, is_configured, own_keys
 
 
@@ -224,7 +225,7 @@ def test_every_own_key_is_documented():
         "serve.oauth_jwks serve.oauth_scopes "
         "identity.name identity.title identity.description identity.instructions identity.website_url identity.icons "
         "skill_files resources environments.uv environments.prowess environments.index environments.find_links "
-        "environments.offline environments.python_downloads environments.build_timeout wire_names"
+        "environments.offline environments.python_downloads environments.build_timeout wire_names sandbox"
     ).split() == list(rows)
     assert ("a number > 0", 300.0) == (rows["timeout"].type, rows["timeout"].default)
     assert ('"flat" or "dotted"', {}) == (rows["names"].type, rows["wire_names"].default)
@@ -683,3 +684,31 @@ def test_the_line_of_a_setting_can_be_asked_for(tmp_path: Path):
         settings.place_in_file(key) for key in ("timeout", "record.on", "api.key", "record.max_days", "threads")
     ]
     assert "" == Settings.of({"timeout": 5}).place_in_file("timeout")
+
+
+def test_limits_of_skills_are_a_table_of_their_own(tmp_path: Path):
+    """Layers are merged by skill, and what comes as text is read as TOML."""
+    (tmp_path / "prowess.toml").write_text("[sandbox.a]\nnetwork = true\n[sandbox]\nb = false\n")
+    settings = Settings.load(
+        tmp_path, environ={"PROWESS_SANDBOX__C__MEMORY": "1000"}, flags={"sandbox.d.read": '["data"]'}
+    )
+
+    assert {"a": False, "b": True, "c": False, "d": False} == settings.sandbox.packages()
+    assert Limits(memory=1000) == settings.sandbox.limits("c")
+    assert Limits(read=("data",)) == settings.sandbox.limits("d")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("sandbox = 3", "sandbox must be a table, not 3"),
+        ("[sandbox.a]\nnetwrk = true", r"\[sandbox.a\]: unknown limit 'netwrk'"),
+        ("[sandbx.a]\nnetwork = true", "did you mean 'sandbox'"),
+    ],
+)
+def test_wrong_limits_stop_the_start(tmp_path: Path, text: str, words: str):
+    """A limit that is overlooked would be none."""
+    (tmp_path / "prowess.toml").write_text(text)
+    with pytest.raises(SettingsError, match=words) as caught:
+        Settings.load(tmp_path, environ={})
+    assert str(tmp_path / "prowess.toml") in str(caught.value)

@@ -21,7 +21,7 @@ ALL = ["a_say", "b_say", "c_say"]
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    make_project(tmp_path)
+    make_project(tmp_path, "[sandbox]\next = false\n")  # the package of some tests is allowed to run
     for name in ("a", "b", "c"):
         write_skill(tmp_path, f"{name}.py", noting(tmp_path, name))
     return tmp_path

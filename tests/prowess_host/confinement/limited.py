@@ -10,7 +10,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +17,9 @@ from tests.patience import PATIENCE
 
 from prowess.settings.limits import Limits
 from prowess_host.confinement.confine import Confinement, System, system
+from prowess_host.confinement.grants import Grant
 
 ATTACKS = Path(__file__).with_name("attacks.py")
-
-
-@dataclass(frozen=True)
-class Around:
-    """What a worker needs to read."""
-
-    root: Path
-    own: tuple[Path, ...] = ()
-    listed: tuple[Path, ...] = ()
 
 
 def run(
@@ -49,7 +40,7 @@ def run(
         free = root.parent / "free"
         free.mkdir(exist_ok=True)
         return _run(command, root, {**os.environ, "TMPDIR": str(free)}, passed)
-    confinement = Confinement(limits, Around(root, (file,), (root / "skills",)), on=on or system())
+    confinement = Confinement(Grant("hostile", limits, root, (file,), (root / "skills",)), on=on or system())
     try:
         environ = confinement.environment({**os.environ, "NAMED": "n", "SECRET": "s"})
         return _run(confinement.command(command, sys.executable), root, environ, passed)

@@ -9,10 +9,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.prowess_host.confinement.limited import ATTACKS, Around, attack, run
+from tests.prowess_host.confinement.limited import ATTACKS, attack, run
 
 from prowess.settings.limits import GIB, MIB, Limits
 from prowess_host.confinement.confine import Confinement, System, Unenforceable, filtered_environment, system
+from prowess_host.confinement.grants import Grant
 from prowess_host.confinement.launch import FAILED, MARK
 
 NAMES = [
@@ -107,7 +108,7 @@ def test_older_kernels_keep_signals_by_the_filter(version: int, tmp_path: Path) 
 def test_what_cannot_be_enforced_is_refused(there: System, words: str, tmp_path: Path) -> None:
     """With the reason, and with the setting by which the owner accepts that."""
     with pytest.raises(Unenforceable, match=words) as caught:
-        Confinement(Limits(), Around(tmp_path), on=there)
+        Confinement(Grant("a", Limits(), tmp_path), on=there)
 
     assert "sandbox.unenforced" in str(caught.value)
 
@@ -115,7 +116,7 @@ def test_what_cannot_be_enforced_is_refused(there: System, words: str, tmp_path:
 def test_loopback_is_refused_on_linux(tmp_path: Path) -> None:
     """Neither Landlock nor seccomp sees an address."""
     with pytest.raises(Unenforceable, match="loopback"):
-        Confinement(Limits(network="loopback"), Around(tmp_path))
+        Confinement(Grant("a", Limits(network="loopback"), tmp_path))
 
 
 def test_processes_of_root_need_a_control_group(tmp_path: Path) -> None:
@@ -123,14 +124,14 @@ def test_processes_of_root_need_a_control_group(tmp_path: Path) -> None:
     there = System("linux", system().machine, system().landlock, is_root=True)
 
     with pytest.raises(Unenforceable, match="processes = 4"):
-        Confinement(Limits(processes=4), Around(tmp_path), on=there)
+        Confinement(Grant("a", Limits(processes=4), tmp_path), on=there)
 
 
 def test_owner_may_accept_what_is_not_enforced(tmp_path: Path) -> None:
     """What can be enforced still is: resource limits need nothing of the kernel."""
     there = System("linux", "riscv64")
 
-    confinement = Confinement(Limits(), Around(tmp_path), unenforced=True, on=there)
+    confinement = Confinement(Grant("a", Limits(), tmp_path, unenforced=True), on=there)
     try:
         assert '"RLIMIT_FSIZE"' in confinement.command(["x"], "python3")[4]
     finally:
@@ -280,7 +281,7 @@ print(ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(
 
 def test_nothing_runs_if_a_limit_cannot_be_set(tmp_path: Path) -> None:
     """The launcher fails closed, whatever fails in it."""
-    confinement = Confinement(Limits(), Around(tmp_path))
+    confinement = Confinement(Grant("a", Limits(), tmp_path))
     try:
         command = confinement.command(["/bin/echo", "it runs"], "python3")
     finally:

@@ -17,6 +17,7 @@ from prowess.contracts.contract import TOOL, Contract
 from prowess.contracts.kinds import RESOURCE
 from prowess.errors import SettingsError, UnknownCommand
 from prowess.jsontypes import JsonObject
+from prowess.settings.limits import Limits
 from prowess.settings.paths import ConfigPaths
 from prowess.settings.settings import OwnSettings, Settings
 from prowess_host.catalog.instructions import details_of, instructions_of
@@ -227,8 +228,13 @@ class Project:
         return self._updates.prepares(command)
 
     def environments(self) -> list[str]:
-        """The skills that have environments of their own, each with what there is to say of it."""
+        """The skills that have environments or limits of their own, each with what there is to say of it."""
         return self._updates.environments()
+
+    @property
+    def limits(self) -> Mapping[str, Limits]:
+        """The limits of the skills that have some."""
+        return self._updates.limits
 
     async def describe(self) -> Catalog:
         """Everything that the project holds, imported now. A `ChildProcessError` says what failed."""

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from prowess.contracts.contract import Contract
 
-__all__ = ["hidden_in", "hidden_of"]
+__all__ = ["hidden_in", "hidden_in_data", "hidden_of"]
 
 _JOINERS: Final = "\u200c\u200d"
 _VARIANTS: Final = "\ufe0e\ufe0f"
@@ -46,7 +46,12 @@ def hidden_of(contract: Contract) -> str:
     """What is hidden in the texts of a contract, and where; empty if nothing is."""
     shown = contract.to_json()
     del shown["source"], shown["warnings"], shown["policies"], shown["hints"]
-    for where, text in _texts(shown, ""):
+    return hidden_in_data(shown)
+
+
+def hidden_in_data(data: Any) -> str:
+    """What is hidden in the texts of some JSON, and where; empty if nothing is."""
+    for where, text in _texts(data, ""):
         found = hidden_in(text)
         if found:
             return f"{where or 'the contract'} has a hidden character: {found}"

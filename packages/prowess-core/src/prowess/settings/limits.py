@@ -16,7 +16,20 @@ from typing import Any, Final, cast
 from prowess.errors import SettingsError, did_you_mean
 from prowess.frozen import frozen
 
-__all__ = ["GIB", "MIB", "TABLE", "VARIABLE", "Limits", "Sandbox", "declared", "limits_of", "own_limits", "wider"]
+__all__ = [
+    "GIB",
+    "MIB",
+    "TABLE",
+    "VARIABLE",
+    "Limits",
+    "Sandbox",
+    "Verdict",
+    "declared",
+    "limits_of",
+    "normal_name",
+    "own_limits",
+    "wider",
+]
 
 VARIABLE: Final = "_PROWESS_LIMITS"
 """Tells a limited process its skill and its limits, as JSON, so that it can say what was refused. It enforces nothing."""
@@ -26,6 +39,8 @@ MIB: Final = 1024**2
 GIB: Final = 1024**3
 _LOOPBACK: Final = "loopback"
 _UNENFORCED: Final = "unenforced"
+_CONTRACT: Final = "contract"
+_LIMITED: Final = "limited"
 _SIZE: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?\s*", re.IGNORECASE)
 _UNITS: Final = "KMGT"
 _BLOCK: Final = re.compile(r"(?m)^# /// script[ \t]*\r?\n(?P<content>(?:^#(?:| .*)\r?\n)+?)^# ///[ \t]*\r?$")
@@ -88,49 +103,75 @@ class Limits:
 
 
 @frozen
+class Verdict:
+    """What the owner of a project says of one skill."""
+
+    limits: Mapping[str, Any] | None
+    """Its limits, key by key; `None` where the owner lifts them all."""
+    contract: str = ""
+    """A fingerprint of what the skill promised when the owner allowed it; another one is not what was allowed."""
+
+
+@frozen
 class Sandbox:
     """What the owner of a project says of the limits of its skills: the table `[sandbox]`."""
 
-    tables: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict[str, Any])
-    """By skill: its limits, or `None` where the owner lifts them all (`skill = false`)."""
+    verdicts: Mapping[str, Verdict] = field(default_factory=dict[str, Verdict])
+    """By skill, or installed package."""
     unenforced: bool = False
     """Run limited skills although this system cannot enforce all of their limits."""
+    place: str = ""
+    """The file that it is in."""
 
     @classmethod
     def of(cls, table: Any, place: str) -> Sandbox:
         """Read the table, as the settings give it; `place` is the file that it is in."""
-        tables: dict[str, Mapping[str, Any] | None] = {}
+        verdicts: dict[str, Verdict] = {}
         unenforced = False
         for name, value in _table(table, f"{place}: [{TABLE}]").items():
             if name == _UNENFORCED and isinstance(value, bool):
                 unenforced = value
             elif value is False:
-                tables[_normal(name)] = None
+                verdicts[normal_name(name)] = Verdict(None)
             elif isinstance(value, dict):
-                tables[_normal(name)] = cast("dict[str, Any]", value)
+                verdicts[normal_name(name)] = _verdict(cast("dict[str, Any]", value), f"{place}: [{TABLE}.{name}]")
             else:
                 raise SettingsError(
                     f"{place}: {TABLE}.{name} must be a table with the limits of the skill {name!r}, or false for none, "
                     f"not {json.dumps(value, default=str)}"
                 )
-        return cls(tables, unenforced)
+        return cls(verdicts, unenforced, place)
 
-    def names(self, skill: str) -> bool:
-        """Whether the owner says something of a skill."""
-        return _normal(skill) in self.tables
+    def __getitem__(self, skill: str) -> Verdict | None:
+        """What the owner says of a skill; `None` for nothing."""
+        return self.verdicts.get(normal_name(skill))
 
-    def limits(self, skill: str, said: tuple[Mapping[str, Any], str] | None, place: str = "") -> Limits | None:
+    def limits(self, skill: str, said: tuple[Mapping[str, Any], str] | None = None) -> Limits | None:
         """The limits of a skill that declares some, or nothing (`said`); `None` where it has none.
 
-        Each key that the owner writes replaces that of the skill. `place` is the file of the owner.
+        Each key that the owner writes replaces that of the skill.
         """
-        name = _normal(skill)
-        if name not in self.tables:
+        verdict = self[skill]
+        if verdict is None:
             return None if said is None else limits_of(said)
-        table = self.tables[name]
-        if table is None:
+        if verdict.limits is None:
             return None
-        return limits_of(*([said] if said else []), (table, f"{place}: [{TABLE}.{skill}]"))
+        return limits_of(*([said] if said else []), (verdict.limits, f"{self.place}: [{TABLE}.{skill}]"))
+
+    def packages(self) -> dict[str, bool]:
+        """By name of a skill: whether it runs with the skills of the project, and not apart within limits."""
+        return {name: verdict.limits is None for name, verdict in self.verdicts.items()}
+
+
+def _verdict(table: Mapping[str, Any], place: str) -> Verdict:
+    limits = {name: value for name, value in table.items() if name not in {_CONTRACT, _LIMITED}}
+    contract, limited = table.get(_CONTRACT, ""), table.get(_LIMITED, True)
+    if not isinstance(contract, str) or not isinstance(limited, bool):
+        raise SettingsError(f"{place}: {_CONTRACT} must be a string, and {_LIMITED} true or false")
+    _checked(limits, place)
+    if limits and not limited:
+        raise SettingsError(f"{place}: {_LIMITED} = false lifts all limits: remove {', '.join(limits)}, or that line")
+    return Verdict(limits if limited else None, contract)
 
 
 def limits_of(*tables: tuple[Mapping[str, Any], str]) -> Limits:
@@ -325,7 +366,8 @@ def _scalar(text: str) -> Any:
         return text
 
 
-def _normal(name: str) -> str:
+def normal_name(name: str) -> str:
+    """A name of a skill, as names are compared: settings are written with dashes and without."""
     return name.lower().replace("-", "_")
 
 

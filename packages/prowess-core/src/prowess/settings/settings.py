@@ -22,6 +22,7 @@ from prowess.errors import SettingsError, did_you_mean
 from prowess.frozen import frozen
 from prowess.settings import keychain
 from prowess.settings.dotenv import parse as parse_dotenv
+from prowess.settings.limits import Sandbox
 
 __all__ = [
     "CONFIG_FILE",
@@ -250,6 +251,9 @@ class OwnSettings:
     wire_names: Mapping[str, str] = field(
         default_factory=dict[str, str], metadata={"help": "names on the wire, by command id"}
     )
+    sandbox: Mapping[str, Any] = field(
+        default_factory=dict[str, Any], metadata={"help": "limits of skills, by skill; see Limits"}
+    )
 
 
 class OwnKey(NamedTuple):
@@ -312,6 +316,10 @@ def _read_texts(value: Any) -> tuple[str, ...] | None:
     return None if None in texts else cast("tuple[str, ...]", texts)
 
 
+def _read_table(value: object) -> _Table | None:
+    return value if _is_table(value) else None
+
+
 def _read_names(value: object) -> dict[str, str] | None:
     """A map of texts. A dotted id that was written without quotes arrived as nested tables."""
     if not _is_table(value):
@@ -329,6 +337,7 @@ _KINDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "str | None": ("a string", _read_text),
     "tuple[str, ...]": ("a list of strings", _read_texts),
     "Mapping[str, str]": ("a table of strings", _read_names),
+    "Mapping[str, Any]": ("a table", _read_table),
 }
 
 
@@ -375,7 +384,8 @@ _OWN_TABLES: dict[str, type[Any]] = {
     "environments": EnvironmentsSettings,
     "identity": IdentitySettings,
 }
-_NAMES_TABLES = ("wire_names", "resources")
+_NAMES_TABLES = ("wire_names", "resources", "sandbox")
+_SANDBOX = "sandbox"
 _FOLDERS = "skills"
 """A list of folders; but written as a table it holds free tables, one for each skill."""
 
@@ -405,6 +415,7 @@ class Settings:
         "dotenv",
         "own",
         "root",
+        "sandbox",
         "warnings",
         "written",
     )
@@ -429,6 +440,8 @@ class Settings:
         )
         """The files with what they said, for `read_again`."""
         self.own = layers.own()
+        self.sandbox = Sandbox.of(self.own.sandbox, str(self.config_file or root / CONFIG_FILE))
+        """What the owner says of the limits of skills."""
         self.warnings = (*layers.warnings, *(dotenv.warnings if dotenv else ()))
         """What was overlooked, because the environment belongs to others as well."""
         self._environ: Mapping[str, str] = {} if environ is None else environ
@@ -907,7 +920,7 @@ def _typed(path: tuple[str, ...], text: str) -> Any:
     """What arrived as text is read as TOML where it is for a key of Prowess; for a skill it stays a string."""
     own = _normal_path(path)
     spec = _SPECS.get(own)
-    if spec is None and own[0] not in _OWN_TABLES:
+    if spec is None and own[0] not in _OWN_TABLES and own[0] != _SANDBOX:
         return text
     value = _toml_value(text)
     return text if spec is not None and spec.text and not isinstance(value, str) else value

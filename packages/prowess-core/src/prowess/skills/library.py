@@ -30,6 +30,7 @@ from prowess.frozen import frozen
 from prowess.injection.builtin import Libraries, OldSkills
 from prowess.plugins import Installed, installed
 from prowess.profiles.profile import Profile
+from prowess.settings.limits import normal_name
 from prowess.settings.paths import ConfigPaths
 from prowess.skills.closure import Closure, closure
 from prowess.skills.description import Description, SkillFacts, View, environment_of, seen_all, site_folders
@@ -62,6 +63,15 @@ class Share:
     only: Collection[str] | None = None
     """These alone: what the project provides for all its skills stays with the others."""
     without: Collection[str] = ()
+    packages: Mapping[str, bool] | None = None
+    """The installed packages that somebody has decided on: whether they are imported here, or by other workers. All others
+    are refused. `None` where nobody asks, and all are imported."""
+
+    def imports(self, package: str) -> bool | None:
+        """Whether an installed package is imported here; `None` if nobody has decided that it may run."""
+        if self.only is not None:
+            return package in self.only
+        return True if self.packages is None else self.packages.get(normal_name(package))
 
     def has(self, skill: str) -> bool:
         """Whether a skill is imported here."""
@@ -113,6 +123,8 @@ class Library:
         """What was installed before the first import."""
         self._since_ns = 0
         """When that was."""
+        self._elsewhere: set[str] = set()
+        """Installed packages that other workers import."""
         self._trees: dict[Path, ast.AST] = {}
         services.plugins.register(Libraries(), f"{OURS}:libraries")
         services.plugins.register(OldSkills(), f"{OURS}:old-skills")
@@ -239,7 +251,7 @@ class Library:
         paths = {path for each in facts.values() for path in each.files}.union(possible)
         return Description(
             skills=facts,
-            names=tuple(sorted({*self._sources, *self._skills})),
+            names=tuple(sorted({*self._sources, *self._skills, *self._elsewhere})),
             failures=self._survey.failures,
             folders=tuple(str(folder) for folder in folders),
             candidates=tuple(possible),
@@ -324,8 +336,11 @@ class Library:
         packages = {f"package:{entry.name}:{entry.distribution}": entry for entry in installed()}
         self._owned.update(entry.module for entry in packages.values())
         for key, entry in packages.items():
-            if key not in self._skills:
-                self._skills[key] = self._adopted(entry, key)
+            here = self._share.imports(entry.name)
+            if here is False:
+                self._elsewhere.add(key)
+            if key not in self._skills and here is not False:
+                self._skills[key] = self._adopted(entry, key) if here else self._refused(entry)
         container = self._services.settings.own.inject.container
         if container is not None and self._share.only is None and "inject.container" not in self._skills:
             self._skills["inject.container"] = self._with_container(container)
@@ -482,6 +497,16 @@ class Library:
         with _as_loading():
             skill.attempt(lambda: self._adopt_installed(skill, entry, key))
             skill.check_made()
+        return skill
+
+    def _refused(self, entry: Installed) -> Skill:
+        """An installed package that nobody has allowed to run: installing it was no question of that."""
+        skill = Skill(entry.name, self._services, entry.package)
+        reason = (
+            f"the installed package {entry.distribution} brings it, and has not been allowed to run: "
+            f"`prowess trust {entry.name}` shows what it does, and asks"
+        )
+        skill.fail(LoadError(reason))
         return skill
 
     def _adopt_installed(self, skill: Skill, entry: Installed, key: str) -> None:

@@ -1,6 +1,6 @@
-"""The skills that run apart from the others, since they say what has to be installed for them; and where each of them runs.
+"""The skills that run apart from the others, since they have an environment or limits of their own; and where each of them runs.
 
-Light: what is needed to make environments is imported when a skill asks for one.
+Light: what is needed to make environments, and to know what the system can enforce, is imported when a skill asks for one.
 """
 
 from __future__ import annotations
@@ -16,20 +16,39 @@ from typing import TYPE_CHECKING, Any, Final
 
 from prowess.contracts.catalog import Failure
 from prowess.frozen import frozen
-from prowess.settings.settings import OwnSettings
+from prowess.settings.limits import Limits
+from prowess.settings.settings import OwnSettings, Settings
 from prowess.skills.discovery import Source, needs_of, survey
 from prowess.skills.stamps import read
+from prowess_host.catalog.limited import read_limits
+from prowess_host.confinement.grants import Grant, told_settings
 from prowess_host.workers.placement import OWN, Placement, Unplaced
 
 if TYPE_CHECKING:
     from prowess_host.environments.builds import Builds, Needed
 
-__all__ = ["Apart", "Found", "may_be_in", "read_needs"]
+__all__ = ["Apart", "Found", "Wanted", "may_be_in", "read_needs"]
 
 _log = logging.getLogger("prowess.host")
 _MENTION: Final = b"# /// script"
 _AGAIN: Final = 30.0
 """Seconds after which a call makes the host try once more what has failed."""
+
+
+@frozen
+class Wanted:
+    """What one skill runs in: an environment, limits, or both."""
+
+    needed: Needed | None
+    grant: Grant | None
+    file: str
+    """Where it is said."""
+
+    @property
+    def key(self) -> str:
+        """Skills of one key share their workers."""
+        key = self.needed.key if self.needed is not None else ""
+        return key if self.grant is None else f"{key} {self.grant!r} {hash(self.grant)}"
 
 
 @frozen
@@ -70,7 +89,11 @@ class Apart:
         self._on_change = on_change
         self._loop = asyncio.get_running_loop()
         self._builds: Builds | None = None
-        self._found = Found({}, {})
+        self._settings: Settings | None = None
+        self._wanted: Mapping[str, Wanted] = {}
+        """By skill: what it runs in."""
+        self._broken: Mapping[str, Failure] = {}
+        """By skill: why it cannot be read what it needs, or cannot be had."""
         self._active: dict[str, tuple[str, Placement]] = {}
         """By skill: where it runs, and the environment that this is."""
         self._failed: dict[str, _Failed] = {}
@@ -85,14 +108,14 @@ class Apart:
     @property
     def names(self) -> frozenset[str]:
         """The skills that run apart."""
-        return self._expected.union(self._found.needed, self._found.broken)
+        return self._expected.union(self._wanted, self._broken)
 
     def placement_of(self, skill: str) -> Placement | Unplaced:
         """Where a skill runs now. Asking for what is not there makes the host prepare it."""
-        needed = self._found.needed.get(skill)
+        needed = self._wanted.get(skill)
         active = self._active.get(skill)
         if needed is None:
-            broken = self._found.broken.get(skill)
+            broken = self._broken.get(skill)
             if broken is not None:
                 return active[1] if active is not None else Unplaced(str(broken))
             return Unplaced() if skill in self._expected else OWN
@@ -110,32 +133,47 @@ class Apart:
         if placement == OWN:
             return {"without": sorted(self.names)} if self.names else {}
         here = (skill for skill, (_, there) in self._active.items() if there == placement)
-        coming = (skill for skill, it in self._found.needed.items() if self._python(it) == placement.python)
-        return {"only": sorted({*here, *coming})}
+        coming = (skill for skill, it in self._wanted.items() if self._placement(it) == placement)
+        told = {"only": sorted({*here, *coming})}
+        if placement.limits is None or self._settings is None:
+            return told
+        return {**told, "flags": told_settings(self._settings, placement.limits.limits), "written": None}
 
-    def _python(self, needed: Needed) -> str:
-        return str(self._builds.store.python(needed.key)) if self._builds is not None else ""
+    def _placement(self, wanted: Wanted) -> Placement:
+        """Where a skill runs, as far as that is known before its environment is there."""
+        python: str | None = None
+        if wanted.needed is not None:
+            python = str(self._builds.store.python(wanted.needed.key)) if self._builds is not None else ""
+        return Placement(python, wanted.grant)
+
+    @property
+    def limits(self) -> dict[str, Limits]:
+        """The limits of the skills that have some."""
+        return {skill: it.grant.limits for skill, it in self._wanted.items() if it.grant is not None}
 
     @property
     def failures(self) -> list[Failure]:
         """What is wrong with environments."""
-        found = list(self._found.broken.values())
+        found = list(self._broken.values())
         for skill, failed in sorted(self._failed.items()):
-            needed = self._found.needed.get(skill)
+            needed = self._wanted.get(skill)
             if needed is not None and needed.key == failed.key:
                 kept = " (the last good version stays in use)" if skill in self._active else ""
-                found.append(Failure(skill, f"{failed.reason}{kept}", needed.declared.file))
+                found.append(Failure(skill, f"{failed.reason}{kept}", needed.file))
         return found
 
     def in_words(self) -> list[str]:
-        """Each environment in a line, for people."""
+        """Each environment, and the limits of each skill, in a line for people."""
         found: list[str] = []
-        for skill, needed in sorted(self._found.needed.items()):
+        for skill, wanted in sorted(self._wanted.items()):
+            needed = wanted.needed
+            if needed is None:
+                continue
             there = self._builds.store.look(needed.key) if self._builds is not None else None
             state = there.in_words(time.time()) if there is not None else "not made yet"
             needs = ", ".join(needed.declared.dependencies) or needed.declared.requires_python or needed.declared.python
             found.append(f"environment of {skill}: {needs or needed.declared.file}, {state}")
-        return found
+        return [*found, *(f"limits of {skill}: {limits.in_words()}" for skill, limits in sorted(self.limits.items()))]
 
     # Coming to know
 
@@ -143,27 +181,28 @@ class Apart:
         """These ran apart last time."""
         self._expected = frozenset(names)
 
-    async def read(self, folders: Iterable[Path], own: OwnSettings, root: Path) -> None:
+    async def read(self, folders: Iterable[Path], settings: Settings, root: Path) -> None:
         """See what the files say, and forget the skills that are not there any more."""
-        self._found = await asyncio.to_thread(read_needs, tuple(folders), own, root)
+        self._settings = settings
+        self._wanted, self._broken = await asyncio.to_thread(_read, tuple(folders), settings, root)
         self._expected = frozenset()
-        if self._found.needed and self._builds is None:
+        if self._builds is None and any(it.needed is not None for it in self._wanted.values()):
             from prowess_host.environments.builds import Builds
 
             self._builds = Builds(self._cache)
         for gone in self._active.keys() - self.names:
             del self._active[gone]
         self._undescribed &= self.names
-        self._failed = {skill: it for skill, it in self._failed.items() if skill in self._found.needed}
+        self._failed = {skill: it for skill, it in self._failed.items() if skill in self._wanted}
 
     def see_to(self, undescribed: Collection[str], among: Collection[str] | None = None, *, build: bool = True) -> None:
         """Have every environment made that is missing, and these skills described. Without `build`, only as far as it is there.
 
         With `among`, the environments of these skills alone; any other is made when one of its commands is called.
         """
-        self._undescribed.update(undescribed & self._found.needed.keys())
+        self._undescribed.update(undescribed & self._wanted.keys())
         self._failed = {skill: replace(failed, at=-_AGAIN) for skill, failed in self._failed.items()}
-        for skill, needed in self._found.needed.items():
+        for skill, needed in self._wanted.items():
             active = self._active.get(skill)
             if among is not None and skill not in among:
                 continue
@@ -174,8 +213,10 @@ class Apart:
                     reason = "its environment is not made yet: run prowess sync, or call one of its commands"
                     self._failed[skill] = _Failed(needed.key, reason, -_AGAIN)
 
-    def _is_ready(self, needed: Needed) -> bool:
-        return self._builds is not None and self._builds.store.is_ready(needed.key)
+    def _is_ready(self, wanted: Wanted) -> bool:
+        if wanted.needed is None:
+            return True
+        return self._builds is not None and self._builds.store.is_ready(wanted.needed.key)
 
     def _wake(self, key: str) -> None:
         if key not in self._tasks:
@@ -193,21 +234,20 @@ class Apart:
         self._on_change()
 
     def _group(self, key: str) -> list[str]:
-        return [skill for skill, needed in self._found.needed.items() if needed.key == key]
+        return [skill for skill, needed in self._wanted.items() if needed.key == key]
 
     async def _bring_up(self, key: str) -> None:
         """From what skills say to workers that can be called."""
         from prowess_host.environments.errors import BuildError
 
         while skills := self._group(key):
-            assert self._builds is not None  # noqa: S101 - something is needed
+            wanted_by_all = self._wanted[skills[0]]
             try:
-                tell = partial(self._say, tuple(skills))
-                python = await self._builds.ready(self._found.needed[skills[0]], tell)
+                python = await self._python(wanted_by_all, skills)
             except BuildError as error:
                 self._fail(skills, f"its environment cannot be made: {error}")
                 return
-            placement = Placement(python)
+            placement = Placement(python, wanted_by_all.grant)
             wanted = [skill for skill in self._group(key) if skill in self._undescribed]
             self._undescribed.difference_update(wanted)
             failed = await self._described(placement, wanted) if wanted else {}
@@ -219,6 +259,13 @@ class Apart:
                     self._failed.pop(skill, None)
             if self._undescribed.isdisjoint(self._group(key)):
                 return
+
+    async def _python(self, wanted: Wanted, skills: Collection[str]) -> str | None:
+        """The interpreter of an environment, as soon as it is there; `None` for that of the project."""
+        if wanted.needed is None:
+            return None
+        assert self._builds is not None  # noqa: S101 - something is needed
+        return await self._builds.ready(wanted.needed, partial(self._say, tuple(skills)))
 
     async def _described(self, placement: Placement, skills: list[str]) -> dict[str, str]:
         """Have skills described, each alone if they cannot be together; gives those that cannot, with the reasons."""
@@ -238,7 +285,7 @@ class Apart:
 
     def _fail(self, skills: Iterable[str], reason: str) -> None:
         for skill in skills:
-            needed = self._found.needed.get(skill)
+            needed = self._wanted.get(skill)
             if needed is not None:
                 self._failed[skill] = _Failed(needed.key, reason, self._loop.time())
 
@@ -251,6 +298,13 @@ class Apart:
         while tasks := [task for key, task in self._tasks.items() if self._may_have(key, command)]:
             await asyncio.wait(tasks)
 
+    async def quick(self, seconds: float) -> None:
+        """Wait for the skills that need nothing to be made, but no longer than that."""
+        made = {it.key for it in self._wanted.values() if it.needed is not None}
+        tasks = [task for key, task in self._tasks.items() if key not in made]
+        if tasks:
+            await asyncio.wait(tasks, timeout=seconds)
+
     def _may_have(self, key: str, command: str) -> bool:
         return not command or any(may_be_in(skill, command) for skill in self._group(key))
 
@@ -262,9 +316,23 @@ class Apart:
             self._builds.close()
 
 
-def read_needs(folders: Iterable[Path], own: OwnSettings, root: Path) -> Found:
+def _read(folders: tuple[Path, ...], settings: Settings, root: Path) -> tuple[dict[str, Wanted], dict[str, Failure]]:
+    """What all skills say, and what the owner says of them."""
+    sources = survey(folders).sources
+    found = read_needs(folders, settings.own, root, sources)
+    limited = read_limits(sources, folders, settings, root)
+    broken = {**found.broken, **limited.broken}
+    wanted: dict[str, Wanted] = {}
+    for skill in {*found.needed, *limited.grants} - broken.keys():
+        needed = found.needed.get(skill)
+        file = needed.declared.file if needed is not None else settings.sandbox.place
+        wanted[skill] = Wanted(needed, limited.grants.get(skill), file)
+    return wanted, broken
+
+
+def read_needs(folders: Iterable[Path], own: OwnSettings, root: Path, sources: Iterable[Source] | None = None) -> Found:
     """What all skills say. Most say nothing, and then nothing more is imported."""
-    saying = [source for source in survey(folders).sources if _says_something(source)]
+    saying = [source for source in (survey(folders).sources if sources is None else sources) if _says_something(source)]
     if not saying:
         return Found({}, {})
     from prowess_host.environments.builds import Needed

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from prowess.contracts.catalog import Catalog, Failure
+from prowess.settings.limits import Sandbox
 from prowess.settings.paths import ConfigPaths
 from prowess.settings.settings import OwnSettings
 from prowess.skills.description import Description, SkillFacts, View, merged
@@ -17,6 +18,7 @@ from prowess.skills.stamps import ABSENT, Stamp, as_imported, look
 from prowess_host.catalog.manifest import NOTHING, Manifest, Standing, read_manifest, write_manifest
 from prowess_host.catalog.place import manifest_path, shape_now
 from prowess_host.catalog.sources import Sources
+from prowess_host.catalog.trust import skill_of, withheld
 from prowess_host.workers.describe import LostImport
 from prowess_host.workers.describers import Ask
 
@@ -49,6 +51,7 @@ class KnownCatalog:
         """Go by other settings from now on."""
         self._hide = own.hide
         self._shape = shape_now(own)
+        self._sandbox = Sandbox.of(own.sandbox, "")
 
     @property
     def description(self) -> Description:
@@ -101,9 +104,16 @@ class KnownCatalog:
         if among is not None:
             kept = {name: facts for name, facts in description.skills.items() if name in among}
             description = replace(description, skills=kept, failures=())
+        refused = withheld(description.skills, self._sandbox)
+        description = replace(description, skills={**description.skills, **refused})
         found = description.catalog(self._hide, self._paths.project_root)
         more = (*self._torn, *(failure for failure in self.unready if among is None or failure.source in among))
         return replace(found, failures=(*found.failures, *more)) if more else found
+
+    @property
+    def withheld(self) -> set[str]:
+        """Skills that promise something else than what the owner has allowed."""
+        return {skill_of(key) for key in withheld(self.description.skills, self._sandbox)}
 
     def views(self) -> dict[str, View]:
         """What clients are shown, by command."""
@@ -127,7 +137,7 @@ class KnownCatalog:
     def learn_apart(self, newer: Description, skills: Collection[str]) -> None:
         """What was described of some skills in their own environment. Their hooks shape nothing but themselves."""
         older = self.description
-        facts = {name: replace(newer.skills[name], has_hooks=False) for name in skills if name in newer.skills}
+        facts = {key: replace(it, has_hooks=False) for key, it in newer.skills.items() if skill_of(key) in skills}
         files = {path for each in facts.values() for path in each.files}
         seen = {path: newer.sightings[path] for path in files if path in newer.sightings}
         found = replace(

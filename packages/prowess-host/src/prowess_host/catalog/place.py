@@ -31,7 +31,8 @@ def shape_now(own: OwnSettings) -> str:
 def shape_of(own: OwnSettings, python: str, path: str = "") -> str:
     """A digest of the settings that shape a catalog, with the `PYTHONPATH`. What is secret is not among them."""
     shaping = [own.skills, own.names, own.profile, own.describe_results, dict(own.wire_names), python, path]
-    return hashlib.sha256(json.dumps(shaping, sort_keys=True).encode()).hexdigest()
+    shaping += [own.sandbox] if own.sandbox else []
+    return hashlib.sha256(json.dumps(shaping, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def manifest_path(folder: Path, root: Path, shape: str) -> Path:

@@ -16,6 +16,7 @@ from typing import Final
 from prowess.contracts.catalog import Catalog, Failure
 from prowess.errors import SettingsError
 from prowess.jsontypes import JsonObject
+from prowess.settings.limits import Limits
 from prowess.settings.paths import ConfigPaths
 from prowess.settings.settings import Settings
 from prowess.skills.description import Description
@@ -23,6 +24,7 @@ from prowess_host.catalog.apart import Apart, may_be_in
 from prowess_host.catalog.known import KnownCatalog, described
 from prowess_host.catalog.listing import Listing
 from prowess_host.catalog.manifest import Standing
+from prowess_host.catalog.trust import skill_of
 from prowess_host.catalog.watcher import Watcher
 from prowess_host.workers.describe import LostWorker
 from prowess_host.workers.placement import Placement
@@ -60,7 +62,7 @@ class CatalogUpdates:
         self._environ = environ
         self._show = show
         self._loop = asyncio.get_running_loop()
-        self.own, self._written = settings.own, settings.written
+        self.own, self._written, self._all_settings = settings.own, settings.written, settings
         self.supervisor = Supervisor(paths.project_root, settings, flags, spawn)
         self.supervisor.on_live = self._compare
         self._known = KnownCatalog(paths, settings.own)
@@ -74,6 +76,8 @@ class CatalogUpdates:
         )
         self.supervisor.placement_of = self._apart.placement_of
         self.supervisor.share_of = self._apart.share_of
+        self._publishes = False
+        """Whether the first listing is out."""
         self._listed = asyncio.Event()
         """The skills of the project's own environment are listed, as far as they can be."""
         self._watcher = Watcher(paths, self._renew, lambda: self._known.files)
@@ -103,7 +107,7 @@ class CatalogUpdates:
             await self._start_warm(standing.known)
         else:
             await self._start_cold(standing.known)
-        self._listed.set()
+        self._begin_to_publish()
         self._in_background(self._settle())
         if not self._goes_by_what_is_written() or await self._found_more_apart():  # saved before the watcher looked
             await self._renew()
@@ -144,10 +148,10 @@ class CatalogUpdates:
         Unless it `builds`, skills whose environments are missing are failures.
         """
         standing = self._known.recall()
-        self._listed.set()
+        self._begin_to_publish()
         await self._read_apart()
         known = standing.known - self._known.doubtful
-        unknown = self._apart.names - known
+        unknown = self._apart.names.difference(map(skill_of, known))
         if standing.complete and known == standing.known and not unknown:
             self._apart.see_to((), build=False)
             self._publish(Listing(self._known.catalog(), self._known.views()))
@@ -171,15 +175,20 @@ class CatalogUpdates:
         await self._read_apart()
         async with self.supervisor.describers() as ask:
             self._known.begin_anew(await described(ask, (), root))
-        self._listed.set()
+        self._begin_to_publish()
         self._apart.see_to(self._apart.names)
         await self._apart.settled()
         self._known.unready = self._apart.failures
         return self._known.catalog()
 
     def environments(self) -> list[str]:
-        """The skills that have environments of their own, each with what there is to say of it."""
+        """The skills that have environments or limits of their own, each with what there is to say of it."""
         return self._apart.in_words()
+
+    @property
+    def limits(self) -> Mapping[str, Limits]:
+        """The limits of the skills that have some."""
+        return self._apart.limits
 
     def prepares(self, command: str) -> bool:
         """Whether the environment of the skill that a command may be in is being prepared."""
@@ -217,8 +226,8 @@ class CatalogUpdates:
             self.settled.set()
         if self._apart.names:
             await self._read_apart()
-            self._apart.see_to(self._apart.names.difference(known))
-            self._listed.set()
+            self._apart.see_to(self._apart.names.difference(map(skill_of, known)))
+            self._begin_to_publish()
             self.supervisor.placed()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_SOON):  # `wait_for` of Python 3.11 may swallow the cancellation of `close`
@@ -239,7 +248,7 @@ class CatalogUpdates:
     async def _start_cold(self, known: Collection[str]) -> None:
         """The first listing. What is known can be called at once."""
         await self._read_apart()
-        self._apart.see_to(self._apart.names.difference(known))
+        self._apart.see_to(self._apart.names.difference(map(skill_of, known)))
         self.supervisor.placed()
         self._watcher.start()
         self.supervisor.start()
@@ -259,6 +268,8 @@ class CatalogUpdates:
             self._publish(partial.failing(str(error)))
         else:
             self._known.hold_sources(self._kept)
+            self._listed.set()
+            await self._apart.quick(_LOADING)
             self._assume_committed()
             self._adopt_known()
 
@@ -266,29 +277,35 @@ class CatalogUpdates:
         async with self._one_at_a_time, self.supervisor.describers() as ask:
             await self._known.learn(ask, self._apart.names.union(known))
 
-    # Skills with environments of their own
+    # Skills with environments or limits of their own
 
     async def _read_apart(self) -> None:
-        """See which skills have environments of their own. Workers that are started from now on are told."""
-        await self._apart.read(self.searched, self.own, self._paths.project_root)
+        """See which skills have environments or limits of their own. Workers that are started from now on are told."""
+        await self._apart.read(self.searched, self._all_settings, self._paths.project_root)
         self._known.apart = tuple(sorted(self._apart.names))
 
     async def _describe_apart(self, placement: Placement, skills: Collection[str]) -> None:
         """Have some skills described where they run, go by that, and have new calls go there."""
-        successor = await self.supervisor.next_of(placement, skills)
+        is_package = placement.limits is not None and placement.limits.package
+        successor = await self.supervisor.next_of(placement, None if is_package else skills)
         await self._listed.wait()
         async with self._one_at_a_time:
             self._known.learn_apart(successor.description, skills)
-            lost = self._listing.last_good(self._known.catalog()).intersection(skills)
+            lost = self._last_good().intersection(skills)
             self._kept = (self._kept - set(skills)) | lost
             self._known.hold_sources(self._kept)
             self.supervisor.adopt(successor, self._kept)
 
     def _apart_changed(self) -> None:
         """An environment has come up, or has failed."""
-        if self._listed.is_set():
+        if self._publishes:
             self._adopt_known()
         self.supervisor.placed()
+
+    def _begin_to_publish(self) -> None:
+        """From now on every skill is listed as soon as it is known."""
+        self._listed.set()
+        self._publishes = True
 
     def _assume_committed(self) -> None:
         """Go by the committed catalog for skills that cannot be described before their environment is made."""
@@ -331,7 +348,7 @@ class CatalogUpdates:
             loaded = (
                 self.supervisor.loaded
             )  # imported anew before it is needed: so it is as warm, and has a last good version
-            stale = self._apart.names - (standing.known - self._known.doubtful)
+            stale = self._apart.names.difference(map(skill_of, standing.known - self._known.doubtful))
             self._apart.see_to(self._apart.names if changed else stale)
             await self._known.learn(ask, (standing.known - loaded - self._known.doubtful) | self._apart.names)
         except LostWorker:
@@ -340,7 +357,7 @@ class CatalogUpdates:
             self._publish(self._listing.failing(f"{error} (the previous version stays in use)"))
             return
         assert successor is not None  # noqa: S101 - else nothing was learned
-        self._kept = self._listing.last_good(self._known.catalog())
+        self._kept = self._last_good()
         self._kept |= self._known.sources.broken_plugins(self._known.description)
         self._known.hold_sources(self._kept)
         self.supervisor.adopt(successor, self._kept)
@@ -361,7 +378,7 @@ class CatalogUpdates:
         self._paths = ConfigPaths.of(settings, self._environ)
         self._watcher.settings_files = self._paths.settings_files
         self._warn(settings)
-        self.own, self._written = settings.own, settings.written
+        self.own, self._written, self._all_settings = settings.own, settings.written, settings
         self.supervisor.configure(settings)
         self._known.configure(settings.own)
 
@@ -391,7 +408,7 @@ class CatalogUpdates:
         except ChildProcessError as error:
             _log.warning("%s could not be looked at again: %s", ", ".join(sorted(skills)), error)
         else:
-            lost = self._listing.last_good(self._known.catalog()) & self._proven
+            lost = self._last_good() & self._proven
             self._kept |= lost
             self._known.hold_sources(self._kept)
             self._adopt_known()
@@ -424,6 +441,10 @@ class CatalogUpdates:
             _log.error("an update of the catalog failed in the background", exc_info=task.exception())
 
     # The listing
+
+    def _last_good(self) -> set[str]:
+        """Skills that no longer load, and are listed as they were. What was not allowed is not among them."""
+        return self._listing.last_good(self._known.catalog()) - self._known.withheld
 
     def _adopt_known(self) -> None:
         """Publish what is known, with the last good version of what no longer loads, and keep it for the next start."""

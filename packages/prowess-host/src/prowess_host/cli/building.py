@@ -64,7 +64,7 @@ async def _build(where: ProjectOptions, options: _Options) -> int:
             return FAILED
     file = loaded.file(options.file)
     committed = _committed(file, options)
-    text = write_snapshot(loaded.catalog.contracts, _profiles(options, loaded, committed))
+    text = write_snapshot(loaded.catalog.contracts, _profiles(options, loaded, committed), loaded.limits)
     before = committed.text if committed else None
     shown = shown_path(file, loaded.root)
     if text == before:

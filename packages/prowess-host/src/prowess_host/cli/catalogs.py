@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import asdict, replace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from prowess.errors import ProwessError, did_you_mean
 from prowess.frozen import frozen
 from prowess.jsontypes import JsonObject
 from prowess.profiles.profile import BUILT_IN
+from prowess.settings.limits import Limits
 from prowess.settings.settings import OwnSettings
 from prowess_host.cli.options import ProjectOptions
 from prowess_host.cli.projects import opened, shown_path
@@ -32,6 +33,8 @@ class Loaded:
     catalog: Catalog
     troubles: tuple[Trouble, ...] = ()
     """Files that cannot be served to clients."""
+    limits: Mapping[str, Limits] = field(default_factory=dict[str, Limits])
+    """The limits of the skills that have some."""
 
     def file(self, named: str | None) -> Path:
         """The committed catalog."""
@@ -46,7 +49,8 @@ async def load(where: ProjectOptions) -> Loaded:
             catalog = await project.describe()
         except ChildProcessError as error:
             raise ProwessError(f"the project cannot be loaded: {error}") from error
-        return Loaded(project.settings.root, project.own, catalog, tuple(look(project.file_sources()).problems))
+        problems = tuple(look(project.file_sources()).problems)
+        return Loaded(project.settings.root, project.own, catalog, problems, project.limits)
 
 
 def catalog_option(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

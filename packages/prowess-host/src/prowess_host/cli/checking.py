@@ -22,7 +22,7 @@ from prowess_host.cli.options import ProjectOptions, json_option, project_option
 from prowess_host.cli.projects import shown_path
 from prowess_host.cli.terminal import Style, plural
 from prowess_host.review.compare import Difference, compare
-from prowess_host.review.lint import CLIENTS, Finding, count_tokens, lint
+from prowess_host.review.lint import CLIENTS, Finding, count_tokens, lint, wider_limits
 from prowess_host.review.revisions import read_revision
 from prowess_host.review.snapshot import read_snapshot
 
@@ -119,6 +119,7 @@ def _examine(options: _Options, loaded: Loaded) -> _Report:
         options.against,
         None if committed is None else compare(committed.contracts, contracts, loaded.own.profile),
         [
+            *wider_limits(loaded.limits, committed.limits if committed else {}, loaded.catalog),
             *lint(contracts, profile, server=options.server, clients=options.client, budget=budget),
             *_of_files(loaded),
         ],

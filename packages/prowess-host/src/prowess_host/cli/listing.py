@@ -8,6 +8,7 @@ import json
 import click
 
 from prowess.contracts.catalog import Catalog
+from prowess.jsontypes import JsonObject
 from prowess_host.cli.command_table import NEXT, catalog_lines
 from prowess_host.cli.exit_codes import DONE, FAILED
 from prowess_host.cli.options import ProjectOptions, json_option, project_options
@@ -30,9 +31,10 @@ async def _list(where: ProjectOptions, *, as_json: bool) -> int:
         await project.load(builds=False)
         catalog = catalog_of(project)
         environments = project.environments() if not as_json else []
+        limits = {skill: limits.to_json() for skill, limits in sorted(project.limits.items())}
         nothing = project.where_it_looked() if not catalog.contracts else ""
     if as_json:
-        print(_as_json(catalog))
+        print(_as_json(catalog, limits))
     elif catalog.contracts or catalog.failures:
         print("\n".join([*catalog_lines(catalog), *([""] if environments else []), *environments]))
     if nothing and not catalog.failures:
@@ -40,10 +42,14 @@ async def _list(where: ProjectOptions, *, as_json: bool) -> int:
     return DONE if catalog.contracts and not catalog.failures else FAILED
 
 
-def _as_json(catalog: Catalog) -> str:
+def _as_json(catalog: Catalog, limits: JsonObject) -> str:
     failures = [
         {"source": item.source, "reason": item.reason, "file": item.file, "line": item.line}
         for item in catalog.failures
     ]
-    told = {"commands": [contract.to_json() for contract in catalog], "failures": failures}
+    told = {
+        "commands": [contract.to_json() for contract in catalog],
+        "failures": failures,
+        **({"limits": limits} if limits else {}),
+    }
     return json.dumps(told, indent=2, ensure_ascii=False)

@@ -15,6 +15,7 @@ import click
 from prowess.contracts.contract import Contract
 from prowess.jsontypes import JsonObject
 from prowess.profiles.profile import BUILT_IN
+from prowess.settings.limits import Limits
 from prowess_host.cli.calling import NotLoaded, find
 from prowess_host.cli.command_table import hints_of
 from prowess_host.cli.exit_codes import DONE, FAILED
@@ -49,24 +50,28 @@ def command(where: ProjectOptions, name: str, *, profiles: tuple[str, ...], as_j
     """Show COMMAND: what it does, its parameters, how it is run, and a line that calls it."""
     chosen = tuple(BUILT_IN) if "all" in profiles else profiles
     try:
-        contract, usual = asyncio.run(_contract(where, name))
+        contract, usual, limits = asyncio.run(_contract(where, name))
     except NotLoaded as error:
         complain(str(error))
         return FAILED
     if as_json:
-        told = {**contract.to_json(), "profiles": {each: _schemas(contract, each) for each in chosen or BUILT_IN}}
+        told = {
+            **contract.to_json(),
+            **({"limits": limits.to_json()} if limits else {}),
+            "profiles": {each: _schemas(contract, each) for each in chosen or BUILT_IN},
+        }
         print(json.dumps(told, indent=2, ensure_ascii=False))
     elif chosen:
         _show_schemas(contract, chosen)
     else:
-        print("\n".join(_as_lines(contract, usual)))
+        print("\n".join(_as_lines(contract, usual, limits)))
     return DONE
 
 
 async def show_usage(where: ProjectOptions, name: str) -> int:
     """The help of `prowess call` for one command."""
     try:
-        contract, _ = await _contract(where, name)
+        contract, _, _ = await _contract(where, name)
     except NotLoaded as error:
         complain(str(error))
         return FAILED
@@ -82,10 +87,11 @@ async def show_usage(where: ProjectOptions, name: str) -> int:
     return DONE
 
 
-async def _contract(where: ProjectOptions, name: str) -> tuple[Contract, str]:
-    """The contract, and the profile that the project shows it in."""
+async def _contract(where: ProjectOptions, name: str) -> tuple[Contract, str, Limits | None]:
+    """The contract, the profile that the project shows it in, and the limits of its skill."""
     async with opened(where) as project:
-        return await find(project, name), _usual(project)
+        contract = await find(project, name)
+        return contract, _usual(project), project.limits.get(contract.skill)
 
 
 def _usual(project: Project) -> str:
@@ -95,7 +101,7 @@ def _usual(project: Project) -> str:
 # --- for the eye ----------------------------------------------------------------------------------
 
 
-def _as_lines(contract: Contract, usual: str) -> Iterator[str]:
+def _as_lines(contract: Contract, usual: str, limits: Limits | None) -> Iterator[str]:
     style = Style.of(sys.stdout)
     yield style(contract.id, "bold") + (f"  {style(contract.title, 'dim')}" if contract.title else "")
     yield ""
@@ -105,6 +111,8 @@ def _as_lines(contract: Contract, usual: str) -> Iterator[str]:
     yield from _parameters(contract, style)
     yield ""
     facts = dict(_facts(contract, usual))
+    if limits is not None:
+        facts["Limits"] = limits.in_words()
     longest = max(map(len, facts))
     for name, value in facts.items():
         first, *more = textwrap.wrap(value, max(width(sys.stdout) - longest - 2, 20), break_on_hyphens=False) or [""]

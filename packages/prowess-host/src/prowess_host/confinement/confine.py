@@ -21,19 +21,24 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
+import prowess
+from prowess.errors import SettingsError
 from prowess.frozen import frozen
 from prowess.settings.limits import VARIABLE, Limits
 from prowess_host.confinement.filters import MACHINES, OWN_PID, filter_for
+from prowess_host.confinement.grants import Grant
 from prowess_host.confinement.landlock import LEAST, SIGNALS, rights
 from prowess_host.confinement.mac import profile_for
 
-__all__ = ["Confinement", "Places", "System", "Unenforceable", "filtered_environment", "system"]
+__all__ = ["Confinement", "System", "Unenforceable", "check", "filtered_environment", "system"]
 
 _SETTING: Final = "sandbox.unenforced"
 _THREADS: Final = 64
 """Threads that a worker and its libraries may have beside the processes that a skill may start: the kernel counts both."""
+_KEPT: Final = ("prowess.toml", "pyproject.toml", ".prowess")
+"""What decides about limits, in a project."""
 _DESCRIPTORS: Final = 1024
 _LAUNCH: Final = str(Path(__file__).with_name("launch.py"))
 _SANDBOX_EXEC: Final = "/usr/bin/sandbox-exec"
@@ -80,25 +85,6 @@ class Unenforceable(OSError):
             f"its limits cannot be enforced here: {'; '.join(reasons)}. Run it on a system that can, widen the limit, or "
             f"accept that with {_SETTING} = true"
         )
-
-
-class Places(Protocol):
-    """What a worker needs to read, whatever its limits are."""
-
-    @property
-    def root(self) -> Path:
-        """The project."""
-        ...
-
-    @property
-    def own(self) -> Sequence[Path]:
-        """The files and folders of its skills."""
-        ...
-
-    @property
-    def listed(self) -> Sequence[Path]:
-        """Folders of which it may know the names in them."""
-        ...
 
 
 @frozen
@@ -192,15 +178,26 @@ def filtered_environment(environ: Mapping[str, str], names: Iterable[str]) -> di
     return {name: value for name, value in environ.items() if name in named or name.startswith(("LC_", "_PROWESS_"))}
 
 
+def check(grant: Grant) -> None:
+    """Raise what a skill cannot be started with: limits that this system cannot enforce, or that undo themselves."""
+    reasons = system().lacking(grant.limits)
+    if reasons and not grant.unenforced:
+        raise Unenforceable(reasons)
+    kept = [grant.root / name for name in _KEPT] + list(grant.listed)
+    for name in grant.limits.write:
+        path = (grant.root / Path(name).expanduser()).resolve()
+        held = next((each for each in kept if each.resolve().is_relative_to(path)), None)
+        if held is not None:
+            raise SettingsError(
+                f"write = {name!r} holds {held}, with which the skill could lift its own limits: name a folder beside that"
+            )
+
+
 @dataclass(slots=True)
 class Confinement:
     """What one limited worker runs in. Make it before the worker starts, and close it when the worker is gone."""
 
-    limits: Limits
-    places: Places
-    skill: str = ""
-    unenforced: bool = False
-    """The owner lets the skill run although some limits are not enforced here."""
+    grant: Grant
     on: System = field(default_factory=system)
     temporary: Path = field(init=False)
     """A folder of its own, which goes with the worker."""
@@ -208,7 +205,7 @@ class Confinement:
 
     def __post_init__(self) -> None:
         reasons = self.on.lacking(self.limits)
-        if reasons and not self.unenforced:
+        if reasons and not self.grant.unenforced:
             raise Unenforceable(reasons)
         self.temporary = Path(tempfile.mkdtemp(prefix="prowess-skill-"))
         try:
@@ -216,6 +213,11 @@ class Confinement:
         except BaseException:
             self.close()
             raise
+
+    @property
+    def limits(self) -> Limits:
+        """What it may reach and use."""
+        return self.grant.limits
 
     def command(self, command: Sequence[str], python: str, kept: Sequence[int] = ()) -> list[str]:
         """The command that starts another one under the limits.
@@ -227,9 +229,9 @@ class Confinement:
             spec["groups"] = [str(self._group / "cgroup.procs")]
         before: list[str] = []
         if self.on.kind == "darwin" and self.on.sandbox_exec:
-            readable = [*map(str, self._readable(python)), *map(str, self.places.own)]
+            readable = [*map(str, self._readable(python)), *map(str, self.grant.own)]
             writable = [*map(str, self._writable()), str(self.temporary)]
-            before = [_SANDBOX_EXEC, "-p", profile_for(self.limits, readable, map(str, self.places.listed), writable)]
+            before = [_SANDBOX_EXEC, "-p", profile_for(self.limits, readable, map(str, self.grant.listed), writable)]
         elif self.on.landlock >= LEAST and self.on.machine in MACHINES:
             spec["files"] = self._files(python)
             program = filter_for(self.limits, MACHINES[self.on.machine], scoped=self.on.landlock >= SIGNALS)
@@ -239,7 +241,7 @@ class Confinement:
     def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
         """The environment of the worker: temporary files and what counts as home are in its own folder."""
         own = str(self.temporary)
-        told = json.dumps({"skill": self.skill, "limits": self.limits.to_json()})
+        told = json.dumps({"skill": self.grant.skill, "limits": self.limits.to_json()})
         more = {
             "HOME": own,
             "TMPDIR": own,
@@ -247,7 +249,7 @@ class Confinement:
             "PYTHONDONTWRITEBYTECODE": "1",
             VARIABLE: told,
         }
-        return {**filtered_environment(environ, self.limits.env), **more}
+        return {**filtered_environment(environ, self.limits.env), **dict(self.grant.variables), **more}
 
     def close(self) -> None:
         """Nothing of the worker lives any more: what was its own goes."""
@@ -293,8 +295,8 @@ class Confinement:
         add(_NETWORK if self.limits.network else (), give.read)
         add(_DEVICES, give.use)
         add(self._readable(python), give.read)
-        add(self.places.own, give.read)
-        add(self.places.listed, give.list)
+        add(self.grant.own, give.read)
+        add(self.grant.listed, give.list)
         add(self._writable(), give.write)
         add([self.temporary], give.write)
         return {"handled": give.handled, "network": give.network, "scoped": give.scoped, "paths": paths}
@@ -303,14 +305,14 @@ class Confinement:
         writable = self._writable()
         wished = [self._path(name) for name in self.limits.read]
         # A path within one that it may change could lead elsewhere by the next start.
-        return [*_of_python(python, self.places.root), *(path for path in wished if not _is_within(path, writable))]
+        return [*_of_python(python, self.grant.root), *(path for path in wished if not _is_within(path, writable))]
 
     def _writable(self) -> list[Path]:
         paths = [self._path(name) for name in self.limits.write]
         return [path for path in paths if not _is_within(path, [other for other in paths if other != path])]
 
     def _path(self, name: str) -> Path:
-        return self.places.root / Path(name).expanduser()
+        return self.grant.root / Path(name).expanduser()
 
 
 def _is_within(path: Path, folders: Iterable[Path]) -> bool:
@@ -336,6 +338,7 @@ def _of_python(python: str, root: Path) -> list[Path]:
         prefix = each.parent.parent
         if (prefix / "pyvenv.cfg").is_file() or any((prefix / "lib").glob("python3*")):
             found.append(prefix)
+    found.append(Path(prowess.__file__).resolve().parent.parent)  # an environment may use it from where it is
     if os.path.realpath(program) == os.path.realpath(sys.executable):
         found += [Path(sys.prefix), Path(sys.base_prefix)]
         # Packages that are installed from their sources are elsewhere. The project itself is not to be read with them.

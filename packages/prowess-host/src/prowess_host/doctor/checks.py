@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from prowess.contracts.catalog import Catalog
 from prowess.errors import ProwessError, install_command
+from prowess.settings.limits import Limits
 from prowess.settings.paths import ConfigPaths
 from prowess.settings.settings import PREFIX, Settings, is_configured, own_keys
 from prowess_host.catalog.apart import read_needs
@@ -102,6 +103,15 @@ def _python() -> Iterator[Finding]:
         yield Finding(
             "python", "error", text, f"pip install {' '.join(f'{name}=={max(ours.values())}' for name in ours)}"
         )
+    else:
+        yield Finding("python", "ok", told)
+    from prowess_host.confinement.confine import system  # the only one here who asks
+
+    lacking = system().lacking(Limits())
+    told = f"limits of skills are enforced by {system().in_words()}"
+    if lacking:
+        text = f"skills with limits do not run here: {'; '.join(lacking)}"
+        yield Finding("python", "warning", text, "see docs/limits.md; skills without limits are not concerned")
     else:
         yield Finding("python", "ok", told)
     libraries = ", ".join(f"{name} {_version(name) or 'missing'}" for name in _LIBRARIES)

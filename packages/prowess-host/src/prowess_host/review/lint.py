@@ -13,15 +13,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Final, NamedTuple, TypeAlias
 
+from prowess.contracts.catalog import Catalog
 from prowess.contracts.contract import Contract
 from prowess.frozen import frozen
 from prowess.jsontypes import JsonObject, Schema
 from prowess.profiles.profile import Profile
 from prowess.schemas.refs import resolve
 from prowess.schemas.walk import Path, is_list, is_schema, visit
+from prowess.settings.limits import Limits, wider
 from prowess_host.protocol.pointers import json_pointer
 
-__all__ = ["CLIENTS", "Finding", "count_tokens", "lint"]
+__all__ = ["CLIENTS", "Finding", "count_tokens", "lint", "wider_limits"]
 
 _NAME_LIMIT: Final = 64
 _BYTES_PER_TOKEN: Final = 4
@@ -74,6 +76,19 @@ def lint(
         text = f"the catalog costs about {tokens} tokens; the budget is {budget}"
         found.append(Finding("error", "budget", "", text))
     return sorted(found, key=lambda item: (item.command, item.level))
+
+
+def wider_limits(now: Mapping[str, Limits], before: Mapping[str, Limits], catalog: Catalog) -> Iterator[Finding]:
+    """The skills that may do more than the committed catalog says. One that has no limits any more may do all."""
+    known = {contract.skill for contract in catalog}
+    for skill, agreed in before.items():
+        if skill in now and (more := wider(now[skill], agreed)):
+            text = f"the limits of {skill} are wider than those in the committed catalog: {', '.join(more)}"
+        elif skill not in now and skill in known:
+            text = f"{skill} has no limits any more; the committed catalog has some"
+        else:
+            continue
+        yield Finding("error", "limits", "", f"{text}. If that is meant, run prowess build, and commit what it writes")
 
 
 # --- tools ----------------------------------------------------------------------------------------

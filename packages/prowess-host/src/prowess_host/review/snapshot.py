@@ -6,17 +6,18 @@ The same contracts always give the same bytes: the file holds no times and no ab
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from dataclasses import asdict
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, field
 from pathlib import Path
 from typing import Any, Final
 
 from prowess.contracts.contract import TOOL, Contract, Hints, OutputShape, Policies
-from prowess.errors import ProwessError
+from prowess.errors import ProwessError, SettingsError
 from prowess.frozen import frozen
 from prowess.jsontypes import JsonObject
 from prowess.profiles.profile import BUILT_IN, Profile
 from prowess.schemas.walk import is_list, is_schema
+from prowess.settings.limits import Limits, limits_of
 
 __all__ = [
     "FORMAT",
@@ -52,18 +53,23 @@ class Snapshot:
     """The profiles it shows."""
     contracts: tuple[Contract, ...]
     """What it promises; places in the source, summaries and injected parameters are no part of that."""
+    limits: Mapping[str, Limits] = field(default_factory=dict[str, Limits])
+    """The limits of the skills that have some."""
 
 
 # --- writing --------------------------------------------------------------------------------------
 
 
-def write_snapshot(contracts: Iterable[Contract], profiles: Iterable[str]) -> str:
-    """The text of the file."""
+def write_snapshot(
+    contracts: Iterable[Contract], profiles: Iterable[str], limits: Mapping[str, Limits] | None = None
+) -> str:
+    """The text of the file. `limits` are those of the skills that have some."""
     shown = [BUILT_IN[name] for name in sorted(set(profiles))]
     data = {
         "$schema": FORMAT,
         "title": _TITLE,
         "profiles": [profile.name for profile in shown],
+        **({"limits": {skill: limits[skill].to_json() for skill in sorted(limits)}} if limits else {}),
         "commands": [_command(each, shown) for each in sorted(contracts, key=lambda each: each.id)],
     }
     text = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
@@ -182,8 +188,9 @@ def is_damaged_catalog(file: Path) -> bool:
 
 def _read(file: Path, text: str, data: JsonObject) -> Snapshot:
     try:
-        return Snapshot(text, tuple(data["profiles"]), tuple(_contract(item) for item in data["commands"]))
-    except (AttributeError, KeyError, TypeError) as error:
+        limits = {skill: limits_of((table, skill)) for skill, table in data.get("limits", {}).items()}
+        return Snapshot(text, tuple(data["profiles"]), tuple(_contract(item) for item in data["commands"]), limits)
+    except (AttributeError, KeyError, SettingsError, TypeError) as error:
         reason = f"not a catalog ({type(error).__name__}: {error}); run prowess build to write it again"
         raise SnapshotError(file, reason) from error
 

@@ -7,10 +7,14 @@ import os
 import socket
 import subprocess
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from prowess.worker.board import Board
 from prowess_host.workers import process_tree
 from prowess_host.workers.placement import OWN, Placement
+
+if TYPE_CHECKING:
+    from prowess_host.confinement.confine import Confinement
 
 __all__ = ["Launched"]
 
@@ -23,6 +27,9 @@ class Launched:
         self._wanted = (python, root, shared)
         self.mark = os.urandom(16).hex()
         with contextlib.ExitStack() as undo:
+            self.confinement = confinement = _confinement(placement)
+            if confinement is not None:
+                undo.callback(confinement.close)
             self.board = Board() if shared else None
             if self.board is not None:
                 undo.callback(self.board.close)
@@ -34,15 +41,19 @@ class Launched:
             with theirs, open(writing, "wb", buffering=0) as output:  # noqa: PTH123 - it is a descriptor
                 self.guard, self._lifeline = process_tree.spawn_guard(self.mark)
                 undo.callback(self.end_guard)
+                fds = (theirs.fileno(), *inherited)
+                command, environ = _command(python, root, *fds), process_tree.marked_environment(self.mark)
+                if confinement is not None:
+                    command, environ = confinement.command(command, python, fds), confinement.environment(environ)
                 self.process = process_tree.spawn(
-                    _command(placement, python, root, theirs.fileno(), *inherited),
+                    command,
                     self.mark,
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,
                     cwd=root,
-                    env=process_tree.marked_environment(self.mark),
-                    pass_fds=(theirs.fileno(), *inherited),
+                    env=environ,
+                    pass_fds=fds,
                     process_group=self.guard.pid,
                 )
             undo.pop_all()
@@ -72,11 +83,14 @@ class Launched:
             self.board.close()
 
 
-def _command(
-    _placement: Placement,  # its limits go here: in front of the command, or around it
-    python: str,
-    root: Path,
-    link: int,
-    board: int | str = "-",
-) -> list[str]:
+def _confinement(placement: Placement) -> Confinement | None:
+    """What a worker runs in, if its skill has limits."""
+    if placement.limits is None:
+        return None
+    from prowess_host.confinement.confine import Confinement  # skills without limits pay nothing for it
+
+    return Confinement(placement.limits)
+
+
+def _command(python: str, root: Path, link: int, board: int | str = "-") -> list[str]:
     return [python, "-P", "-m", "prowess.worker", str(link), str(board), str(root), "labelled"]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from prowess.frozen import frozen
+
+if TYPE_CHECKING:
+    from prowess_host.confinement.grants import Grant
+
 
 __all__ = ["OWN", "Placement", "Unplaced"]
 
@@ -16,7 +19,7 @@ class Placement:
 
     python: str | None = None
     """The interpreter of an environment; without one that of the project's workers."""
-    limits: Hashable = None
+    limits: Grant | None = None
     """What the operating system lets the workers do; without limits, all that the user may do."""
     place: str = ""
     """Another machine; empty for this one."""

@@ -83,6 +83,8 @@ class WorkerProcess(LinkedWorker):
         await self._hear_last_words()
         await asyncio.to_thread(process_tree.end_everything_of, self._launched.mark)
         process_tree.forget(self._process, self._launched.mark)
+        if self._launched.confinement is not None:
+            await asyncio.to_thread(self._launched.confinement.close)
         self._launched.end_guard()
         self._end_output()
         self._report_end()

@@ -26,6 +26,7 @@ from prowess_host.workers.describe import Describing, LostImport
 from prowess_host.workers.describers import Ask, Describers
 from prowess_host.workers.jobs import LAST, NOT_SAID, TELLING, Job, Witness, tell_lost, tell_timeout, tell_waiting
 from prowess_host.workers.lifecycle import Event, State
+from prowess_host.workers.mistrust import sound
 from prowess_host.workers.placement import OWN, Placement, Unplaced
 from prowess_host.workers.pool import Pool, Worker
 from prowess_host.workers.process import Spawn, WorkerProcess, describe_exit
@@ -325,6 +326,18 @@ class Supervisor:
     # What workers say
 
     def _on_frame(self, worker: Worker, frame: Frame) -> None:
+        limited = worker.pool.placement.limits
+        if limited is None:
+            self._take(worker, frame)
+            return
+        believed = sound(frame, limited)
+        if believed is not None:
+            self._take(worker, believed)
+        else:
+            _log.warning("worker %s of %s sent nonsense, and is ended", worker.process.pid, limited.skill)
+            worker.pool.send(worker, Event.DISCARD)
+
+    def _take(self, worker: Worker, frame: Frame) -> None:
         if frame.kind != Kind.UNBEGUN or worker.process.tells_at_once:  # else a thread of it says so
             self._timeouts.hear(worker)
         if frame.kind not in TELLING:
@@ -477,9 +490,12 @@ class Supervisor:
         """
         return await self._successor(self._pool, {"known": sorted(known)})
 
-    async def next_of(self, placement: Placement, skills: Collection[str]) -> Successor:
-        """The same for some skills of another placement: a worker that has loaded these."""
-        return await self._successor(self._pool_of(placement), {"known": [], "only": sorted(skills)})
+    async def next_of(self, placement: Placement, skills: Collection[str] | None = None) -> Successor:
+        """The same for some skills of another placement, or all of them: a worker that has loaded these."""
+        told: DescribeHead = {"known": []}
+        if skills is not None:
+            told["only"] = sorted(skills)
+        return await self._successor(self._pool_of(placement), told)
 
     async def _successor(self, pool: Pool, told: DescribeHead) -> Successor:
         worker = pool.spawn_successor()

@@ -1,0 +1,91 @@
+"""Reads which skills have limits: what they declare, what the owner of the project says, and whether this system can enforce it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from prowess.contracts.catalog import Failure
+from prowess.errors import SettingsError
+from prowess.frozen import frozen
+from prowess.settings.limits import TABLE, declared, normal_name
+from prowess.settings.settings import Settings
+from prowess.skills.discovery import Source
+from prowess.skills.stamps import read
+from prowess_host.confinement.grants import Grant, told_variables
+
+__all__ = ["Limited", "read_limits"]
+
+_MENTION: Final = TABLE.encode()
+_Said: TypeAlias = tuple[dict[str, Any], str]
+"""A table of limits, and the file that it is in."""
+
+
+@frozen
+class Limited:
+    """The skills with limits."""
+
+    grants: Mapping[str, Grant]
+    """By skill: what it is given."""
+    broken: Mapping[str, Failure]
+    """By skill: why it cannot run within its limits."""
+
+
+def read_limits(sources: Iterable[Source], folders: Iterable[Path], settings: Settings, root: Path) -> Limited:
+    """What the skills in some folders are given, and the installed packages that the owner has allowed within limits."""
+    grants: dict[str, Grant] = {}
+    broken: dict[str, Failure] = {}
+    listed = tuple(folders)
+    names: set[str] = set()
+    for source in sources:
+        names.add(normal_name(source.name))
+        said: _Said | None = None
+        try:
+            said = _said(source)
+            grant = _grant(source.name, said, settings, root)
+            if grant is not None:
+                grants[source.name] = _checked(replace(grant, own=(source.path,), listed=listed))
+        except (SettingsError, OSError) as error:
+            file = said[1] if said is not None else settings.sandbox.place
+            broken[source.name] = Failure(source.name, str(error), file)
+    for name in settings.sandbox.verdicts.keys() - names:  # installed packages, if they are there
+        try:
+            grant = _grant(name, None, settings, root)
+            if grant is not None:
+                grants[name] = _checked(replace(grant, listed=listed, package=True))
+        except (SettingsError, OSError) as error:
+            broken[name] = Failure(name, str(error), settings.sandbox.place)
+    return Limited(grants, broken)
+
+
+def _said(source: Source) -> _Said | None:
+    """The limits that a skill declares. Where several of its files do, they have to agree."""
+    files = [source.path / "SKILL.md", *source.files] if source.is_folder else source.files
+    found: _Said | None = None
+    for file in files:
+        try:
+            raw = read(str(file))
+        except OSError:
+            continue
+        one = declared(raw.decode("utf-8", "replace"), str(file)) if _MENTION in raw else None
+        if one is not None and found is not None and one[0] != found[0]:
+            raise SettingsError(f"{one[1]} says other limits than {found[1]}; a skill has one set: say the same")
+        found = found or one
+    return found
+
+
+def _grant(name: str, said: _Said | None, settings: Settings, root: Path) -> Grant | None:
+    limits = settings.sandbox.limits(name, said)
+    if limits is None:
+        return None
+    variables = told_variables(settings, limits)
+    return Grant(name, limits, root, unenforced=settings.sandbox.unenforced, variables=variables)
+
+
+def _checked(grant: Grant) -> Grant:
+    from prowess_host.confinement.confine import check  # skills without limits pay nothing for it
+
+    check(grant)
+    return grant

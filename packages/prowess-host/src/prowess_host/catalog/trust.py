@@ -1,0 +1,44 @@
+"""What was allowed of a skill, compared with what it is now: whoever changes what was looked at is asked about again."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from prowess.contracts.catalog import Failure
+from prowess.contracts.contract import Contract
+from prowess.settings.limits import Sandbox
+from prowess.skills.description import SkillFacts
+
+__all__ = ["contract_digest", "skill_of", "withheld"]
+
+_LENGTH = 16
+
+
+def contract_digest(contracts: Iterable[Contract]) -> str:
+    """A fingerprint of what some commands promise, whatever a project calls them on the wire."""
+    digests = sorted(replace(contract, wire_name="").digest for contract in contracts)
+    return hashlib.sha256("".join(digests).encode()).hexdigest()[:_LENGTH]
+
+
+def skill_of(key: str) -> str:
+    """The name of a skill in ids of commands, by its name in a description: that of a package says more."""
+    return key.split(":")[1] if key.startswith("package:") else key
+
+
+def withheld(skills: Mapping[str, SkillFacts], sandbox: Sandbox) -> dict[str, SkillFacts]:
+    """The skills that are not what was allowed, without their commands. Each is a failure."""
+    found: dict[str, SkillFacts] = {}
+    for key, facts in skills.items():
+        name = skill_of(key)
+        verdict = sandbox[name]
+        if verdict is None or not verdict.contract or not facts.contracts:
+            continue
+        if verdict.contract != contract_digest(facts.contracts):
+            reason = (
+                f"its commands are not those that were allowed: `prowess trust {name}` shows them and asks again, and "
+                "`prowess check` shows the differences to the committed catalog"
+            )
+            found[key] = replace(facts, contracts=(), failures=(*facts.failures, Failure(name, reason)))
+    return found

@@ -1,0 +1,157 @@
+"""`prowess trust`: shows what an installed package or a limited skill does, asks, and writes the answer into `prowess.toml`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from prowess.contracts.contract import Contract
+from prowess.errors import ProwessError, SettingsError
+from prowess.frozen import frozen
+from prowess.settings.limits import TABLE, Limits, Sandbox, limits_of, wider
+from prowess.settings.settings import CONFIG_FILE, Settings
+from prowess_host.catalog.trust import contract_digest
+from prowess_host.cli.asking import can_ask
+from prowess_host.cli.command_table import hints_of
+from prowess_host.cli.exit_codes import DONE, FAILED
+from prowess_host.cli.options import ProjectOptions, project_options
+from prowess_host.cli.projects import settings_of
+from prowess_host.cli.terminal import Style, complain
+from prowess_host.clients.toml_sections import put
+from prowess_host.confinement.grants import Grant, told_settings, told_variables
+from prowess_host.workers.placement import OWN, Placement
+from prowess_host.workers.supervisor import Supervisor
+
+__all__ = ["command"]
+
+_EPILOG = """\b
+Examples:
+  prowess trust acme                            show it, and ask
+  prowess trust acme --network --read data      what it may reach
+  prowess trust acme --unlimited --yes          like a skill of the project, without a question
+"""
+
+
+@frozen
+class _Wish:
+    network: bool
+    read: tuple[str, ...]
+    write: tuple[str, ...]
+    env: tuple[str, ...]
+    setting: tuple[str, ...]
+    processes: int | None
+    unlimited: bool
+    yes: bool
+
+    def limits(self) -> dict[str, Any]:
+        """What was typed, as a table."""
+        told = {
+            "network": self.network or None,
+            "read": list(self.read),
+            "write": list(self.write),
+            "env": list(self.env),
+            "settings": list(self.setting),
+            "processes": self.processes,
+        }
+        return {name: value for name, value in told.items() if value or value == 0}
+
+
+@click.command("trust", epilog=_EPILOG)
+@project_options
+@click.argument("name", metavar="SKILL")
+@click.option("--network", is_flag=True, help="It may use the network.")
+@click.option("--read", multiple=True, metavar="PATH", help="It may read this file or folder. May be repeated.")
+@click.option("--write", multiple=True, metavar="PATH", help="It may read and change it. May be repeated.")
+@click.option("--env", multiple=True, metavar="NAME", help="It may see this environment variable. May be repeated.")
+@click.option("--setting", multiple=True, metavar="KEY", help="It may see this setting, or table. May be repeated.")
+@click.option("--processes", type=click.IntRange(0), metavar="N", help="It may start so many processes.")
+@click.option("--unlimited", is_flag=True, help="It may do all that you may do.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def command(where: ProjectOptions, name: str, **options: Any) -> int:
+    """Allow the skill of an installed package to run: shows its commands and limits, asks, and writes prowess.toml."""
+    wish = _Wish(**options)
+    if wish.unlimited and wish.limits():
+        raise ProwessError("--unlimited lifts all limits: leave out the other options, or --unlimited")
+    settings = settings_of(where)
+    file = settings.root / CONFIG_FILE
+    if settings.config_file not in {None, file}:
+        raise ProwessError(f"the settings are in {settings.config_file}: write [tool.prowess.{TABLE}.{name}] there")
+    sandbox = Sandbox.of(settings.own.sandbox, str(file))
+    before = sandbox[name]
+    table = {**(dict(before.limits or {}) if before else {}), **wish.limits()}
+    limits = None if wish.unlimited else limits_of((table, f"{file}: [{TABLE}.{name}]"))
+    # It is described under limits in any case: nobody has allowed more yet.
+    contracts = asyncio.run(_contracts(where, settings, name, limits or Limits(), sandbox))
+    print("\n".join(_shown(name, contracts, limits, sandbox)))
+    digest = contract_digest(contracts)
+    if not wish.yes and not _agreed():
+        return FAILED
+    told = {"contract": digest, **({"limited": False} if limits is None else table)}
+    _write(file, name, told)
+    print(f"\n[{TABLE}.{name}] is written to {file}.")
+    return DONE
+
+
+def _agreed() -> bool:
+    if not can_ask():
+        complain("there is no terminal to ask at: repeat this with --yes")
+        return False
+    return click.confirm("\nMay it run?", default=False, err=True)
+
+
+async def _contracts(
+    where: ProjectOptions, settings: Settings, name: str, limits: Limits, sandbox: Sandbox
+) -> Sequence[Contract]:
+    """What a package promises, by a worker with no more than its limits."""
+    supervisor = Supervisor(settings.root, settings, where.flags)
+    root = settings.root.resolve()
+    grant = Grant(
+        name, limits, root, unenforced=sandbox.unenforced, variables=told_variables(settings, limits), package=True
+    )
+    placement = Placement(limits=grant)
+    told = {"only": [name], "flags": told_settings(settings, limits), "written": None}
+    supervisor.share_of = lambda at: {} if at is OWN else told
+    try:
+        successor = await supervisor.next_of(placement)
+        skills = successor.description.skills
+    finally:
+        await supervisor.close()
+    found = [facts for key, facts in skills.items() if key.startswith(f"package:{name}:")]
+    if not found:
+        raise ProwessError(f"no installed package brings a skill {name!r}; `prowess list` shows those that do")
+    for failure in (failure for facts in found for failure in facts.failures):
+        complain(str(failure))
+    return [contract for facts in found for contract in facts.contracts]
+
+
+def _shown(name: str, contracts: Sequence[Contract], limits: Limits | None, sandbox: Sandbox) -> list[str]:
+    style = Style.of(sys.stdout)
+    lines = [f"{style(name, 'bold')} brings {len(contracts)} commands:"]
+    for contract in contracts:
+        hints = ", ".join(hints_of(contract))
+        lines.append(f"  {contract.id}  {contract.summary}" + (f"  ({hints})" if hints else ""))
+    lines += ["", f"Its limits: {limits.in_words() if limits else 'none: it may do all that you may do'}."]
+    try:
+        before = sandbox.limits(name)
+    except SettingsError:
+        before = None
+    if limits and before and (more := wider(limits, before)):
+        lines.append(f"That is more than before in {', '.join(more)}.")
+    verdict = sandbox[name]
+    if verdict and verdict.contract and verdict.contract != contract_digest(contracts):
+        lines.append("Its commands are not those that were allowed before: `prowess check` shows the differences.")
+    return lines
+
+
+def _write(file: Path, name: str, table: dict[str, Any]) -> None:
+    try:
+        text = file.read_text("utf-8") if file.exists() else ""
+        file.write_text(put(text, [TABLE, name], json.loads(json.dumps(table))), "utf-8", newline="\n")
+    except OSError as error:
+        raise ProwessError(f"{file}: cannot be written ({error.strerror})") from error

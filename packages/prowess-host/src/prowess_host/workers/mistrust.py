@@ -1,0 +1,110 @@
+"""Checks what a limited worker says: its skill has the link in its hands, and can write anything to it.
+
+The host passes results of other workers on as they are. Those of a limited one are read and written anew, so that no text
+of it can end a message to the client and begin another, and what it describes is its own skill alone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Final, cast
+
+from prowess.contracts.contract import Contract
+from prowess.contracts.hidden import hidden_in_data, hidden_of
+from prowess.worker.link import Frame
+from prowess.worker.messages import Kind
+from prowess_host.confinement.grants import Grant
+
+__all__ = ["sound"]
+
+
+def sound(frame: Frame, grant: Grant) -> Frame | None:
+    """The frame, as it may be believed; `None` for nonsense, after which the worker is not worth keeping."""
+    try:
+        head = _object(frame.head) if frame.head else {}
+        check = _CHECKS.get(frame.kind)
+        if check is not None:
+            head = check(head, grant)
+        body = _payload(frame.body) if frame.kind == Kind.RESULT else frame.body
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
+        return None
+    return Frame(frame.kind, frame.number, _written(head), body)
+
+
+def _object(text: bytes) -> dict[str, Any]:
+    found = json.loads(text, parse_constant=_refuse)
+    if not isinstance(found, dict):
+        raise TypeError
+    return cast("dict[str, Any]", found)
+
+
+def _refuse(_: str) -> None:
+    raise ValueError
+
+
+def _payload(text: bytes) -> bytes:
+    found = _object(text)
+    found.pop("_meta", None)  # it is in the head
+    return _written(found)
+
+
+def _written(data: Mapping[str, Any]) -> bytes:
+    return json.dumps(data, ensure_ascii=True, separators=(",", ":")).encode("ascii")
+
+
+def _description(head: dict[str, Any], grant: Grant) -> dict[str, Any]:
+    """What it says of its own skill, without what clients must not be shown."""
+    skill = grant.skill
+    skills = {name: facts for name, facts in head["skills"].items() if grant.describes(name)}
+    for facts in skills.values():
+        facts["failures"] = [*facts["failures"], *_refused(facts, skill)]
+        facts["contracts"] = [it for it in facts["contracts"] if _is_own(it, skill) and not _hidden(it, facts)]
+        shown = {it["id"] for it in facts["contracts"]}
+        facts["views"] = {command: view for command, view in facts["views"].items() if command in shown}
+        facts["has_hooks"] = False  # hooks shape what others promise
+    return {**head, "skills": skills, "failures": []}
+
+
+def _refused(facts: dict[str, Any], skill: str) -> list[list[Any]]:
+    found: list[list[Any]] = []
+    for contract in facts["contracts"]:
+        if not _is_own(contract, skill):
+            found.append([skill, f"describes a command of another skill: {contract['id']}", None, None])
+        elif hidden := _hidden(contract, facts):
+            found.append([skill, f"{contract['id']}: {hidden}. People do not see it, and models read it", None, None])
+    return found
+
+
+def _is_own(contract: dict[str, Any], skill: str) -> bool:
+    return contract["skill"] == skill and contract["id"].startswith(f"{skill}.")
+
+
+def _hidden(contract: dict[str, Any], facts: dict[str, Any]) -> str:
+    """What is hidden in a contract, or in what clients are shown of it."""
+    return hidden_of(Contract.from_json(contract)) or hidden_in_data(facts["views"].get(contract["id"]))
+
+
+def _live(head: dict[str, Any], grant: Grant) -> dict[str, Any]:
+    return {"digests": {name: digest for name, digest in head["digests"].items() if grant.describes(name)}}
+
+
+def _message(head: dict[str, Any], _grant: Grant) -> dict[str, Any]:
+    return {**head, "message": str(head["message"])}
+
+
+def _rest(head: dict[str, Any], _grant: Grant) -> dict[str, Any]:
+    return {"token": str(head["token"])}
+
+
+def _imports(head: dict[str, Any], grant: Grant) -> dict[str, Any]:
+    return {"imports": [[int(since), grant.skill, str(file)] for since, _, file in head["imports"]]}
+
+
+_CHECKS: Final[Mapping[int, Callable[[dict[str, Any], Grant], dict[str, Any]]]] = {
+    Kind.CATALOG: _description,
+    Kind.LIVE: _live,
+    Kind.FAILED: _message,
+    Kind.REST: _rest,
+    Kind.IMPORTING: _imports,
+}

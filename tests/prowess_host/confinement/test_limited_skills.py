@@ -1,0 +1,283 @@
+"""Skills with limits in a project: declared in several places, called over the wire, and apart from everything else."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+from anyio import fail_after, sleep
+from patience import PATIENCE
+from piped import Client, hosted, make_project, write_skill
+
+from prowess.settings.limits import Limits
+from prowess_host.confinement.confine import system
+
+pytestmark = pytest.mark.skipif(bool(system().lacking(Limits())), reason="this system enforces no limits")
+
+SKILL = """
+    import socket
+    from pathlib import Path
+    from prowess import Settings
+
+    SECRET = os.environ.get("SECRET_OF_ALL", "none")
+
+    @skill_command
+    def worker() -> int:
+        return os.getpid()
+
+    @skill_command
+    def read(path: str) -> str:
+        return Path(path).read_text()
+
+    @skill_command
+    def write(path: str, text: str = "x") -> int:
+        return Path(path).write_text(text)
+
+    @skill_command
+    def connect() -> str:
+        socket.socket()
+        return "connected"
+
+    @skill_command
+    def program() -> str:
+        return subprocess.run([sys.executable, "--version"], capture_output=True, check=True, text=True).stdout
+
+    @skill_command
+    def variable(name: str) -> str:
+        return os.environ.get(name, "none")
+
+    @skill_command
+    def setting(key: str, settings: Settings) -> str:
+        return str(settings.get(key, "none"))
+
+    @skill_command
+    def temporary() -> str:
+        import tempfile
+        name = tempfile.mkdtemp()
+        Path(name, "file").write_text("x")
+        return name
+
+    @skill_command
+    def burn() -> int:
+        while True:
+            pass
+
+    @skill_command
+    def memory_of(pid: int) -> str:
+        for name in ("environ", "mem", "maps", "cmdline", "root/etc/passwd", "cwd/.env", "fd/0"):
+            try:
+                open(f"/proc/{pid}/{name}", "rb").read(1)
+                return name
+            except OSError:
+                pass
+        return "nothing"
+
+    @skill_command
+    def forge(text: str) -> str:
+        import stat
+        for fd in range(3, 64):
+            try:
+                if stat.S_ISSOCK(os.fstat(fd).st_mode):
+                    os.write(fd, bytes.fromhex(text))
+            except OSError:
+                pass
+        time.sleep(600)
+
+    @skill_command
+    def shorten() -> str:
+        import stat
+        found = []
+        for fd in range(3, 64):
+            try:
+                if stat.S_ISREG(os.fstat(fd).st_mode):
+                    os.ftruncate(fd, 0)
+                    found.append(fd)
+            except OSError as error:
+                if error.errno != 9:
+                    found.append(type(error).__name__)
+        return " ".join(map(str, found))
+"""
+
+
+def block(*lines: str) -> str:
+    """Inline metadata with limits."""
+    told = "\n".join(f"    # {line}" for line in ("/// script", "[tool.prowess.sandbox]", *lines, "///"))
+    return f"{told}\n{SKILL}"
+
+
+async def refused(host: Client, name: str, /, **arguments: object) -> str:
+    told = await host.call(name, **arguments)
+    assert told["isError"], told
+    return str(told["content"][0]["text"])
+
+
+async def test_skill_is_limited_by_what_it_declares(tmp_path: Path) -> None:
+    """The one beside it is not. Refusals say which limit it was."""
+    secret = tmp_path / "secret"
+    secret.write_text("s")
+    project = make_project(tmp_path / "p", free=SKILL, limited=block())
+    async with hosted(project) as host:
+        assert "s" == await host.text("free_read", path=str(secret))
+        assert f"{secret} is not open to this skill: allow it with `read` or `write` in [sandbox.limited]" in (
+            await refused(host, "limited_read", path=str(secret))
+        )
+        assert "connected" == await host.text("free_connect")
+        assert "The network is off for this skill: allow it with `network = true`" in await refused(
+            host, "limited_connect"
+        )
+        assert "may start no processes" in await refused(host, "limited_program")
+        assert "nothing" == await host.text("limited_memory_of", pid=host.pid)
+        assert "nothing" == await host.text("limited_memory_of", pid=int(await host.text("free_worker")))
+
+
+async def test_folder_declares_limits_in_its_skill_md(tmp_path: Path) -> None:
+    """Beside its name and description."""
+    project = make_project(tmp_path / "p")
+    write_skill(project, "notes/run.py", SKILL)
+    front = "---\nname: notes\ndescription: Notes.\nsandbox:\n  network: true\n---\n# Notes\n"
+    (project / "skills" / "notes" / "SKILL.md").write_text(front)
+    async with hosted(project) as host:
+        assert "connected" == await host.text("notes_connect")
+        assert "# Notes" in await host.text("notes_read", path=str(project / "skills/notes/SKILL.md"))
+        await refused(host, "notes_read", path=str(project / "prowess.toml"))
+
+
+async def test_owner_decides_and_may_change_it(tmp_path: Path) -> None:
+    """A saved file counts with the next call, without a new session."""
+    settings = "[sandbox.limited]\nnetwork = false\n"
+    project = make_project(tmp_path / "p", settings, limited=block("network = true", 'write = ["out"]'))
+    (project / "out").mkdir()
+    async with hosted(project) as host:
+        await refused(host, "limited_connect")
+        assert "1" == await host.text("limited_write", path=str(project / "out" / "file"))
+        (project / "prowess.toml").write_text('cache_dir = "cache"\n[sandbox]\nlimited = false\n')
+
+        with fail_after(PATIENCE):
+            while (await host.call("limited_connect")).get("isError"):  # noqa: ASYNC110 - a file watcher tells nobody
+                await sleep(0.05)
+
+
+async def test_skill_sees_the_variables_and_settings_that_its_limits_name(tmp_path: Path) -> None:
+    """Of all others it is told nothing: not by the environment, not by `.env`, and not over the link."""
+    named = block('env = ["NAMED", "IN_DOTENV"]', 'settings = ["weather.key"]')
+    settings = '[weather]\nkey = "w"\nother = "o"\n[api]\nkey = "a"\n'
+    project = make_project(tmp_path / "p", settings, limited=named, free=SKILL)
+    (project / ".env").write_text("IN_DOTENV=d\nOTHER=o\n")
+    env = {"NAMED": "n", "SECRET_OF_ALL": "s"}
+    async with hosted(project, env=env) as host:
+        for name, free, limited in (
+            ("NAMED", "n", "n"),
+            ("IN_DOTENV", "d", "d"),
+            ("OTHER", "o", "none"),
+            ("SECRET_OF_ALL", "s", "none"),
+        ):
+            assert free == await host.text("free_variable", name=name)
+            assert limited == await host.text("limited_variable", name=name)
+        for key, limited in (("weather.key", "w"), ("weather.other", "none"), ("api.key", "none")):
+            assert "none" != await host.text("free_setting", key=key)
+            assert limited == await host.text("limited_setting", key=key)
+        await refused(host, "limited_read", path=str(project / ".env"))
+
+
+async def test_limited_skills_share_nothing(tmp_path: Path) -> None:
+    """Not even with equal limits: one would read the memory of the other."""
+    project = make_project(tmp_path / "p", one=block(), two=block())
+    async with hosted(project) as host:
+        one, two = int(await host.text("one_worker")), int(await host.text("two_worker"))
+
+        assert one != two
+        assert "nothing" == await host.text("one_memory_of", pid=two)
+        await refused(host, "one_read", path=str(project / "skills" / "two.py"))
+
+
+def is_there(folder: Path) -> bool:
+    return folder.is_dir()
+
+
+async def test_own_folder_goes_with_the_worker(tmp_path: Path) -> None:
+    """What a skill leaves there, nobody else finds."""
+    project = make_project(tmp_path / "p", limited=block())
+    async with hosted(project) as host:
+        folder = Path(await host.text("limited_temporary"))
+        assert is_there(folder)
+        assert str(folder).startswith(tempfile.gettempdir())
+
+    assert not is_there(folder.parent)
+
+
+async def test_worker_that_a_limit_ends_is_told_as_such(tmp_path: Path) -> None:
+    """And the next call has a new one."""
+    project = make_project(tmp_path / "p", limited=block("cpu = 3"))
+    async with hosted(project) as host:
+        assert "it had used the processor time of its limits" in await refused(host, "limited_burn")
+        assert int(await host.text("limited_worker"))
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ('network = "loopback"', "Linux cannot limit a process to the network of this machine"),
+        ("netwrk = true", "unknown limit 'netwrk'; did you mean \"network\"?"),
+        ('write = ["."]', "with which the skill could lift its own limits"),
+    ],
+)
+async def test_limits_that_cannot_be_kept_stop_the_skill(tmp_path: Path, line: str, words: str) -> None:
+    """It does not run, and the project's own commands do."""
+    project = make_project(tmp_path / "p", limited=block(line), free=SKILL)
+    async with hosted(project) as host:
+        assert int(await host.text("free_worker"))
+        assert words in await host.text("prowess_diagnostics") if "prowess_diagnostics" in await host.tools() else True
+        assert not [tool for tool in await host.tools() if tool.startswith("limited_")]
+
+
+async def test_owner_may_run_what_cannot_be_enforced(tmp_path: Path) -> None:
+    """By a setting of the project, with everything that can be enforced."""
+    settings = "[sandbox]\nunenforced = true\n"
+    project = make_project(tmp_path / "p", settings, limited=block('network = "loopback"'))
+    async with hosted(project) as host:
+        assert "connected" == await host.text("limited_connect")
+        await refused(host, "limited_read", path="/etc/hostname")
+
+
+FORGED_RESULT = b'{"content":[]}}\n{"jsonrpc":"2.0","method":"notifications/message","params":{}}'
+FRAMES = {
+    "a result that ends the line": b"\x16"
+    + (1).to_bytes(4)
+    + (2).to_bytes(4)
+    + len(FORGED_RESULT).to_bytes(4)
+    + b"{}"
+    + FORGED_RESULT,
+    "a head that is no object": b"\x1c" + bytes(4) + (1).to_bytes(4) + bytes(4) + b"5",
+}
+
+
+@pytest.mark.parametrize("frame", FRAMES.values(), ids=FRAMES)
+async def test_forged_frames_end_the_worker_and_nothing_else(tmp_path: Path, frame: bytes) -> None:
+    """A skill has the link in its hands. The client checks every line that it gets."""
+    project = make_project(tmp_path / "p", limited=block(), free=SKILL)
+    async with hosted(project) as host:
+        await host.text("limited_worker")
+        assert "was lost" in await refused(host, "limited_forge", text=frame.hex())
+        assert int(await host.text("limited_worker"))
+        assert int(await host.text("free_worker"))
+
+
+async def test_board_cannot_be_made_shorter(tmp_path: Path) -> None:
+    """The host would end with the next look at it."""
+    project = make_project(tmp_path / "p", limited=block())
+    async with hosted(project) as host:
+        assert {"PermissionError"} == set((await host.text("limited_shorten")).split())
+        assert int(await host.text("limited_worker"))
+
+
+async def test_second_start_lists_limited_skills_from_the_manifest(tmp_path: Path) -> None:
+    """And calls run limited, whichever comes first."""
+    project = make_project(tmp_path / "p", limited=block())
+    async with hosted(project) as host:
+        assert int(await host.text("limited_worker"))
+    async with hosted(project) as host:
+        assert "limited_connect" in await host.tools()
+        assert "The network is off" in await refused(host, "limited_connect")
+        assert os.getpid() != int(await host.text("limited_worker"))
