@@ -615,16 +615,16 @@ def test_packages_are_imported_by_whom_the_owner_says(tmp_path: Path) -> None:
     for name in ("aa", "bb", "c-c"):
         module = name.replace("-", "_")
         body = {f"{module}.py": "@skill_command\ndef run(): ...\n"}
-        install(tmp_path / "site", f"dist-{name}", f"{name} = {module}\n", body)
+        install(tmp_path / "site", f"dist_{module}", f"{name} = {module}\n", body)
     program = f"import sys; sys.path.insert(0, {str(tmp_path / 'site')!r})\n{SHARED}"
 
     def told(*args: str) -> list[str]:
         command = [sys.executable, "-c", program, str(tmp_path), *args]
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE).stdout.splitlines()
 
-    refused = "the installed package dist-c-c brings it, and has not been allowed to run: `prowess trust c-c` shows"
+    refused = "the installed package dist_c_c brings it, and has not been allowed to run: `prowess trust c-c` shows"
     here, failure, names = told()
-    assert ("aa.run", "package:bb:dist-bb") == (here, names)
+    assert ("aa.run", "package:bb:dist_bb") == (here, names)
     assert failure.startswith(f"FAILED c-c: {refused}")
     assert "bb.run" == told("bb")[0]
     assert not [line for line in told("bb") if "aa" in line]
