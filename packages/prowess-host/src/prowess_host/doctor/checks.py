@@ -65,6 +65,7 @@ async def examine(patient: Patient) -> AsyncIterator[Finding]:
         *_settings(settings, patient),
         *_worker_python(settings),
         *_telemetry(settings),
+        *_limits(),
         *_project(settings, patient),
     ):
         yield finding
@@ -105,18 +106,21 @@ def _python() -> Iterator[Finding]:
         )
     else:
         yield Finding("python", "ok", told)
-    from prowess_host.confinement.confine import system  # the only one here who asks
-
-    lacking = system().lacking(Limits())
-    told = f"limits of skills are enforced by {system().in_words()}"
-    if lacking:
-        text = f"skills with limits do not run here: {'; '.join(lacking)}"
-        yield Finding("python", "warning", text, "see docs/limits.md; skills without limits are not concerned")
-    else:
-        yield Finding("python", "ok", told)
     libraries = ", ".join(f"{name} {_version(name) or 'missing'}" for name in _LIBRARIES)
     level = "error" if "missing" in libraries else "ok"
     yield Finding("python", level, libraries, "pip install --force-reinstall prowess" if level == "error" else "")
+
+
+def _limits() -> Iterator[Finding]:
+    """What the system can enforce of the limits of skills."""
+    from prowess_host.confinement.confine import system  # the only one here who asks
+
+    lacking = system().lacking(Limits())
+    if lacking:
+        text = f"skills with limits do not run here: {'; '.join(lacking)}"
+        yield Finding("limits", "warning", text, "run the host where they can be enforced, or leave limits out")
+    else:
+        yield Finding("limits", "ok", f"limits of skills are enforced by {system().in_words()}")
 
 
 def _version(name: str) -> str | None:
