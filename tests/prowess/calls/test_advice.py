@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -43,13 +44,14 @@ def test_a_missing_module_says_in_which_python_and_how_to_add_it(
 ):
     """With pip, or with uv where there is no pip; by the name of the distribution."""
     error = ModuleNotFoundError(f"No module named {module!r}", name=module)
+    python = shlex.quote(sys.executable)
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: object())
     assert (
-        f"Skills run in {sys.executable}, which does not have it. Add it with `{sys.executable} -m pip install "
+        f"Skills run in {sys.executable}, which does not have it. Add it with `{python} -m pip install "
         f"{distribution}`, or name a Python that has it by the setting `python`"
     ) == advice(error)
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    assert f"`uv pip install --python {sys.executable} {distribution}`" in advice(error)
+    assert f"`uv pip install --python {python} {distribution}`" in advice(error)
 
 
 @pytest.mark.parametrize("line", ["import json.nothing", "import xml.nothing"])

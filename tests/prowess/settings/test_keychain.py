@@ -11,7 +11,7 @@ import pytest
 
 from prowess import Runtime, SkillError, skill_command
 from prowess.contracts.declaration import declaration_of
-from prowess.errors import SettingsError
+from prowess.errors import SettingsError, install_command
 from prowess.settings.settings import Settings
 
 keyring = pytest.importorskip("keyring")
@@ -92,7 +92,7 @@ def test_without_the_library_the_error_says_how_to_get_it(monkeypatch: pytest.Mo
     assert "u" == settings.get("api.url")
     with pytest.raises(SettingsError) as caught:
         settings.get("api.key")
-    assert f"Install it: {sys.executable} -m pip install 'prowess-core[keyring]'" in str(caught.value)
+    assert f"Install it: {install_command('prowess-core[keyring]')}" in str(caught.value)
 
 
 async def test_a_secret_of_the_keychain_is_injected_and_masked(tmp_path: Path, keychain: InMemory):

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from prowess.errors import install_command
+
 pytest.importorskip("opentelemetry.exporter.otlp.proto.http")
 
 from otlp import Received, attributes, receiver
@@ -104,7 +106,7 @@ def test_a_missing_package_is_said_and_the_commands_run(root: Path):
     assert "hello" == printed[0]
     assert "otel.on is set, but calls are not traced, because OpenTelemetry is not installed" in complaints
     command = complaints.rpartition("Install it: ")[2]
-    assert [sys.executable, "-m", "pip", "install", "prowess-core[otel]"] == shlex.split(command)
+    assert shlex.split(install_command("prowess-core[otel]")) == shlex.split(command)
 
 
 def test_a_missing_exporter_is_said_and_the_other_one_works(root: Path):
@@ -121,7 +123,7 @@ def test_a_missing_exporter_is_said_and_the_other_one_works(root: Path):
     assert [] == received.metrics
     assert "OTEL_METRICS_EXPORTER: metrics are not exported to 'otlp': no exporter 'otlp_proto_grpc'" in complaints
     assert "OTEL_TRACES_EXPORTER: traces are not exported to 'zipkin': no exporter 'zipkin' is installed" in complaints
-    assert "pip install opentelemetry-exporter-otlp-proto-grpc" in complaints
+    assert install_command("opentelemetry-exporter-otlp-proto-grpc") in complaints
 
 
 def test_a_receiver_that_is_not_there_costs_no_call(root: Path):

@@ -21,6 +21,7 @@ import pytest
 from anyio import fail_after
 from patience import PATIENCE
 
+from prowess.errors import install_command
 from prowess.runtime import Runtime
 from prowess.skills.description import Description, digest_of
 from prowess.skills.loading import project_files
@@ -880,7 +881,7 @@ async def test_a_host_with_another_version_of_the_link_is_refused(tmp_path: Path
     assert (Kind.FAILED, list(VERSION), RELEASE) == (frame.kind, failed["link"], failed["release"])
     version = ".".join(map(str, VERSION))
     assert f"(release 9.9.9), the worker link {version} (release 0.1.0)" in failed["message"]
-    assert "-m pip install prowess-core==9.9.9`" in failed["message"]
+    assert f"`{install_command('prowess-core==9.9.9')}`" in failed["message"]
     ours.close()
     board.close()
 
