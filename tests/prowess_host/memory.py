@@ -14,6 +14,7 @@ from anyio import fail_after
 from patience import PATIENCE
 from piped import CAPABILITIES_KEY, HANDSHAKE, STATELESS, VERSION_KEY
 
+from prowess.contracts.contract import Contract
 from prowess.settings.settings import Settings
 from prowess_host.connection import Connection
 from prowess_host.project import Project
@@ -58,10 +59,11 @@ class Pipe:
 class MemoryClient:
     """One client of one era."""
 
-    def __init__(self, project: Project, version: str) -> None:
+    def __init__(self, project: Project, version: str, allows: Callable[[Contract], bool] | None = None) -> None:
         self.version = version
         self.pipe = Pipe()
-        self.connection = Connection(project, Server("memory", "1"), self.pipe, asyncio.get_running_loop().time)
+        now = asyncio.get_running_loop().time
+        self.connection = Connection(project, Server("memory", "1"), self.pipe, now, allows=allows)
         self._numbers = itertools.count(1)
 
     def send(self, message: Message) -> None:

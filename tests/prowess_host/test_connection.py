@@ -249,6 +249,38 @@ async def test_calls_before_the_first_listing_wait_for_it(root: Path) -> None:
     assert -32603 == (await client.answer(first))["error"]["code"]
 
 
+async def test_whether_a_client_may_call_is_asked_when_its_command_is_known(root: Path) -> None:
+    """A call that came before the listing runs nothing that its client may not have."""
+    write_skill(
+        root,
+        "served.py",
+        """
+        from prowess import prompt, resource
+
+        @prompt
+        def told() -> str:
+            return "told"
+
+        @resource("told://{name}")
+        def read(name: str) -> str:
+            return name
+        """,
+    )
+    async with served(root) as project:
+        client = MemoryClient(project, HANDSHAKE, lambda contract: contract.id == "t.where")
+        await client.open()
+        numbers = [
+            client.start_call("t_sync", text="x"),
+            client.request("prompts/get", name="served_told"),
+            client.request("resources/read", uri="told://x"),
+            client.request("resources/subscribe", uri="told://x"),
+        ]
+        allowed = client.start_call("t_where", text="x")
+        for number in numbers:
+            assert "needs scopes" in (await client.answer(number))["error"]["message"]
+        assert text_of(await client.answer(allowed)).startswith("x ")
+
+
 async def test_a_command_that_did_not_load_is_named_with_its_reason(tmp_path: Path) -> None:
     """A call of it is told the failure, and no guess at another name."""
     broken = "\n    @skill_command\n    def goods(x: object()): ...\n"

@@ -396,6 +396,7 @@ async def test_a_caller_may_be_known_already(project: Path) -> None:
     async with Runtime.open(project) as runtime:
         assert 403 == (await invoke(runtime, asked, reader))["status"]["http"]
         assert 200 == (await invoke(runtime, asked, Caller(subject="somebody")))["status"]["http"]
+        assert str(reader) == str(Caller(1)) != str(Caller(1, subject="somebody"))
 
 
 async def test_a_stranger_learns_of_no_mistake(project: Path) -> None:

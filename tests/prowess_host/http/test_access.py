@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from piped import make_project
+from piped import CAPABILITIES_KEY, make_project
 from web import JSON, Web, initialize, served_over_http, stateless
 
 from prowess_host.http.guard import Guard, is_loopback
@@ -52,6 +52,11 @@ SKILL = '''
         """Needs nothing."""
         return "free"
 
+    @skill_command
+    async def sure(ctx: Context) -> str:
+        """Ask."""
+        return (await ctx.ask("sure", "Sure?", bool)).action
+
     @prompt
     def secret_prompt() -> str:
         """Tell nobody."""
@@ -61,6 +66,16 @@ SKILL = '''
     def secret_resource(name: str) -> str:
         """Tell nobody."""
         return name
+
+    @resource("free://{name}")
+    def z_free(name: str) -> str:
+        """Needs nothing."""
+        return name
+
+    @resource("free://{+path}")
+    def secret_path(path: str) -> str:
+        """Comes first where both fit."""
+        return path
 '''
 
 
@@ -230,6 +245,41 @@ def test_commands_need_their_scopes(guarded: Web, method: str, params: dict[str,
         )
 
 
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("tools/call", {"name": "t_write", "ref": {}}),
+        ("tools/call", {"name": "t_write", "ref": "x"}),
+        ("tools/call", {"name": "t_write", "ref": {"name": "t_free"}}),
+        ("tools/call", {"name": "t_write", "uri": "free://x"}),
+        ("resources/read", {"uri": "secret://x", "name": "t_free"}),
+        ("resources/read", {"uri": "free://{name}"}),
+        (
+            "completion/complete",
+            {
+                "ref": {"type": "ref/prompt", "name": "t_secret_prompt"},
+                "argument": {"name": "x", "value": ""},
+                "name": "t_free",
+            },
+        ),
+        (
+            "completion/complete",
+            {
+                "ref": {"type": "ref/resource", "uri": "secret://{name}", "name": "t_free"},
+                "argument": {"name": "name", "value": ""},
+            },
+        ),
+        ("subscriptions/listen", {"notifications": {"resourceSubscriptions": ["free://x", "secret://x"]}}),
+    ],
+)
+def test_nothing_beside_a_name_hides_it(guarded: Web, method: str, params: dict[str, Any]) -> None:
+    """Members that a method ignores, and templates that are read by their own spelling, are no way around the scopes."""
+    body, fields = stateless(method, **params)
+    if method == "resources/read":
+        fields["Mcp-Name"] = params["uri"]
+    assert 403 == guarded.ask("POST", "/mcp", body, {**fields, **bearer(READER)}).status
+
+
 def test_scopes_hold_from_the_first_request_on(guarded_root: Path) -> None:
     """Before it is known which commands there are, nobody gets by."""
     with served_over_http(guarded_root, "--set", "cache_dir=other-cache") as web:
@@ -254,6 +304,17 @@ def test_a_session_belongs_to_its_caller(guarded: Web) -> None:
     assert 404 == guarded.ask("GET", headers={**fields, **bearer(READER)}).status
     assert 404 == guarded.ask("DELETE", headers={**fields, **bearer(READER)}).status
     assert 200 == guarded.ask("POST", "/mcp", ping, fields).status
+
+
+def test_a_question_is_answered_by_whoever_was_asked(guarded: Web) -> None:
+    """The state of one caller is worth nothing to another."""
+    able = {"_meta": {CAPABILITIES_KEY: {"elicitation": {}}}}
+    asked = guarded.stateless("tools/call", bearer(OWNER), name="t_sure", **able).json["result"]
+    answers = {"inputResponses": {"sure": {"action": "decline"}}, "requestState": asked["requestState"], **able}
+    refused = guarded.stateless("tools/call", bearer(READER), name="t_sure", **answers)
+    assert 400 == refused.status
+    assert "belongs to another call" in refused.json["error"]["message"]
+    assert "decline" == guarded.stateless("tools/call", bearer(OWNER), name="t_sure", **answers).text
 
 
 def test_envelopes_bring_their_credentials_in_either_place(guarded: Web) -> None:

@@ -240,6 +240,7 @@ def test_a_changed_contract_asks_everything_again() -> None:
     [
         pytest.param(OCCASION._replace(command="files.list"), KEY, NOW, "another call", id="another command"),
         pytest.param(OCCASION._replace(arguments="x"), KEY, NOW, "another call", id="other arguments"),
+        pytest.param(OCCASION._replace(caller="x"), KEY, NOW, "another call", id="another caller"),
         pytest.param(OCCASION, b"other", NOW, "was not issued by this server", id="another key"),
         pytest.param(OCCASION, KEY, NOW + STATE_LIFETIME, "expired", id="an hour later"),
     ],

@@ -92,12 +92,15 @@ class Connection:
         transport: str = "pipe",
         revision: Revision | None = None,
         pages: Pages | None = None,
+        allows: Callable[[Contract], bool] | None = None,
     ) -> None:
         """`transport` names the way to the client for traces, in the words of OpenTelemetry: `pipe` or `tcp`.
 
         `revision` is what a client without a session has settled on with somebody else. `pages` has its long results,
-        where they outlive the connection.
+        where they outlive the connection. `allows` says whether it may have what it named: asked when that is found, since
+        a name can come to mean something while a request waits.
         """
+        self._allows = allows
         self._project = project
         self._session = Session(server, lambda: project.kinds, transport=transport, offers_tasks=project.offers_tasks)
         if revision is not None:
@@ -264,7 +267,12 @@ class Connection:
             line = self._session.refuse(call, RpcError.internal("see the log of the host"))
         call.back.write(line)
 
+    def _require(self, contract: Contract) -> None:
+        if self._allows is not None and not self._allows(contract):
+            raise RpcError.invalid_request(f"{contract.id} needs scopes that the caller does not have")
+
     def _call_served(self, call: Call, target: Target) -> None:
+        self._require(target.contract)
         if call.method in ("resources/subscribe", "resources/unsubscribe"):
             self._subscribe(call, target.uri)
         else:
@@ -293,6 +301,7 @@ class Connection:
             open_task=functools.partial(project.open_task, owner=_owner(call))
             if contract.is_tool and project.offers_tasks
             else None,
+            caller=str(_owner(call) or ""),
         )
 
     def _submit(self, call: Call, task: ToolCall, contract: Contract) -> None:
@@ -310,6 +319,7 @@ class Connection:
             else:
                 self._call_unknown(call, name)
             return
+        self._require(contract)
         self._submit(call, self._task(ToolCall, call, contract, self._limit(call, contract)), contract)
 
     def _call_unknown(self, call: Call, name: str) -> None:

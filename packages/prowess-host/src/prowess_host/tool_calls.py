@@ -97,12 +97,15 @@ class ToolCall:
         hears_all: bool = False,
         names_request: bool = False,
         open_task: _OpenTask | None = None,
+        caller: str = "",
     ) -> None:
         """`hears_all`: the record wants to hear of progress and logs also where the client does not.
 
         `names_request`: the worker gets the id of the request, for traces. Then every call has a head of its own.
         `open_task` makes the task that a call becomes when it goes into the background.
+        `caller` is whoever may repeat the call with answers, where several callers share a server.
         """
+        self._caller = caller
         self._open_task = open_task
         self._hears_all = hears_all
         self._names_request = names_request
@@ -201,7 +204,9 @@ class ToolCall:
         return self._answers.given
 
     def _occasion(self) -> Occasion:
-        return Occasion(self._contract.id, self._contract.digest, digest_arguments(self._call.arguments))
+        arguments = digest_arguments(self._call.arguments)
+        caller = digest_arguments(self._caller) if self._caller else ""
+        return Occasion(self._contract.id, self._contract.digest, arguments, caller)
 
     def input_required(self, questions: JsonObject) -> None:
         """A run of the stateless era ended with questions: the client shall ask them and call again."""

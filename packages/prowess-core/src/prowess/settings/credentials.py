@@ -43,6 +43,10 @@ class Caller:
     subject: str = ""
     """Whom a token was given to, where somebody else knows the callers."""
 
+    def __str__(self) -> str:
+        """Who it is, whatever scopes the credential of the moment grants."""
+        return f"{self.number} {self.subject}"
+
 
 @frozen
 class Credentials:

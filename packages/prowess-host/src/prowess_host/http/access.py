@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from prowess.settings.credentials import Caller, Credentials, Refused
 from prowess_host.http.binding import Refused as Refusal
+from prowess_host.protocol.subscriptions import RESOURCES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from prowess.contracts.contract import Contract
     from prowess.jsontypes import JsonObject
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from prowess_host.http.oauth import TokenReader
     from prowess_host.protocol.codec import Request
 
-__all__ = ["Access", "NotAllowed", "contract_named"]
+__all__ = ["Access", "NotAllowed", "contracts_named"]
 
 _BEARER: Final = "bearer "
 
@@ -84,11 +85,13 @@ class Access:
 
     def require(self, caller: Caller, commands: Iterable[str]) -> None:
         """Raise `NotAllowed`, with all the scopes that are needed, where a caller lacks one for these commands."""
-        if caller.scopes is None:
-            return
         needed = self._scopes.union(*(self._credentials.needed_by(command) for command in commands))
-        if not needed <= caller.scopes:
+        if caller.scopes is not None and not needed <= caller.scopes:
             raise self._refused(403, "insufficient_scope", needed)
+
+    def allows(self, caller: Caller, contract: Contract) -> bool:
+        """Whether a caller has the scopes for a command."""
+        return caller.scopes is None or self._credentials.needed_by(contract.id) <= caller.scopes
 
     def challenge(self, status: int) -> tuple[tuple[bytes, bytes], ...]:
         """The fields of a response that refuses a caller for what an envelope says."""
@@ -107,13 +110,27 @@ class Access:
         return NotAllowed(Refusal(status, headers=((b"www-authenticate", header),)))
 
 
-def contract_named(request: Request, listing: Listing) -> Contract | None:
-    """The command, the resource or the prompt that a request names, in whatever place its method has for that."""
-    params = request.params
-    place = params.get("ref", params)
-    if not isinstance(place, dict):
-        return None
-    name, uri = (cast("JsonObject", place).get(member) for member in ("name", "uri"))
-    if isinstance(name, str):
-        return listing[name]
-    return listing.template(uri) if isinstance(uri, str) else None
+def contracts_named(request: Request, listing: Listing) -> Iterator[Contract]:
+    """Whatever a request could mean by a name or a URI, wherever it stands: a member that its method ignores hides nothing."""
+    for place in (request.params, request.params.get("ref")):
+        if isinstance(place, dict):
+            name, uri = (cast("JsonObject", place).get(member) for member in ("name", "uri"))
+            if isinstance(name, str):
+                yield from _present(listing[name])
+            if isinstance(uri, str):
+                yield from _resources_at(uri, listing)
+    wanted = request.params.get("notifications")
+    uris = cast("JsonObject", wanted).get(RESOURCES) if isinstance(wanted, dict) else None
+    for uri in cast("list[Any]", uris) if isinstance(uris, list) else ():
+        if isinstance(uri, str):
+            yield from _resources_at(uri, listing)
+
+
+def _resources_at(uri: str, listing: Listing) -> Iterator[Contract]:
+    """The resource that is read at a URI, and the template that is spelled so."""
+    read = listing.resource(uri)
+    return _present(listing.template(uri), None if read is None else read[0])
+
+
+def _present(*found: Contract | None) -> Iterator[Contract]:
+    return (contract for contract in found if contract is not None)

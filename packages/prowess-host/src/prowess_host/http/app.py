@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from prowess_host.connection import Connection
-from prowess_host.http.access import NotAllowed, contract_named
+from prowess_host.http.access import NotAllowed, contracts_named
 from prowess_host.http.api import Api
 from prowess_host.http.binding import Handshake, Refused, Stateless, read_post, read_stream
 from prowess_host.http.headers import Mirrored, mirrored_parameters
@@ -218,8 +218,8 @@ class App:
             await self._project.contract_of("")
         messages = map(read_item, message.items) if isinstance(message, Batch) else (message,)
         requests = [each for each in messages if isinstance(each, Request)]
-        named = [contract_named(each, self._project.listing) for each in requests]
-        self._access.require(caller, [contract.id for contract in named if contract is not None])
+        named = (contract.id for each in requests for contract in contracts_named(each, self._project.listing))
+        self._access.require(caller, named)
 
     async def _serve_stateless(self, exchange: Exchange, decision: Stateless, caller: Caller) -> None:
         message = decision.message
@@ -230,7 +230,10 @@ class App:
         outlet = Outlet(news.set)
         reply = Reply(outlet, decision.accepted, stateless=True, owner=caller)
         pages = self._pages_of(caller) if self._project.own.max_result else None
-        connection = Connection(self._project, self._server, reply, self._now, transport="tcp", pages=pages)
+        allows = partial(self._access.allows, caller)
+        connection = Connection(
+            self._project, self._server, reply, self._now, transport="tcp", pages=pages, allows=allows
+        )
         reply.owes = connection.owes
         listens = message.method == "subscriptions/listen"
         try:
@@ -273,7 +276,10 @@ class App:
         outlet = Outlet(news.set)
         reply = Reply(outlet, decision.accepted, stateless=False, owner=caller)
         revision = None if decision.opens else decision.revision or _OLDEST
-        connection = Connection(self._project, self._server, reply, self._now, transport="tcp", revision=revision)
+        allows = partial(self._access.allows, caller)
+        connection = Connection(
+            self._project, self._server, reply, self._now, transport="tcp", revision=revision, allows=allows
+        )
         reply.owes = connection.owes
         try:
             connection.take(decision.message)
@@ -286,7 +292,7 @@ class App:
 
     async def _open_session(self, exchange: Exchange, decision: Handshake, caller: Caller) -> None:
         try:
-            session = self.sessions.open(caller)
+            session = self.sessions.open(caller, partial(self._access.allows, caller))
         except TooManySessions:
             await exchange.refuse(_busy(f"{len(self.sessions)} sessions are in use"))
             return

@@ -10,6 +10,7 @@ from prowess_host.connection import Connection
 from prowess_host.http.replies import History, Outlet, Reply, Standing
 
 if TYPE_CHECKING:
+    from prowess.contracts.contract import Contract
     from prowess.settings.credentials import Caller
     from prowess_host.http.headers import Accepted
     from prowess_host.project import Project
@@ -33,12 +34,20 @@ class TooManySessions(Exception):
 class HttpSession:
     """One session: its connection, its streams, and who may use it."""
 
-    def __init__(self, project: Project, server: Server, caller: Caller, now: Callable[[], float], kept: int) -> None:
+    def __init__(  # noqa: PLR0917 - made in one place
+        self,
+        project: Project,
+        server: Server,
+        caller: Caller,
+        allows: Callable[[Contract], bool],
+        now: Callable[[], float],
+        kept: int,
+    ) -> None:
         self.id = secrets.token_urlsafe(24)
         self.caller = caller
         self.history = History(kept)
         self.standing = Standing(self.history, _RETRY)
-        self.connection = Connection(project, server, self.standing, now, transport="tcp")
+        self.connection = Connection(project, server, self.standing, now, transport="tcp", allows=allows)
         self.seen = now()
         self._replies: dict[int, Reply] = {}
 
@@ -108,7 +117,7 @@ class Sessions:
     def __len__(self) -> int:
         return len(self._open)
 
-    def open(self, caller: Caller) -> HttpSession:
+    def open(self, caller: Caller, allows: Callable[[Contract], bool]) -> HttpSession:
         """A new session; the one that was idle longest makes room for it. Raises `TooManySessions`."""
         self.sweep()
         if len(self._open) >= self._most:
@@ -116,7 +125,7 @@ class Sessions:
             if oldest is None:
                 raise TooManySessions
             self.end(oldest)
-        session = HttpSession(self._project, self._server, caller, self._now, self._kept)
+        session = HttpSession(self._project, self._server, caller, allows, self._now, self._kept)
         self._open[session.id] = session
         return session
 

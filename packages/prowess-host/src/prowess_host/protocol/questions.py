@@ -49,7 +49,7 @@ NEEDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {"form": ("elicitation",), "url": ("elicitation", "url"), "sample": ("sampling",), "roots": ("roots",)}
 )
 """The kinds of questions, and the capability that a client needs for each."""
-_FORM_VERSION: Final = 2
+_FORM_VERSION: Final = 3
 _PURPOSE: Final = b"prowess request state\0"
 """So that a signature made with the same key for something else is never taken for a state."""
 _ACTIONS: Final = frozenset({"accept", "decline", "cancel"})
@@ -63,6 +63,8 @@ class Occasion(NamedTuple):
     """Digest of the contract."""
     arguments: str
     """Digest of the arguments, see `digest_arguments`."""
+    caller: str = ""
+    """Digest of who calls, where several callers share a server."""
 
 
 class Answers(NamedTuple):
@@ -230,6 +232,7 @@ def seal(answers: Answers, occasion: Occasion, *, key: bytes, now: float) -> str
             "command": occasion.command,
             "contract": occasion.contract,
             "arguments": occasion.arguments,
+            "caller": occasion.caller,
             "expires": now + STATE_LIFETIME,
             "given": dict(answers.given),
             "asked": dict(answers.asked),
@@ -245,7 +248,8 @@ def unseal(state: str, occasion: Occasion, *, key: bytes, now: float) -> Answers
     payload = _verify(state, key)
     if payload["v"] != _FORM_VERSION or now >= payload["expires"]:
         raise RpcError.bad_request_state("has expired")
-    if (payload["command"], payload["arguments"]) != (occasion.command, occasion.arguments):
+    sealed = payload["command"], payload["arguments"], payload["caller"]
+    if sealed != (occasion.command, occasion.arguments, occasion.caller):
         raise RpcError.bad_request_state("belongs to another call")
     if payload["contract"] != occasion.contract:
         return Answers({}, stale=True)

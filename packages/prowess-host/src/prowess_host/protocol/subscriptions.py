@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from prowess_host.protocol.eras import Revision
     from prowess_host.protocol.kinds import Row
 
-__all__ = ["MAX_RESOURCES", "MAX_SUBSCRIPTIONS", "UPDATED", "Subscription", "Subscriptions", "read_uris"]
+__all__ = ["MAX_RESOURCES", "MAX_SUBSCRIPTIONS", "RESOURCES", "UPDATED", "Subscription", "Subscriptions", "read_uris"]
 
 UPDATED: Final = "notifications/resources/updated"
 
@@ -26,7 +26,7 @@ MAX_SUBSCRIPTIONS: Final = 100
 
 MAX_RESOURCES: Final = 1000
 """Resources that one client may be told of: what it shows, and far from what would cost memory."""
-_RESOURCES: Final = "resourceSubscriptions"
+RESOURCES: Final = "resourceSubscriptions"
 
 
 class Subscription(NamedTuple):
@@ -65,14 +65,14 @@ class Subscriptions:
     def listen(self, request_id: RequestId, revision: Revision, wanted: JsonObject) -> bytes:
         """Open one and acknowledge the part of the filter that is honoured; the acknowledgment must go out first."""
         lists = [row.changed for row in ROWS if _flag(wanted, row.changed)]
-        resources = read_uris(wanted.get(_RESOURCES), f"params.notifications.{_RESOURCES}")
+        resources = read_uris(wanted.get(RESOURCES), f"params.notifications.{RESOURCES}")
         if len(self._open) >= MAX_SUBSCRIPTIONS:
             raise RpcError.invalid_request(f"{MAX_SUBSCRIPTIONS} subscriptions are open already; cancel one first")
         opened = Subscription(request_id, revision, frozenset(lists), frozenset(resources))
         self._open[request_id] = opened
         honoured: JsonObject = dict.fromkeys(lists, True)
         if resources:
-            honoured[_RESOURCES] = resources
+            honoured[RESOURCES] = resources
         params = {"_meta": opened.meta, "notifications": honoured}
         return encode_notification("notifications/subscriptions/acknowledged", params)
 
