@@ -622,7 +622,7 @@ def test_packages_are_imported_by_whom_the_owner_says(tmp_path: Path) -> None:
         command = [sys.executable, "-c", program, str(tmp_path), *args]
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE).stdout.splitlines()
 
-    refused = "the installed package dist_c_c brings it, and has not been allowed to run: `prowess trust c-c` shows"
+    refused = "the installed package dist_c_c brings it, and is not allowed to run: `prowess trust c-c` shows"
     here, failure, names = told()
     assert ("aa.run", "package:bb:dist_bb") == (here, names)
     assert failure.startswith(f"FAILED c-c: {refused}")

@@ -74,7 +74,7 @@ def test_a_resource_has_a_uri():
     ("options", "problem"),
     [
         ({"mimetype": "a/b"}, "resource has no parameter 'mimetype'; .*mime_type|resource has no parameter 'mimetype'"),
-        ({"mime_type": "text"}, "mime_type='text' is no MIME type"),
+        ({"mime_type": "text"}, "mime_type='text' is not a MIME type"),
         ({"mime_type": 5}, r"mime_type=5 is not a text.*help\(resource\)"),
         ({"complete": ["a"]}, r"complete=\['a'\] is not a dict"),
         ({"complete": {"a": "b"}}, r"complete\['a'\] is 'b'"),
@@ -98,7 +98,7 @@ def lambda_of_a(a: str) -> str:
 
 def test_a_uri_that_cannot_be_read_is_refused():
     """At decoration, with the reason."""
-    with pytest.raises(DeclarationError, match=r"the URI 'today' cannot be read: it must begin with a scheme"):
+    with pytest.raises(DeclarationError, match=r"the URI 'today' is invalid: it must begin with a scheme"):
         resource("today")(lambda_of_a)
 
 
@@ -109,7 +109,7 @@ def test_what_is_decorated_once_is_not_decorated_again():
     def one() -> str:
         return ""
 
-    with pytest.raises(DeclarationError, match=r"it is a prompt already.*for a second resource"):
+    with pytest.raises(DeclarationError, match=r"it is already a prompt.*for a second resource"):
         resource("x://a")(one)
     with pytest.raises(DeclarationError, match="a class cannot be a prompt"):
         prompt(Note)  # type: ignore[call-overload]
@@ -158,7 +158,7 @@ async def test_a_resource_without_a_schema_says_the_way_out(tmp_path: Path):
 @pytest.mark.parametrize(
     ("complete", "problem"),
     [
-        ({"b": ["x"]}, "names 'b', which is no argument"),
+        ({"b": ["x"]}, "names 'b', which is not an argument"),
         ({"a": lambda: ["x"]}, "takes nothing; it must take the text that was typed"),
         ({"a": lambda value, c: ["x"]}, "takes c; it must take"),
     ],
@@ -298,7 +298,7 @@ async def test_nothing_at_a_uri_is_said(tmp_path: Path):
     async with Runtime.open(tmp_path) as opened:
         outcome = await opened.entry_of(_note(note)).call({"id": "7"})
     assert ("unknown", "x://7") == (outcome.kind, outcome.uri)
-    assert "there is nothing at this URI" in outcome.text
+    assert "no resource exists at this URI" in outcome.text
     assert outcome.payload()["isError"]
 
 
@@ -310,7 +310,7 @@ async def test_a_failure_looks_like_that_of_a_command(tmp_path: Path):
         return {"type": "resource_link", "uri": "y://", "name": "y"}
 
     async with Runtime.open(tmp_path):
-        assert "return what is there" in linked(1)["content"][0]["text"]
+        assert "return the content itself" in linked(1)["content"][0]["text"]
         assert linked("x")["isError"]
 
 

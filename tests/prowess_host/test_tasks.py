@@ -292,7 +292,7 @@ async def test_a_question_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch
     with anyio.fail_after(PATIENCE):
         while not told:  # noqa: ASYNC110 - a timer of the loop
             await asyncio.sleep(0)
-    assert "nobody answered 'q'" in told[0]["error"]
+    assert "no answer to 'q'" in told[0]["error"]
     assert b'"status":"working"' in task.detailed()
 
 

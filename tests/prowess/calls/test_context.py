@@ -499,7 +499,7 @@ async def test_a_wrong_answer_fails_the_call(tmp_path: Path, wanted: Any, answer
     async with Runtime.open(tmp_path) as runtime:
         outcome = await call(runtime, asking, channel=Person(q=answer).channel(mode))
     assert "failed" == outcome.kind
-    assert outcome.text.startswith("the answer to 'q' does not fit what was asked: ")
+    assert outcome.text.startswith("the answer to 'q' does not match the schema of the question: ")
 
 
 @WHERE

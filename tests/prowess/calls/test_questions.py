@@ -170,16 +170,19 @@ async def test_questions_of_several_kinds_are_asked_together(tmp_path: Path, mod
 @pytest.mark.parametrize(
     "ask, content, why",
     [
-        (lambda ctx: ctx.sample("q", "Hello"), {}, "it has no text"),
-        (lambda ctx: ctx.sample("q", "Hello"), {"content": [{"type": "image"}, 5]}, "it has no text"),
-        (lambda ctx: ctx.roots("q"), {"roots": 5}, "it has no list of roots"),
+        (lambda ctx: ctx.sample("q", "Hello"), {}, "the response has no text"),
+        (lambda ctx: ctx.sample("q", "Hello"), {"content": [{"type": "image"}, 5]}, "the response has no text"),
+        (lambda ctx: ctx.roots("q"), {"roots": 5}, "the response has no list of roots"),
     ],
 )
 async def test_an_answer_of_the_wrong_shape_fails_the_call(tmp_path: Path, ask: Any, content: Any, why: str):
     """Naming the question."""
     answers = {"q": {"action": "accept", "content": content}}
     outcome = await call(tmp_path, asking(ask, is_async=True, got=[]), channel_of("replay", answers))
-    assert ("failed", f"the answer to 'q' does not fit what was asked: {why}") == (outcome.kind, outcome.text)
+    assert ("failed", f"the answer to 'q' does not match the schema of the question: {why}") == (
+        outcome.kind,
+        outcome.text,
+    )
 
 
 async def test_all_texts_of_a_model_count(tmp_path: Path):
@@ -197,7 +200,7 @@ async def test_a_page_has_an_address_of_the_web(tmp_path: Path, url: str):
     command = asking(lambda ctx: ctx.ask_url("q", "Look", url), is_async=True, got=[])
     outcome = await call(tmp_path, command, channel_of("push", {}))
     assert "failed" == outcome.kind
-    assert outcome.text.startswith(f"the question 'q' leads to {url!r}")
+    assert outcome.text.startswith(f"the question 'q' has the invalid URL {url!r}")
 
 
 @pytest.mark.parametrize(
@@ -216,7 +219,7 @@ async def test_a_field_that_no_form_has_is_refused(tmp_path: Path, field: Any):
         tmp_path, asking(lambda ctx: ctx.ask("q", "What?", schema), is_async=True, got=[]), channel_of("push", {})
     )
     assert "failed" == outcome.kind
-    assert "has the field 'odd', which no form can show" in outcome.text
+    assert "has the field 'odd', which forms do not support" in outcome.text
 
 
 async def test_a_field_that_was_left_out_has_its_default(tmp_path: Path):

@@ -121,7 +121,7 @@ def test_a_command_cannot_be_decorated_again():
     """The payload of one would be the result of the other."""
     command = skill_command(plain)
     message = refusal(command)
-    assert "command 'plain': it is a command already" in message
+    assert "command 'plain': it is already a command" in message
     assert "decorate its .raw under another name" in message
     assert "other" == declared(skill_command(name="other")(command.raw)).name
 

@@ -435,7 +435,7 @@ def test_a_result_without_schema_fails_its_command(refusal: Any, contract: Any):
 
     reason = refusal(function)
     assert "the return type of test_compile.function has no JSON Schema: " in reason
-    assert reason.endswith("with the hook `prowess_render`, or say with output= what clients get")
+    assert reason.endswith("with the hook `prowess_render`, or declare the result with output=")
     assert {"type": "integer"} == contract(function, output=int).output.schema
 
 

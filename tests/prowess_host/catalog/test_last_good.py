@@ -143,7 +143,7 @@ def test_a_file_that_was_half_of_a_save_only_for_the_worker_takes_nothing_away(t
     sources.hold(Description({"t": facts}, texts={place: b"import prowess\n"}), ())
     skills = {"t": facts} if is_empty else {}
     seen = Description(skills, tuple(skills), folders=(str(tmp_path),), sightings={place: torn})
-    assert ["the file was saved while it was read"] == [it.reason for it in sources.missed(seen)]
+    assert ["the file changed while it was read"] == [it.reason for it in sources.missed(seen)]
     assert [] == sources.missed(replace(seen, folders=())), "nobody looks in that folder any more"
     file.write_text("x = 1\n")
     assert [] == sources.missed(seen), "it is no skill any more"

@@ -216,7 +216,7 @@ def test_help_of_a_command_shows_its_parameters(project: Path, capsys: pytest.Ca
 
 
 def test_a_skill_that_failed_to_load_is_what_is_told(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """And not that there is no such command, or a sibling."""
+    """And not that no command has this name, or a sibling."""
     (project / "skills" / "bad.py").write_text("from prowess import skill_command\n1 / 0\n", "utf-8")
     for words in (["call", "bad.many"], ["show", "bad.many"], ["call", "bad.many", "--help"]):
         assert 1 == run(words)

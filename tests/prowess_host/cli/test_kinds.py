@@ -61,7 +61,7 @@ def test_they_are_called(capsys: pytest.CaptureFixture[str]) -> None:
     assert 0 == run(["call", "notes.review", "code=x"])
     assert "user: Review x\nassistant: Sure.\n" == capsys.readouterr().out
     assert 1 == run(["call", "notes.note", "id=0"])
-    assert "there is nothing at this URI" in capsys.readouterr().err
+    assert "no resource exists at this URI" in capsys.readouterr().err
 
 
 def test_the_record_keeps_what_was_read(capsys: pytest.CaptureFixture[str]) -> None:

@@ -105,7 +105,7 @@ def test_nothing_is_written_without_a_yes(project: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (("other",), "no installed package brings a skill 'other'"),
+        (("other",), "no installed package has a skill 'other'"),
         (("ext", "--unlimited", "--network"), "--unlimited lifts all limits"),
     ],
 )
@@ -132,11 +132,11 @@ def test_trusted_package_runs_within_its_limits_as_long_as_it_is_what_it_was(pro
     commands, (reason,) = listed(project)
 
     assert commands == []
-    assert "its commands are not those that were allowed: `prowess trust ext`" in reason
+    assert "its commands have changed since you allowed them: `prowess trust ext`" in reason
 
     done = prowess(project, "trust", "ext", "--yes")
 
-    assert "Its commands are not those that were allowed before" in done.stdout
+    assert "Its commands have changed since you allowed them" in done.stdout
     assert listed(project) == (["ext.hi", "ext.token"], [])
     assert called(project, "ext.token") == "t"
 
@@ -171,4 +171,4 @@ def test_limits_are_shown_and_committed_and_wider_ones_are_reported(project: Pat
     assert "the limits of own are wider than those in the committed catalog: network, read" in done.stdout
 
     file.write_text(file.read_text().partition("# ///\n")[2])
-    assert "own has no limits any more" in prowess(project, "check").stdout
+    assert "own no longer has limits" in prowess(project, "check").stdout

@@ -121,7 +121,7 @@ def test_list_and_doctor_show_environments(project: Path, capsys: pytest.Capture
     (finding,) = found(project)
     assert ("note", "prowess sync") == (finding.level, finding.remedy)
     code, told = said(capsys, project, "list")
-    assert (1, True) == (code, "its environment is not made yet: run prowess sync" in told)
+    assert (1, True) == (code, "its environment does not exist yet: run prowess sync" in told)
     code, told = said(capsys, project, "call", "tiny.version")
     assert (0, True) == (code, "1.0" in told)
     (finding,) = found(project)

@@ -91,7 +91,7 @@ def test_a_folder_says_it_in_its_files(tmp_path: Path):
     assert ("two",) == needs(tools).dependencies
     assert ("three",) == needs(folder(tmp_path / "c", x__py=code)).dependencies
     assert needs(folder(tmp_path / "d", requirements__txt="-r other.txt\n", x__py="")).by_file
-    with pytest.raises(NeedsError, match="a skill has one environment"):
+    with pytest.raises(NeedsError, match="declare the same dependencies in both"):
         declared_by(folder(tmp_path / "e", x__py=code, y__py=block('dependencies = ["four"]')))
 
 

@@ -155,7 +155,7 @@ async def test_without_uv_the_remedy_is_told(tmp_path: Path, wheels: Path):
         assert "tiny_version" in await host.tools()
         failed = await host.call("tiny_version")
         assert failed["isError"]
-        assert "/nowhere/uv, the setting environments.uv, is no program" in failed["content"][0]["text"]
+        assert "/nowhere/uv, the setting environments.uv, is not an executable program" in failed["content"][0]["text"]
         assert "It never began" in failed["content"][0]["text"]
 
 

@@ -51,7 +51,7 @@ def test_a_taken_port_is_named(root: Path) -> None:
         port = taken.getsockname()[1]
         done = run(root, "--port", str(port))
     assert 2 == done.returncode
-    assert f"port {port} of 127.0.0.1 is taken" in done.stderr
+    assert f"port {port} of 127.0.0.1 is in use" in done.stderr
     assert "--port" in done.stderr
     assert "Traceback" not in done.stderr
 

@@ -187,7 +187,7 @@ def test_the_entry_of_a_registry_keeps_its_rules(project: Path) -> None:
         "environmentVariables": [{"name": "API_KEY", "description": "Needed by the tools: API_KEY", "isSecret": True}],
     } == package
     for wrong in ("sums", "a/b/c", "a b/c", ""):
-        with pytest.raises(ProwessError, match="is no name for a registry"):
+        with pytest.raises(ProwessError, match="is not a registry name"):
             server_json(source_of(project), wrong)
 
 
@@ -219,11 +219,11 @@ def test_settings_with_secrets_are_not_packaged(project: Path, text: str) -> Non
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"name": "sums & words"}, "is no name for a package"),
-        ({"name": "../sums"}, "is no name for a package"),
+        ({"name": "sums & words"}, "is not a package name"),
+        ({"name": "../sums"}, "is not a package name"),
         ({"name": "7sums"}, "cannot be imported"),
-        ({"version": "latest"}, "is no version"),
-        ({"version": "1.0\nName: other"}, "is no version"),
+        ({"version": "latest"}, "is not a version"),
+        ({"version": "1.0\nName: other"}, "is not a version"),
     ],
 )
 def test_a_wrong_name_or_version_is_refused(project: Path, options: dict[str, str], why: str) -> None:
@@ -244,7 +244,7 @@ def test_skills_from_outside_are_refused(project: Path) -> None:
     """A package holds what is in the project."""
     (project.parent / "shared").mkdir()
     (project / "prowess.toml").write_text('skills = ["skills", "../shared"]\n')
-    with pytest.raises(ProwessError, match="outside of the project"):
+    with pytest.raises(ProwessError, match="outside the project"):
         source_of(project, name="sums")
 
 

@@ -163,7 +163,7 @@ class UnknownCommand(ProwessError):
     """No command has this name."""
 
     def __init__(self, name: str, known: Iterable[str] = (), reasons: Sequence[str] = ()) -> None:
-        """`reasons` are the failures that explain why there is no such command."""
+        """`reasons` are the failures that explain why no command has this name."""
         why = f". This could not be loaded: {'; '.join(reasons)}" if reasons else did_you_mean(name, known)
         super().__init__(f"Unknown command: {name}{why}")
         self.name = name
@@ -173,7 +173,7 @@ class NothingThere(ProwessError):
     """A resource has nothing at a URI that fits it: its function gave `None`."""
 
     def __init__(self) -> None:
-        super().__init__("there is nothing at this URI")
+        super().__init__("no resource exists at this URI")
 
 
 class AskError(ProwessError):
@@ -193,7 +193,7 @@ class TooMuchWork(ProwessError):
 
     def __init__(self, most: int) -> None:
         super().__init__(
-            f"{most} calls go on in the background already, the most that may; try again when one has ended"
+            f"{most} calls already run in the background, which is the limit; try again when one has ended"
         )
 
 

@@ -330,7 +330,7 @@ class Connection:
         if name == DIAGNOSTICS and (failures or not listing.catalog.contracts):
             self._say(call, text or self._project.where_it_looked())
         elif failures and not listing.catalog.contracts:
-            why = f"{name} cannot be called, because nothing could be loaded:\n{text}"
+            why = f"{name} cannot be called, because no skill could be loaded:\n{text}"
             self._note_unknown(call, name, why)
             self._say(call, why, is_error=True)
         else:

@@ -110,7 +110,7 @@ class Task:
 
     def _unanswered(self) -> None:
         keys = ", ".join(map(repr, self._kinds))
-        self._resume({"error": f"nobody answered {keys} within {STATE_LIFETIME / 60:g} minutes"})
+        self._resume({"error": f"no answer to {keys} within {STATE_LIFETIME / 60:g} minutes"})
 
     def complete(self, meta: bytes, body: bytes) -> None:
         """It has a result, be it that of a failure."""

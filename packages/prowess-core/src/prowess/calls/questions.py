@@ -69,7 +69,7 @@ class Question(ABC):
         try:
             return Answer(action, content, self.value(content))
         except ValueError as error:
-            raise AskError(f"the answer to {key!r} does not fit what was asked: {error}") from error
+            raise AskError(f"the answer to {key!r} does not match the schema of the question: {error}") from error
 
 
 class Form(Question):
@@ -89,7 +89,7 @@ class Form(Question):
         for name, wanted_field in cast("Mapping[str, Any]", self._schema.get("properties", {})).items():
             if not _is_flat(wanted_field):
                 raise AskError(
-                    f"the question {key!r} has the field {name!r}, which no form can show: a field is a text, a number, "
+                    f"the question {key!r} has the field {name!r}, which forms do not support: a field is a text, a number, "
                     "a boolean, a choice, or a list of choices"
                 )
 
@@ -171,7 +171,7 @@ class Sample(Question):
         parts = cast("list[Any]", blocks) if isinstance(blocks, list) else [blocks]
         texts = [each["text"] for each in parts if isinstance(each, dict) and isinstance(each.get("text"), str)]  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
         if not texts:
-            raise ValueError("it has no text")
+            raise ValueError("the response has no text")
         return "\n".join(cast("list[str]", texts))
 
 
@@ -190,7 +190,7 @@ class Roots(Question):
         """Their addresses."""
         roots = content.get("roots")
         if not isinstance(roots, list):
-            raise ValueError("it has no list of roots")  # noqa: TRY004 - it becomes an AskError, as every misfit
+            raise ValueError("the response has no list of roots")  # noqa: TRY004 - it becomes an AskError, as every misfit
         found = cast("list[Any]", roots)
         return [each["uri"] for each in found if isinstance(each, dict) and isinstance(each.get("uri"), str)]  # pyright: ignore[reportUnknownMemberType]
 
@@ -203,7 +203,7 @@ def question_of(key: str, wanted: Question | tuple[str, Wanted]) -> Question:
         parts = urlsplit(wanted.url)
         if parts.scheme not in _WEB or not parts.hostname:
             raise AskError(
-                f"the question {key!r} leads to {wanted.url!r}; give an address like https://example.org/form"
+                f"the question {key!r} has the invalid URL {wanted.url!r}; give a URL like https://example.org/form"
             )
     return wanted
 

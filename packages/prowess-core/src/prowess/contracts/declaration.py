@@ -201,7 +201,7 @@ def check_function(function: object, place: Place, kind: str = TOOL) -> Callable
     if (note := note_of(function)) is not None:
         refuse = Refusal(getattr(function, "__name__", repr(function)), place)
         refuse(
-            f"it is a {KINDS[note.kind].noun} already",
+            f"it is already a {KINDS[note.kind].noun}",
             f"Decorate it once; for a second {noun}, decorate its .raw under another name",
         )
     if isinstance(function, (staticmethod, classmethod, MethodType)):
@@ -357,9 +357,9 @@ def _check_uri(declared: Declaration, refuse: Refusal) -> None:
     try:
         parse_template(declared.uri)
     except ValueError as error:
-        refuse(f"the URI {declared.uri!r} cannot be read: {error}", 'Write it like "notes://today" or "notes://{id}"')
+        refuse(f"the URI {declared.uri!r} is invalid: {error}", 'Write it like "notes://today" or "notes://{id}"')
     if declared.mime_type is not None and not _MIME_TYPE.fullmatch(declared.mime_type):
-        refuse(f"mime_type={declared.mime_type!r} is no MIME type", 'Write it like "text/markdown"')
+        refuse(f"mime_type={declared.mime_type!r} is not a MIME type", 'Write it like "text/markdown"')
 
 
 def _check_completions(declared: Declaration, refuse: Refusal) -> None:

@@ -35,7 +35,7 @@ def _resource(value: Any, output: Output, render: Render | None) -> Result:
     result = normalize(value, output, render)
     for block in result.blocks or ():
         if block["type"] == "resource_link":
-            raise OutputError(f"a resource cannot be a link to {block['uri']}; return what is there")
+            raise OutputError(f"a resource cannot return a link ({block['uri']}); return the content itself")
     return result
 
 

@@ -137,7 +137,7 @@ def _credential(item: object, number: int) -> _Credential:
 
 def _all_powerful(token: object) -> _Credential:
     if not isinstance(token, str) or not token:
-        raise SettingsError("auth.token must be a text, and not empty")
+        raise SettingsError("auth.token must be a non-empty string")
     return _Credential("bearer", token.encode(), None)
 
 

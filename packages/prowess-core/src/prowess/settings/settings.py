@@ -89,7 +89,7 @@ class HostSettings:
     restart_window: float = _key(60.0, "seconds over which worker deaths are counted", above=0)
     pool_idle: float = _key(
         300.0,
-        "seconds without a call after which workers end that a skill has for its own environment or limits",
+        "seconds without a call after which the workers of a skill with its own environment or limits end",
         above=0,
     )
 
@@ -141,37 +141,42 @@ class ServeSettings:
     host: str = _key("127.0.0.1", "address to listen at; any other than loopback needs credentials")
     port: int = _key(8765, "port to listen at; 0 for any free one", least=0)
     workers: int = _key(
-        1, "processes that serve; with more than one, clients with a handshake have no sessions", least=1
+        1, "processes that serve; with more than one, clients of revisions with a handshake have no sessions", least=1
     )
-    url: str | None = _key(None, "how clients reach the server, for example https://tools.example.com")
-    allowed_hosts: tuple[str, ...] = _key((), "names by which clients may reach the server, besides those of loopback")
+    url: str | None = _key(None, "URL under which clients reach the server, for example https://tools.example.com")
+    allowed_hosts: tuple[str, ...] = _key(
+        (), "host names under which clients may reach the server, besides those of loopback"
+    )
     allowed_origins: tuple[str, ...] = _key(
         (), "origins of web pages that may call, for example https://app.example.com"
     )
     tls_cert: str | None = _key(None, "file with the certificate chain, relative to the project root")
     tls_key: str | None = _key(None, "file with the key of the certificate, relative to the project root")
-    sessions: bool = _key(True, "keep sessions for clients with a handshake; false where replicas share the requests")
-    max_sessions: int = _key(1000, "sessions that are open at once", least=1)
-    session_idle: float = _key(3600.0, "seconds after which a session that nobody uses is ended", above=0)
+    sessions: bool = _key(
+        True,
+        "keep sessions for clients of revisions with a handshake; false for several instances behind a load balancer",
+    )
+    max_sessions: int = _key(1000, "sessions that are open at the same time", least=1)
+    session_idle: float = _key(3600.0, "seconds without a request after which a session ends", above=0)
     kept_events: int = _key(
-        4 * 1024 * 1024, "bytes of events that a session keeps for a client that comes back", least=0
+        4 * 1024 * 1024, "bytes of events that a session keeps for a client that reconnects", least=0
     )
     poll: float = _key(
         0.0,
-        "seconds after which the client of a session has to come back for the rest of a stream; 0 for never",
+        "seconds after which the client of a session must reconnect for the rest of a stream; 0 for never",
         least=0,
     )
     max_body: int = _key(16 * 1024 * 1024, "largest body of a request, in bytes", least=1024)
     max_header: int = _key(32 * 1024, "largest head of a request, in bytes", least=1024)
-    max_connections: int = _key(2000, "connections that are open at once", least=1)
-    max_calls: int = _key(1000, "requests that are served at once", least=1)
-    patience: float = _key(30.0, "seconds in which a request must arrive, and an answer must be taken", above=0)
-    drain: float = _key(30.0, "seconds that calls get to finish when the server is told to leave", least=0)
-    oauth_issuer: str | None = _key(None, "authorization server whose tokens are accepted, as its `iss` names it")
-    oauth_audience: str | None = _key(None, "audience that tokens must be for; by default the URL of the MCP endpoint")
-    oauth_jwks: str | None = _key(
-        None, "where the keys of the authorization server are; by default its metadata says so"
+    max_connections: int = _key(2000, "connections that are open at the same time", least=1)
+    max_calls: int = _key(1000, "requests that run at the same time", least=1)
+    patience: float = _key(30.0, "seconds for a request to arrive, and for the client to read a response", above=0)
+    drain: float = _key(30.0, "seconds that running calls get to finish when the server stops", least=0)
+    oauth_issuer: str | None = _key(None, "issuer (`iss`) of the accepted tokens: the URL of the authorization server")
+    oauth_audience: str | None = _key(
+        None, "audience (`aud`) of the accepted tokens; by default the URL of the MCP endpoint"
     )
+    oauth_jwks: str | None = _key(None, "URL of the keys of the authorization server; by default from its metadata")
     oauth_scopes: tuple[str, ...] = _key((), "scopes that every request needs")
 
 
@@ -180,12 +185,10 @@ class EnvironmentsSettings:
     """`[environments]`: the environments of skills that declare dependencies."""
 
     uv: str | None = _key(None, "the program uv; by default the package uv, or the one on PATH")
-    prowess: str | None = _key(
-        None, "what to install as Prowess: a requirement, or a path; by default the same code as the host's"
-    )
-    index: str | None = _key(None, 'URL of the package index; "" for none; by default as uv is configured')
+    prowess: str | None = _key(None, "requirement or path of Prowess to install; by default the same code as the host")
+    index: str | None = _key(None, 'URL of the package index; "" for none; by default the configuration of uv')
     find_links: tuple[str, ...] = _key((), "folders and pages with further packages")
-    offline: bool = _key(False, "use only what is on this machine")
+    offline: bool = _key(False, "install only from local files and the cache")
     python_downloads: bool = _key(False, "let uv download a Python that is missing")
     build_timeout: float = _key(1800.0, "seconds that making one environment may take", above=0)
 
@@ -195,11 +198,9 @@ class IdentitySettings:
     """`[identity]`: what clients are told of the server."""
 
     name: str | None = _key(None, "name of the server; by default that of the project folder")
-    title: str | None = _key(None, "title of the server, as people read it")
-    description: str | None = _key(None, "what the server is for, in a line")
-    instructions: str | None = _key(
-        None, 'how to use the server, for models; by default a line for each skill; "" for none'
-    )
+    title: str | None = _key(None, "title of the server, for people")
+    description: str | None = _key(None, "purpose of the server, in one line")
+    instructions: str | None = _key(None, 'instructions for models; by default a line for each skill; "" for none')
     website_url: str | None = _key(None, "website of the server")
     icons: tuple[str, ...] = _key((), "icons of the server: image files of the project, or addresses (https:, data:)")
 
@@ -242,10 +243,10 @@ class OwnSettings:
     otel: OtelSettings = OtelSettings()
     serve: ServeSettings = ServeSettings()
     identity: IdentitySettings = IdentitySettings()
-    skill_files: bool = _key(True, "offer folders of skills with a SKILL.md to clients, with all their files")
+    skill_files: bool = _key(True, "serve skill folders with a SKILL.md to clients, with all their files")
     resources: Mapping[str, str] = field(
         default_factory=dict[str, str],
-        metadata={"help": 'files that clients may read, by the scheme of their URIs: docs = "docs/**/*.md"'},
+        metadata={"help": 'files to serve as resources, by the scheme of their URIs: docs = "docs/**/*.md"'},
     )
     environments: EnvironmentsSettings = EnvironmentsSettings()
     wire_names: Mapping[str, str] = field(

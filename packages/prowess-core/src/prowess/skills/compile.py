@@ -347,7 +347,7 @@ class _Compiler:
                 )
             if variables[name].operator == "?" and field.required:
                 raise SchemaError(
-                    f"parameter {name!r} of {self.id} stands in the query of {uri}, which may be left out; give it a default"
+                    f"parameter {name!r} of {self.id} stands in the query of {uri}, which clients may omit; give it a default"
                 )
 
     def _completing(self, fields: list[_Field]) -> dict[str, Plan]:
@@ -357,7 +357,7 @@ class _Compiler:
         for argument, known in self.declared.complete.items():
             if argument not in names:
                 near = did_you_mean(argument, names)
-                raise SchemaError(f"complete= of {self.id} names {argument!r}, which is no argument{near}")
+                raise SchemaError(f"complete= of {self.id} names {argument!r}, which is not an argument{near}")
             if callable(known):
                 plans[argument] = self._completing_plan(argument, known, names)
         return plans
@@ -572,7 +572,7 @@ class _Compiler:
             if (self.rendered or renders(returns)) and not pair:
                 return OutputShape(field=declared.output_field), Output()
             reason = f"the return type of {self.id} has no JSON Schema: {error}"
-            way_out = "say with output= what clients get" if declared.kind == TOOL else "return a text"
+            way_out = "declare the result with output=" if declared.kind == TOOL else "return a text"
             raise SchemaError(
                 f"{reason}. Annotate it with data types, convert its values in a plugin with the hook `prowess_render`, or "
                 f"{way_out}"

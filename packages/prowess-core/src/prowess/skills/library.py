@@ -503,7 +503,7 @@ class Library:
         """An installed package that nobody has allowed to run: installing it was no question of that."""
         skill = Skill(entry.name, self._services, entry.package)
         reason = (
-            f"the installed package {entry.distribution} brings it, and has not been allowed to run: "
+            f"the installed package {entry.distribution} brings it, and is not allowed to run: "
             f"`prowess trust {entry.name}` shows what it does, and asks"
         )
         skill.fail(LoadError(reason))

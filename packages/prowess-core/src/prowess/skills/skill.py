@@ -62,7 +62,7 @@ class ModuleCommands:
 
 def _below(note: Declaration) -> str:
     return (
-        f"A client would pass it by: put that decorator below {note.decorator}, next to the def, and clients get what it "
+        f"Clients would bypass it: put that decorator below {note.decorator}, next to the def, and clients get what it "
         "guards"
     )
 
@@ -298,7 +298,7 @@ def compiled(declared: Declaration, skill: str, services: Services) -> Plan:
     contract, place = plan.contract, declared.place
     hidden = hidden_of(contract)
     if hidden:
-        reason = f"{contract.id}: {hidden}. People do not see it, and models read it: remove it"
+        reason = f"{contract.id}: {hidden}. Models read this character, but people do not see it: remove it"
         raise LoadError(reason, file=place.file, line=place.line)
     if len(contract.wire_name) > _WIRE_NAME_LIMIT:
         reason = f"the wire name {contract.wire_name!r} is longer than {_WIRE_NAME_LIMIT} characters; clients refuse it"

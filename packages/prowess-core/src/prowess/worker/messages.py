@@ -313,7 +313,7 @@ def mismatch(host: Mapping[str, Any], worker: Mapping[str, Any], python: str) ->
         return ""
     wanted = f"prowess-core=={host.get('release', RELEASE)}"
     return (
-        f"host and worker do not understand each other: the host speaks {_named(host)}, the worker {_named(worker)}; "
+        f"host and worker have different versions: the host has {_named(host)}, the worker {_named(worker)}; "
         f"install the same release of Prowess in both environments, for the worker with "
         f"`{install_command(wanted, python)}`"
     )

@@ -210,7 +210,7 @@ class Apart:
                 if build or self._is_ready(needed):
                     self._wake(needed.key)
                 else:
-                    reason = "its environment is not made yet: run prowess sync, or call one of its commands"
+                    reason = "its environment does not exist yet: run prowess sync, or call one of its commands"
                     self._failed[skill] = _Failed(needed.key, reason, -_AGAIN)
 
     def _is_ready(self, wanted: Wanted) -> bool:
@@ -229,7 +229,7 @@ class Apart:
         if task.cancelled():
             return
         if task.exception() is not None:
-            _log.error("an environment could not be brought up", exc_info=task.exception())
+            _log.error("an environment could not be prepared", exc_info=task.exception())
             self._fail(self._group(key), f"an internal error: {task.exception()}")
         self._on_change()
 

@@ -74,7 +74,7 @@ def _icon(source: str, root: Path) -> JsonObject:
     kind = _TYPES.get(path.suffix.lower())
     if kind is None:
         raise SettingsError(
-            f"identity.icons: {source!r} is no icon; name a file ({', '.join(_TYPES)}), or an address that begins with "
+            f"identity.icons: {source!r} is not an icon; name an image file ({', '.join(_TYPES)}), or an address that begins with "
             "https:// or data:"
         )
     try:

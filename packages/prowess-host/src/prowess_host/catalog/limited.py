@@ -71,7 +71,7 @@ def _said(source: Source) -> _Said | None:
             continue
         one = declared(raw.decode("utf-8", "replace"), str(file)) if _MENTION in raw else None
         if one is not None and found is not None and one[0] != found[0]:
-            raise SettingsError(f"{one[1]} says other limits than {found[1]}; a skill has one set: say the same")
+            raise SettingsError(f"{one[1]} declares other limits than {found[1]}; declare the same limits in both")
         found = found or one
     return found
 

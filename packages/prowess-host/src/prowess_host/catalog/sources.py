@@ -185,7 +185,7 @@ def _saved_meanwhile(skill: str, files: Iterable[str], description: Description)
             continue
         seen = description.sightings.get(file)
         if may_be_skill(text) and (seen is None or seen.digest != digest_of(text)):
-            return Failure(skill, "the file was saved while it was read", file)
+            return Failure(skill, "the file changed while it was read", file)
     return None
 
 

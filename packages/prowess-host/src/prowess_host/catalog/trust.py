@@ -37,7 +37,7 @@ def withheld(skills: Mapping[str, SkillFacts], sandbox: Sandbox) -> dict[str, Sk
             continue
         if verdict.contract != contract_digest(facts.contracts):
             reason = (
-                f"its commands are not those that were allowed: `prowess trust {name}` shows them and asks again, and "
+                f"its commands have changed since you allowed them: `prowess trust {name}` shows them and asks again, and "
                 "`prowess check` shows the differences to the committed catalog"
             )
             found[key] = replace(facts, contracts=(), failures=(*facts.failures, Failure(name, reason)))

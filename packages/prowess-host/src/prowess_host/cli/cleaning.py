@@ -19,7 +19,7 @@ __all__ = ["command"]
 
 
 @click.command("clean")
-@click.option("--all", "everything", is_flag=True, help="Delete all that no host is using now.")
+@click.option("--all", "everything", is_flag=True, help="Delete every environment that no running host uses.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be deleted.")
 @project_options
 def command(where: ProjectOptions, *, everything: bool, dry_run: bool) -> int:

@@ -56,7 +56,7 @@ COMMANDS: Final[dict[str, Entry]] = {  # the commands of a group stand together
     "disconnect": Entry("disconnect", "Take it out again.", _SERVE),
     "status": Entry("status", "Show where it is connected, and whether that works.", _SERVE),
     "doctor": Entry("doctor", "Find what is wrong, from Python to each client.", _SERVE),
-    "trust": Entry("trusting", "Allow the skill of an installed package to run.", _SERVE),
+    "trust": Entry("trusting", "Allow the skills of an installed package to run.", _SERVE),
     "sync": Entry("syncing", "Make the environments of skills ahead of their first call.", _KEEP),
     "lock": Entry("locking", "Write the exact versions of what skills need beside them.", _KEEP),
     "clean": Entry("cleaning", "Delete the environments that no project needs any more.", _KEEP),

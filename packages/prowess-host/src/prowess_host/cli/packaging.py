@@ -48,7 +48,7 @@ def command(
     from prowess_host.packaging.source import read_source
 
     if only == "server.json" and registry is None:
-        raise ProwessError("server.json needs the name in the registry: --registry io.github.you/name")
+        raise ProwessError("server.json needs a registry name: --registry io.github.you/name")
     settings = settings_of(where)
     source = read_source(settings, name, version)
     loaded = asyncio.run(load(where))

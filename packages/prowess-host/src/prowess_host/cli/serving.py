@@ -106,4 +106,4 @@ def _tell(address: Address, workers: int, *, asks: bool) -> None:
     print(f"prowess: serving MCP at {address.mcp}{several}; Ctrl-C ends it")
     header = ' --header "Authorization: Bearer …"' if asks else ""
     print(f"prowess: to connect: claude mcp add --transport http prowess {address.mcp}{header}")
-    print(f"prowess: the rest: {address.url}/openapi.json", flush=True)
+    print(f"prowess: API for other programs: {address.url}/openapi.json", flush=True)

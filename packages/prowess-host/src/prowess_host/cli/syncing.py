@@ -21,7 +21,7 @@ __all__ = ["command"]
 
 @click.command("sync")
 @click.argument("skills", nargs=-1, metavar="[SKILL]...")
-@click.option("--rebuild", is_flag=True, help="Make them anew, also where they are there.")
+@click.option("--rebuild", is_flag=True, help="Recreate existing environments.")
 @project_options
 def command(where: ProjectOptions, *, skills: tuple[str, ...], rebuild: bool) -> int:
     """Make the environments of skills ahead of their first call."""

@@ -71,7 +71,7 @@ class _Wish:
 @click.option("--env", multiple=True, metavar="NAME", help="It may see this environment variable. May be repeated.")
 @click.option("--setting", multiple=True, metavar="KEY", help="It may see this setting, or table. May be repeated.")
 @click.option("--processes", type=click.IntRange(0), metavar="N", help="It may start so many processes.")
-@click.option("--unlimited", is_flag=True, help="It may do all that you may do.")
+@click.option("--unlimited", is_flag=True, help="Run the skill without limits.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def command(where: ProjectOptions, name: str, **options: Any) -> int:
     """Allow the skill of an installed package to run: shows its commands and limits, asks, and writes prowess.toml."""
@@ -94,13 +94,13 @@ def command(where: ProjectOptions, name: str, **options: Any) -> int:
         return FAILED
     told = {"contract": digest, **({"limited": False} if limits is None else table)}
     _write(file, name, told)
-    print(f"\n[{TABLE}.{name}] is written to {file}.")
+    print(f"\n[{TABLE}.{name}] was written to {file}.")
     return DONE
 
 
 def _agreed() -> bool:
     if not can_ask():
-        complain("there is no terminal to ask at: repeat this with --yes")
+        complain("stdin is not a terminal, so nobody can answer: run the command again with --yes")
         return False
     return click.confirm("\nMay it run?", default=False, err=True)
 
@@ -124,7 +124,9 @@ async def _contracts(
         await supervisor.close()
     found = [facts for key, facts in skills.items() if key.startswith(f"package:{name}:")]
     if not found:
-        raise ProwessError(f"no installed package brings a skill {name!r}; `prowess list` shows those that do")
+        raise ProwessError(
+            f"no installed package has a skill {name!r}; `prowess list` shows the skills of installed packages"
+        )
     for failure in (failure for facts in found for failure in facts.failures):
         complain(str(failure))
     return [contract for facts in found for contract in facts.contracts]
@@ -136,7 +138,7 @@ def _shown(name: str, contracts: Sequence[Contract], limits: Limits | None, sand
     for contract in contracts:
         hints = ", ".join(hints_of(contract))
         lines.append(f"  {contract.id}  {contract.summary}" + (f"  ({hints})" if hints else ""))
-    lines += ["", f"Its limits: {limits.in_words() if limits else 'none: it may do all that you may do'}."]
+    lines += ["", f"Its limits: {limits.in_words() if limits else 'none: it has your permissions'}."]
     try:
         before = sandbox.limits(name)
     except SettingsError:
@@ -145,7 +147,7 @@ def _shown(name: str, contracts: Sequence[Contract], limits: Limits | None, sand
         lines.append(f"That is more than before in {', '.join(more)}.")
     verdict = sandbox[name]
     if verdict and verdict.contract and verdict.contract != contract_digest(contracts):
-        lines.append("Its commands are not those that were allowed before: `prowess check` shows the differences.")
+        lines.append("Its commands have changed since you allowed them: `prowess check` shows the differences.")
     return lines
 
 

@@ -82,7 +82,7 @@ class Unenforceable(OSError):
 
     def __init__(self, reasons: Sequence[str]) -> None:
         super().__init__(
-            f"its limits cannot be enforced here: {'; '.join(reasons)}. Run it on a system that can, widen the limit, or "
+            f"this system cannot enforce its limits: {'; '.join(reasons)}. Run it on a system that can, widen the limit, or "
             f"accept that with {_SETTING} = true"
         )
 
@@ -106,7 +106,7 @@ class System:
         if self.kind == "darwin":
             return [] if self.sandbox_exec else [f"there is no {_SANDBOX_EXEC}"]
         if self.kind != "linux":
-            return [f"Prowess knows no way to limit a process on {self.kind or 'this system'}"]
+            return [f"Prowess cannot limit processes on {self.kind or 'this system'}"]
         reasons = list(self._lacking_on_linux())
         if limits.network == "loopback":
             reasons.append('Linux cannot limit a process to the network of this machine (network = "loopback")')
@@ -189,7 +189,7 @@ def check(grant: Grant) -> None:
         held = next((each for each in kept if each.resolve().is_relative_to(path)), None)
         if held is not None:
             raise SettingsError(
-                f"write = {name!r} holds {held}, with which the skill could lift its own limits: name a folder beside that"
+                f"write = {name!r} holds {held}, which lets the skill lift its own limits: name another folder"
             )
 
 

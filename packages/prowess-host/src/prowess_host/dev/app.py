@@ -198,7 +198,7 @@ class App:
             return json_response({"error": 'an answer has an "id", and "answers" with an "action" each'}, 400)
         asked = self._asked.get(number) if isinstance(number, str) else None
         if asked is None or asked[1].done():
-            return json_response({"error": "this question is not asked any more: its call is over"}, 404)
+            return json_response({"error": "this question is closed, because its call has ended"}, 404)
         questions = asked[0]["questions"]
         if actions.keys() != questions.keys() or not set(actions.values()) <= _ACTIONS:
             return json_response({"error": f"answer {', '.join(questions)}, each by accept, decline or cancel"}, 400)

@@ -220,7 +220,7 @@ def _environments(settings: Settings, patient: Patient) -> Iterator[Finding]:
     paths = ConfigPaths.of(settings, patient.machine.environ)
     found = read_needs(paths.skills_dirs, settings.own, paths.project_root)
     for failure in found.broken.values():
-        yield Finding("environments", "error", str(failure), "correct it; the other skills are served")
+        yield Finding("environments", "error", str(failure), "correct it; the other skills work")
     if not found.needed:
         return
     from prowess_host.environments.build import find_uv  # only where skills need it
@@ -229,7 +229,7 @@ def _environments(settings: Settings, patient: Patient) -> Iterator[Finding]:
     try:
         yield Finding("environments", "ok", f"uv: {find_uv(settings.own.environments.uv)}")
     except ProwessError as error:
-        yield Finding("environments", "warning", str(error), "pip install 'prowess-host[uv]'")
+        yield Finding("environments", "warning", str(error), "pip install 'prowess[uv]'")
     store = Store(paths.cache_dir)
     for skill, needed in found.needed.items():
         there = store.look(needed.key)

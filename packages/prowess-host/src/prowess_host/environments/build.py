@@ -27,7 +27,7 @@ from prowess_host.environments.wheels import pack
 __all__ = ["build", "find_uv", "lock", "main"]
 
 _MISSING: Final = (
-    "uv is not installed, which makes the environments of skills: install it with `pip install 'prowess-host[uv]'`, "
+    "uv is not installed, which makes the environments of skills: install it with `pip install 'prowess[uv]'`, "
     "or as https://docs.astral.sh/uv/ says, or name it in the setting environments.uv"
 )
 _UNREACHABLE: Final = re.compile(
@@ -49,9 +49,7 @@ def find_uv(named: str | None) -> str:
     if named:
         found = shutil.which(Path(named).expanduser())
         if found is None:
-            raise BuildError(
-                f"{named}, the setting environments.uv, is no program that can be run; correct the setting"
-            )
+            raise BuildError(f"{named}, the setting environments.uv, is not an executable program; correct the setting")
         return found
     with contextlib.suppress(ImportError, OSError):
         from uv import find_uv_bin  # pyright: ignore[reportMissingImports, reportUnknownVariableType] # an extra
@@ -125,7 +123,7 @@ class _Uv:
         """Run uv; gives what it prints. Raises `BuildError` with its own words. Where no index is reached, its cache counts."""
         code, said, printed = self._run(arguments)
         if code and not self._order["offline"] and _UNREACHABLE.search(said):
-            self._tell("no index is reached; trying with what is in the cache of uv")
+            self._tell("no index can be reached; installing from the cache of uv")
             again, _, printed = self._run([*arguments, "--offline"])
             if not again:
                 return printed
@@ -223,7 +221,7 @@ def _check_lock(order: dict[str, Any]) -> None:
     found = re.search(r"(?m)^# needs: (\w+)$", order["locked"])
     if found is None or found[1] != order["needs"]:
         raise BuildError(
-            f"{order['lock_file']} is of other dependencies than {order['file']} names now; run prowess lock"
+            f"{order['lock_file']} was written for other dependencies than those in {order['file']}; run prowess lock"
         )
 
 

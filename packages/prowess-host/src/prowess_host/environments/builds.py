@@ -153,7 +153,7 @@ async def run(order: dict[str, Any], tell: Callable[[str], None], seconds: float
         while not over.done():
             left = deadline - loop.time()
             if left <= 0:
-                raise BuildError(f"it takes more than {seconds:g} s, the setting environments.build_timeout: {last}")
+                raise BuildError(f"it took more than {seconds:g} s, the setting environments.build_timeout: {last}")
             await asyncio.wait([over], timeout=min(left, _BEAT))
             if not over.done():
                 tell(last)
@@ -227,7 +227,7 @@ class _Helper:
         process.stdout.close()
         process_tree.forget(process)
         if failure is None:
-            failure = f"the process that makes the environment ended without a word: {words.decode(errors='replace')}"
+            failure = f"the process that makes the environment ended without a result: {words.decode(errors='replace')}"
         self._call(self._finish, failure)
 
     def _finish(self, failure: str) -> None:

@@ -134,7 +134,7 @@ def _of_scripts(files: Iterable[Path]) -> Declared | None:
         one = _of_script(file, raw.decode("utf-8", "replace"))
         if one is not None and found is not None and one.digest != found.digest:
             raise NeedsError(
-                file, f"says other dependencies than {found.file}; a skill has one environment: say the same"
+                file, f"declares other dependencies than {found.file}; declare the same dependencies in both"
             )
         found = found or one
     return found
@@ -183,7 +183,7 @@ def _parsed(file: Path, text: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        raise NeedsError(file, f"not valid TOML in what it says of its dependencies: {error}") from None
+        raise NeedsError(file, f"not valid TOML in the declaration of its dependencies: {error}") from None
 
 
 def _text(file: Path) -> str | None:

@@ -134,7 +134,7 @@ class Store:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise InUse(f"the environment {self.path(key)} is in use; end the hosts that serve it first") from None
+                raise InUse(f"the environment {self.path(key)} is in use; stop the hosts that use it first") from None
             yield
 
     def hold(self, key: str, root: Path) -> int | None:

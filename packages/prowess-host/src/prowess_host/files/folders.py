@@ -43,9 +43,9 @@ def read_pattern(text: str) -> Pattern:
     """Read `docs/**/*.md`: a folder of the project and what its files must look like. A `ValueError` says what is wrong."""
     parts = text.split("/")
     if not text or text.startswith("/") or "\\" in text or "\0" in text:
-        raise ValueError("it must be a path relative to the project, with slashes")
+        raise ValueError("it must be a relative path with slashes")
     if any(part.startswith(".") or not part for part in parts):
-        raise ValueError("it must not lead upwards, nor to hidden files")
+        raise ValueError("it must not contain .. or name hidden files")
     fixed = next((place for place, part in enumerate(parts) if re.search(r"[*?\[]", part)), len(parts) - 1)
     folder, rest = "/".join(parts[:fixed]), parts[fixed:]
     pattern = ""

@@ -54,14 +54,14 @@ def read_front_matter(text: bytes, folder: str) -> tuple[JsonObject, list[Proble
     except Exception as error:  # noqa: BLE001 - whatever a YAML library makes of a stranger's text
         mark: Any = getattr(error, "problem_mark", None)
         what = getattr(error, "problem", None) or str(error).partition("\n")[0]
-        return {}, [Problem(2 + (mark.line if mark else 0), f"has front matter that is no YAML: {what}")]
+        return {}, [Problem(2 + (mark.line if mark else 0), f"has invalid YAML in its front matter: {what}")]
     if not isinstance(data, dict):
         return {}, [Problem(2, "has front matter without fields; write name: and description:")]
     fields = cast("JsonObject", data)
     try:
         json.dumps(fields, allow_nan=False)
     except (TypeError, ValueError) as error:
-        return {}, [Problem(2, f"has front matter that is no JSON: {error}")]
+        return {}, [Problem(2, f"has front matter that JSON cannot represent: {error}")]
     at = {line.partition(":")[0].strip(): number for number, line in reversed(list(enumerate(lines[: ends[1]], 1)))}
     return fields, [Problem(at.get(name, 2), reason, fatal) for name, reason, fatal in _problems(fields, folder)]
 
@@ -79,7 +79,7 @@ def _parsed(matter: str) -> object:
     yaml: Any = YAML(typ="safe", pure=True)
     yaml.Constructor = kind
     if any(isinstance(event, AliasEvent) for event in yaml.parse(matter)):
-        raise ValueError("it uses aliases; write the values out")
+        raise ValueError("it uses YAML aliases; repeat the values instead")
     return yaml.load(matter)
 
 
@@ -90,7 +90,7 @@ def _problems(fields: JsonObject, folder: str) -> Iterable[tuple[str, str, bool]
     for name in _TEXTS:
         value = fields.get(name)
         if value is not None and not isinstance(value, str):
-            yield name, f"has a {name} that is no text: {value!r}", name in _LONGEST
+            yield name, f"has a {name} that is not a string: {value!r}", name in _LONGEST
         elif isinstance(value, str) and len(value) > _LONGEST.get(name, len(value)):
             yield name, f"has a {name} of {len(value)} characters; at most {_LONGEST[name]} are allowed", True
     name = fields.get("name")
@@ -101,6 +101,6 @@ def _problems(fields: JsonObject, folder: str) -> Iterable[tuple[str, str, bool]
             yield "name", f"has the name {name!r}, but its folder is {folder!r}; both must be the same", True
     metadata = fields.get("metadata")
     if metadata is not None and not isinstance(metadata, dict):
-        yield "metadata", "has metadata that are no table", False
+        yield "metadata", "has metadata that is not a table", False
     for unknown in sorted(fields.keys() - set(_KNOWN)):
         yield unknown, f"has the field {unknown!r}, which the Agent Skills format does not know", False

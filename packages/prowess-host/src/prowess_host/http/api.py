@@ -84,7 +84,11 @@ class Api:
         contract = await self._project.contract_of(name)
         problems = [] if contract is None else await asyncio.to_thread(self._mismatches, contract, payload)
         if problems:
-            status = {"code": "error", "http": 422, "message": "the body does not fit the schema of the command"}
+            status = {
+                "code": "error",
+                "http": 422,
+                "message": "the body does not match the input schema of the command",
+            }
             await exchange.json(422, {**head, "status": status, "errors": problems})
             return
         await self._answer(exchange, {**head, "tool": name, "payload": payload}, caller)
@@ -151,7 +155,7 @@ class Api:
         await self._access.admit(exchange.headers)
         contract = self._project.listing[exchange.path.removeprefix(f"{COMMANDS_PATH}/")]
         if contract is None or not contract.is_tool:
-            await exchange.json(404, {"error": "there is no such command"})
+            await exchange.json(404, {"error": "no command has this name"})
             return
         await exchange.json(200, _shown(contract))
 

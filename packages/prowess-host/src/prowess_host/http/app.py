@@ -193,7 +193,7 @@ class App:
     async def _mcp_post(self, exchange: Exchange) -> None:
         caller = await self._access.admit(exchange.headers)
         if self._calls >= self._own.max_calls:
-            await exchange.refuse(_busy(f"{self._calls} requests are served already"))
+            await exchange.refuse(_busy(f"{self._calls} requests are already running"))
             return
         self._calls += 1
         try:
@@ -294,7 +294,7 @@ class App:
         try:
             session = self.sessions.open(caller, partial(self._access.allows, caller))
         except TooManySessions:
-            await exchange.refuse(_busy(f"{len(self.sessions)} sessions are in use"))
+            await exchange.refuse(_busy(f"{len(self.sessions)} sessions are open"))
             return
         news = asyncio.Event()
         outlet = Outlet(news.set)
@@ -414,7 +414,7 @@ def _no_session() -> RpcError:
 
 
 def _unknown_session() -> RpcError:
-    return RpcError.invalid_request("this session is not known, or over; send initialize to begin a new one")
+    return RpcError.invalid_request("the session is unknown or has ended; send initialize to begin a new one")
 
 
 def _id_of(message: Message) -> Any:

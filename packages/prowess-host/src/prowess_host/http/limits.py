@@ -82,7 +82,7 @@ def limited_protocol(own: ServeSettings) -> type[HttpToolsProtocol]:
             super().connection_made(cast("asyncio.Transport", _Joined(transport)))
             self._arriving = self.loop.call_later(own.patience, self._too_slow)
             if len(self.connections) > own.max_connections:
-                self._refuse(503, "there are too many connections", b"retry-after: 1\r\n")
+                self._refuse(503, "too many connections", b"retry-after: 1\r\n")
 
         def connection_lost(self, exc: Exception | None) -> None:
             """It is over."""
@@ -117,7 +117,7 @@ def limited_protocol(own: ServeSettings) -> type[HttpToolsProtocol]:
                 self._head += len(data)
             super().data_received(data)
             if self._in_head and self._head > own.max_header:
-                self._refuse(431, "the head of the request is too large")
+                self._refuse(431, "the request headers are too large")
             elif self._arriving is None and (self._head or not self._in_head):
                 self._arriving = self.loop.call_later(own.patience, self._too_slow)
 
@@ -155,7 +155,7 @@ def limited_protocol(own: ServeSettings) -> type[HttpToolsProtocol]:
         def send_400_response(self, msg: str) -> None:
             """What came is no request, or has too large a head."""
             if self._size_of_head() > own.max_header or len(self.headers or ()) > _MOST_FIELDS:
-                self._refuse(431, "the head of the request is too large")
+                self._refuse(431, "the request headers are too large")
             else:
                 self._refuse(400, msg)
 

@@ -21,17 +21,17 @@ _RESPONSE: Final = "EnvelopeResponse"
 _NAMES: Final = {"request.schema.json": _REQUEST, "response.schema.json": _RESPONSE}
 _REASONS: Final = {
     "200": "The command has returned.",
-    "202": "The work goes on; ask again with the handle.",
+    "202": "The call is still running; ask again with the handle.",
     "400": "The body is not JSON, or the request is malformed.",
-    "401": "The caller is unknown.",
-    "403": "The caller may not call this, or the host or origin of the request is not served.",
-    "404": "There is no such command.",
+    "401": "The caller is not authenticated.",
+    "403": "The caller lacks a scope, or the host or origin of the request is not allowed.",
+    "404": "Unknown command.",
     "408": "The body did not arrive in time.",
     "413": "The body is too large.",
     "415": "The body is not JSON.",
-    "422": "The arguments or the envelope do not fit.",
+    "422": "The arguments or the envelope do not match the schema.",
     "500": "The command has failed.",
-    "502": "The command has returned what it does not promise.",
+    "502": "The result does not match the output schema.",
     "503": "Try again later.",
     "504": "The command took too long.",
 }
@@ -43,7 +43,7 @@ def describe(contracts: Iterable[Contract], schemas: Mapping[str, bytes], title:
         "schemas": {
             **{name: _component(json.loads(schemas[file])) for file, name in _NAMES.items()},
             "Command": _COMMAND,
-            "Error": {"type": "object", "description": "Why a request is refused."},
+            "Error": {"type": "object", "description": "Reason for a rejected request."},
         }
     }
     document: JsonObject = {
@@ -73,14 +73,16 @@ def _fixed_paths() -> JsonObject:
         INVOKE_PATH: {
             "post": {
                 "operationId": "invoke",
-                "summary": "Call a command by an envelope.",
+                "summary": "Call a command with an envelope.",
                 "requestBody": _body(_reference(_REQUEST)),
                 "responses": _responses(_reference(_RESPONSE), tuple(_REASONS)),
             }
         },
-        COMMANDS_PATH: _get("listCommands", "Every command, and what could not be loaded.", catalog, refused),
-        "/healthz": _get("health", "Whether the server runs.", status, ("403",), is_open=True),
-        "/readyz": _get("ready", "Whether the commands are known.", status, ("403",), is_open=True, unavailable=status),
+        COMMANDS_PATH: _get("listCommands", "All commands, and all failures at load.", catalog, refused),
+        "/healthz": _get("health", "Liveness of the server.", status, ("403",), is_open=True),
+        "/readyz": _get(
+            "ready", "Readiness: the commands are loaded.", status, ("403",), is_open=True, unavailable=status
+        ),
         "/openapi.json": _get("describe", "This document.", {"type": "object"}, refused),
     }
 
@@ -162,7 +164,7 @@ def _component(schema: JsonObject) -> JsonObject:
 
 _COMMAND: Final[JsonObject] = {
     "type": "object",
-    "description": "What there is to know of a command.",
+    "description": "The contract of a command.",
     "required": ["id", "name", "description", "category", "inputSchema"],
     "properties": {
         "id": {"type": "string"},

@@ -40,7 +40,7 @@ _GARBAGE: Final = 10_000
 _KEEP_ALIVE: Final = 75
 """Seconds that an idle connection is kept: longer than the usual proxy keeps one, so that it hangs up and not we."""
 _WAY_OUT: Final = """\
-{host} can be reached from other machines, and nobody would have to say who they are.
+{host} can be reached from other machines, so callers must authenticate.
 Set a token that clients send, in the environment or in prowess.toml:
   PROWESS_AUTH__TOKEN=…             any secret text of yours
 or name an authorization server: serve.oauth_issuer. Or serve this machine alone: --host 127.0.0.1"""
@@ -88,7 +88,7 @@ def bind(own: ServeSettings) -> socket.socket:
             own.host, own.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
     except OSError as error:
-        raise SettingsError(f"serve.host {own.host!r} is no address of this machine: {error.strerror}") from None
+        raise SettingsError(f"serve.host {own.host!r} is not an address of this machine: {error.strerror}") from None
     listening = socket.socket(family, kind, number)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -98,9 +98,9 @@ def bind(own: ServeSettings) -> socket.socket:
         listening.close()
         if error.errno == errno.EADDRINUSE:
             raise SettingsError(
-                f"port {own.port} of {own.host} is taken by another program. Choose another with --port, or 0 for any"
+                f"port {own.port} of {own.host} is in use by another program. Choose another with --port, or 0 for any"
             ) from None
-        raise SettingsError(f"{own.host}:{own.port} cannot be listened at: {error.strerror}") from None
+        raise SettingsError(f"{own.host}:{own.port} cannot be used for listening: {error.strerror}") from None
     listening.setblocking(False)
     return listening
 

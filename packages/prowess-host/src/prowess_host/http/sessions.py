@@ -28,7 +28,7 @@ _PRIMED: Final = frozenset({"2025-11-25"})
 
 
 class TooManySessions(Exception):
-    """All sessions are in use."""
+    """The limit of open sessions is reached."""
 
 
 class HttpSession:

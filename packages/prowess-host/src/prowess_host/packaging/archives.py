@@ -168,7 +168,7 @@ def bundle(source: Source, contracts: Iterable[Contract]) -> tuple[str, bytes]:
 def server_json(source: Source, registry_name: str, variables: Iterable[str] = ()) -> bytes:
     """The entry of a registry for the wheel, once it is on a package index."""
     if not _REGISTRY_NAME.fullmatch(registry_name):
-        raise ProwessError(f"{registry_name!r} is no name for a registry; it looks like io.github.you/{source.name}")
+        raise ProwessError(f"{registry_name!r} is not a registry name; use a name like io.github.you/{source.name}")
     package: dict[str, Any] = {
         "registryType": "pypi",
         "identifier": source.name,

@@ -63,7 +63,7 @@ def read_source(settings: Settings, name: str | None = None, version: str | None
     title = own.identity.title or own.identity.name or str(project.get("name") or root.name)
     found = name or project.get("name") or own.identity.name or root.name
     if not isinstance(found, str) or not _NAME.fullmatch(found):
-        raise ProwessError(f"{found!r} is no name for a package; give one of letters, digits and hyphens with --name")
+        raise ProwessError(f"{found!r} is not a package name; give one of letters, digits and hyphens with --name")
     package = _PARTS.sub("-", found).lower()
     if not package.replace("-", "_").isidentifier() or keyword.iskeyword(package.replace("-", "_")):
         raise ProwessError(
@@ -71,7 +71,7 @@ def read_source(settings: Settings, name: str | None = None, version: str | None
         )
     number = version or project.get("version") or "0.1.0"
     if not isinstance(number, str) or not _VERSION.fullmatch(number):
-        raise ProwessError(f"{number!r} is no version for a package; give one like 1.2.0 with --version")
+        raise ProwessError(f"{number!r} is not a version; give one like 1.2.0 with --version")
     folders = tuple(_relative(folder, root) for folder in own.skills if (root / folder).is_dir())
     files = dict(_files(root, folders))
     config = root / "prowess.toml"
@@ -132,7 +132,7 @@ def _relative(path: str, root: Path) -> str:
     """A path in the project. One that leads out of it cannot be packaged."""
     whole = Path(os.path.abspath(root / path))  # noqa: PTH100 - a link is packaged under its own name
     if not whole.is_relative_to(root):
-        raise ProwessError(f"{path} is outside of the project {root}; a package holds only what is in it")
+        raise ProwessError(f"{path} is outside the project {root}; a package contains only files of the project")
     return whole.relative_to(root).as_posix()
 
 
@@ -156,7 +156,7 @@ def _refuse_secrets(text: bytes, patterns: tuple[str, ...]) -> None:
     found = sorted(key for key, value in _texts(tomllib.loads(text.decode())) if value and _is_secret(key, patterns))
     if found:
         raise ProwessError(
-            f"prowess.toml holds what looks like a secret: {', '.join(found)}. A package is given away: move it to .env or "
+            f"a value in prowess.toml looks like a secret: {', '.join(found)}. Packages are published: move it to .env or "
             "to a variable of the environment"
         )
 

@@ -107,7 +107,7 @@ def kind_of(question: Mapping[str, Any]) -> str:
     """The kind of a question that a worker has put; a `ValueError` for one that we do not know."""
     kind = question.get("ask", "form")
     if kind not in NEEDS:
-        raise ValueError(f"there are no questions of the kind {kind!r}")
+        raise ValueError(f"unknown kind of question {kind!r}")
     return kind
 
 

@@ -296,7 +296,7 @@ class Session:
     def subscribe(self, uri: str) -> None:
         """A handshake client wants to hear of a resource."""
         if len(self.resources) >= MAX_RESOURCES and uri not in self.resources:
-            raise RpcError.invalid_request(f"{MAX_RESOURCES} resources are subscribed to already; unsubscribe from one")
+            raise RpcError.invalid_request(f"{MAX_RESOURCES} resources are already subscribed; unsubscribe from one")
         self.resources[uri] = None
 
     def resource_updated(self, uri: str) -> list[bytes]:

@@ -85,10 +85,10 @@ def wider_limits(now: Mapping[str, Limits], before: Mapping[str, Limits], catalo
         if skill in now and (more := wider(now[skill], agreed)):
             text = f"the limits of {skill} are wider than those in the committed catalog: {', '.join(more)}"
         elif skill not in now and skill in known:
-            text = f"{skill} has no limits any more; the committed catalog has some"
+            text = f"{skill} no longer has limits; the committed catalog has some"
         else:
             continue
-        yield Finding("error", "limits", "", f"{text}. If that is meant, run prowess build, and commit what it writes")
+        yield Finding("error", "limits", "", f"{text}. If this is intended, run prowess build and commit the catalog")
 
 
 # --- tools ----------------------------------------------------------------------------------------
@@ -150,23 +150,23 @@ def _general(tool: _Tool) -> Iterator[Finding]:
 _REACHING: Final = (
     (
         r"\b(?:ignore|disregard|forget|override)\b[^.\n]{0,40}\b(?:instructions?|prompts?|rules|guidelines)\b",
-        "it sets aside what the model was told by others",
+        "it asks the model to ignore other instructions",
     ),
     (
         r"\b(?:do not|don't|never|without)\b[^.\n]{0,30}\b(?:tell|inform|mention|reveal|show)\w*[^.\n]{0,30}\b(?:user|person)\b",
-        "it keeps something from the person",
+        "it asks the model to hide something from the user",
     ),
     (
         r"\b(?:always|before|after|whenever|when)\b[^.\n]{0,40}\b(?:any|every|each|all|other|another)\b[^.\n]{0,20}\btools?\b",
-        "it rules over calls of other tools",
+        "it gives rules for calls of other tools",
     ),
     (
         r"<\s*/?\s*(?:important|system|instructions?|secret|hidden|admin|assistant|user)\b[^>\n]{0,40}>",
-        "it looks like a part of the conversation that is not the tool's",
+        "it imitates markup of the conversation",
     ),
     (
         r"\b(?:system prompt|(?:conversation|chat) history|previous messages|id_rsa|\.ssh/|\.aws/credentials|mcp\.json)",
-        "it asks for what the tool was not given",
+        "it asks for data that the tool does not receive",
     ),
 )
 """Phrases by which descriptions have instructed models beyond their tool, each with what is wrong with it. They are few and
@@ -183,7 +183,7 @@ def _instructions(tool: _Tool) -> Iterator[Finding]:
         for pattern, why in _REACHING:
             found = re.search(pattern, text, re.IGNORECASE)
             if found:
-                message = f"a text for the model reaches outside the tool ({found[0]!r}): {why}"
+                message = f"a description reaches beyond its tool ({found[0]!r}): {why}"
                 yield Finding("warning", "instructions", tool.contract.id, message, where)
 
 

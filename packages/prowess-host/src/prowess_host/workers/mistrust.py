@@ -72,7 +72,9 @@ def _refused(facts: dict[str, Any], skill: str) -> list[list[Any]]:
         if not _is_own(contract, skill):
             found.append([skill, f"describes a command of another skill: {contract['id']}", None, None])
         elif hidden := _hidden(contract, facts):
-            found.append([skill, f"{contract['id']}: {hidden}. People do not see it, and models read it", None, None])
+            found.append(
+                [skill, f"{contract['id']}: {hidden}. Models read this character, but people do not see it", None, None]
+            )
     return found
 
 

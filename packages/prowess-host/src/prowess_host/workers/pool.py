@@ -361,7 +361,7 @@ class Pool:
             return f"{skill} no longer loads, and has no last good version; fix the skill: {self.gone[skill]}"
         if self.closing:
             return "the host is shutting down"
-        return f"no worker can be started: {self.diagnosis or 'too many have ended lately'}"
+        return f"no worker can be started: {self.diagnosis or 'too many workers have ended recently'}"
 
     # Coming up
 

@@ -161,7 +161,7 @@ def describe_exit(code: int | None) -> str:
 _OF_LIMITS: Final[Mapping[object, str]] = {
     "SIGXCPU": ", because it had used the processor time of its limits: allow more with `cpu`",
     "SIGSYS": ", because it made a system call of another kind of processor, which its limits refuse",
-    FAILED: ", because the limits of the skill could not be set: the log says why",
+    FAILED: ", because the limits of the skill could not be set: see the log",
 }
 """What the end of a process says of its limits."""
 

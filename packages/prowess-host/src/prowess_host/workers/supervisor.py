@@ -282,7 +282,7 @@ class Supervisor:
             self._fail(job, job.verdict, started=False)
         elif job.deaths >= _MOST_DEATHS:
             why = f" ({worker.pool.diagnosis})" if worker.pool.diagnosis else ""
-            self._fail(job, f"{job.deaths} workers ended before they began it{why}; see the log", started=False)
+            self._fail(job, f"{job.deaths} workers ended before the call began{why}; see the log", started=False)
         elif job.moves >= _MOST_MOVES:
             self._fail(job, f"{job.moves} workers were replaced before they began it; see the log", started=False)
         else:
@@ -334,7 +334,7 @@ class Supervisor:
         if believed is not None:
             self._take(worker, believed)
         else:
-            _log.warning("worker %s of %s sent nonsense, and is ended", worker.process.pid, limited.skill)
+            _log.warning("worker %s of %s sent an invalid message, and is killed", worker.process.pid, limited.skill)
             worker.pool.send(worker, Event.DISCARD)
 
     def _take(self, worker: Worker, frame: Frame) -> None:
