@@ -105,7 +105,7 @@ async def test_a_decorator_above_is_refused(tmp_path: Path, above: str, function
         assert failure.line == HEAD.count("\n") + 2
     else:
         assert [] == ids
-        assert "it is a command already" in failures[0].reason
+        assert "it is already a command" in failures[0].reason
 
 
 async def test_above_also_means_further_down(tmp_path: Path):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import shlex
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from prowess.errors import install_command
 from prowess_host.cli.commands import run
 
 SKILL = '''\
@@ -61,7 +61,7 @@ def test_whole_chain_is_looked_at(
     assert "" == err
     told = [line.strip() for line in out.splitlines()]
     areas = [line for line in out.splitlines() if line and not line.startswith(" ")]
-    assert ["python", "settings", "project", "manifest", "skills", "clients"] == areas[:-1]
+    assert ["python", "settings", "limits", "project", "manifest", "skills", "clients"] == areas[:-1]
     assert f"✓ Python {sys.version.split()[0]}, {sys.executable}" in told
     assert "✓ timeout = 60.0 (prowess.toml:1)" in told
     assert "✓ host.drain = 3.0 (environment variable PROWESS_HOST_DRAIN)" in told
@@ -229,4 +229,4 @@ def test_tracing_that_cannot_work_is_told(
     (found,) = [each for each in findings(capsys) if "otel.on is set" in each["message"]]
 
     assert "warning" == found["level"]
-    assert shlex.join([sys.executable, "-m", "pip", "install", "prowess-core[otel]"]) == found["remedy"]
+    assert install_command("prowess-core[otel]") == found["remedy"]

@@ -61,10 +61,7 @@ class ModuleCommands:
 
 
 def _below(note: Declaration) -> str:
-    return (
-        f"Clients would bypass it: put that decorator below {note.decorator}, next to the def, and clients get what it "
-        "guards"
-    )
+    return f"Clients would bypass it: put that decorator below {note.decorator}, next to the def"
 
 
 def _namespace(note: Declaration) -> dict[str, Any]:
