@@ -36,7 +36,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Command(Protocol[F_co, T_co]):
-    """A decorated function: called, it gives a payload; `raw` is the function itself."""
+    """A decorated function. A call returns a payload; `raw` is the original function."""
 
     __name__: str
     __qualname__: str
@@ -44,11 +44,11 @@ class Command(Protocol[F_co, T_co]):
 
     @property
     def raw(self) -> F_co:
-        """The function as it was written."""
+        """The original function."""
         ...
 
     def __call__(self, *args: Any, **kwargs: Any) -> T_co:
-        """Run it like any other call. What is injected may be left out."""
+        """Run it like any other call. Injected arguments may be omitted."""
         ...
 
 
@@ -56,7 +56,7 @@ Awaited: TypeAlias = Coroutine[Any, Any, "JsonObject"]
 
 
 class Decorator(Protocol):
-    """What a decorator with arguments gives."""
+    """The result of a decorator with arguments."""
 
     @overload
     def __call__(  # pyright: ignore[reportOverlappingOverload] - the first one that fits counts
@@ -106,7 +106,7 @@ def _declared(
     options: dict[str, Any],
     frame: FrameType | None,
 ) -> Declaration:
-    """The options as a declaration, refusing what is no option."""
+    """Make a declaration from the options. Rejects unknown options."""
     name = options.get("name")
     refuse = Refusal(function.__name__ if name is None else str(name), place_of(function), kind)
     for unknown in sorted(options.keys() - parameters.keys()):
@@ -129,7 +129,7 @@ def _declared(
 
 
 def _postponed(function: Callable[..., Any]) -> bool:
-    """Whether annotations are texts, whose names may be local to the function that was running."""
+    """Whether annotations are strings, whose names may be local to the running function."""
     return any(isinstance(annotation, str) for annotation in function.__annotations__.values())
 
 

@@ -64,7 +64,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def install_command(requirement: str, python: str = sys.executable) -> str:
-    """What to type to install a package for an interpreter, quoted for a shell."""
+    """The command that installs a package for an interpreter, quoted for a shell."""
     import shlex  # with the next one, only for a message that shows a command
     from importlib.util import find_spec
 
@@ -170,7 +170,7 @@ class UnknownCommand(ProwessError):
 
 
 class NothingThere(ProwessError):
-    """A resource has nothing at a URI that fits it: its function gave `None`."""
+    """No resource exists at a URI: the function returned `None`."""
 
     def __init__(self) -> None:
         super().__init__("no resource exists at this URI")
@@ -189,7 +189,7 @@ class MissingCapability(ProwessError):
 
 
 class TooMuchWork(ProwessError):
-    """As many works go on in the background as are allowed."""
+    """The limit of background work is reached."""
 
     def __init__(self, most: int) -> None:
         super().__init__(

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def frozen(cls: type[T]) -> type[T]:
-    """A data class with slots, whose instances never change, are compared by value and can be hashed."""
+    """Make an immutable, hashable data class with slots, compared by value."""
     made: Any = dataclass(init=False, repr=False, eq=False, slots=True)(cls)
     known = fields(made)
     if hasattr(cls, "__post_init__") or not all(each.init and not each.kw_only for each in known):
@@ -38,7 +38,7 @@ def frozen(cls: type[T]) -> type[T]:
 
 
 def _constructor(made: Any, known: tuple[Field[Any], ...]) -> Callable[..., None]:
-    """A function that takes the fields, and puts each in its slot."""
+    """The constructor, which sets the slot of each field."""
     names: dict[str, Any] = {"_missing": MISSING}
     parameters: list[str] = []
     lines: list[str] = []

@@ -47,15 +47,15 @@ class CallInfo:
     client_name: str
     trace_id: str
     kind: str = "tool"
-    """What is called: `"tool"`, `"resource"`, `"prompt"`, or `"completion"` of an argument."""
+    """The kind: `"tool"`, `"resource"`, `"prompt"`, or `"completion"` of an argument."""
     uri: str = ""
-    """Of a resource: the URI that is read."""
+    """For a resource: the requested URI."""
     wire_name: str = ""
-    """The name of the command on the wire."""
+    """The name that clients use."""
     protocol_version: str = ""
-    """The revision of MCP that the client speaks; empty for calls that are not made over MCP."""
+    """The MCP revision of the client; empty for calls without MCP."""
     transport: str = ""
-    """How the client is connected, in the words of OpenTelemetry: `pipe` for stdio, `tcp` for HTTP."""
+    """The transport as OpenTelemetry names it: `pipe` for stdio, `tcp` for HTTP."""
     request_id: str = ""
     """The JSON-RPC id of the request. The host sends it only with `otel.on`, because it costs time in every call."""
     trace_context: Mapping[str, str] = field(default_factory=dict[str, str])

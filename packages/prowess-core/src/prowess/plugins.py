@@ -83,7 +83,7 @@ class _Manager(pluggy.PluginManager):
 
 
 def _unmarked(plugin: Any, name: str) -> str | None:
-    """The mistake in a function that has the name of a hook and lacks the decorator."""
+    """The error for a function with the name of a hook but without the decorator."""
     if name not in _HOOKS:
         return None
     if getattr(plugin, name) is _HOOKS[name]:

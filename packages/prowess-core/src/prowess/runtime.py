@@ -195,7 +195,7 @@ class Runtime:
 
     @property
     def abandoned_threads(self) -> int:
-        """How many sync calls go on after their caller left."""
+        """The number of sync calls that still run although their caller has left."""
         return self._services.threads.count_left_behind
 
     async def aclose(self) -> None:

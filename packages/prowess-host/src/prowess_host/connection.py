@@ -71,7 +71,7 @@ class Transport(Protocol):
 
     @property
     def backlog(self) -> int:
-        """Bytes that the client has not taken yet."""
+        """The number of bytes that the client has not read."""
         ...
 
     def write(self, line: bytes, *, more: bool = False) -> None:
@@ -112,13 +112,13 @@ class Connection:
         self._jobs: dict[Call, tuple[ToolCall, Job]] = {}
         self._closed = False
         self._reading: set[asyncio.Task[None]] = set()
-        """Answers that are being made in threads."""
+        """Responses that threads are preparing."""
         kept = project.connect(self)
         self._pages = kept if pages is None else pages
 
     @property
     def revision(self) -> Revision | None:
-        """What the handshake settled on; `None` until there was one."""
+        """The result of the handshake; `None` before it."""
         return self._session.revision
 
     @property
@@ -153,7 +153,7 @@ class Connection:
             _log.exception("a message could not be served")
 
     def owes(self, back: Transport) -> bool:
-        """Whether something that came with this way back is still to be answered."""
+        """Whether a request that came with this way back is still open."""
         if back is self._out and self._session.subscriptions:
             return True
         return any(call.back is back for call in self._session.in_flight.values())
@@ -238,7 +238,7 @@ class Connection:
         call.back.write(self._session.answer(call, body))
 
     def _serve_file(self, call: Call, file: ServedFile) -> None:
-        """A file is read here: no code of anybody runs for that."""
+        """Read a file in the host, without a worker."""
         if call.method == "resources/read":
             self._start(call, partial(read_served_file, call, self._project.shelf, file))
             return
@@ -252,7 +252,7 @@ class Connection:
         call.back.write(self._session.answer(call, b"{}"))
 
     def _start(self, call: Call, answer: Callable[[], bytes]) -> None:
-        """Make an answer in a thread: disks can be slow."""
+        """Prepare a response in a thread, because disks can be slow."""
         task = asyncio.get_running_loop().create_task(self._finish(call, answer))
         self._reading.add(task)
         task.add_done_callback(self._reading.discard)
@@ -392,7 +392,7 @@ class Connection:
                 self._out.write(line)
 
     def resource_updated(self, uri: str) -> None:
-        """A resource has changed. The client hears of it if it has subscribed."""
+        """Notify the client of a changed resource if it has subscribed."""
         for line in self._session.resource_updated(uri):
             self._out.write(line)
 

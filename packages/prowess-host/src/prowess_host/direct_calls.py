@@ -162,7 +162,7 @@ class _Listener:
         """Whoever was asked has seen for themselves."""
 
     def background(self) -> None:  # pragma: no cover - somebody waits for every call
-        """Nobody takes a handle here."""
+        """Does nothing: direct calls have no tasks."""
 
     def progress(self, done: float, total: float | None, message: str | None) -> None:
         """The command is so far."""
@@ -175,7 +175,7 @@ class _Listener:
             self._audience.log(level, data)
 
     def close(self) -> None:
-        """The call is over: stop asking."""
+        """Withdraw the open questions of an ended call."""
         for task in self._asking:
             task.cancel()
 

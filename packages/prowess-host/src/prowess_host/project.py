@@ -58,7 +58,7 @@ class Client(Protocol):
         ...
 
     def resource_updated(self, uri: str) -> None:
-        """A resource has changed."""
+        """Called when a resource has changed."""
         ...
 
     def close(self) -> None:
@@ -91,7 +91,7 @@ class Project:
         """What can be listed and called now."""
         self._declared: set[str] = set()
         self.shelf = Shelf(self.file_sources, self._on_files)
-        """The files that are served as resources."""
+        """The files served as resources."""
         self.workers.on_updated = self.resource_updated
         self._recorder = self._made_recorder(client, environ) if settings.own.record.on else None
         self.workers.witness = self._recorder
@@ -118,7 +118,7 @@ class Project:
         return Recorder(open_book, keeps_output=settings.own.record.output)
 
     def server(self, version: str) -> Server:
-        """What clients are told of this project."""
+        """The identity of the project for clients."""
         own = self.own.identity
         name = own.name or self.settings.root.name.encode("utf-8", "replace").decode() or "prowess"
         details: JsonObject = {}
@@ -129,7 +129,7 @@ class Project:
         return Server(name, version, instructions=self._instructions, details=details)
 
     def _instructions(self) -> str | None:
-        """Those of the settings, else what the known commands do. Nobody waits until they are known."""
+        """The instructions in the settings, else generated from the commands known so far, without waiting."""
         written = self.own.identity.instructions
         if written is not None:
             return written
@@ -137,7 +137,7 @@ class Project:
 
     @property
     def tasks(self) -> Tasks:
-        """The calls that go on without a waiting client."""
+        """The calls in the background."""
         if self._tasks is None:
             from prowess_host.tasks import Tasks  # with what makes handles, which the start of a host does without
 
@@ -185,7 +185,7 @@ class Project:
         return self._declared | {TOOL}
 
     def file_sources(self) -> Sources:
-        """Where the files are that are served as resources."""
+        """The folders of the files served as resources."""
         own = self.own
         return Sources(self._paths.project_root, own.resources, self._updates.searched if own.skill_files else ())
 
@@ -195,7 +195,7 @@ class Project:
             self.resource_updated(uri)
 
     def resource_updated(self, uri: str) -> None:
-        """A resource has changed: whoever has subscribed to it is told."""
+        """Notify the subscribers of a changed resource."""
         for client in list(self._clients):
             _tell(client.resource_updated, uri)
 
@@ -228,12 +228,12 @@ class Project:
         return self._updates.prepares(command)
 
     def environments(self) -> list[str]:
-        """The skills that have environments or limits of their own, each with what there is to say of it."""
+        """One line about each skill with an environment or limits."""
         return self._updates.environments()
 
     @property
     def limits(self) -> Mapping[str, Limits]:
-        """The limits of the skills that have some."""
+        """The limits of all limited skills."""
         return self._updates.limits
 
     async def describe(self) -> Catalog:

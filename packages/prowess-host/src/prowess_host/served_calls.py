@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 _MOST_VALUES: Final = 100
-"""Values of one completion: the protocol allows no more."""
+"""The most values that the protocol allows in one completion."""
 _ON_A_PAGE: Final = 200
 """Skills, or files of a folder, on one page."""
 _KIND: Final = "prowess/kind"

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["Task", "Tasks"]
 
 _POLL: Final = 1000
-"""Milliseconds after which a client should ask again."""
+"""The polling interval for clients in milliseconds."""
 _EMPTY: Final = b"{}"
 
 
@@ -53,7 +53,7 @@ class Task:
         self._created = self._updated = time.time()
         self._ended: float | None = None
         self._kinds: dict[str, str] = {}
-        """What has to be answered: the kind of each question, by key."""
+        """The kinds of the open questions by key."""
         self._requests: JsonObject = {}
         self._told: JsonObject = {}
         """The answers so far."""
@@ -63,11 +63,11 @@ class Task:
 
     @property
     def is_over(self) -> bool:
-        """Whether it will not change any more."""
+        """Whether the task has ended."""
         return self._ended is not None
 
     def created(self) -> bytes:
-        """What the client gets instead of a result."""
+        """The handle for the client, in place of a result."""
         return dumps(self._facts())
 
     def detailed(self) -> bytes:
@@ -92,13 +92,13 @@ class Task:
     # What a worker says
 
     def progress(self, done: float, total: float | None, message: str | None) -> None:
-        """It is so far."""
+        """Set the progress message."""
         whole = "" if total is None else f" of {total:g}"
         self._message = message or f"{done:g}{whole}"
         self._change()
 
     def questions(self, questions: JsonObject) -> None:
-        """It waits for answers, but not for ever."""
+        """Wait for answers, up to a limit."""
         import asyncio
 
         self._requests |= {key: request_of(question, self._revision) for key, question in questions.items()}
@@ -113,7 +113,7 @@ class Task:
         self._resume({"error": f"no answer to {keys} within {STATE_LIFETIME / 60:g} minutes"})
 
     def complete(self, meta: bytes, body: bytes) -> None:
-        """It has a result, be it that of a failure."""
+        """Store the result, which may be a failure."""
         if len(body) + len(meta) > self._tasks.most_bytes:
             self.fail(RpcError.internal(f"the result has {len(body)} bytes, more than are kept"))
             return
@@ -121,7 +121,7 @@ class Task:
         self._end("completed", b'{"result":%b}' % result)
 
     def fail(self, error: RpcError) -> None:
-        """It has an error of the protocol."""
+        """Store a protocol error."""
         self._message = error.message
         self._end("failed", b'{"error":%b}' % error_body(error))
 
@@ -147,7 +147,7 @@ class Task:
         self._answer(told)
 
     def cancel(self) -> None:
-        """Stop it, if it has not ended."""
+        """Cancel the task unless it has ended."""
         if not self.is_over:
             self._cancel()
             self._end("cancelled", _EMPTY)
@@ -205,11 +205,11 @@ class Tasks:
         return task
 
     def over(self, task: Task, size: int) -> None:
-        """A task has ended."""
+        """Called when a task has ended."""
         self._handles.over(task.id, size)
 
     def changed(self, task: Task) -> None:
-        """A task has news."""
+        """Called when the state of a task has changed."""
         self.on_change(task)
 
     def serve(self, call: Call, owner: Hashable = None) -> bytes:

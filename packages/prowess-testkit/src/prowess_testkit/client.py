@@ -34,7 +34,7 @@ WIRES: Final = (HANDSHAKE, STATELESS)
 CLIENT_NAME: Final = "prowess-testkit"
 """What our clients call themselves."""
 ABLE: Final[Mapping[str, Any]] = MappingProxyType({"elicitation": {"form": {}, "url": {}}})
-"""What our clients declare, unless they are told otherwise: they can ask a person to fill forms and to visit pages."""
+"""The default capabilities of the clients: forms and pages."""
 PATIENCE: Final = 240.0
 """Seconds until a client gives up: enough for a machine ten times slower than yours."""
 _MOST_RUNS: Final = 32
@@ -112,7 +112,7 @@ class Client(ABC):
         return await self._listed("prompts/list", "prompts")
 
     async def read(self, uri: str) -> list[dict[str, Any]]:
-        """What is at a URI: the contents, each with its text or its blob."""
+        """The contents at a URI, each with its text or blob."""
         return (await self.request("resources/read", uri=uri))["contents"]
 
     async def prompt(self, name: str, /, **arguments: str) -> list[dict[str, Any]]:
@@ -120,7 +120,7 @@ class Client(ABC):
         return (await self.request("prompts/get", name=name, arguments=arguments))["messages"]
 
     async def complete(self, target: str, argument: str, value: str = "", /, **others: str) -> list[str]:
-        """What completes an argument of a prompt, or a variable of the URI of a resource, given the other ones."""
+        """The completions of an argument of a prompt, or of a variable in the URI of a resource, given the other arguments."""
         kind, place = ("ref/resource", "uri") if ":" in target else ("ref/prompt", "name")
         result = await self.request(
             "completion/complete",

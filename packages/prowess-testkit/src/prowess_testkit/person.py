@@ -1,4 +1,4 @@
-"""A scripted person who answers whatever a command asks its client."""
+"""A scripted person who answers the questions of commands."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ CANCEL: Final = Refusal("cancel")
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a person is asked, or the client."""
+    """A question to the person or the client."""
 
     message: str
     schema: Mapping[str, Any]
     """The form: a flat object schema."""
     url: str = ""
-    """The page that the person shall visit."""
+    """The URL of the page to visit."""
     method: str = "elicitation/create"
-    """What was asked: a form or a page, `sampling/createMessage`, or `roots/list`."""
+    """The method: `elicitation/create` for a form or a page, `sampling/createMessage`, or `roots/list`."""
     params: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """The parameters of that request."""
 
@@ -60,7 +60,7 @@ class Person:
         self._script += replies
 
     def answer(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        """The answer to one request of a server, as MCP puts it: for a form an `action` and perhaps a `content`."""
+        """The result of one request of a server: for a form an `action` and perhaps a `content`."""
         question = Question(
             str(params.get("message", "")),
             params.get("requestedSchema", {}),

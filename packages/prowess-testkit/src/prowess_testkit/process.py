@@ -76,7 +76,7 @@ class HostProcess:
         self.capabilities: Message = {}
         """What `open` declares, and every request of the stateless era."""
         self.opened: Message = {}
-        """What the host said of itself in the handshake."""
+        """The result of the handshake."""
         self.notes: list[Message] = []
         """The notifications, in order."""
         self.asked: list[Message] = []
@@ -270,7 +270,7 @@ class ProcessClient(Client):
         self.host = host
         self._patience = patience
         self.tasks: list[str] = []
-        """The ids of the calls that went into the background."""
+        """The ids of the calls in the background."""
         host.on_message = self._hear
 
     @property
@@ -318,7 +318,7 @@ class ProcessClient(Client):
         return Payload({**result, "_meta": meta} if meta else result)
 
     async def _finished(self, task: Message) -> Message:
-        """The result of a call that goes on in the background: asked for, and its questions answered, until it is there."""
+        """Poll a call in the background and answer its questions until it has a result."""
         answered: set[str] = set()
         task_id = task["taskId"]
         self.tasks.append(task_id)

@@ -57,7 +57,7 @@ def advice(error: BaseException, file: str | None = None) -> str:
 
 
 def _of_limits(error: BaseException) -> str:
-    """What to say where the limits of the skill are the cause, at whatever depth."""
+    """The advice if limits of the skill caused the exception, directly or through its causes."""
     limited = own_limits(os.environ)
     if limited is None:
         return ""
@@ -70,7 +70,7 @@ def _of_limits(error: BaseException) -> str:
 
 
 def _chain(error: BaseException) -> list[BaseException]:
-    """An exception and those that it came from."""
+    """An exception and its causes."""
     found: list[BaseException] = []
     each: BaseException | None = error
     while each is not None and each not in found:
@@ -80,7 +80,7 @@ def _chain(error: BaseException) -> list[BaseException]:
 
 
 def _refusal(error: BaseException, limits: Limits) -> str:
-    """What was refused, and the limit that would allow it."""
+    """The refused operation, and the limit that would allow it."""
     if isinstance(error, MemoryError):
         return "The memory of this skill is limited: allow more with `memory`"
     if not isinstance(error, OSError):

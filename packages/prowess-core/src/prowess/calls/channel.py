@@ -19,7 +19,7 @@ from prowess.jsontypes import Json, JsonObject, new_object
 __all__ = ["Arguments", "Call", "Channel", "Questions"]
 
 Questions: TypeAlias = "Mapping[str, JsonObject]"
-"""Each key with what is asked, for a form its `message` and `schema`."""
+"""The questions by key: for a form its `message` and `schema`."""
 
 _SHORTEST_SECRET: Final = 4
 _MOST_SAID: Final = 1000
@@ -29,7 +29,7 @@ _numbers: Final = itertools.count(1)
 
 
 def _ignore(*_: Any) -> None:
-    """For a caller that does not listen."""
+    """The default of `Channel`, for a caller that ignores events."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class Channel:
     """The way back from a running call to its caller. By default the caller does not listen."""
 
     call_id: str = ""
-    """The id that the caller gave to the call. Without one, the call makes up its own."""
+    """The id that the caller gave to the call. Without one, the call generates its own."""
     client_name: str = ""
     capabilities: JsonObject = field(default_factory=new_object)
     trace_id: str = ""
@@ -48,27 +48,27 @@ class Channel:
     progress: Callable[[float, float | None, str | None], None] = _ignore
     log: Callable[[str, Any], None] = _ignore
     ask: Callable[[Questions], Awaitable[Mapping[str, JsonObject]]] | None = None
-    """Puts questions to the client and waits. `None` where the client cannot."""
+    """Sends questions to the client and waits. `None` if the client does not support them."""
     asks: frozenset[str] = frozenset({"form"})
-    """What kinds of questions the client can be asked: see `prowess.calls.questions`."""
+    """The kinds of questions that the client supports: see `prowess.calls.questions`."""
     url_done: Callable[[str], None] = _ignore
-    """Hears by its key that a page which the person was asked to visit has done its job."""
+    """Called with the key of a page question when the page is finished."""
     background: Callable[[], None] | None = None
-    """Lets the call go on without a waiting caller. `None` where the caller has to wait."""
+    """Continues the call in the background. `None` if the caller has to wait."""
     secrets: Callable[[list[str]], None] = _ignore
     """Hears the texts that were injected into the call, and must not be shown."""
     wire: Mapping[str, str] = field(default_factory=new_object)
-    """How the client is connected: `protocol`, the revision of MCP, and `transport`. Empty for calls without MCP."""
+    """The connection of the client: `protocol`, the MCP revision, and `transport`. Empty for calls without MCP."""
     request_id: str = ""
-    """The JSON-RPC id of the request, where it is known."""
+    """The JSON-RPC id of the request, if it is known."""
     trace_context: Mapping[str, str] = field(default_factory=new_object)
     """`traceparent`, `tracestate` and `baggage`, as the client sent them."""
     answers: Mapping[str, JsonObject] | None = None
     """What was answered in earlier runs of this call, where a question ends the run; `None` where it does not."""
     uri: str = ""
-    """Of a resource: the URI that the caller wants to read."""
+    """For a resource: the requested URI."""
     updated: Callable[[str], None] = _ignore
-    """Hears the URIs of resources that have changed."""
+    """Called with the URIs of changed resources."""
 
 
 @dataclass(slots=True)
@@ -91,7 +91,7 @@ class Call:
     over: bool = False
     """The call has an outcome, or was cancelled. Progress and logs that come later are dropped."""
     uri: str = ""
-    """Of a resource: what is read."""
+    """For a resource: the requested URI."""
     time: Deadline | None = None
     """The deadline, from when the time runs."""
     place: Any = None
@@ -161,15 +161,15 @@ class Call:
         self._tell(self.channel.log, level, message)
 
     def updated(self, uri: str) -> None:
-        """Say that a resource has changed."""
+        """Report that a resource has changed."""
         self._tell(self.channel.updated, uri)
 
     def url_done(self, key: str) -> None:
-        """Pass on that a page has done its job."""
+        """Report that a page is finished."""
         self._tell_for_sure(self.channel.url_done, key)
 
     def go_into_background(self) -> bool:
-        """Let the caller go, who will ask again; false where it has to wait. A second time changes nothing."""
+        """Continue in the background; false if the caller has to wait. A second call has no effect."""
         leave = self.channel.background
         if leave is None:
             return False
@@ -202,7 +202,7 @@ class Call:
                 self.loop.call_soon_threadsafe(self._pass_on)
 
     def _tell_for_sure(self, function: Callable[..., None], *args: Any) -> None:
-        """The same for what must not be dropped, however much a thread says."""
+        """The same for messages that must not be dropped."""
         if self.on_its_loop:
             self._unless_over(function, *args)
             return

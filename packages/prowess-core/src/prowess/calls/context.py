@@ -77,7 +77,7 @@ class Context:
 
     @property
     def uri(self) -> str:
-        """The URI that is read, in a resource; elsewhere an empty string."""
+        """The requested URI in a resource; elsewhere an empty string."""
         return self._call.uri
 
     @property
@@ -237,7 +237,7 @@ class Context:
         return {key: question.answer(key, recorded.get(key) or {}) for key, question in asked.items()}
 
     def _shown(self, question: Question) -> JsonObject:
-        """A question without secrets. What can be chosen stays as it is: the answer has to fit it."""
+        """The question with masked secrets. The choices stay unmasked, because the answer must match them."""
         return {
             name: each if name == "schema" else self._call.shown_data(each) for name, each in question.shown().items()
         }

@@ -16,7 +16,7 @@ import anyio
 __all__ = ["TIMED_OUT", "Deadline", "Deadlines"]
 
 TIMED_OUT: Final = "timed out"
-"""The message of a cancellation by a host that has answered a call, because its time was up."""
+"""The message of a cancellation by the host after a timeout."""
 
 
 class Deadline:

@@ -18,7 +18,7 @@ from prowess.errors import TooMuchWork
 __all__ = ["KEPT", "MOST_BYTES", "MOST_WORKS", "Handles"]
 
 KEPT: Final = 3600.0
-"""Seconds that a result is kept, from when it is there."""
+"""Seconds that a result is kept after the end of the work."""
 MOST_WORKS: Final = 1000
 MOST_BYTES: Final = 64 * 1024 * 1024
 
@@ -32,11 +32,11 @@ class _Held(Generic[T]):
     ended: float | None = None
     size: int = 0
     fetched: bool = False
-    """Somebody has asked for the result since it is there."""
+    """The owner has fetched the result."""
 
 
 class Handles(Generic[T]):
-    """Works by handle, the oldest first. Not safe to use from several threads."""
+    """Background work by handle, the oldest first. Not thread-safe."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Handles(Generic[T]):
         self._held: dict[str, _Held[T]] = {}
 
     def add(self, work: T, owner: Hashable = None) -> str:
-        """Keep a work that goes on, and give its handle. `TooMuchWork` where as many go on as may."""
+        """Store running work and return its handle. Raises `TooMuchWork` at the limit."""
         self._forget(room_for=1)
         if len(self._held) >= self._most:
             raise TooMuchWork(self._most)
@@ -63,7 +63,7 @@ class Handles(Generic[T]):
         return handle
 
     def get(self, handle: object, owner: Hashable = None) -> T | None:
-        """The work of a handle, for its owner alone."""
+        """The work of a handle; only its owner can find it."""
         self._forget()
         held = self._held.get(handle) if isinstance(handle, str) else None
         if held is None or held.owner != owner:
@@ -72,18 +72,18 @@ class Handles(Generic[T]):
         return held.work
 
     def over(self, handle: str, size: int = 0) -> None:
-        """A work has ended, with a result of so many bytes. From now on it may be forgotten."""
+        """Mark work as ended, with the size of its result in bytes. It may be deleted from now on."""
         held = self._held.get(handle)
         if held is not None:
             held.ended, held.size = self._now(), size
             self._forget()
 
     def works(self) -> list[T]:
-        """All works that are kept, the oldest first."""
+        """All stored work, the oldest first."""
         return [held.work for held in self._held.values()]
 
     def _forget(self, room_for: int = 0) -> None:
-        """Forget results that are too old, and then, where there are too many, first those that were fetched."""
+        """Delete expired results; then, above the limit, fetched results first."""
         oldest = self._now() - self.kept
         ended = {handle: held for handle, held in self._held.items() if held.ended is not None}
         size = sum(held.size for held in ended.values())

@@ -71,7 +71,7 @@ class Outcome:
     """What a person has to answer first, for the kind `input_required`."""
     profiles: Mapping[str, Profile] = field(default_factory=lambda: BUILT_IN)
     uri: str = ""
-    """Of a resource: what was read."""
+    """For a resource: the requested URI."""
 
     @property
     def ok(self) -> bool:

@@ -30,27 +30,27 @@ _WEB: Final = ("http", "https")
 
 @frozen
 class Answer:
-    """What came back for a question."""
+    """The answer to a question."""
 
     action: Literal["accept", "decline", "cancel"]
     content: JsonObject
-    """What the client sent."""
+    """The content as the client sent it."""
     value: Any = None
     """The answer as the Python type that was asked for; `None` unless accepted."""
 
     @property
     def accepted(self) -> bool:
-        """Whether the person gave what was asked for."""
+        """Whether the user accepted the question."""
         return self.action == "accept"
 
 
 class Question(ABC):
-    """Something that only the client, or the person at it, can answer."""
+    """A request that only the client or its user can answer."""
 
     ask: ClassVar[str]
-    """What kind of question it is, on the link."""
+    """The kind of the question on the link."""
     needs: ClassVar[str]
-    """The capability that the client must have declared, with dots where it is nested."""
+    """The capability that the client must have declared; dots separate nested names."""
 
     @abstractmethod
     def shown(self) -> JsonObject:
@@ -58,10 +58,10 @@ class Question(ABC):
 
     @abstractmethod
     def value(self, content: JsonObject) -> Any:
-        """The value of an accepted answer; a `ValueError` says why it does not fit."""
+        """The value of an accepted answer. Raises `ValueError` if it is invalid."""
 
     def answer(self, key: str, raw: Mapping[str, Any]) -> Answer:
-        """A raw answer, checked against what was asked."""
+        """Validate a raw answer against the question."""
         action, sent = raw.get("action"), raw.get("content")
         content = cast("JsonObject", sent) if isinstance(sent, dict) else {}
         if action != "accept":
@@ -94,7 +94,7 @@ class Form(Question):
                 )
 
     def _type(self, key: str, wanted: type[Any]) -> None:
-        """A type becomes an object schema: a form has fields, so a single value is put in one."""
+        """Make an object schema from a type. A single value becomes a field, because a form has fields."""
         try:
             self._adapter = Adapter(wanted)
             self._full = self._adapter.schema("validation")
@@ -110,7 +110,7 @@ class Form(Question):
         return {"message": self._message, "schema": self._schema}
 
     def value(self, content: JsonObject) -> Any:
-        """The type that was asked for; by a schema, the fields, with the defaults of those that were left out."""
+        """A value of the requested type; for a schema, the fields with the defaults of omitted ones."""
         if self._adapter is None:
             fields = cast("Mapping[str, Any]", self._full.get("properties", {}))
             defaults = {name: each["default"] for name, each in fields.items() if "default" in each}
@@ -126,7 +126,7 @@ class Form(Question):
 
 @frozen
 class Page(Question):
-    """A page that the person is asked to visit, for what must not pass through the client, as a password."""
+    """A page for the user to visit, for data that must not pass through the client, such as a password."""
 
     ask = "url"
     needs = "elicitation.url"
@@ -135,11 +135,11 @@ class Page(Question):
     url: str
 
     def shown(self) -> JsonObject:
-        """The message and the address."""
+        """The message and the URL."""
         return {"ask": self.ask, "message": self.message, "url": self.url}
 
     def value(self, content: JsonObject) -> None:
-        """The person agreed to visit the page; what came of that, only the page knows."""
+        """Whether the user agreed to visit the page. Only the page knows the result of the visit."""
 
 
 @frozen
@@ -166,7 +166,7 @@ class Sample(Question):
         return {"ask": self.ask, "params": params}
 
     def value(self, content: JsonObject) -> str:
-        """The text that the model wrote."""
+        """The text of the model's response."""
         blocks = content.get("content")
         parts = cast("list[Any]", blocks) if isinstance(blocks, list) else [blocks]
         texts = [each["text"] for each in parts if isinstance(each, dict) and isinstance(each.get("text"), str)]  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
@@ -183,7 +183,7 @@ class Roots(Question):
     needs = "roots"
 
     def shown(self) -> JsonObject:
-        """There is nothing to say."""
+        """A request for roots has no parameters."""
         return {"ask": self.ask}
 
     def value(self, content: JsonObject) -> list[str]:
@@ -196,7 +196,7 @@ class Roots(Question):
 
 
 def question_of(key: str, wanted: Question | tuple[str, Wanted]) -> Question:
-    """What was asked for, as a question: a message and a schema or type are a form."""
+    """Make a question object: a message with a schema or type becomes a form."""
     if not isinstance(wanted, Question):
         return Form(key, *wanted)
     if isinstance(wanted, Page):
@@ -209,7 +209,7 @@ def question_of(key: str, wanted: Question | tuple[str, Wanted]) -> Question:
 
 
 def _is_flat(schema: Any) -> bool:
-    """Whether a field is one that forms have."""
+    """Whether forms support a field."""
     if not isinstance(schema, dict):
         return True
     known = cast("Mapping[str, Any]", schema)

@@ -106,7 +106,7 @@ class _Job:
             self.future.set_result(None)
 
     def dispose(self) -> None:
-        """Hand over a value that came too late for its caller."""
+        """Pass on a value that came too late for its caller."""
         value, error = cast("tuple[Any, BaseException | None]", self.result)
         if error is None:
             _quietly(lambda: self.late(value), self.label)

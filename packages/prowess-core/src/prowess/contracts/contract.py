@@ -107,11 +107,11 @@ class Contract:
     kind: str = TOOL
     """A name of the table in `prowess.contracts.kinds`."""
     uri: str = ""
-    """Of a resource: its URI, or the template of its URIs."""
+    """For a resource: its URI or URI template."""
     mime_type: str | None = None
-    """Of a resource: the type of what is read."""
+    """For a resource: the MIME type of its content."""
     completions: Mapping[str, tuple[str, ...] | None] = field(default_factory=dict[str, Any])
-    """By argument: the values that complete it, or `None` where a function in the worker knows them."""
+    """Completions by argument: the values, or `None` if a function in the worker returns them."""
 
     def to_json(self) -> JsonObject:
         """Plain data that `from_json` reads back to an equal contract."""
@@ -138,7 +138,7 @@ class Contract:
 
     @property
     def is_tool(self) -> bool:
-        """Whether clients are shown it as a tool."""
+        """Whether clients see it as a tool."""
         return self.kind == TOOL
 
     @property

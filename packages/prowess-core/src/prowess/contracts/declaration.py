@@ -124,7 +124,7 @@ class Declaration:
     uri: str = ""
     mime_type: str | None = None
     complete: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """By argument: the values that complete it, or a function that knows them."""
+    """Completions by argument: the values, or a function that returns them."""
     frame: FrameType | None = None
     """The function that was running when a nested function was decorated: its local names may be annotations."""
     home: str = ""
@@ -139,7 +139,7 @@ class Declaration:
 
     @property
     def decorator(self) -> str:
-        """What made it one, as it is written above a function."""
+        """The decorator as written above the function."""
         return f"@{KINDS[self.kind].decorator}"
 
     def local_names(self) -> Mapping[str, Any]:

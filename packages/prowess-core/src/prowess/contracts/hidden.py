@@ -43,14 +43,14 @@ def hidden_in(text: str) -> str:
 
 
 def hidden_of(contract: Contract) -> str:
-    """What is hidden in the texts of a contract, and where; empty if nothing is."""
+    """The first hidden character in a contract, with its place; an empty string if there is none."""
     shown = contract.to_json()
     del shown["source"], shown["warnings"], shown["policies"], shown["hints"]
     return hidden_in_data(shown)
 
 
 def hidden_in_data(data: Any) -> str:
-    """What is hidden in the texts of some JSON, and where; empty if nothing is."""
+    """The first hidden character in JSON data, with its place; an empty string if there is none."""
     for where, text in _texts(data, ""):
         found = hidden_in(text)
         if found:
@@ -68,7 +68,7 @@ def _is_ordinary(text: str, at: int) -> bool:
 
 
 def _joins(char: str) -> bool:
-    """Whether it is a symbol, with what may follow one, or of a script whose letters join."""
+    """Whether a character is a symbol or one of its modifiers, or belongs to a script whose letters join."""
     if not char or char.isascii():
         return False
     return char in _VARIANTS or _is_symbol(char) or (unicodedata.category(char)[0] in "LM" and not _is_western(char))
@@ -83,7 +83,7 @@ def _is_symbol(char: str) -> bool:
 
 
 def _texts(value: Any, where: str) -> Iterator[tuple[str, str]]:
-    """Every text in some data, keys included, with its place."""
+    """All strings in JSON data, including keys, with their places."""
     if isinstance(value, str):
         yield where, value
     elif isinstance(value, dict):

@@ -13,18 +13,18 @@ __all__ = ["COMPLETION", "KINDS", "PROMPT", "RESOURCE", "Kind"]
 RESOURCE: Final = "resource"
 PROMPT: Final = "prompt"
 COMPLETION: Final = "completion"
-"""A function that completes an argument. It runs like the others, and is part of what it completes."""
+"""The kind of a function that completes an argument. It belongs to the prompt or resource that it completes."""
 
 
 class Kind(NamedTuple):
-    """What its author and the runtime have to know of a kind."""
+    """The properties of a kind that authors and the runtime need."""
 
     noun: str
-    """What messages call one of them."""
+    """The noun in messages."""
     decorator: str
-    """The name of its decorator."""
+    """The name of the decorator."""
     default_timeout: float | None = None
-    """Seconds for a call, if not those of the setting `timeout`."""
+    """The default timeout in seconds, if it differs from the setting `timeout`."""
 
 
 KINDS: Final[Mapping[str, Kind]] = MappingProxyType(

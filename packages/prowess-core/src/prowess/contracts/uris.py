@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 __all__ = ["LONGEST_URI", "Template", "Variable", "parse_template"]
 
 LONGEST_URI: Final = 8192
-"""Characters of a URI that is looked at: what browsers and servers take. A longer one names no resource."""
+"""The maximum length of a URI, as in browsers and servers. A longer URI matches no resource."""
 _EXPRESSION: Final = re.compile(r"\{([^{}]*)\}")
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:.")
 _NAMES: Final = re.compile(r"[+?]?[A-Za-z_][A-Za-z0-9_]*(,[A-Za-z_][A-Za-z0-9_]*)*")
@@ -23,7 +23,7 @@ _RESERVED: Final = ":/?#[]@!$&'()*+,;="
 
 
 class Variable(NamedTuple):
-    """A variable of a template, and where it stands."""
+    """A variable of a template, with its operator."""
 
     name: str
     operator: str
@@ -31,17 +31,17 @@ class Variable(NamedTuple):
 
 
 class Template(NamedTuple):
-    """A template that was read, or a URI, which has no variables."""
+    """A parsed template, or a URI without variables."""
 
     text: str
     variables: tuple[Variable, ...]
     pattern: re.Pattern[str]
-    """What the URI before its query must look like."""
+    """The pattern for the URI without its query."""
     literal: int
-    """How many characters stand in it as they are: of two templates that match, the one with more is meant."""
+    """The number of literal characters. If two templates match a URI, the one with more literal characters wins."""
 
     def match(self, uri: str) -> dict[str, str] | None:
-        """The variables of a URI, decoded; `None` where the URI is not one of this template."""
+        """The decoded variables of a URI; `None` if the URI does not match."""
         if len(uri) > LONGEST_URI:
             return None
         if not self.variables:
@@ -60,7 +60,7 @@ class Template(NamedTuple):
             return None
 
     def expand(self, values: Mapping[str, object]) -> str:
-        """The URI for some values. What is missing or null is left out."""
+        """The URI for these values. Missing and null values are omitted."""
         from urllib.parse import quote
 
         given = {name: str(value) for name, value in values.items() if value is not None}
@@ -77,7 +77,7 @@ class Template(NamedTuple):
 
 @functools.lru_cache(maxsize=1024)
 def parse_template(text: str) -> Template:
-    """Read a template; a `ValueError` says what is wrong with it."""
+    """Parse a template. Raises `ValueError` with the reason if it is invalid."""
     if not _SCHEME.match(text):
         raise ValueError('it must begin with a scheme, like "notes://today"')
     parts = list(_parts(text))
@@ -111,7 +111,7 @@ def _segment(following: list[tuple[str, list[str]]]) -> str:
 
 
 def _parts(text: str) -> Iterator[tuple[str, list[str]]]:
-    """The literal parts, marked by `=`, and the expressions, each with its operator and its names."""
+    """The literal parts, marked with `=`, and the expressions, each with its operator and names."""
     end = 0
     before = "="
     for expression in _EXPRESSION.finditer(text):
@@ -145,7 +145,7 @@ def _split(expression: str) -> tuple[str, list[str]]:
 
 
 def _queried(query: str, names: list[str]) -> dict[str, str]:
-    """The parameters of a query. One that the template does not have is a `KeyError`."""
+    """The parameters of a query. Raises `KeyError` for one that the template lacks."""
     from urllib.parse import unquote
 
     found: dict[str, str] = {}

@@ -64,7 +64,7 @@ _STATUS: Final[Mapping[str, tuple[str, int]]] = {
     "unknown": ("error", 404),
 }
 _TRY_AGAIN: Final = 1
-"""Seconds after which a caller whose work found no room may ask again."""
+"""Seconds for `Retry-After` when the limit of background work is reached."""
 _MOST_LENGTH: Final = 200
 """Characters of a status message; the errors have the whole text."""
 
@@ -324,7 +324,7 @@ def _desk(engine: Engine) -> _Desk:
 
 @frozen
 class _Accepted:
-    """Work in the background."""
+    """A detached call."""
 
     task: asyncio.Task[JsonObject]
     command: str

@@ -118,7 +118,7 @@ class Injectables:
     ) -> None:
         self._recipes: dict[Key, Recipe] = {}
         self.apart = False
-        """Whether what the project provides for all its skills is not provided here."""
+        """Whether the shared providers of the project are missing here."""
         self._ready: dict[Key, Any] = {Settings: settings, ConfigPaths: paths}
         self._overrides = [_Override(_named_key(key), value) for key, value in (overrides or {}).items()]
         self._threads = threads

@@ -1,4 +1,4 @@
-"""From a returned value to what clients are shown of a resource, a prompt or a completion. `normalize` does it for tools."""
+"""Turns returned values into payloads of resources, prompts and completions. `normalize` does it for tools."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ __all__ = ["MOST_VALUES", "NORMALIZERS", "SHOWN", "Normalizer"]
 Normalizer: TypeAlias = Callable[[Any, Output, "Render | None"], Result]
 
 MOST_VALUES: Final = 100
-"""Values of one completion: the protocol allows no more."""
+"""The most values that the protocol allows in one completion."""
 _ROLES: Final = ("user", "assistant")
 _GENERIC: Final = ("application/octet-stream", "text/plain")
-"""Types that say nothing which the author's own could contradict."""
+"""Generic MIME types, which the author's own type replaces."""
 _MADE_UP: Final = "prowess://file/"
 
 
@@ -29,7 +29,7 @@ _MADE_UP: Final = "prowess://file/"
 
 
 def _resource(value: Any, output: Output, render: Render | None) -> Result:
-    """What is read. `None` is nothing; a link would make the client read again, elsewhere."""
+    """The contents of a resource. `None` means that no resource exists. Links are rejected: the client would have to read again."""
     if value is None:
         raise NothingThere
     result = normalize(value, output, render)
@@ -68,7 +68,7 @@ def _content(held: JsonObject, mime_type: str | None) -> JsonObject:
 
 
 def _prompt(value: Any, _output: Output, render: Render | None) -> Result:
-    """The messages of a prompt, as JSON, with their texts for whoever reads no JSON."""
+    """The messages of a prompt as JSON, and their text for terminals and logs."""
     value = _plain(value)
     description: Json = None
     if isinstance(value, dict) and "messages" in value:
@@ -86,7 +86,7 @@ def _prompt(value: Any, _output: Output, render: Render | None) -> Result:
 
 
 def _messages(item: Any, render: Render | None) -> list[JsonObject]:
-    """One item as messages. Content of several blocks becomes several messages of one role, as each holds one block."""
+    """The messages of one item. Several content blocks become several messages, because a message holds one block."""
     item = _plain(item)
     role: Any = "user"
     if isinstance(item, tuple) and len(cast("tuple[Any, ...]", item)) == 2 and isinstance(item[0], str):
@@ -101,7 +101,7 @@ def _messages(item: Any, render: Render | None) -> list[JsonObject]:
 
 
 def _plain(value: Any) -> Any:
-    """A message or a whole result of an MCP library as the mapping that it stands for."""
+    """Convert a message or a result of an MCP library to a mapping."""
     fields: Any = getattr(cast("Any", type(value)), "model_fields", None)
     if isinstance(fields, dict) and ({"role", "content"} == {*fields} or "messages" in fields):
         return value.model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -131,8 +131,8 @@ def _shown_values(result: Result, _contract: Contract, _uri: str) -> JsonObject:
 NORMALIZERS: Final[Mapping[str, Normalizer]] = MappingProxyType(
     {RESOURCE: _resource, PROMPT: _prompt, COMPLETION: _completion}
 )
-"""What takes the place of `normalize` for a kind."""
+"""The function that replaces `normalize` for a kind."""
 SHOWN: Final[Mapping[str, Callable[[Result, Contract, str], JsonObject]]] = MappingProxyType(
     {RESOURCE: _contents, PROMPT: _shown_messages, COMPLETION: _shown_values}
 )
-"""By kind: the payload of a result, with the URI that was read. Profiles are for tools only."""
+"""By kind: the function that makes the payload of a result, given the URI. Profiles apply only to tools."""

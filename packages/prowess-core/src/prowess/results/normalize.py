@@ -290,7 +290,7 @@ class Writer:
         raise OutputError(_broken(_problems(cast("ValidationError", refusal), value))) from refusal
 
     def untyped(self, value: Any) -> Json:
-        """A value of an undeclared type, by the type that it has."""
+        """Convert a value of an undeclared type according to its own type."""
         value = self._outlined(value) if _looked_through(value).blocks else value
         return self._written(value, self._jsonable, value)
 
@@ -464,7 +464,7 @@ _Answer = TypeVar("_Answer")
 _DEPTH: Final = re.compile(
     r"ValueError: (Maximum serialization depth exceeded|Circular reference detected \(depth exceeded\))"
 )
-"""What pydantic says of data that is nested too deeply; the second until pydantic-core 2.50."""
+"""The errors of pydantic for too deep nesting; the second one until pydantic-core 2.50."""
 _TOO_DEEP: Final = re.compile("Circular reference detected|Maximum serialization depth exceeded")
 _LONE: Final = re.compile("[\ud800-\udfff]")
 

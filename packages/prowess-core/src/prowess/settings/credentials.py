@@ -41,7 +41,7 @@ class Caller:
     number: int = 0
     scopes: frozenset[str] | None = None
     subject: str = ""
-    """Whom a token was given to, where somebody else knows the callers."""
+    """The subject of a token from an authorization server."""
 
     def __str__(self) -> str:
         """Who it is, whatever scopes the credential of the moment grants."""
@@ -103,7 +103,7 @@ class Credentials:
         return found
 
     def needed_by(self, command: str) -> frozenset[str]:
-        """The scopes that a command asks for."""
+        """The scopes that a command requires."""
         fitting = (scopes for pattern, scopes in self.needed.items() if fnmatch.fnmatchcase(command, pattern))
         return frozenset[str]().union(*fitting)
 

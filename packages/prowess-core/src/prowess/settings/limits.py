@@ -34,7 +34,7 @@ __all__ = [
 VARIABLE: Final = "_PROWESS_LIMITS"
 """Tells a limited process its skill and its limits, as JSON, so that it can say what was refused. It enforces nothing."""
 TABLE: Final = "sandbox"
-"""The table of the project's settings with one table for each skill."""
+"""The table in the project's settings with one table for each skill."""
 MIB: Final = 1024**2
 GIB: Final = 1024**3
 _LOOPBACK: Final = "loopback"
@@ -44,7 +44,7 @@ _LIMITED: Final = "limited"
 _SIZE: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?\s*", re.IGNORECASE)
 _UNITS: Final = "KMGT"
 _BLOCK: Final = re.compile(r"(?m)^# /// script[ \t]*\r?\n(?P<content>(?:^#(?:| .*)\r?\n)+?)^# ///[ \t]*\r?$")
-"""A block of inline metadata, as PEP 723 has it."""
+"""A block of inline metadata as defined by PEP 723."""
 _FRONT: Final = re.compile(r"\A---[ \t]*\r?\n(?P<content>.*?)^---[ \t]*\r?$", re.MULTILINE | re.DOTALL)
 
 
@@ -56,26 +56,26 @@ class Limits:
     """
 
     network: bool | str = False
-    """Whether it may use the network: all of it, none, or `"loopback"`, which is this machine."""
+    """Whether the skill may use the network; `"loopback"` allows this machine only."""
     read: tuple[str, ...] = ()
-    """Files and folders that it may read, beside its own."""
+    """Files and folders that the skill may read, in addition to its own."""
     write: tuple[str, ...] = ()
-    """Files and folders that it may change and read."""
+    """Files and folders that the skill may change and read."""
     env: tuple[str, ...] = ()
-    """Environment variables that it may see, beside harmless ones such as PATH and LANG."""
+    """Environment variables that the skill may see, in addition to harmless ones such as PATH and LANG."""
     settings: tuple[str, ...] = ()
-    """Settings that it may see: dotted keys, or tables."""
+    """Settings that the skill may see: dotted keys, or tables."""
     memory: int | None = 2 * GIB
     """Bytes of memory that each of its processes may reserve."""
     cpu: float | None = None
     """Seconds of processor time that each of its processes may use."""
     processes: int = 0
-    """Processes that it may start, at one time."""
+    """Processes that the skill may run at the same time."""
     file_size: int | None = 256 * MIB
-    """Bytes of the largest file that it may write."""
+    """The largest file that the skill may write, in bytes."""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data, as one would write it; `limits_of` reads it back."""
+        """The limits as plain data, which `limits_of` reads back."""
         found: dict[str, Any] = {name: getattr(self, name) for name in _KEYS}
         return {name: list(found[name]) if name in _LISTS else _sized(name, found[name]) for name in found}
 
@@ -104,28 +104,28 @@ class Limits:
 
 @frozen
 class Verdict:
-    """What the owner of a project says of one skill."""
+    """The decision of the project's owner about one skill."""
 
     limits: Mapping[str, Any] | None
-    """Its limits, key by key; `None` where the owner lifts them all."""
+    """The limits by key; `None` if the owner lifts them all."""
     contract: str = ""
-    """A fingerprint of what the skill promised when the owner allowed it; another one is not what was allowed."""
+    """A fingerprint of the contracts that the owner allowed. The skill may run only while it matches."""
 
 
 @frozen
 class Sandbox:
-    """What the owner of a project says of the limits of its skills: the table `[sandbox]`."""
+    """The limits that the owner of the project sets: the table `[sandbox]`."""
 
     verdicts: Mapping[str, Verdict] = field(default_factory=dict[str, Verdict])
-    """By skill, or installed package."""
+    """The decisions by skill or installed package."""
     unenforced: bool = False
-    """Run limited skills although this system cannot enforce all of their limits."""
+    """Run limited skills even if this system cannot enforce all of their limits."""
     place: str = ""
-    """The file that it is in."""
+    """The file with the table."""
 
     @classmethod
     def of(cls, table: Any, place: str) -> Sandbox:
-        """Read the table, as the settings give it; `place` is the file that it is in."""
+        """Read the table from the settings; `place` is its file."""
         verdicts: dict[str, Verdict] = {}
         unenforced = False
         for name, value in _table(table, f"{place}: [{TABLE}]").items():
@@ -143,7 +143,7 @@ class Sandbox:
         return cls(verdicts, unenforced, place)
 
     def __getitem__(self, skill: str) -> Verdict | None:
-        """What the owner says of a skill; `None` for nothing."""
+        """The owner's decision about a skill, or `None`."""
         return self.verdicts.get(normal_name(skill))
 
     def limits(self, skill: str, said: tuple[Mapping[str, Any], str] | None = None) -> Limits | None:
@@ -159,7 +159,7 @@ class Sandbox:
         return limits_of(*([said] if said else []), (verdict.limits, f"{self.place}: [{TABLE}.{skill}]"))
 
     def packages(self) -> dict[str, bool]:
-        """By name of a skill: whether it runs with the skills of the project, and not apart within limits."""
+        """By skill: whether it runs without limits, in the workers of the project."""
         return {name: verdict.limits is None for name, verdict in self.verdicts.items()}
 
 
@@ -175,7 +175,7 @@ def _verdict(table: Mapping[str, Any], place: str) -> Verdict:
 
 
 def limits_of(*tables: tuple[Mapping[str, Any], str]) -> Limits:
-    """The limits that some tables write, each with its place; the later ones win, key by key."""
+    """Merge tables of limits, each with its place; later tables win, key by key."""
     found: dict[str, Any] = {}
     for table, place in tables:
         found |= _checked(table, place)
@@ -183,7 +183,7 @@ def limits_of(*tables: tuple[Mapping[str, Any], str]) -> Limits:
 
 
 def own_limits(environ: Mapping[str, str]) -> tuple[str, Limits] | None:
-    """The skill that this process is limited for, and its limits; `None` where it has none."""
+    """The skill and the limits of this process; `None` if it has no limits."""
     try:
         told = json.loads(environ[VARIABLE])
         return str(told["skill"]), limits_of((told["limits"], VARIABLE))
@@ -192,7 +192,7 @@ def own_limits(environ: Mapping[str, str]) -> tuple[str, Limits] | None:
 
 
 def wider(now: Limits, before: Limits) -> list[str]:
-    """The keys in which limits allow more than others did."""
+    """The keys whose limits are wider than before."""
     return [name for name in _KEYS if not _within(getattr(now, name), getattr(before, name))]
 
 
@@ -298,7 +298,7 @@ def _sized(name: str, value: Any) -> Any:
 
 
 def _within(now: Any, before: Any) -> bool:
-    """Whether one value allows no more than the other."""
+    """Whether a value allows no more than another one."""
     if isinstance(now, tuple):
         return set(cast("tuple[str, ...]", now)) <= set(before)
     if isinstance(now, (bool, str)):
@@ -367,7 +367,7 @@ def _scalar(text: str) -> Any:
 
 
 def normal_name(name: str) -> str:
-    """A name of a skill, as names are compared: settings are written with dashes and without."""
+    """The normalized name of a skill: settings may contain dashes."""
     return name.lower().replace("-", "_")
 
 

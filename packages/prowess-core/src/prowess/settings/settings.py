@@ -136,7 +136,7 @@ class OtelSettings:
 
 @frozen
 class ServeSettings:
-    """`[serve]`: the project over HTTP."""
+    """`[serve]`: the HTTP server."""
 
     host: str = _key("127.0.0.1", "address to listen at; any other than loopback needs credentials")
     port: int = _key(8765, "port to listen at; 0 for any free one", least=0)
@@ -195,7 +195,7 @@ class EnvironmentsSettings:
 
 @frozen
 class IdentitySettings:
-    """`[identity]`: what clients are told of the server."""
+    """`[identity]`: the name, description and instructions of the server."""
 
     name: str | None = _key(None, "name of the server; by default that of the project folder")
     title: str | None = _key(None, "title of the server, for people")
@@ -513,7 +513,7 @@ class Settings:
         return value
 
     def place_in_file(self, key: str) -> str:
-        """The settings file, and the line where a key or its table is written; empty where there is no file."""
+        """The settings file and the line of a key or its table; empty if there is no file."""
         return self._source.place(tuple(key.split("."))) if self._source is not None else ""
 
     def may_wait(self, key: str) -> bool:
@@ -887,7 +887,7 @@ def _refuse_loose_settings(name: str, tables: _Table, place: _Place) -> None:
 
 
 _ALIKE_AND_FREE = "servers"
-"""A table that skills may well have, though it looks like `serve`."""
+"""A common name for a table of a skill, although it resembles `serve`."""
 
 
 def _refuse_near_miss(name: str, place: _Place) -> None:

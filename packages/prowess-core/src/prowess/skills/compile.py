@@ -68,7 +68,7 @@ class Plan:
     positional_only: tuple[str, ...]
     """Parameters that the function takes by position only."""
     completions: Mapping[str, Plan] = dataclasses.field(default_factory=dict[str, Any])
-    """By argument: the function that completes it."""
+    """The completing functions by argument."""
 
 
 def compile_command(
@@ -248,7 +248,7 @@ class _Compiler:
         return self.declared.kind == TOOL and self.settings.own.describe_results
 
     def _mime_type(self, shape: OutputShape) -> str | None:
-        """The type of what is read from a resource: what the author says, else what the annotation says."""
+        """The MIME type of a resource: the declared one, else the one of the annotation."""
         if self.declared.kind != RESOURCE or self.declared.mime_type is not None:
             return self.declared.mime_type
         if shape.schema is None or shape.content:
@@ -330,7 +330,7 @@ class _Compiler:
     # Resources, and what completes an argument
 
     def _check_uri(self, fields: list[_Field]) -> None:
-        """The variables of a URI are the parameters, no more and no fewer."""
+        """Check that the variables of the URI and the parameters are the same."""
         if self.declared.kind != RESOURCE:
             return
         variables = {variable.name: variable for variable in parse_template(self.declared.uri).variables}
@@ -388,7 +388,7 @@ class _Compiler:
     def _completions(
         self, schema: Schema, fields: list[_Field], completing: Mapping[str, Plan]
     ) -> dict[str, tuple[str, ...] | None]:
-        """What completes each argument: what the author says, else the choices of its type."""
+        """The completions of each argument: those of the author, else the choices of its type."""
         if self.declared.kind not in (RESOURCE, PROMPT):
             return {}
         found: dict[str, tuple[str, ...] | None] = {}

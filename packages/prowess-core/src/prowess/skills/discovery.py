@@ -83,12 +83,12 @@ def survey(folders: Iterable[Path]) -> Survey:
 
 
 def lock_of(path: Path, *, is_folder: bool) -> Path:
-    """Where a skill has the exact versions of what it needs."""
+    """The lock file of a skill."""
     return path / "requirements.lock" if is_folder else path.with_name(f"{path.name}.lock")
 
 
 def needs_of(source: Source) -> list[Path]:
-    """The files beside the code that may say what a skill needs to be installed, whether or not they are there."""
+    """The files beside the code that may declare dependencies, existing or not."""
     inside = [source.path / PYPROJECT, source.path / REQUIREMENTS] if source.is_folder else []
     return [*inside, lock_of(source.path, is_folder=source.is_folder)]
 

@@ -88,7 +88,7 @@ class Entry:
         self._step = self._compose()
         self._text_differed = False
         self.completions = {argument: Entry(each, services) for argument, each in plan.completions.items()}
-        """By argument: the function that completes it."""
+        """The completing functions by argument."""
 
     def call(self, arguments: object, channel: Channel | None = None) -> Coroutine[Any, Any, Outcome]:
         """Call with JSON data. Whatever the arguments are, this gives an outcome."""
@@ -183,7 +183,7 @@ class Entry:
         )
 
     def _uri(self, call: Call) -> str:
-        """What is read: what the caller named, else what the arguments make."""
+        """The URI of the call: the caller's, else one made from the arguments."""
         return call.channel.uri or parse_template(self.contract.uri).expand(call.arguments.named)
 
     def _tell_of_retry(self, call: Call, attempt: int, error: BaseException) -> None:
@@ -322,7 +322,7 @@ class Entry:
         return run
 
     def _render(self, value: Any) -> Any:
-        """What the plugins make of a value whose type was not declared."""
+        """Let the plugins convert a value of an undeclared type."""
         for name, render in self._services.plugins.each("prowess_render"):
             try:
                 rendered = render(value=value)

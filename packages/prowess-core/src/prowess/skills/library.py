@@ -58,17 +58,17 @@ _loading: Final[contextvars.ContextVar[bool]] = contextvars.ContextVar("prowess_
 
 @frozen
 class Share:
-    """The skills that are imported here; other workers may be there for the rest."""
+    """The skills that this worker imports; other workers may import the rest."""
 
     only: Collection[str] | None = None
-    """These alone: what the project provides for all its skills stays with the others."""
+    """Import only these skills, without the shared providers of the project."""
     without: Collection[str] = ()
     packages: Mapping[str, bool] | None = None
     """The installed packages that somebody has decided on: whether they are imported here, or by other workers. All others
     are refused. `None` where nobody asks, and all are imported."""
 
     def imports(self, package: str) -> bool | None:
-        """Whether an installed package is imported here; `None` if nobody has decided that it may run."""
+        """Whether an installed package is imported here; `None` if the owner has not decided."""
         if self.only is not None:
             return package in self.only
         return True if self.packages is None else self.packages.get(normal_name(package))
@@ -115,7 +115,7 @@ class Library:
         self._given: dict[str, Given] = {}
         """Skills that are imported from given sources instead of from their files."""
         self._new_given: deque[Given] = deque()
-        """Given skills that were not looked at yet. They come from a thread that must not wait."""
+        """New sources that were not processed yet. They come from a thread that must not wait."""
         self._prepared = False
         self._settled = True
         """Whether all that is imported can be called."""
@@ -500,7 +500,7 @@ class Library:
         return skill
 
     def _refused(self, entry: Installed) -> Skill:
-        """An installed package that nobody has allowed to run: installing it was no question of that."""
+        """The failure for an installed package that the owner has not allowed to run."""
         skill = Skill(entry.name, self._services, entry.package)
         reason = (
             f"the installed package {entry.distribution} brings it, and is not allowed to run: "
@@ -633,7 +633,7 @@ def _view(contract: Contract, name: str, profiles: Mapping[str, Profile]) -> Vie
 
 
 def _present(files: Collection[Path]) -> Closure:
-    """Files, those that are there and those that may come to be there."""
+    """Existing files, and files that may appear later."""
     return Closure(filter(Path.is_file, files), itertools.filterfalse(Path.is_file, files))
 
 

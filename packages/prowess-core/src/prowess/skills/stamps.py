@@ -51,7 +51,7 @@ ABSENT: Final = Stamp(0, 0, 0, 0)
 
 
 class Seen(NamedTuple):
-    """A file as it was at one moment."""
+    """The state of a file at one moment."""
 
     mtime_ns: int
     ctime_ns: int

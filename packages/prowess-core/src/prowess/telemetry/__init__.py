@@ -1,1 +1,1 @@
-"""Traces and metrics of calls for OpenTelemetry: a plugin, registered where the setting `otel.on` asks for it."""
+"""Traces and metrics of calls with OpenTelemetry: a plugin, registered if the setting `otel.on` is true."""

@@ -46,7 +46,7 @@ def set_up(own: OtelSettings, root: Path) -> None:
 
 
 def _resource(own: OtelSettings, root: Path) -> Resource:
-    """What all traces and metrics say of their origin. `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` win."""
+    """The resource attributes of all traces and metrics. `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` win."""
     ours = {
         "service.name": own.service_name or root.name or "prowess",
         "service.instance.id": str(uuid.uuid4()),  # several workers count calls at once

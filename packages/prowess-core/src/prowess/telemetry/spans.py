@@ -30,12 +30,12 @@ _METHODS: Final = {
     "completion": "completion/complete",
 }
 _BUCKETS: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
-"""Seconds, as the conventions give them."""
+"""Bucket boundaries in seconds, from the conventions."""
 _NO_FAILURE: Final = frozenset({"ok", "input_required"})
 _MOST_TEXT: Final = 500
-"""Characters of a message of failure that a span gets."""
+"""The most characters of a failure message in a span."""
 _FLUSHING: Final = 1.0
-"""Seconds that the receiver gets to take what is left when the runtime closes."""
+"""Seconds for the last export when the runtime closes."""
 
 
 class Spans:
@@ -52,7 +52,7 @@ class Spans:
 
     @hookimpl(tryfirst=True)
     async def prowess_wrap_call(self, call: CallInfo, proceed: Callable[[], Awaitable[Outcome]]) -> Outcome:
-        """Run the call in a span, which is the current one for the command, also in its threads."""
+        """Run the call in a span, which is current in the command and its threads."""
         begun = time.perf_counter()
         span, within = self._start(call)
         token = context.attach(within)
@@ -70,14 +70,14 @@ class Spans:
 
     @hookimpl
     def prowess_call_refused(self, call: CallInfo, outcome: Outcome) -> None:
-        """The call ended before the plugins could wrap it: its span begins in the past."""
+        """Make the span of a refused call, with a start in the past."""
         since = time.time_ns() - int(outcome.duration * 1e9)
         span, _ = self._start(call, since)
         self._finish(span, call, outcome, outcome.duration)
 
     @hookimpl
     def prowess_call_retried(self, attempt: int, error: BaseException) -> None:
-        """Note the failed attempt in the span of the call."""
+        """Add an event for the failed attempt to the span of the call."""
         kind = f"{type(error).__module__}.{type(error).__qualname__}".removeprefix("builtins.")
         # Without its message: that may hold injected secrets.
         trace.get_current_span().add_event("prowess.retry", {"prowess.attempt": attempt, "exception.type": kind})
@@ -129,7 +129,7 @@ class Spans:
 
 
 def _name(call: CallInfo) -> str:
-    """The method and its target. There may be any number of resources, so none is named."""
+    """The method and its target. URIs of resources are left out, because their number is unbounded."""
     if call.kind == "tool" and not call.protocol_version:
         return f"execute_tool {call.wire_name}"
     method = _METHODS[call.kind]
@@ -137,7 +137,7 @@ def _name(call: CallInfo) -> str:
 
 
 def _shared(call: CallInfo) -> dict[str, str]:
-    """What spans and measurements say of a call."""
+    """The attributes of spans and measurements."""
     facts: dict[str, str] = {}
     if call.kind == "tool":
         facts = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": call.wire_name}
@@ -151,7 +151,7 @@ def _shared(call: CallInfo) -> dict[str, str]:
 
 
 def _of_one(call: CallInfo) -> Mapping[str, str]:
-    """What only its span says of it."""
+    """The attributes of spans only."""
     facts = {
         "gen_ai.tool.type": "function" if call.kind == "tool" else "",
         "mcp.resource.uri": call.uri,
@@ -170,14 +170,14 @@ def _kind(error: BaseException) -> str:
 
 
 def _flush_soon() -> threading.Thread:
-    """Send what waits, in a thread. The host ends a worker whose command does not stop at the end of its call."""
+    """Export pending spans in a thread, because the host may kill a worker whose command does not stop."""
     flushing = threading.Thread(target=_flush, name="prowess-telemetry", daemon=True)
     flushing.start()
     return flushing
 
 
 def _flush() -> None:
-    """Send what waits. A provider of another make may be unable to."""
+    """Export pending spans. Some other providers cannot."""
     providers: Iterable[Any] = (trace.get_tracer_provider(), metrics.get_meter_provider())
     for provider in providers:
         flush = getattr(provider, "force_flush", None)

@@ -16,7 +16,7 @@ __all__ = ["Board", "Importing"]
 
 
 class Importing(NamedTuple):
-    """The import of one file of a skill that is going on."""
+    """A running import of one file of a skill."""
 
     since_ns: int
     skill: str

@@ -190,7 +190,7 @@ class Link(asyncio.BufferedProtocol):
             self.buffer_updated(size)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
-        """The other end is gone: let go of the buffers."""
+        """Release the buffers after the other end has closed."""
         self._reader, self._chunk = FrameReader(), bytearray()
         self._on_lost()
 

@@ -136,9 +136,9 @@ class BeginHead(Hello):
     mark: NotRequired[str]
     """With its number in hexadecimal, the id of each call."""
     only: NotRequired[list[str]]
-    """The worker is there for these skills alone, and has no providers but theirs."""
+    """The worker runs only these skills, with no other providers."""
     without: NotRequired[list[str]]
-    """These skills are other workers' business."""
+    """Other workers run these skills."""
 
 
 class ReadyHead(Hello):
@@ -173,7 +173,7 @@ class CallHead(TypedDict, total=False):
     capabilities: JsonObject
     trace: str
     trace_context: Mapping[str, str]
-    """What the client sent for tracing: `traceparent`, `tracestate`, `baggage`."""
+    """The trace context of the client: `traceparent`, `tracestate`, `baggage`."""
     request: str
     """The JSON-RPC id of the request. Only with `otel.on`."""
     wire: Wire
@@ -183,23 +183,23 @@ class CallHead(TypedDict, total=False):
     """Answers from earlier runs. Where they are given, the command cannot ask while it runs."""
     asks: bool
     asks_for: list[str]
-    """What kinds of questions the client can be asked; without it forms alone."""
+    """The kinds of questions that the client supports; forms only if absent."""
     background: bool
-    """The client takes a handle instead of the result, so the call may go into the background."""
+    """The client accepts a handle instead of the result, so the call may continue in the background."""
     progress: bool
     log: bool
     uri: str
-    """Of a resource: what the client wants to read. Since 1.1."""
+    """For a resource: the requested URI. Since 1.1."""
     completes: str
     """An argument of the command: the call is to complete it. The body is the `value` that was typed, and the other
     `arguments`. Since 1.1."""
 
 
 class CancelHead(TypedDict):
-    """CANCEL: the reason, if it is another one than that the client gave up."""
+    """CANCEL: the reason, unless the client gave up."""
 
     late: bool
-    """The time of the call is up."""
+    """The call has timed out."""
 
 
 class AnswersHead(TypedDict, total=False):

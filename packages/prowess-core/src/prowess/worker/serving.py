@@ -108,7 +108,7 @@ class LinkServer:
         """Cancelled calls that go on."""
         self._left = 0
         self._asking: dict[int, dict[asyncio.Future[Mapping[str, JsonObject]], Questions]] = {}
-        """By call: what is asked, perhaps by several tasks of it."""
+        """The open questions by call; several tasks of a call may ask."""
         self._background: set[asyncio.Task[Any]] = set()
         self._told_of: set[str] = set()
         """The skills that the host has heard of since they were imported."""
@@ -119,7 +119,7 @@ class LinkServer:
         """By call: its newest progress, from when the host does not read as fast as commands report."""
         self._logs_lost = 0
         self._secrets: set[str] = set()
-        """Texts that the host knows to be secret."""
+        """The secrets that the host already knows."""
 
     async def listen(self, sock: socket.socket) -> None:
         """Say that calls can come, before anything else, and take them."""
@@ -362,7 +362,7 @@ class LinkServer:
         self.link.send(Kind.URL_DONE, number, to_json(told))
 
     def _go_into_background(self, number: int, channel: Channel) -> None:
-        """Nobody repeats the call any more, so it waits for the answers to its questions."""
+        """The call continues in the background, so it waits for the answers to its questions."""
         channel.ask = partial(self._ask, number)
         self.link.send(Kind.BACKGROUND, number)
 

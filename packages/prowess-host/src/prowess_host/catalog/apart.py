@@ -32,17 +32,17 @@ __all__ = ["Apart", "Found", "Wanted", "may_be_in", "read_needs"]
 _log = logging.getLogger("prowess.host")
 _MENTION: Final = b"# /// script"
 _AGAIN: Final = 30.0
-"""Seconds after which a call makes the host try once more what has failed."""
+"""Seconds after a failure before a call starts another attempt."""
 
 
 @frozen
 class Wanted:
-    """What one skill runs in: an environment, limits, or both."""
+    """The environment and the limits of one skill; either may be absent."""
 
     needed: Needed | None
     grant: Grant | None
     file: str
-    """Where it is said."""
+    """The file with the declaration."""
 
     @property
     def key(self) -> str:
@@ -53,12 +53,12 @@ class Wanted:
 
 @frozen
 class Found:
-    """What the files say."""
+    """The declarations in the files."""
 
     needed: Mapping[str, Needed]
-    """By skill: the environment that it needs."""
+    """The required environments by skill."""
     broken: Mapping[str, Failure]
-    """By skill: why it cannot be read what it needs."""
+    """The reasons of unreadable declarations by skill."""
 
 
 @frozen
@@ -91,27 +91,27 @@ class Apart:
         self._builds: Builds | None = None
         self._settings: Settings | None = None
         self._wanted: Mapping[str, Wanted] = {}
-        """By skill: what it runs in."""
+        """The environments and limits by skill."""
         self._broken: Mapping[str, Failure] = {}
-        """By skill: why it cannot be read what it needs, or cannot be had."""
+        """The reasons of failures by skill."""
         self._active: dict[str, tuple[str, Placement]] = {}
-        """By skill: where it runs, and the environment that this is."""
+        """The placement and the environment by skill."""
         self._failed: dict[str, _Failed] = {}
         self._undescribed: set[str] = set()
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        """By environment: what brings it up."""
+        """The running preparations by environment."""
         self._expected: frozenset[str] = frozenset()
-        """Skills that ran apart when this project was served last, until the files are read."""
+        """The separate skills of the last start, until the files are read."""
 
     # Who runs where
 
     @property
     def names(self) -> frozenset[str]:
-        """The skills that run apart."""
+        """The skills with an environment or limits."""
         return self._expected.union(self._wanted, self._broken)
 
     def placement_of(self, skill: str) -> Placement | Unplaced:
-        """Where a skill runs now. Asking for what is not there makes the host prepare it."""
+        """The placement of a skill. If it is missing, the host starts to prepare it."""
         needed = self._wanted.get(skill)
         active = self._active.get(skill)
         if needed is None:
@@ -129,7 +129,7 @@ class Apart:
         return Unplaced()
 
     def share_of(self, placement: Placement) -> Mapping[str, Any]:
-        """What the workers of a placement are there for."""
+        """The skills that the workers of a placement run."""
         if placement == OWN:
             return {"without": sorted(self.names)} if self.names else {}
         here = (skill for skill, (_, there) in self._active.items() if there == placement)
@@ -140,7 +140,7 @@ class Apart:
         return {**told, "flags": told_settings(self._settings, placement.limits.limits), "written": None}
 
     def _placement(self, wanted: Wanted) -> Placement:
-        """Where a skill runs, as far as that is known before its environment is there."""
+        """The placement of a skill, as far as it is known before its environment exists."""
         python: str | None = None
         if wanted.needed is not None:
             python = str(self._builds.store.python(wanted.needed.key)) if self._builds is not None else ""
@@ -148,12 +148,12 @@ class Apart:
 
     @property
     def limits(self) -> dict[str, Limits]:
-        """The limits of the skills that have some."""
+        """The limits of all limited skills."""
         return {skill: it.grant.limits for skill, it in self._wanted.items() if it.grant is not None}
 
     @property
     def failures(self) -> list[Failure]:
-        """What is wrong with environments."""
+        """The failures of environments."""
         found = list(self._broken.values())
         for skill, failed in sorted(self._failed.items()):
             needed = self._wanted.get(skill)
@@ -163,7 +163,7 @@ class Apart:
         return found
 
     def in_words(self) -> list[str]:
-        """Each environment, and the limits of each skill, in a line for people."""
+        """One line for people about each environment and about the limits of each skill."""
         found: list[str] = []
         for skill, wanted in sorted(self._wanted.items()):
             needed = wanted.needed
@@ -178,11 +178,11 @@ class Apart:
     # Coming to know
 
     def expect(self, names: Iterable[str]) -> None:
-        """These ran apart last time."""
+        """Set the separate skills of the last start."""
         self._expected = frozenset(names)
 
     async def read(self, folders: Iterable[Path], settings: Settings, root: Path) -> None:
-        """See what the files say, and forget the skills that are not there any more."""
+        """Read the declarations, and drop the skills that are gone."""
         self._settings = settings
         self._wanted, self._broken = await asyncio.to_thread(_read, tuple(folders), settings, root)
         self._expected = frozenset()
@@ -261,7 +261,7 @@ class Apart:
                 return
 
     async def _python(self, wanted: Wanted, skills: Collection[str]) -> str | None:
-        """The interpreter of an environment, as soon as it is there; `None` for that of the project."""
+        """The interpreter of an environment, once it exists; `None` for that of the project."""
         if wanted.needed is None:
             return None
         assert self._builds is not None  # noqa: S101 - something is needed
@@ -290,7 +290,7 @@ class Apart:
                 self._failed[skill] = _Failed(needed.key, reason, self._loop.time())
 
     def prepares(self, command: str) -> bool:
-        """Whether something is being prepared that a command may be in."""
+        """Whether an environment is being prepared that may contain a command."""
         return any(self._may_have(key, command) for key in self._tasks)
 
     async def settled(self, command: str = "") -> None:
@@ -299,7 +299,7 @@ class Apart:
             await asyncio.wait(tasks)
 
     async def quick(self, seconds: float) -> None:
-        """Wait for the skills that need nothing to be made, but no longer than that."""
+        """Wait only for the skills that need no new environment."""
         made = {it.key for it in self._wanted.values() if it.needed is not None}
         tasks = [task for key, task in self._tasks.items() if key not in made]
         if tasks:
@@ -309,7 +309,7 @@ class Apart:
         return not command or any(may_be_in(skill, command) for skill in self._group(key))
 
     def close(self) -> None:
-        """End what goes on."""
+        """Cancel all running preparations."""
         for task in self._tasks.values():
             task.cancel()
         if self._builds is not None:
@@ -353,7 +353,7 @@ def read_needs(folders: Iterable[Path], own: OwnSettings, root: Path, sources: I
 
 
 def may_be_in(skill: str, command: str) -> bool:
-    """Whether a command may be of a skill, by its id or the usual name on the wire."""
+    """Whether a command may belong to a skill, judged by its id or its default wire name."""
     return command.startswith((f"{skill}.", f"{skill}_"))
 
 

@@ -1,4 +1,4 @@
-"""The instructions of the server: what a client reads to find the right tools. Generated where a project writes none."""
+"""The instructions of the server, which help clients to find the right tools. Generated if a project sets none."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["MOST_INSTRUCTIONS", "details_of", "instructions_of"]
 MOST_INSTRUCTIONS: Final = 2000
 """Bytes. Claude Code cuts instructions at 2 KB, and every client pays for them in each session."""
 _LEAST_OF_LINE: Final = 40
-"""Bytes of a line that says something of a skill."""
+"""The most bytes of a line about one skill."""
 _MOST_OF_ICON: Final = 64 * 1024
 _TYPES: Final = {
     ".png": "image/png",
@@ -52,7 +52,7 @@ def instructions_of(contracts: Iterable[Contract]) -> str | None:
 
 
 def _cut(line: str, most: int) -> str:
-    """A line of at most so many bytes."""
+    """Cut a line to a number of bytes."""
     whole = line.encode("utf-8", "replace")
     if len(whole) <= most:
         return whole.decode()
@@ -60,14 +60,14 @@ def _cut(line: str, most: int) -> str:
 
 
 def details_of(own: IdentitySettings, root: Path) -> JsonObject:
-    """What the settings say of the server beside its name: title, description, website and icons."""
+    """The identity in the settings, without the name: title, description, website and icons."""
     details: JsonObject = {"title": own.title, "description": own.description, "websiteUrl": own.website_url}
     details["icons"] = [_icon(source, root) for source in own.icons] or None
     return {name: value for name, value in details.items() if value is not None}
 
 
 def _icon(source: str, root: Path) -> JsonObject:
-    """An icon: an address as it is, or a file of the project as a `data:` address, which needs no server of its own."""
+    """An icon: a URL unchanged, or a file of the project as a `data:` URL."""
     if source.startswith(("https://", "data:")):
         return {"src": source}
     path = root / source

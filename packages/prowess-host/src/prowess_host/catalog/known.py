@@ -40,9 +40,9 @@ class KnownCatalog:
         """What was described last."""
         self._torn: list[Failure] = []
         self.apart: tuple[str, ...] = ()
-        """The skills that have environments of their own, as they were when this was learned."""
+        """The skills with environments, at the time of the description."""
         self.unready: list[Failure] = []
-        """What is wrong with those environments."""
+        """The failures of those environments."""
         self._files: tuple[Description, Mapping[str, Stamp]] = Description(), {}
         """What was worked out of a description, for a watcher that asks every second."""
         self.configure(own)
@@ -112,7 +112,7 @@ class KnownCatalog:
 
     @property
     def withheld(self) -> set[str]:
-        """Skills that promise something else than what the owner has allowed."""
+        """Skills whose contracts differ from those that the owner has allowed."""
         return {skill_of(key) for key in withheld(self.description.skills, self._sandbox)}
 
     def views(self) -> dict[str, View]:
@@ -151,11 +151,11 @@ class KnownCatalog:
         self._newest = replace(newer, skills=facts)
 
     def begin_anew(self, whole: Description) -> None:
-        """Go by this description alone."""
+        """Use only this description."""
         self._manifest = Manifest(replace(whole, texts={}), self._shape, self.apart)
 
     def assume(self, facts: Mapping[str, SkillFacts]) -> None:
-        """Use the committed catalog for skills of which nothing else is known."""
+        """Use the committed catalog for skills without any other description."""
         older = self.description
         new = {name: it for name, it in facts.items() if name not in older.skills}
         if new:

@@ -1,4 +1,4 @@
-"""Reads which skills have limits: what they declare, what the owner of the project says, and whether this system can enforce it."""
+"""Finds the limits of skills: reads their declarations and the owner's settings, and checks whether this system can enforce them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Limited", "read_limits"]
 
 _MENTION: Final = TABLE.encode()
 _Said: TypeAlias = tuple[dict[str, Any], str]
-"""A table of limits, and the file that it is in."""
+"""A table of limits and its file."""
 
 
 @frozen
@@ -28,9 +28,9 @@ class Limited:
     """The skills with limits."""
 
     grants: Mapping[str, Grant]
-    """By skill: what it is given."""
+    """The granted limits by skill."""
     broken: Mapping[str, Failure]
-    """By skill: why it cannot run within its limits."""
+    """The reasons by skill why it cannot run within its limits."""
 
 
 def read_limits(sources: Iterable[Source], folders: Iterable[Path], settings: Settings, root: Path) -> Limited:
@@ -61,7 +61,7 @@ def read_limits(sources: Iterable[Source], folders: Iterable[Path], settings: Se
 
 
 def _said(source: Source) -> _Said | None:
-    """The limits that a skill declares. Where several of its files do, they have to agree."""
+    """The declared limits of a skill. Declarations in several of its files must be equal."""
     files = [source.path / "SKILL.md", *source.files] if source.is_folder else source.files
     found: _Said | None = None
     for file in files:

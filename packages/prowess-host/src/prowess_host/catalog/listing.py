@@ -1,4 +1,4 @@
-"""What clients can see at the moment: tools, resources and prompts, and what answers to their names. Plain data without I/O."""
+"""The tools, resources and prompts that clients can see, and the lookup by their names. Plain data without I/O."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Listing:
         self.lists = _lists(definitions)
         self._own_resources = [pair[0] for pair in definitions[_FIXED]]
         self.files: list[JsonObject] = []
-        """Files that are shown among the resources."""
+        """Files that are listed as resources."""
         """By their methods. They can be shown once the offer is complete."""
         self.kinds = frozenset(contract.kind for contract in contracts)
         """Of what there are things to list."""
@@ -68,7 +68,7 @@ class Listing:
         return self.lists["tools/list"] if self.complete else None
 
     def prompt(self, name: str) -> Contract | None:
-        """The prompt that answers to a name in any of its forms."""
+        """The prompt with a name, in any of its forms."""
         found = self[name]
         return found if found is not None and found.kind == PROMPT else None
 
@@ -78,7 +78,7 @@ class Listing:
         return found[0] if isinstance(found, tuple) else found
 
     def fixed_resource(self, uri: str) -> Contract | None:
-        """The resource of just this URI, which comes before files and templates."""
+        """The resource with exactly this URI, which comes before files and templates."""
         found = self._resources.get(uri)
         return found if found is not None and not found.is_template else None
 
@@ -104,7 +104,7 @@ class Listing:
         return listing
 
     def changed(self, before: Listing) -> list[Row]:
-        """The kinds of which clients can see something else than before."""
+        """The kinds whose lists have changed."""
         if not (self.complete and before.complete):
             return []
         return [

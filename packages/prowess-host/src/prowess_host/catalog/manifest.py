@@ -35,7 +35,7 @@ class Manifest:
     shape: str
     """Digest of the settings that shape a catalog, see `prowess_host.catalog.place`."""
     apart: tuple[str, ...] = ()
-    """The skills that have environments of their own."""
+    """The skills with environments."""
 
     def standing(self, shape: str) -> Standing:
         """What of it still holds."""

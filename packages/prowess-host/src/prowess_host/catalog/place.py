@@ -1,4 +1,4 @@
-"""Where the manifest of a project lies. Light, so that a host knows at once whether there is one."""
+"""The path of the manifest of a project. Light to import, so that the host checks at once whether the manifest exists."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["is_known", "manifest_path", "shape_now", "shape_of"]
 
 
 def is_known(paths: ConfigPaths, own: OwnSettings) -> bool:
-    """Whether there is a manifest, be it still valid or not."""
+    """Whether a manifest exists, valid or not."""
     return manifest_path(paths.cache_dir, paths.project_root, shape_now(own)).exists()
 
 

@@ -88,7 +88,7 @@ class CatalogUpdates:
         self._proven: set[str] = set()
         """Skills that have been imported since the start, so that losing them is news."""
         self.asked = asyncio.Event()
-        """A client has listed or called tools."""
+        """Set when a client has listed or called tools."""
         self._warned: set[str] = set()
         """What was said of the settings already."""
         self._warn(settings)
@@ -182,12 +182,12 @@ class CatalogUpdates:
         return self._known.catalog()
 
     def environments(self) -> list[str]:
-        """The skills that have environments or limits of their own, each with what there is to say of it."""
+        """One line about each skill with an environment or limits."""
         return self._apart.in_words()
 
     @property
     def limits(self) -> Mapping[str, Limits]:
-        """The limits of the skills that have some."""
+        """The limits of all limited skills."""
         return self._apart.limits
 
     def prepares(self, command: str) -> bool:

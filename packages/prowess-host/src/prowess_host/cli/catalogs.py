@@ -32,9 +32,9 @@ class Loaded:
     own: OwnSettings
     catalog: Catalog
     troubles: tuple[Trouble, ...] = ()
-    """Files that cannot be served to clients."""
+    """Failures of files that clients should be able to read."""
     limits: Mapping[str, Limits] = field(default_factory=dict[str, Limits])
-    """The limits of the skills that have some."""
+    """The limits of all limited skills."""
 
     def file(self, named: str | None) -> Path:
         """The committed catalog."""

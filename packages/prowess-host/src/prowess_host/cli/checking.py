@@ -129,7 +129,7 @@ def _examine(options: _Options, loaded: Loaded) -> _Report:
 
 
 def _of_files(loaded: Loaded) -> Iterator[Finding]:
-    """What is wrong with files that clients should be able to read."""
+    """Failures of files that clients should be able to read."""
     for each in loaded.troubles:
         text = str(each).replace(f"{loaded.root}{os.sep}", "")
         yield Finding("error" if each.fatal else "warning", "files", "", text)

@@ -1,4 +1,4 @@
-"""`prowess clean`: deletes the environments that no project needs any more."""
+"""`prowess clean`: deletes unused environments."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["command"]
 @click.option("--dry-run", is_flag=True, help="Only show what would be deleted.")
 @project_options
 def command(where: ProjectOptions, *, everything: bool, dry_run: bool) -> int:
-    """Delete the environments that no project needs any more."""
+    """Delete the environments that no project uses."""
     here = needs_of_project(settings_of(where))
     store = Store(here.cache)
     count, freed = 0, 0

@@ -24,7 +24,7 @@ __all__ = ["NEXT", "catalog_lines", "forget_output", "hints_of", "list_at_once"]
 NEXT: Final = """\
   In a folder of your own: prowess new --project       makes a project with a first skill
   In another folder:       prowess list --project FOLDER"""
-"""What to do in a folder without commands."""
+"""The advice for a folder without commands."""
 _FOR_SUMMARY: Final = 24
 _GAPS: Final = 6
 _LOOKS: Final = (("bold",), (), ("yellow",), ("dim",))
@@ -99,7 +99,7 @@ def _table(rows: list[tuple[str, ...]], style: Style) -> list[str]:
 
 
 def _by_reason(catalog: Catalog) -> dict[str, list[Failure]]:
-    """Failures that have one cause, such as a wrong setting, are told once."""
+    """Merge failures with one cause, such as a wrong setting."""
     found: dict[str, list[Failure]] = {}
     for failure in catalog.failures:
         found.setdefault(failure.reason, []).append(failure)

@@ -111,7 +111,7 @@ class _Teller:
             )
 
     def resource_updated(self, uri: str) -> None:
-        """The terminal subscribes to no resource."""
+        """Does nothing: the terminal subscribes to no resource."""
 
     def close(self) -> None:
         """Nothing is open."""

@@ -1,4 +1,4 @@
-"""`prowess lock`: writes the exact versions that a skill's environment gets into a file beside the skill."""
+"""`prowess lock`: writes the exact versions of the dependencies of a skill to a file beside the skill."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["command"]
 @click.argument("skills", nargs=-1, metavar="[SKILL]...")
 @project_options
 def command(where: ProjectOptions, *, skills: tuple[str, ...]) -> int:
-    """Write the exact versions of what skills need beside them."""
+    """Write lock files with the exact versions of the dependencies of skills."""
     return asyncio.run(_lock(needs_of_project(settings_of(where)), skills))
 
 

@@ -132,7 +132,7 @@ def setting_flags(given: Sequence[str]) -> dict[str, str]:
 
 
 class PlainOptions(NamedTuple):
-    """What `host` and `list` are told."""
+    """The options of `host` and `list`."""
 
     project: str | None
     set: list[str]

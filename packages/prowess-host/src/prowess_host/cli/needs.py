@@ -1,4 +1,4 @@
-"""What the skills of a project need to be installed, for the commands about environments."""
+"""The dependencies of the skills of a project, for the commands about environments."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Needs(NamedTuple):
     found: Found
 
     def among(self, skills: tuple[str, ...]) -> dict[str, Needed]:
-        """Those of some skills, by skill; of all, if none is named."""
+        """The environments of some skills, by skill; of all skills if none is named."""
         needed = self.found.needed
         for skill in skills:
             if skill not in needed and skill not in self.found.broken:
@@ -34,7 +34,7 @@ class Needs(NamedTuple):
         return {skill: it for skill, it in needed.items() if not skills or skill in skills}
 
     def complain(self, skills: tuple[str, ...]) -> bool:
-        """Say what cannot be read; whether there was something."""
+        """Print unreadable declarations; returns whether there were any."""
         broken = [it for skill, it in self.found.broken.items() if not skills or skill in skills]
         for failure in broken:
             complain(str(failure))
@@ -42,7 +42,7 @@ class Needs(NamedTuple):
 
 
 def needs_of_project(settings: Settings) -> Needs:
-    """What the skills of a project say, as their files are now."""
+    """The declared dependencies in the current files of the skills."""
     paths = ConfigPaths.of(settings, os.environ)
     known = KnownCatalog(paths, settings.own)
     known.recall()

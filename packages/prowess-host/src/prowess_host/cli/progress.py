@@ -62,7 +62,7 @@ class LiveCall:
 
     @contextlib.contextmanager
     def paused(self) -> Generator[None]:
-        """Something else draws on the terminal."""
+        """Pause while something else draws on the terminal."""
         if self._timer is not None:
             self._timer.cancel()
         if self._drawn is not None:

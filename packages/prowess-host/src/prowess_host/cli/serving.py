@@ -1,4 +1,4 @@
-"""`prowess serve`: the project over HTTP, in one process or in several."""
+"""`prowess serve`: serves the project over HTTP, in one process or in several."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def command(
 
 
 def _serve(where: ProjectOptions, descriptors: str, ready: Callable[[], None]) -> NoReturn:
-    """Serve at a socket that is open already. The end is abrupt: nothing may hold the process."""
+    """Serve on an open socket. Ends abruptly, so that nothing can hold the process."""
     import socket
 
     from prowess.worker.polling import new_loop

@@ -1,4 +1,4 @@
-"""`prowess sync`: makes the environments of skills ahead of their first call."""
+"""`prowess sync`: makes the environments of skills before their first call."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["command"]
 @click.option("--rebuild", is_flag=True, help="Recreate existing environments.")
 @project_options
 def command(where: ProjectOptions, *, skills: tuple[str, ...], rebuild: bool) -> int:
-    """Make the environments of skills ahead of their first call."""
+    """Make the environments of skills before their first call."""
     return asyncio.run(_sync(needs_of_project(settings_of(where)), skills, rebuild=rebuild))
 
 

@@ -50,7 +50,7 @@ class _Wish:
     yes: bool
 
     def limits(self) -> dict[str, Any]:
-        """What was typed, as a table."""
+        """The options as a table of limits."""
         told = {
             "network": self.network or None,
             "read": list(self.read),
@@ -108,7 +108,7 @@ def _agreed() -> bool:
 async def _contracts(
     where: ProjectOptions, settings: Settings, name: str, limits: Limits, sandbox: Sandbox
 ) -> Sequence[Contract]:
-    """What a package promises, by a worker with no more than its limits."""
+    """The contracts of a package, described by a worker within its limits."""
     supervisor = Supervisor(settings.root, settings, where.flags)
     root = settings.root.resolve()
     grant = Grant(

@@ -1,4 +1,4 @@
-"""Limits of skills, enforced by the operating system. `confine` is the entrance; nothing of it is imported without limits."""
+"""Limits of skills, enforced by the operating system. `confine` is the entrance. Hosts without limited skills import none of these modules."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ _SETTING: Final = "sandbox.unenforced"
 _THREADS: Final = 64
 """Threads that a worker and its libraries may have beside the processes that a skill may start: the kernel counts both."""
 _KEPT: Final = ("prowess.toml", "pyproject.toml", ".prowess")
-"""What decides about limits, in a project."""
+"""The setting that accepts limits which cannot be enforced."""
 _DESCRIPTORS: Final = 1024
 _LAUNCH: Final = str(Path(__file__).with_name("launch.py"))
 _SANDBOX_EXEC: Final = "/usr/bin/sandbox-exec"
@@ -50,7 +50,7 @@ _HARMLESS: Final = frozenset(
         *("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "SYSTEMROOT"),
     }
 )
-"""Variables that say how a process runs, and hold no secrets."""
+"""Harmless variables, which tell a process how to run."""
 _SYSTEM: Final = (
     *("/usr", "/lib", "/lib64", "/lib32", "/bin", "/sbin", "/nix/store", "/etc/ld.so.cache", "/etc/ld.so.conf"),
     *(
@@ -65,7 +65,7 @@ _SYSTEM: Final = (
     *("/etc/ssl/certs", "/etc/ssl/cert.pem", "/etc/ssl/openssl.cnf", "/etc/pki/tls/certs", "/etc/ca-certificates"),
     *("/etc/magic", "/proc/cpuinfo", "/proc/meminfo", "/proc/filesystems", "/sys/devices/system/cpu"),
 )
-"""What programs of every kind read: libraries, programs, time zones, certificates."""
+"""Paths that all programs read: libraries, programs, time zones, certificates."""
 _NETWORK: Final = (
     "/etc/resolv.conf",
     "/etc/hosts",
@@ -89,20 +89,20 @@ class Unenforceable(OSError):
 
 @frozen
 class System:
-    """What can be enforced here."""
+    """The limits that this system can enforce."""
 
     kind: str = ""
     """`linux`, `darwin`, or nothing that this module knows."""
     machine: str = ""
     landlock: int = 0
-    """The version of Landlock; 0 where there is none."""
+    """The version of Landlock; 0 if the kernel has none."""
     is_root: bool = False
     groups: Path | None = None
     """Where control groups with a limit on processes can be made."""
     sandbox_exec: bool = False
 
     def lacking(self, limits: Limits) -> list[str]:
-        """What of some limits cannot be enforced, each with the reason."""
+        """The reasons why some limits cannot be enforced."""
         if self.kind == "darwin":
             return [] if self.sandbox_exec else [f"there is no {_SANDBOX_EXEC}"]
         if self.kind != "linux":
@@ -125,7 +125,7 @@ class System:
             yield f"Landlock {LEAST} is needed (Linux 6.2 or later, with lsm=landlock), and there is {has}"
 
     def in_words(self) -> str:
-        """What enforces limits here, for people."""
+        """The mechanisms that enforce limits on this system, for people."""
         if self.kind == "darwin":
             return "sandbox-exec and resource limits (untested)"
         if self.landlock:
@@ -179,7 +179,7 @@ def filtered_environment(environ: Mapping[str, str], names: Iterable[str]) -> di
 
 
 def check(grant: Grant) -> None:
-    """Raise what a skill cannot be started with: limits that this system cannot enforce, or that undo themselves."""
+    """Raise an error for limits that this system cannot enforce, or that a skill could lift itself."""
     reasons = system().lacking(grant.limits)
     if reasons and not grant.unenforced:
         raise Unenforceable(reasons)
@@ -195,12 +195,12 @@ def check(grant: Grant) -> None:
 
 @dataclass(slots=True)
 class Confinement:
-    """What one limited worker runs in. Make it before the worker starts, and close it when the worker is gone."""
+    """The confinement of one worker. Create it before the worker starts, and close it after the worker has ended."""
 
     grant: Grant
     on: System = field(default_factory=system)
     temporary: Path = field(init=False)
-    """A folder of its own, which goes with the worker."""
+    """The private folder of the worker, removed at its end."""
     _group: Path | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
@@ -216,7 +216,7 @@ class Confinement:
 
     @property
     def limits(self) -> Limits:
-        """What it may reach and use."""
+        """The limits of the worker."""
         return self.grant.limits
 
     def command(self, command: Sequence[str], python: str, kept: Sequence[int] = ()) -> list[str]:
@@ -252,7 +252,7 @@ class Confinement:
         return {**filtered_environment(environ, self.limits.env), **dict(self.grant.variables), **more}
 
     def close(self) -> None:
-        """Nothing of the worker lives any more: what was its own goes."""
+        """Remove the folder and the control group of the worker after its end."""
         with contextlib.suppress(RecursionError):
             shutil.rmtree(self.temporary, ignore_errors=True)
         if self.temporary.exists():  # a tree too deep for Python

@@ -126,7 +126,7 @@ _DENIED: Final[dict[str, tuple[int | None, int | None]]] = {
     "lremovexattr": (198, 15),
     "fremovexattr": (199, 16),
 }
-"""Refused with EPERM, whatever the arguments."""
+"""System calls that fail with EPERM, whatever their arguments."""
 
 _WITHOUT_EFFECT: Final[dict[str, tuple[int | None, int | None]]] = {
     "chmod": (90, None),
@@ -147,7 +147,7 @@ _ABSENT: Final[dict[str, tuple[int | None, int | None]]] = {
     "io_uring_enter": (426, 426),
     "io_uring_register": (427, 427),
 }
-"""Refused with ENOSYS, so that libraries do it another way."""
+"""System calls that fail with ENOSYS, so that libraries use another way."""
 
 _SIGNALS: Final[dict[str, tuple[int | None, int | None]]] = {
     "kill": (62, 129),

@@ -75,7 +75,7 @@ class App:
         self._changed = asyncio.Event()
 
     def resource_updated(self, uri: str) -> None:
-        """The page subscribes to no resource."""
+        """Does nothing: the page subscribes to no resource."""
 
     def close(self) -> None:
         """The project is closed."""
@@ -176,7 +176,7 @@ class App:
     # Questions
 
     async def _ask(self, page: str, command: str, questions: JsonObject) -> JsonObject:
-        """Put the questions of a call to the person, and wait."""
+        """Show the questions of a call to the user, and wait for the answers."""
         number = secrets.token_urlsafe(9)
         future: asyncio.Future[JsonObject] = asyncio.get_running_loop().create_future()
         self._asked[number] = {"id": number, "page": page, "command": command, "questions": questions}, future

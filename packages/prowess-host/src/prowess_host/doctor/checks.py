@@ -112,7 +112,7 @@ def _python() -> Iterator[Finding]:
 
 
 def _limits() -> Iterator[Finding]:
-    """What the system can enforce of the limits of skills."""
+    """Check which limits of skills the system can enforce."""
     from prowess_host.confinement.confine import system  # the only one here who asks
 
     lacking = system().lacking(Limits())
@@ -156,7 +156,7 @@ def _worker_python(settings: Settings) -> Iterator[Finding]:
 
 
 def _telemetry(settings: Settings) -> Iterator[Finding]:
-    """Whether the workers can trace calls, where they are told to."""
+    """Check whether the workers can trace calls, if tracing is on."""
     if not settings.own.otel.on:
         return
     python = settings.own.python or sys.executable
@@ -216,7 +216,7 @@ def _shown(path: Path, patient: Patient) -> str:
 
 
 def _environments(settings: Settings, patient: Patient) -> Iterator[Finding]:
-    """What skills need to be installed for them alone, and whether it is there."""
+    """Check the environments of skills."""
     paths = ConfigPaths.of(settings, patient.machine.environ)
     found = read_needs(paths.skills_dirs, settings.own, paths.project_root)
     for failure in found.broken.values():

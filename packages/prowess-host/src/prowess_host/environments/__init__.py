@@ -1,1 +1,1 @@
-"""Environments of skills: what a skill declares, where its environment lies, and how uv makes it."""
+"""Environments of skills: declared dependencies, the folder of environments, and the builds with uv."""

@@ -35,9 +35,9 @@ _UNREACHABLE: Final = re.compile(
     r"temporary failure in name resolution|network is unreachable|client error|could not connect",
     re.IGNORECASE,
 )
-"""What uv says where it does not reach an index. What it has in its cache may be enough."""
+"""Messages of uv about an unreachable index. The cache of uv may be enough."""
 _MOST: Final = 4000
-"""Characters of what uv said that are passed on."""
+"""The most characters of uv's output in a message."""
 _INTERFERING: Final = ("VIRTUAL_ENV", "CONDA_PREFIX", "UV_PYTHON", "UV_PROJECT_ENVIRONMENT", "PYTHONPATH", "PYTHONHOME")
 _BRIEF: Final = "import sys; print('.'.join(map(str, sys.version_info[:3])))"
 
@@ -62,7 +62,7 @@ def find_uv(named: str | None) -> str:
 
 
 def build(order: dict[str, Any], tell: _Tell) -> None:
-    """Make an environment, unless somebody else just did. Raises `BuildError`."""
+    """Make an environment, unless another process just did. Raises `BuildError`."""
     store, key = Store(Path(order["cache"])), str(order["key"])
     uv = _Uv(find_uv(order["uv"]), order, tell)
     try:
@@ -83,7 +83,7 @@ def build(order: dict[str, Any], tell: _Tell) -> None:
 
 
 def lock(order: dict[str, Any], tell: _Tell) -> None:
-    """Write the exact versions of everything that is needed into a file. Raises `BuildError`."""
+    """Write the exact versions of all dependencies to a file. Raises `BuildError`."""
     store, target = Store(Path(order["cache"])), Path(order["lock"])
     uv = _Uv(find_uv(order["uv"]), order, tell)
     key = str(order["key"])

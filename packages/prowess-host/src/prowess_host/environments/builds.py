@@ -37,7 +37,7 @@ _LAST_WORDS: Final = 2000
 
 @frozen
 class Needed:
-    """An environment that some skills need."""
+    """The environment of some skills."""
 
     key: str
     declared: Declared
@@ -45,7 +45,7 @@ class Needed:
     own: OwnSettings = field(compare=False)
     root: Path = field(compare=False)
     lock_file: str = ""
-    """Where the exact versions are, or would be."""
+    """The path of the lock file, existing or not."""
 
     @classmethod
     def by(cls, source: Source, declared: Declared, own: OwnSettings, root: Path) -> Needed:
@@ -54,7 +54,7 @@ class Needed:
         return cls(key_of(declared, own, root), declared, (source.name,), own, root, str(lock))
 
     def order(self, cache: Path, **more: Any) -> dict[str, Any]:
-        """What the helper is told."""
+        """The order for the helper process."""
         declared, settings = self.declared, self.own.environments
         ours = settings.prowess
         path = self.root / Path(ours).expanduser() if ours else None
@@ -135,7 +135,7 @@ class Builds:
 
 
 async def run(order: dict[str, Any], tell: Callable[[str], None], seconds: float) -> None:
-    """Have a helper carry out an order. Raises `BuildError`."""
+    """Run an order in a helper process. Raises `BuildError`."""
     loop = asyncio.get_running_loop()
     over: asyncio.Future[str] = loop.create_future()
     helper = _Helper(order, loop, tell, over)
@@ -165,7 +165,7 @@ async def run(order: dict[str, Any], tell: Callable[[str], None], seconds: float
 
 
 class _Helper:
-    """One helper process, and the thread that reads what it says."""
+    """One helper process, with a thread that reads its output."""
 
     def __init__(
         self,
@@ -198,7 +198,7 @@ class _Helper:
         threading.Thread(target=self._read, args=(self._process,), name="prowess-build", daemon=True).start()
 
     def end(self) -> None:
-        """Whatever it is at, with all its children."""
+        """Kill the helper with all its children."""
         if self._process is not None and self._process.returncode is None:
             with contextlib.suppress(OSError):
                 os.killpg(self._process.pid, signal.SIGKILL)

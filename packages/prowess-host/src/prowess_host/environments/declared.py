@@ -23,16 +23,16 @@ __all__ = ["Declared", "declared_by", "satisfies"]
 
 _MENTION: Final = b"# /// script"
 _BLOCK: Final = re.compile(r"(?m)^# /// script[ \t]*\r?\n(?P<content>(?:^#(?:| .*)\r?\n)+?)^# ///[ \t]*\r?$")
-"""As PEP 723 has it."""
+"""The pattern of PEP 723."""
 _CLAUSE: Final = re.compile(r"\s*(~=|==|!=|<=|>=|<|>)\s*(\d+(?:\.\d+)*)(\.\*)?\s*")
 
 
 @frozen
 class Declared:
-    """What one skill needs."""
+    """The dependencies of one skill."""
 
     file: str
-    """Where it says so."""
+    """The file with the declaration."""
     dependencies: tuple[str, ...] = ()
     """Requirements, in order. What uv has to read for itself is not among them."""
     requires_python: str = ""
@@ -43,7 +43,7 @@ class Declared:
     lock: str = ""
     """The file with the exact versions; empty where there is none."""
     locked: str = ""
-    """What the lock says."""
+    """The content of the lock file."""
 
     @property
     def digest(self) -> str:
@@ -53,7 +53,7 @@ class Declared:
 
 
 def declared_by(source: Source) -> Declared | None:
-    """What a skill declares; `None` where it shares the project's environment. Raises `NeedsError`."""
+    """The declared dependencies of a skill; `None` if it shares the project's environment. Raises `NeedsError`."""
     found = _of_folder(source.path) if source.is_folder else None
     if found is None:
         found = _of_scripts(source.files)
@@ -97,7 +97,7 @@ def _padded(version: tuple[int, ...], size: int) -> tuple[int, ...]:
 
 
 def _is_nothing(found: Declared) -> bool:
-    """Whether the project's own interpreter is all that is needed."""
+    """Whether the project's own environment is sufficient."""
     needs = found.dependencies or found.by_file or found.python
     return not needs and satisfies(sys.version_info[:3], found.requires_python)
 
@@ -122,7 +122,7 @@ def _of_folder(folder: Path) -> Declared | None:
 
 
 def _of_scripts(files: Iterable[Path]) -> Declared | None:
-    """What the blocks of Python files say. Several have to agree: a skill runs in one environment."""
+    """The declarations in the blocks of Python files. Several must be equal, because a skill runs in one environment."""
     found: Declared | None = None
     for file in files:
         try:

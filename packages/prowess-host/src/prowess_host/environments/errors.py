@@ -15,7 +15,7 @@ __all__ = ["BuildError", "NeedsError"]
 
 
 class NeedsError(ProwessError):
-    """What a skill says it needs cannot be read."""
+    """The declared dependencies of a skill cannot be read."""
 
     def __init__(self, file: Path, reason: str) -> None:
         super().__init__(f"{file}: {reason}")
@@ -24,4 +24,4 @@ class NeedsError(ProwessError):
 
 
 class BuildError(ProwessError):
-    """An environment cannot be made; the message says why, and what to do."""
+    """An environment cannot be made; the message has the reason and the remedy."""

@@ -36,7 +36,7 @@ _DRAFT: Final = re.compile(r"[0-9a-f]{24}\.[0-9a-f]{8}")
 
 
 class InUse(OSError):
-    """Somebody else uses this environment."""
+    """Another process uses this environment."""
 
 
 @frozen

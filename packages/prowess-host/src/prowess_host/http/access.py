@@ -24,7 +24,7 @@ _BEARER: Final = "bearer "
 
 
 class NotAllowed(Exception):
-    """A caller is refused: the response says why, and what would help."""
+    """A rejected caller; the response has the reason and the remedy."""
 
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(refusal.status)
@@ -32,7 +32,7 @@ class NotAllowed(Exception):
 
 
 class Access:
-    """The credentials that a server knows. Where there are none, anybody may call."""
+    """The credentials of a server. Without credentials, anyone may call."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Access:
 
     @property
     def is_open(self) -> bool:
-        """Whether anybody may call."""
+        """Whether calls need no credentials."""
         return self._tokens is None and not self._credentials.known
 
     @property
@@ -59,7 +59,7 @@ class Access:
         return self._tokens is None
 
     async def admit(self, headers: Headers) -> Caller:
-        """The caller of a request; raises `NotAllowed`. The message never holds what was sent."""
+        """The caller of a request; raises `NotAllowed`. The message never contains the credentials."""
         if self.is_open:
             return Caller()
         sent = headers.get("authorization")
@@ -99,7 +99,7 @@ class Access:
 
     @property
     def all_scopes(self) -> list[str]:
-        """Every scope that some command needs."""
+        """All scopes that commands need."""
         return sorted(self._scopes.union(*self._credentials.needed.values()))
 
     def _refused(self, status: int, error: str = "", scopes: frozenset[str] | None = None) -> NotAllowed:

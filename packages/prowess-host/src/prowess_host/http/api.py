@@ -70,7 +70,7 @@ class Api:
             await self._answer(exchange, body, caller)
 
     async def _call(self, exchange: Exchange) -> None:
-        """An envelope around a body that is the arguments alone."""
+        """Wrap a body of arguments in an envelope."""
         caller = await self._access.admit(exchange.headers)
         body = await self._json_body(exchange)
         if body is None:
@@ -120,7 +120,7 @@ class Api:
         return body
 
     async def _answer(self, exchange: Exchange, request: bytes | Mapping[str, Any], caller: Caller | None) -> None:
-        """Serve an envelope. If the client leaves, its call is cancelled."""
+        """Serve an envelope. If the client disconnects, its call is cancelled."""
         invoke = await asyncio.to_thread(_load_invoke)
         serving = asyncio.ensure_future(invoke(self._project, request, caller))
         left = asyncio.ensure_future(exchange.left())
@@ -199,7 +199,7 @@ def _brief(error: ValidationError) -> str:
 
 
 def _shown(contract: Contract) -> JsonObject:
-    """A contract as callers need it."""
+    """The parts of a contract for callers."""
     given = {
         "id": contract.id,
         "name": contract.wire_name,

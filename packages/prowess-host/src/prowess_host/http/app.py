@@ -42,7 +42,7 @@ MCP_PATH: Final = "/mcp"
 _RETRY_AFTER: Final = (b"retry-after", b"1")
 _SWEEP: Final = 30.0
 _MOST_READERS: Final = 100
-"""Callers whose long results are kept."""
+"""The most callers whose long results are kept."""
 _OLDEST: Final = HANDSHAKE["2025-03-26"]
 """What a client without a session speaks that does not say: the header came later."""
 _CORS: Final = (
@@ -108,7 +108,7 @@ class App:
     # The life of the application
 
     def start(self) -> None:
-        """Look after idle sessions from now on."""
+        """Start to end idle sessions."""
         self._sweeping = asyncio.get_running_loop().create_task(self._sweep())
 
     async def _sweep(self) -> None:
@@ -117,7 +117,7 @@ class App:
             self.sessions.sweep()
 
     def leave(self) -> None:
-        """End what would never end by itself. Calls go on."""
+        """End streams that never end by themselves. Calls continue."""
         self.leaving = True
         self.sessions.end_streams()
         for connection in list(self._listening):

@@ -59,7 +59,7 @@ class Refused(NamedTuple):
 
     @property
     def body(self) -> bytes:
-        """The error as JSON."""
+        """The body of the error as JSON."""
         return b"" if self.error is None else encode_error(self.id, self.error)[:-1]
 
 
@@ -77,7 +77,7 @@ class Handshake(NamedTuple):
     accepted: Accepted
     session: str | None
     revision: Revision | None
-    """What the field says; the session knows better."""
+    """The revision in the header; the session has the decisive one."""
     opens: bool
 
 
@@ -85,7 +85,7 @@ Decision: TypeAlias = "Refused | Stateless | Handshake"
 
 
 def read_post(headers: Headers, body: bytes, mirrored: Callable[[str], Mirrored]) -> Decision:
-    """What a POST means. `mirrored` gives the parameters of a tool that headers repeat."""
+    """Interpret a POST. `mirrored` returns the parameters of a tool that headers repeat."""
     kind = (headers.get("content-type") or "").partition(";")[0].strip().lower()
     if kind != "application/json":
         return Refused(415, RpcError.invalid_request(f"Content-Type must be application/json, not {shown(kind)}"))

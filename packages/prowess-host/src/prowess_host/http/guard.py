@@ -49,7 +49,7 @@ def _host_of(authority: str) -> str | None:
 
 @frozen
 class Guard:
-    """What the settings allow."""
+    """The allowed hosts and origins."""
 
     hosts: frozenset[str]
     """Names, lower case, besides those of loopback."""
@@ -58,7 +58,7 @@ class Guard:
     """Whether any literal address will do: for servers that are reached from elsewhere."""
 
     def refusal(self, headers: Headers) -> Refused | None:
-        """Why a request is not served."""
+        """The reason for rejecting a request, or `None`."""
         sent = headers.get("host")
         if sent is None or b"host" in headers.repeated:
             return Refused(400, RpcError.invalid_request("the header Host is required, once"))

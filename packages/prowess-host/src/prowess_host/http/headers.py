@@ -65,7 +65,7 @@ class Headers:
 
 
 class Accepted(NamedTuple):
-    """What a client reads."""
+    """The media types that a client accepts."""
 
     json: bool
     sse: bool
@@ -150,7 +150,7 @@ def _mismatch(reason: str) -> RpcError:
 
 
 def _arguments(value: Any) -> JsonObject:
-    """Arguments may arrive as JSON text."""
+    """Decode arguments that arrive as JSON text."""
     if isinstance(value, str):
         try:
             value = json.loads(value)

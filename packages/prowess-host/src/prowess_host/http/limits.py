@@ -40,7 +40,7 @@ class _Joined:
         return getattr(self._transport, name)
 
     def write(self, data: bytes) -> None:
-        """Send some bytes, soon."""
+        """Buffer bytes and send them in this turn of the loop."""
         if not self._held:
             asyncio.get_running_loop().call_soon(self.flush)
         self._held.append(data)
@@ -49,7 +49,7 @@ class _Joined:
             self.flush()
 
     def flush(self) -> None:
-        """Send what is held."""
+        """Send the buffered bytes."""
         if self._held:
             data = b"".join(self._held)
             self._held.clear()
@@ -57,7 +57,7 @@ class _Joined:
             self._transport.write(data)
 
     def close(self) -> None:
-        """Hang up, after all that was written."""
+        """Close the connection after the buffered bytes."""
         self.flush()
         self._transport.close()
 
@@ -91,17 +91,17 @@ def limited_protocol(own: ServeSettings) -> type[HttpToolsProtocol]:
             super().connection_lost(exc)
 
         def pause_writing(self) -> None:
-            """The client does not take what it is sent as fast as it comes."""
+            """Start the timeout for a client that reads slowly."""
             super().pause_writing()
             self._leaving = self.loop.call_later(own.patience, self._abort)
 
         def _abort(self) -> None:
-            """Hang up without what was not taken, which the system would keep for long as well."""
+            """Abort the connection and drop unsent bytes, which the system would otherwise keep for long."""
             self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE_OVER)
             self.transport.abort()
 
         def resume_writing(self) -> None:
-            """It has taken it."""
+            """Stop the timeout: the client has read the data."""
             if self._leaving is not None:
                 self._leaving.cancel()
                 self._leaving = None
@@ -139,7 +139,7 @@ def limited_protocol(own: ServeSettings) -> type[HttpToolsProtocol]:
                 raise _TooLarge
 
         def on_headers_complete(self) -> None:
-            """The head is whole."""
+            """The headers are complete."""
             if self._head > own.max_header and self._size_of_head() > own.max_header:
                 raise _TooLarge
             self._stop()
@@ -147,7 +147,7 @@ def limited_protocol(own: ServeSettings) -> type[HttpToolsProtocol]:
             super().on_headers_complete()
 
         def on_message_complete(self) -> None:
-            """The request is whole; another may follow."""
+            """The request is complete; another may follow."""
             self._stop()
             self._in_head = True
             super().on_message_complete()
@@ -166,7 +166,7 @@ def limited_protocol(own: ServeSettings) -> type[HttpToolsProtocol]:
         # Refusals
 
         def _stop(self) -> None:
-            """Nothing is waited for."""
+            """Stop the timeout for requests."""
             if self._arriving is not None:
                 self._arriving.cancel()
                 self._arriving = None
@@ -181,7 +181,7 @@ def limited_protocol(own: ServeSettings) -> type[HttpToolsProtocol]:
                 self.transport.close()
 
         def _refuse(self, status: int, reason: str, fields: bytes = b"") -> None:
-            """Answer and hang up; in the middle of another answer, only hang up."""
+            """Send an error and close the connection. During another response, only close it."""
             self._stop()
             if self.transport.is_closing():
                 return

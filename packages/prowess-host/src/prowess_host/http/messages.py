@@ -1,4 +1,4 @@
-"""One request of HTTP and its response, over ASGI: bodies within bounds, whole answers, streams that end with the client."""
+"""One HTTP request and its response over ASGI: bounded bodies, complete responses, and streams that end when the client disconnects."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Field: TypeAlias = tuple[bytes, bytes]
 _Message: TypeAlias = MutableMapping[str, Any]
 _CLOSE: Final = (b"connection", b"close")
 _SILENCE: Final = 15.0
-"""Seconds without an event after which a stream says that it is still there."""
+"""Seconds without an event after which a stream sends a keep-alive."""
 _SOON: Final = 0.05
 """Seconds in which most answers come. Only after that somebody looks whether the client is still there."""
 _UNSTREAMED: Final = 5.0
@@ -29,7 +29,7 @@ _UNSTREAMED: Final = 5.0
 
 
 def dump_json(value: Any) -> bytes:
-    """JSON as responses hold it."""
+    """Encode JSON for a response."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
@@ -47,7 +47,7 @@ class Exchange:
         self.headers = Headers(scope["headers"])
         self.status = 0
         self.fields: list[Field] = []
-        """Of every response to this request."""
+        """Headers of every response to this request."""
         self._receive = receive
         self._send = send
 
@@ -73,14 +73,14 @@ class Exchange:
                 return parts[0] if len(parts) == 1 else b"".join(parts)
 
     async def left(self) -> None:
-        """Wait until the client has left."""
+        """Wait until the client disconnects."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
 
     # What is answered
 
     async def refuse(self, refused: Refused) -> None:
-        """Answer with what a refusal says."""
+        """Send the response of a refusal."""
         body = refused.body
         await self.answer(refused.status, body, *((JSON_TYPE,) if body else ()), *refused.headers)
 
@@ -89,7 +89,7 @@ class Exchange:
         await self.answer(status, dump_json(value), JSON_TYPE, *fields)
 
     async def answer(self, status: int, body: bytes = b"", *fields: Field) -> None:
-        """Answer with a whole body."""
+        """Send a complete response."""
         length = () if status in (204, 304) else ((b"content-length", b"%d" % len(body)),)
         await self._begin(status, (*length, *fields))
         await self._put(body, more=False)

@@ -14,7 +14,7 @@ _BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0
 
 
 class Metrics:
-    """What has happened since the start. Labels are routes, methods and statuses, so that their number is bounded."""
+    """Counters since the start. Labels are routes, methods and statuses, so that their number is bounded."""
 
     def __init__(self) -> None:
         self._requests: Counter[tuple[str, str, int]] = Counter()
@@ -22,7 +22,7 @@ class Metrics:
         self._seconds: Counter[str] = Counter()
 
     def note(self, route: str, method: str, status: int, seconds: float) -> None:
-        """One request was answered."""
+        """Count one request."""
         self._requests[route, method, status] += 1
         buckets = self._buckets.get(route)
         if buckets is None:

@@ -42,13 +42,13 @@ _ALGORITHMS: Final = [
 ]
 """Signatures with a private key. One with a shared secret would let whoever reads the keys forge tokens."""
 _FRESH: Final = 3600.0
-"""Seconds that keys are believed without asking again."""
+"""Seconds for which fetched keys are cached."""
 _AGAIN: Final = 30.0
-"""Seconds between two requests for keys, however many tokens name keys that nobody knows."""
+"""The least seconds between two requests for keys, however many tokens name unknown keys."""
 _SECONDS: Final = 10.0
 _MOST: Final = 1024 * 1024
 _LEEWAY: Final = 30
-"""Seconds by which two clocks may differ."""
+"""The tolerated difference of two clocks in seconds."""
 
 
 class TokenReader:
@@ -71,7 +71,7 @@ class TokenReader:
         self._fetching = asyncio.Lock()
 
     async def caller(self, token: str) -> Caller | None:
-        """Whom a token was given to, with its scopes; `None` for one that does not hold here."""
+        """The subject and the scopes of a token; `None` if it is invalid."""
         keys = await self._fresh_keys()
         claims = self._claims(token, keys) if keys is not None else None
         if claims is None and await self._may_be_signed_by_a_new_key(token, keys):
@@ -83,7 +83,7 @@ class TokenReader:
         return Caller(scopes=_scopes_of(claims), subject=f"{self._issuer} {subject}")
 
     def _claims(self, token: str, keys: KeySet) -> JsonObject | None:
-        """What a token says, if its signature, issuer, audience and times are right."""
+        """The claims of a token with a valid signature, issuer, audience and times."""
         try:
             claims: JsonObject = jwt.decode(token, keys, algorithms=_ALGORITHMS).claims
         except (JoseError, ValueError, TypeError, KeyError):
@@ -129,7 +129,7 @@ class TokenReader:
         return KeySet.import_key_set(cast("Any", _get(self._jwks_url)))
 
     def _discover(self) -> str:
-        """Where the keys are, by the metadata of the authorization server."""
+        """The URL of the keys, from the metadata of the authorization server."""
         split = urlsplit(self._issuer)
         path = split.path.rstrip("/")
         places = [

@@ -38,7 +38,7 @@ _REASONS: Final = {
 
 
 def describe(contracts: Iterable[Contract], schemas: Mapping[str, bytes], title: str, *, secured: bool) -> JsonObject:
-    """The whole document. Every reference in it leads to a place in it."""
+    """The whole document. All references are internal."""
     components: JsonObject = {
         "schemas": {
             **{name: _component(json.loads(schemas[file])) for file, name in _NAMES.items()},

@@ -1,4 +1,4 @@
-"""Several processes at one listening socket: starts them, starts those anew that ended, and ends all together."""
+"""Several processes on one listening socket: starts them, restarts those that ended, and stops all of them."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _wake(_number: int, _frame: object) -> None:
 
 
 def _end(processes: list[subprocess.Popen[bytes]], writing: int, received: list[int], drain: float) -> int:
-    """Tell all to leave, and wait; a second signal, or too much time, kills."""
+    """Stop all processes and wait; kill them after a second signal or a timeout."""
     for process in processes:
         with contextlib.suppress(OSError):
             process.send_signal(signal.SIGTERM)

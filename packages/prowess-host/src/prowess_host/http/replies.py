@@ -24,7 +24,7 @@ SSE_HEADERS: Final = (
     (b"x-accel-buffering", b"no"),
 )
 COMMENT: Final = b":\n\n"
-"""What keeps a silent stream open on its way through proxies."""
+"""A comment that keeps a silent stream open in proxies."""
 
 
 class Head(NamedTuple):
@@ -37,7 +37,7 @@ class Head(NamedTuple):
 
 
 class Outlet:
-    """One response of HTTP while it is sent: what is to be sent next, and whether it ends there."""
+    """One HTTP response while it is sent: the next bytes, and whether they are the last."""
 
     __slots__ = ("_news", "_parts", "ended", "head", "size")
 
@@ -46,7 +46,7 @@ class Outlet:
         self.head: Head | None = None
         self._parts: list[bytes] = []
         self.size = 0
-        """Bytes that were not sent yet."""
+        """The number of unsent bytes."""
         self.ended = False
 
     def begin(self, head: Head) -> None:
@@ -67,7 +67,7 @@ class Outlet:
         self._news()
 
     def take(self) -> bytes:
-        """What there is to send."""
+        """Take the bytes to send."""
         data = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
         self._parts.clear()
         self.size = 0
@@ -86,13 +86,13 @@ class History:
         self._last_stream = 0
 
     def open(self) -> int:
-        """The number of a new stream."""
+        """Open a new stream and return its number."""
         self._last_stream += 1
         self._kept[self._last_stream] = deque()
         return self._last_stream
 
     def keep(self, stream: int, number: int, event: bytes) -> None:
-        """Keep an event, at the cost of older ones."""
+        """Store an event; the oldest ones are dropped at the limit."""
         self._kept.setdefault(stream, deque()).append((number, event))
         self._size += len(event)
         while self._size > self._most:
@@ -128,7 +128,7 @@ class _Stream:
 
     @property
     def backlog(self) -> int:
-        """Bytes that the client has not taken yet."""
+        """The number of bytes that the client has not read."""
         return 0 if self._outlet is None else self._outlet.size
 
     def _start(self) -> None:
@@ -161,7 +161,7 @@ class _Stream:
 
     @property
     def attached(self) -> bool:
-        """Whether somebody reads it."""
+        """Whether a client reads the response."""
         return self._outlet is not None
 
     def detach(self, outlet: Outlet | None) -> None:
@@ -231,7 +231,7 @@ class Reply(_Stream):
             self._end()
 
     def _say(self, status: int, body: bytes) -> None:
-        """One line is all."""
+        """Send a single line as a JSON response."""
         self.started = self.over = True
         if self._outlet is not None:
             self._outlet.begin(Head(status, (JSON_TYPE,), body, whole=True))
@@ -268,12 +268,12 @@ class Standing(_Stream):
         self._prime()
 
     def detach(self, outlet: Outlet | None) -> None:
-        """The client is gone, for now."""
+        """The client has disconnected; it may come back."""
         if outlet is not None and outlet is self._outlet:
             self._seen = self._events
             outlet.end()
         super().detach(outlet)
 
     def end(self) -> None:
-        """The session is over."""
+        """End the stream of the session."""
         self._end()

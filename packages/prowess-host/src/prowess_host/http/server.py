@@ -1,4 +1,4 @@
-"""Runs the application on uvicorn: a listening socket, TLS, signals, and an end that lets calls finish."""
+"""Runs the application on uvicorn: listening socket, TLS, signals, and a shutdown that lets calls finish."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ or name an authorization server: serve.oauth_issuer. Or serve this machine alone
 
 @frozen
 class Address:
-    """Where a server is reached."""
+    """The addresses of a server."""
 
     url: str
     """Without a path, and without a slash at its end."""
@@ -77,7 +77,7 @@ def check_safe(settings: Settings) -> None:
 
 
 def is_open(settings: Settings) -> bool:
-    """Whether anybody may call."""
+    """Whether calls need no credentials."""
     return not settings.own.serve.oauth_issuer and not Credentials.of(settings).known
 
 
@@ -227,7 +227,7 @@ class _Leaving:
         self.exit_code = 1
 
     def listen(self, lifeline: int | None) -> None:
-        """Leave when it is time to."""
+        """Stop the server at a signal, or when the lifeline ends."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, self._leave, 0)
         loop.add_signal_handler(signal.SIGINT, self._leave, 128 + signal.SIGINT)
@@ -243,6 +243,6 @@ class _Leaving:
         self._running.should_exit = True
 
     def _abandoned(self, lifeline: int) -> None:
-        """Nothing is ever written there: it has ended."""
+        """The lifeline has ended, because nothing is ever written to it."""
         asyncio.get_running_loop().remove_reader(lifeline)
         self._leave(0)

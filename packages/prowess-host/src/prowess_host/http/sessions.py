@@ -58,7 +58,7 @@ class HttpSession:
 
     @property
     def in_use(self) -> bool:
-        """Whether a call runs, or somebody listens."""
+        """Whether a call runs or a stream is open."""
         return self.connection.in_flight > 0 or self.standing.attached
 
     def reply(self, outlet: Outlet, accepted: Accepted) -> Reply:
@@ -95,7 +95,7 @@ class HttpSession:
             reply.detach(outlet)
 
     def close(self) -> None:
-        """End it with all that runs in it."""
+        """End the session and its calls."""
         self.connection.close()
         self.standing.end()
 
@@ -143,7 +143,7 @@ class Sessions:
         session.close()
 
     def sweep(self) -> None:
-        """End those that nobody has used for long."""
+        """End the sessions that were idle for too long."""
         oldest = self._now() - self._idle
         for session in [each for each in self._open.values() if each.seen < oldest and not each.in_use]:
             self.end(session)

@@ -1,1 +1,1 @@
-"""A project as something to hand on: a wheel, a bundle for desktop clients, an entry of a registry. Pure: bytes out."""
+"""Packages a project as a wheel, a bundle for desktop clients, and a registry entry. Returns bytes; writes nothing."""

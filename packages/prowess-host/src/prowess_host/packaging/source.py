@@ -1,4 +1,4 @@
-"""What is packaged: who the project says it is, and its files. Secrets stay at home."""
+"""Reads the metadata and the files of a project for its packages. Refuses secrets."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Source:
     files: Mapping[str, bytes]
     """By path in the project: the skills, and the settings."""
     folders: tuple[str, ...]
-    """Where the skills are."""
+    """The folders of skills."""
 
     @property
     def module(self) -> str:
@@ -152,7 +152,7 @@ def _files(root: Path, folders: tuple[str, ...]) -> Iterator[tuple[str, bytes]]:
 
 
 def _refuse_secrets(text: bytes, patterns: tuple[str, ...]) -> None:
-    """What is packaged is given away."""
+    """Refuse secrets, because packages are published."""
     found = sorted(key for key, value in _texts(tomllib.loads(text.decode())) if value and _is_secret(key, patterns))
     if found:
         raise ProwessError(

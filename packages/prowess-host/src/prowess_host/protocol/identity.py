@@ -54,7 +54,7 @@ class Server:
 
     @property
     def instructions(self) -> str | None:
-        """How to use the server, as far as that is known."""
+        """The instructions for models, as far as they are known."""
         return self._instructions() if callable(self._instructions) else self._instructions
 
     def info(self, revision: Revision) -> JsonObject:

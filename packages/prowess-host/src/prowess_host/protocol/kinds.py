@@ -46,13 +46,13 @@ class Shelf(NamedTuple):
 
     method: str
     member: str
-    """Where its result has the items."""
+    """The member of the result that contains the items."""
     holds: Callable[[Contract], bool]
-    """Which things of the kind are listed there."""
+    """The filter for the items of this list."""
 
 
 class Row(NamedTuple):
-    """What the host has to know of a kind."""
+    """The properties of a kind that the host needs."""
 
     kind: str
     capability: str
@@ -166,7 +166,7 @@ BY_METHOD: Final[Mapping[str, Row]] = MappingProxyType(
         **dict.fromkeys(SKILLS_METHODS, ROWS[1]),
     }
 )
-"""Which kind a method is about."""
+"""The kind of a method."""
 
 
 def _text(text: str) -> JsonObject:

@@ -74,7 +74,7 @@ class Answers(NamedTuple):
 
     given: Mapping[str, JsonObject]
     asked: Mapping[str, str] = MappingProxyType({})
-    """What was asked last: the kind of each question, by key."""
+    """The kinds of the last questions by key."""
     stale: bool = False
 
 

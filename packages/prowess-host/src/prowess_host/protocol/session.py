@@ -132,7 +132,7 @@ class Session:
         self._kinds = kinds
         self.transport = transport
         self.revision: Revision | None = None
-        """What the handshake settled on; `None` until there was one."""
+        """The result of the handshake; `None` before it."""
         self.client = Client({}, {})
         self.ready = False
         """The client has shown that it knows the handshake is over, so it may be told of changes."""
@@ -143,7 +143,7 @@ class Session:
         self.resources: dict[str, None] = {}
         """URIs that a handshake client has subscribed to."""
         self.declared: JsonObject = {}
-        """The capabilities that a handshake client was told."""
+        """The capabilities sent to a handshake client."""
         self.heads: dict[tuple[str, str, int, int], bytes] = {}
         """What workers are told with each call of a command: by command, profile and limits of results."""
         self.complaints = Allowance()

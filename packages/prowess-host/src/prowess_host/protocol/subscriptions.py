@@ -106,7 +106,7 @@ class Subscriptions:
 
 
 def read_uris(given: Any, path: str) -> list[str]:
-    """The URIs that a client wants to hear of, each once."""
+    """The requested URIs, without duplicates."""
     uris = cast("list[Any]", given) if isinstance(given, list) else []
     if given is not None and (not isinstance(given, list) or any(type(uri) is not str for uri in uris)):
         raise RpcError.wrong_param(path, "a list of strings", given)

@@ -1,4 +1,4 @@
-"""The committed catalog as what a host shows of skills that it cannot describe yet."""
+"""Reads the committed catalog, for skills that the host cannot describe yet."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class Snapshot:
     contracts: tuple[Contract, ...]
     """What it promises; places in the source, summaries and injected parameters are no part of that."""
     limits: Mapping[str, Limits] = field(default_factory=dict[str, Limits])
-    """The limits of the skills that have some."""
+    """The limits of all limited skills."""
 
 
 # --- writing --------------------------------------------------------------------------------------

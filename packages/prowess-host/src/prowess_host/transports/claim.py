@@ -1,4 +1,4 @@
-"""Claims stdin and stdout for the client, before any other code can use them. Imports next to nothing for that reason."""
+"""Claims stdin and stdout for the client before other code can use them. Therefore it imports almost nothing."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ class Writer:
 
     @property
     def backlog(self) -> int:
-        """Bytes that the client has not taken yet."""
+        """The number of bytes that the client has not read."""
         return self._waiting
 
     @property

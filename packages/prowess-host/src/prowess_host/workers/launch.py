@@ -65,14 +65,14 @@ class Launched:
         return self._wanted == (python, root, shared)
 
     def end_guard(self) -> None:
-        """There is nothing left for it to do."""
+        """End the guard, which has nothing left to watch."""
         self.guard.kill()
         os.close(self._lifeline)
         self.guard.wait()
         process_tree.forget(self.guard)
 
     def discard(self) -> None:
-        """It is not wanted: end it before it has begun anything."""
+        """End an unneeded worker before it has begun a call."""
         self.process.kill()
         self.process.wait()
         process_tree.forget(self.process, self.mark)
@@ -84,7 +84,7 @@ class Launched:
 
 
 def _confinement(placement: Placement) -> Confinement | None:
-    """What a worker runs in, if its skill has limits."""
+    """The confinement of a worker whose skill has limits."""
     if placement.limits is None:
         return None
     from prowess_host.confinement.confine import Confinement  # skills without limits pay nothing for it

@@ -1,4 +1,4 @@
-"""Checks what a limited worker says: its skill has the link in its hands, and can write anything to it.
+"""Validates the messages of a limited worker, because its skill can write anything to the link.
 
 The host passes results of other workers on as they are. Those of a limited one are read and written anew, so that no text
 of it can end a message to the client and begin another, and what it describes is its own skill alone.
@@ -20,7 +20,7 @@ __all__ = ["sound"]
 
 
 def sound(frame: Frame, grant: Grant) -> Frame | None:
-    """The frame, as it may be believed; `None` for nonsense, after which the worker is not worth keeping."""
+    """The validated frame; `None` if it is invalid, after which the worker is killed."""
     try:
         head = _object(frame.head) if frame.head else {}
         check = _CHECKS.get(frame.kind)

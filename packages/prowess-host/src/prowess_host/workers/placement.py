@@ -1,4 +1,4 @@
-"""Where workers run: on which interpreter, within which limits, on which machine. Skills of one placement share workers."""
+"""The placement of workers: interpreter, limits and machine. Skills of one placement share workers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Placement:
     python: str | None = None
     """The interpreter of an environment; without one that of the project's workers."""
     limits: Grant | None = None
-    """What the operating system lets the workers do; without limits, all that the user may do."""
+    """The limits of the workers; `None` for all permissions of the user."""
     place: str = ""
     """Another machine; empty for this one."""
 
@@ -31,7 +31,7 @@ OWN: Final = Placement()
 
 @frozen
 class Unplaced:
-    """There is no placement now: it is being prepared, or cannot be had."""
+    """No placement is available: it is being prepared, or its preparation failed."""
 
     reason: str = ""
-    """Why it cannot be had; empty while it is being prepared."""
+    """The reason of the failure; empty during the preparation."""

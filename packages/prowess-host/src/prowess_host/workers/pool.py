@@ -200,7 +200,7 @@ class Pool:
         self.share: Callable[[], BeginHead | Mapping[str, Any]] = dict
         """What a worker is told of the skills that it is there for."""
         self.used = 0.0
-        """When it was needed last."""
+        """The time of the last use."""
         self.resting: asyncio.TimerHandle | None = None
         """Looks whether it is still needed."""
         self.configure(settings)
@@ -478,11 +478,11 @@ class Pool:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nobody would miss its workers."""
+        """Whether its workers are idle."""
         return not any(worker.jobs or worker.describes or not worker.is_up for worker in self.workers)
 
     def rest(self) -> None:
-        """Let all workers go. The next call starts one again."""
+        """End all workers. The next call starts a new one."""
         leaving, self.active = [*self.active, *self.stand_ins], []
         self.see_to_spare(wanted=False)
         for worker in leaving:

@@ -89,7 +89,7 @@ class Supervisor:
         self.hooks: Callable[[], Iterable[str]] = tuple
         """The skills that every worker of the project's own pool imports first."""
         self.placement_of: Callable[[str], Placement | Unplaced] = _all_at_home
-        """Where a skill runs."""
+        """Returns the placement of a skill."""
         self.share_of: Callable[[Placement], Mapping[str, Any]] = _everything
         """What the workers of a placement are told of the skills that they are there for."""
 
@@ -557,12 +557,12 @@ class Supervisor:
 
 
 def _all_at_home(_skill: str) -> Placement:
-    """Nothing declares another placement."""
+    """The default: all skills run in the project's placement."""
     return OWN
 
 
 def _everything(_placement: Placement) -> Mapping[str, Any]:
-    """Every worker is there for all skills."""
+    """The default: every worker runs all skills."""
     return {}
 
 
@@ -571,7 +571,7 @@ def _nothing_kept(_skill: str) -> Source | None:
 
 
 def _nobody_subscribed(_uri: str) -> None:
-    """No client wants to hear of resources."""
+    """The default: no client subscribes to resources."""
 
 
 def _nobody_compares(_digests: Mapping[str, str]) -> None:
