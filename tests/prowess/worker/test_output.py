@@ -10,7 +10,7 @@ import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextvars import copy_context
 
 import pytest
@@ -142,15 +142,58 @@ def test_what_does_not_fit_waits_and_keeps_its_order(outlet: Outlet, pipe: Pipe)
     outlet.flush(PATIENCE)
 
 
-def test_a_flush_waits_no_longer_than_it_is_told(outlet: Outlet, pipe: Pipe):
+def test_a_flush_gives_up_where_nobody_reads_and_says_what_was_dropped(outlet: Outlet, pipe: Pipe):
     pipe.fill()
-    Printer(outlet, 1).write(b"one\n")
+    for _ in range(1000):
+        Printer(outlet, 1).write(b"one\n")
     outlet.flush(0.01)
-    reader = threading.Thread(target=pipe.read, args=(b"one\n" + output.END,))
-    reader.start()
+    assert [("prowess", "1000 pieces of output were lost: the host did not read them in time\n")] == pipe.records(
+        b"in time\n"
+    )
     outlet.flush(PATIENCE)
-    reader.join()
-    assert [("", "one\n")] == parsed(pipe.got)
+
+
+def test_a_flush_goes_on_while_somebody_reads(outlet: Outlet, pipe: Pipe):
+    """However slowly: what counts is that something is read again and again."""
+    pipe.fill()
+    printer = Printer(outlet, 1)
+    for number in range(20_000):
+        printer.write(b"%d\n" % number)
+    turn = threading.Semaphore(0)
+    told = threading.Thread(target=_read_by_turns, args=(pipe, turn, b"19999\n"))
+    told.start()
+    waits = outlet._changed.wait_for
+
+    def wait_for(ready: Callable[[], bool], seconds: float) -> bool:
+        """A turn of the reader for each wait, which is as long as the flush is told to wait."""
+        turn.release()
+        waited.append(seconds)
+        return waits(ready, PATIENCE)
+
+    waited: list[float] = []
+    outlet._changed.wait_for = wait_for  # type: ignore[method-assign]
+    outlet.flush(0.001, PATIENCE)
+    turn.release(1000)
+    told.join()
+    assert [f"{number}\n" for number in range(20_000)] == [text for _, text in parsed(pipe.got.lstrip(b" "))]
+    assert (True, 0.001) == (len(waited) > 1, max(waited))
+
+
+def _read_by_turns(pipe: Pipe, turn: threading.Semaphore, end: bytes) -> None:
+    while not pipe.got.endswith(end + output.END):
+        turn.acquire()
+        pipe.got += os.read(pipe.reading, 65536)
+
+
+def test_a_flush_of_what_never_ends_is_bounded_and_the_numbers_add_up(outlet: Outlet, pipe: Pipe):
+    pipe.fill()
+    printer = Printer(outlet, 1)
+    for number in range(20_000):
+        printer.write(b"%d\n" % number)
+    outlet.flush(0.01, 0.0)
+    *kept, last = pipe.records(b"in time\n")
+    assert [f"{number}\n" for number in range(len(kept))] == [text for _, text in kept]
+    assert f"{20_000 - len(kept)} pieces of output were lost: the host did not read them in time\n" == last[1]
 
 
 def test_what_the_event_loop_cannot_keep_is_lost_and_that_is_told(pipe: Pipe):

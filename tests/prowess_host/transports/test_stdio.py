@@ -8,6 +8,8 @@ import os
 import socket
 import subprocess
 import sys
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -190,6 +192,7 @@ def test_complaints_that_nobody_reads_are_dropped():
         assert complaints.writable()
         os.close(reading)
         assert 1 == complaints.write("\ud800")
+        complaints.finish(PATIENCE)  # else it writes to whatever has this descriptor next
 
 
 @pytest.mark.parametrize("over", ["pipe", "socket"])
@@ -212,6 +215,63 @@ def test_how_much_was_dropped_is_told_on_a_line_of_its_own(over: str):
     assert (sorted(kept), 999) == (kept, kept[-1])
     for fd in ends:
         os.close(fd)
+
+
+def test_a_reader_that_is_slow_for_ever_learns_how_many_lines_it_will_not_get():
+    """The end waits as long as something is read, within bounds; what was said and what was read add up."""
+    with pipe() as (reading, writing):
+        complaints = Complaints(writing)
+        for number in range(100_000):
+            complaints.send(b"%d\n" % number)
+        turn = threading.Semaphore(0)
+        got = bytearray()
+
+        def read_by_turns() -> None:
+            while turn.acquire() and b"nobody read stderr" not in got:
+                got.extend(os.read(reading, 8192))
+
+        reader = threading.Thread(target=read_by_turns)
+        reader.start()
+        waits, seconds = complaints._changed.wait_for, list[float]()
+
+        def wait_for(_ready: Callable[[], bool], patience: float) -> bool:
+            """The reader has one turn, and something is written, before the patience ends."""
+            seconds.append(patience)
+            before = complaints._taken
+            turn.release()
+            while complaints._draining and complaints._taken == before:
+                waits(lambda: not complaints._draining, 0.01)
+            return not complaints._draining
+
+        complaints._changed.wait_for = wait_for  # type: ignore[method-assign]
+        complaints.finish(0.5)
+        complaints._changed.wait_for = waits  # type: ignore[method-assign]
+        turn.release(1000)
+        reader.join()
+        *kept, note = got.decode().splitlines()
+        whole = [line for number, line in enumerate(kept) if line == str(number)]
+        assert [0.5] * 11 == seconds
+        assert f"prowess: {100_000 - len(whole)} lines were dropped: nobody read stderr" == note
+        assert len(kept) - len(whole) <= 1  # the one that is torn
+
+
+def test_the_end_waits_for_a_reader_that_takes_all():
+    """Nothing is dropped, whoever is quicker."""
+    with pipe() as (reading, writing):
+        complaints = Complaints(writing)
+        for number in range(50_000):
+            complaints.send(b"%d\n" % number)
+        got = bytearray()
+
+        def read() -> None:
+            while not got.endswith(b"\n49999\n"):
+                got.extend(os.read(reading, 65536))
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        complaints.finish(PATIENCE)
+        reader.join()
+        assert [str(number) for number in range(50_000)] == got.decode().splitlines()
 
 
 def test_a_socket_and_a_terminal_are_never_waited_for():

@@ -51,7 +51,7 @@ class Room:
 _LAST_COMPLAINTS: Final = 1.5
 """Seconds that whoever reads stderr gets to take the last lines."""
 _MOST_TURNS: Final = 10
-"""So often a slow reader gets that time, if it has read something."""
+"""So often a slow reader gets that time, if it has read something. Then the rest is dropped, and counted."""
 _MOST_COMPLAINTS: Final = 8 * 1024 * 1024
 """Bytes that wait for whoever should read stderr. Beyond it the oldest lines are dropped: the newest tell most."""
 
@@ -69,8 +69,12 @@ class Complaints(io.TextIOBase):
         self._changed = threading.Condition(threading.RLock())
         self._waiting: deque[bytes] = deque()
         self._size = 0
+        self._taken = 0
+        """Bytes that somebody has read, of what waited."""
         self._dropped = 0
         self._draining = False
+        self._gives_up = False
+        """Whether the rest of what is being written is dropped as well."""
         self._is_line_whole = True
         """Whether what was written last ended a line: the rest of it may be dropped."""
 
@@ -93,12 +97,20 @@ class Complaints(io.TextIOBase):
                 self._keep(data)
 
     def finish(self, seconds: float) -> None:
-        """Wait until everything is written, but not for a reader that takes nothing for so long."""
+        """Wait until everything is written, but not for a reader that takes nothing for so long.
+
+        A reader that is slow for ever gets the last line only: how many lines were dropped.
+        """
         with self._changed:
             for _ in range(_MOST_TURNS):
-                before = self._size
-                if self._changed.wait_for(lambda: not self._draining, seconds) or self._size == before:
+                before = self._taken
+                if self._changed.wait_for(lambda: not self._draining, seconds) or self._taken == before:
                     return
+            self._dropped += sum(_lines(data) for data in self._waiting)
+            self._waiting.clear()
+            self._size = 0
+            self._gives_up = True
+            self._changed.wait_for(lambda: not self._draining, seconds)
 
     def _write_at_once(self, data: bytes) -> int:
         """How many of the bytes could be written without waiting, or never will be."""
@@ -123,7 +135,7 @@ class Complaints(io.TextIOBase):
         while self._size > self._most:
             dropped = self._waiting.popleft()
             self._size -= len(dropped)
-            self._dropped += max(dropped.count(b"\n"), 1)
+            self._dropped += _lines(dropped)
         if not self._draining:
             self._draining = True
             threading.Thread(target=self._drain, name="prowess-stderr", daemon=True).start()
@@ -143,7 +155,27 @@ class Complaints(io.TextIOBase):
                     self._dropped = 0
                 self._is_line_whole = data.endswith(b"\n")
             with contextlib.suppress(OSError):  # as above
-                write_all(self._fd, memoryview(data))
+                self._write_on(memoryview(data))
+
+    def _write_on(self, view: memoryview) -> None:
+        """Write all of it, unless whoever waits for that gives up meanwhile."""
+        done = 0
+        while done < len(view):
+            size = write_some(self._fd, view[done:])
+            done += size
+            with self._changed:
+                self._taken += size
+                if self._gives_up:
+                    self._gives_up = False
+                    rest = bytes(view[done:])
+                    self._dropped += _lines(rest)
+                    self._is_line_whole = bytes(view[:done]).endswith(b"\n")
+                    return
+
+
+def _lines(data: bytes) -> int:
+    """How many lines these bytes are, with one that has no end."""
+    return data.count(b"\n") + (data[-1:] not in b"\n")
 
 
 @functools.cache

@@ -11,6 +11,7 @@ import os
 import select
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from contextvars import ContextVar
@@ -45,6 +46,8 @@ _PATIENCE: Final = 1.0
 """Seconds that a thread waits for room among what waits. What does not fit then is lost."""
 _LOOP_PATIENCE: Final = 0.1
 """Seconds that the event loop waits for room: the host reads all the time, unless it is starved itself."""
+_MOST_FLUSHING: Final = 3.0
+"""Seconds that a host which goes on reading gets for the last output, before the rest is dropped. It waits longer itself."""
 _OPEN_PIPES: Final = "/proc/self/fd"
 """Where Linux shows what is open, so that it can be opened anew."""
 
@@ -85,6 +88,8 @@ class Outlet:
         self._waiting: deque[bytearray] = deque()
         """Some records each, as many as the pipe takes in one piece."""
         self._size = 0
+        self._written = 0
+        """Bytes that waited, and were written."""
         self._lost = 0
         self._deaf = False
         """Whether waiting was in vain: nobody waits again before the host has read something."""
@@ -102,10 +107,24 @@ class Outlet:
             self._tell_lost()
             self._keep(record)
 
-    def flush(self, seconds: float) -> None:
-        """Wait until everything is written, but no longer than that."""
+    def flush(self, seconds: float, most: float = _MOST_FLUSHING) -> None:
+        """Wait until all that was sent by now is written, as long as the host takes something within these seconds.
+
+        At most `most` seconds. What waits then is dropped, and the host is told how much that was.
+        """
         with self._changed:
-            self._changed.wait_for(lambda: not self._waiting, seconds)
+            until = time.monotonic() + most
+            whole = self._written + self._size
+            while self._written < whole and (left := until - time.monotonic()) > 0:
+                before = self._written
+                if not self._changed.wait_for(lambda before=before: self._written > before, min(seconds, left)):
+                    break
+            if self._waiting:
+                self._lost += sum(records.count(END) for records in self._waiting)
+                note = self._note_of_lost()
+                self._waiting = deque([bytearray(note)])  # for the thread that waits for room already
+                self._size = len(note)
+                self._changed.wait_for(lambda: not self._waiting, seconds)
 
     def _wait_for_room(self, size: int) -> None:
         if not self._deaf:
@@ -138,17 +157,20 @@ class Outlet:
 
     def _tell_lost(self) -> None:
         if self._lost:
-            lost, self._lost = self._lost, 0
-            self._keep(
-                _record(b"prowess", b"%d pieces of output were lost: the host did not read them in time\n" % lost)
-            )
+            self._keep(self._note_of_lost())
+
+    def _note_of_lost(self) -> bytes:
+        lost, self._lost = self._lost, 0
+        return _record(b"prowess", b"%d pieces of output were lost: the host did not read them in time\n" % lost)
 
     def _drain(self) -> None:
         while True:
             self._poll.poll()
             with self._changed:
                 while self._waiting and self._write(self._waiting[0]):
-                    self._size -= len(self._waiting.popleft())
+                    written = len(self._waiting.popleft())
+                    self._size -= written
+                    self._written += written
                     self._deaf = False
                 if not self._waiting and self._lost:
                     self._tell_lost()  # which starts another thread
@@ -234,7 +256,8 @@ def _record(label: bytes, text: bytes) -> bytes:
 
 
 def label_output() -> Callable[[float], None]:
-    """Have `sys.stdout` and `sys.stderr` say who prints; gives what to call at the end, with the seconds that may take.
+    """Have `sys.stdout` and `sys.stderr` say who prints; gives what to call at the end, with the seconds that the
+    host gets to take something.
 
     Both are one stream to the host, so that their order is kept.
     """

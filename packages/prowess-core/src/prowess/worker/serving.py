@@ -87,7 +87,7 @@ _MOST_SECRETS: Final = 1000
 _LEAVING: Final = 1.0
 """Seconds that singletons get to close."""
 _LAST_WORDS: Final = 0.5
-"""Seconds that the host gets to take what was printed last."""
+"""Seconds that the host gets to take some of what was printed last."""
 
 
 class LinkServer:

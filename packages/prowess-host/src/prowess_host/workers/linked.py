@@ -79,6 +79,8 @@ class LinkedWorker(ABC):
     """Whether it has an interpreter of its own."""
     last_line = b""
     """What it printed last, where that is read."""
+    printed = 0
+    """Bytes that it has printed, where they are read."""
 
     def __init__(
         self,

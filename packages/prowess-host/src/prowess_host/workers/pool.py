@@ -40,6 +40,9 @@ _LEAVING: Final = 0.5
 """Seconds an idle worker gets to close what it had opened when the host leaves."""
 _SENDING: Final = 2.0
 """The same where it sends its last traces as well."""
+_PRINTING: Final = 5.0
+"""Seconds more that it gets at most, while it goes on printing: what it had kept back would be lost, and nobody would
+know how much. A worker needs less to drop the rest and to say so."""
 _LACKING: Final = (
     "the Python of the workers, {python}, has no Prowess: install it there ({install}), or change the setting `python`"
 )
@@ -316,7 +319,19 @@ class Pool:
 
     def _let_go(self, worker: Worker, seconds: float) -> None:
         worker.process.send(Kind.QUIT)
-        self._loop.call_later(seconds, self.send, worker, Event.DISCARD)
+        self._end_silent(worker, seconds, worker.process.printed, self._loop.time() + seconds + _PRINTING)
+
+    def _end_silent(self, worker: Worker, seconds: float, printed: int, latest: float) -> None:
+        """Kill it after these seconds, unless it prints meanwhile."""
+
+        def look() -> None:
+            so_far = worker.process.printed
+            if so_far > printed and self._loop.time() + _LEAVING <= latest:
+                self._end_silent(worker, _LEAVING, so_far, latest)
+            else:
+                self.send(worker, Event.DISCARD)
+
+        self._loop.call_later(seconds, look)
 
     # Who gets a call
 

@@ -102,6 +102,7 @@ class WorkerProcess(LinkedWorker):
         except BlockingIOError:
             return False
         if data:
+            self.printed += len(data)
             self._print(self._lines.feed(data))
         else:  # it has closed both of its descriptors
             self._loop.remove_reader(self._output)
