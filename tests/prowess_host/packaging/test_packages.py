@@ -99,7 +99,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 
 def test_a_wheel_can_be_installed_and_its_command_serves_its_skills(project: Path, tmp_path: Path) -> None:
-    """In a fresh environment. Its settings come along; in another project its skills stand beside those that are there."""
+    """In a fresh environment. Its settings come along; another project that allows it has its skills beside its own."""
     name, data = wheel(source_of(project))
     assert "sums_and_words-0.1.0-py3-none-any.whl" == name
     (tmp_path / name).write_bytes(data)
@@ -117,6 +117,7 @@ def test_a_wheel_can_be_installed_and_its_command_serves_its_skills(project: Pat
     (tmp_path / "other/skills").mkdir(parents=True)
     (tmp_path / "other/skills/mine.py").write_text(SKILL.replace("add", "subtract").replace("sums", "mine"))
     host = [str(fresh / "bin/python"), "-m", "prowess_host", "--project", str(tmp_path / "other")]
+    (tmp_path / "other/prowess.toml").write_text("[sandbox]\nsums-and-words = false\n")  # what `prowess trust` asks
     served = asked(host, environment(tmp_path))
     assert ["mine_subtract", "sums_add", "words_say"] == [tool["name"] for tool in served[1]["tools"]]
     assert ["3", "word"] == [served[number]["content"][0]["text"] for number in (2, 3)]

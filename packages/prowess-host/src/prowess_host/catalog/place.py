@@ -20,7 +20,8 @@ __all__ = ["is_known", "manifest_path", "shape_now", "shape_of"]
 
 def is_known(paths: ConfigPaths, own: OwnSettings) -> bool:
     """Whether a manifest exists, valid or not."""
-    return manifest_path(paths.cache_dir, paths.project_root, shape_now(own)).exists()
+    path = manifest_path(paths.cache_dir, paths.project_root, shape_now(own))
+    return os.path.exists(path)  # noqa: PTH110 - `Path.exists` raises where a folder may not be entered
 
 
 def shape_now(own: OwnSettings) -> str:

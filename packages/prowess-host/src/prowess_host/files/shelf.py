@@ -164,7 +164,7 @@ def _skill_folders(folders: Iterable[Path]) -> Iterator[Path]:
         for entry in entries:
             if not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False):
                 place = Path(entry.path)
-                if (place / _SKILL_FILE).is_file():
+                if os.path.isfile(place / _SKILL_FILE):  # `Path.is_file` raises where a folder may not be entered
                     yield place
 
 

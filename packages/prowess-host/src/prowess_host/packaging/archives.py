@@ -64,7 +64,9 @@ def main() -> None:
     from prowess_host.cli.main import main as prowess
 
     here = Path(__file__).parent / "project"
-    sys.argv[1:] = ["host", "--project", str(here), "--set", "skills=[]", *sys.argv[1:]]
+    # Whoever starts this program allows its skills, as with any other program.
+    own = ["--set", "skills=[]", "--set", "sandbox.{name}=false"]
+    sys.argv[1:] = ["host", "--project", str(here), *own, *sys.argv[1:]]
     prowess()
 
 
@@ -89,7 +91,7 @@ def wheel(source: Source, registry_name: str | None = None) -> tuple[str, bytes]
     module, info = source.module, f"{source.module}-{source.version}.dist-info"
     files: dict[str, bytes] = {
         f"{module}/__init__.py": _PLUGIN.format(title=source.name, folders=source.folders).encode(),
-        f"{module}/__main__.py": _COMMAND.encode(),
+        f"{module}/__main__.py": _COMMAND.format(name=source.name).encode(),
         **{f"{module}/project/{path}": data for path, data in source.files.items()},
         f"{info}/METADATA": _metadata(source, registry_name).encode(),
         f"{info}/WHEEL": b"Wheel-Version: 1.0\nGenerator: prowess\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
