@@ -1,4 +1,4 @@
-"""What the decorators share: a function becomes an object that is called in its place, and carries what was declared."""
+"""The shared code of the decorators: a function becomes an object that replaces it and carries the declaration."""
 
 from __future__ import annotations
 

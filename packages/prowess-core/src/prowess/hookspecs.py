@@ -69,7 +69,7 @@ def prowess_skill_folders(project_root: Path, settings: Settings) -> Iterable[Pa
 
 @hookspec
 def prowess_commands(register: Callable[[Any], None]) -> None:
-    """Call `register(command)` for each decorated function that this plugin brings, wherever it was defined.
+    """Call `register(command)` for each decorated function of this plugin.
 
     That may be a command, a resource or a prompt.
     """

@@ -1,4 +1,4 @@
-"""What a request for a resource, a prompt or a completion names, and the call that answers it."""
+"""Requests for resources, prompts and completions: their targets, and the calls that answer them."""
 
 from __future__ import annotations
 

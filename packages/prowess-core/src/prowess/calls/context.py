@@ -72,7 +72,7 @@ class Context:
 
     @property
     def context(self) -> JsonObject:
-        """What the caller says about the task that the call belongs to."""
+        """The caller's description of the task that the call belongs to."""
         return self._call.channel.context
 
     @property
@@ -147,7 +147,7 @@ class Context:
         return self.log("error", message)
 
     def updated(self, uri: str) -> Sent:
-        """Tell the clients that have subscribed to a resource that it has changed. Awaiting it is optional."""
+        """Notify the clients that have subscribed to a resource. Awaiting it is optional."""
         self._call.updated(str(uri))
         return SENT
 
@@ -161,7 +161,7 @@ class Context:
         return self._wait_for(self._ask_one(key, (message, schema)))
 
     def ask_url(self, key: str, message: str, url: str) -> Any:
-        """Ask the person to visit a page, for what the client must not see: a password, a payment, a permission.
+        """Ask the user to visit a page, for data that the client must not see: a password, a payment, a permission.
 
         The answer says whether the person agreed, and not what came of the visit. Say with `url_done(key)` when the page
         has done its job.
@@ -169,12 +169,12 @@ class Context:
         return self._wait_for(self._ask_one(key, Page(message, url)))
 
     def url_done(self, key: str) -> Sent:
-        """Say that the page of `ask_url` has done its job, so that the client can stop waiting for it."""
+        """Report that the page of `ask_url` is finished, so that the client stops waiting for it."""
         self._call.url_done(key)
         return SENT
 
     def sample(self, key: str, messages: str | Sequence[JsonObject], *, max_tokens: int = 1000, **more: Any) -> Any:
-        """Let the model of the client write a text, which is the `value` of the answer. Asked for like `ask`.
+        """Ask the model of the client for a text, which is the `value` of the answer. Asked for like `ask`.
 
         MCP has deprecated sampling, and few clients can do it: prefer a model of your own. `more` are further parameters
         of `sampling/createMessage`, as `systemPrompt`.
@@ -182,7 +182,7 @@ class Context:
         return self._wait_for(self._ask_one(key, Sample(messages, max_tokens, more)))
 
     def roots(self, key: str = "roots") -> Any:
-        """Ask for the folders that the client has open: addresses like `file:///home/ada/work`, as the `value`.
+        """Ask for the open folders of the client: URIs like `file:///home/ada/work`, as the `value`.
 
         MCP has deprecated roots: prefer `ConfigPaths`, or a parameter.
         """
@@ -196,7 +196,7 @@ class Context:
         return self._wait_for(self._ask(dict(questions)))
 
     def background(self, *, required: bool = False) -> bool:
-        """Let the call go on as a task from here: the client gets a handle, and asks for the result later.
+        """Continue the call as a task: the client gets a handle, and asks for the result later.
 
         Returns whether it does. If the client knows no tasks, the call goes on as it is; with `required` it fails.
         Progress becomes the message of the task's status, and a question waits until the client asks for the status.

@@ -1,4 +1,4 @@
-"""Work that goes on while nobody waits, by handle: whoever started it asks again later.
+"""Background work by handle. The caller that started it asks for the result later.
 
 The tasks of MCP and the `accepted` of envelopes share this store. A handle cannot be guessed, and belongs to the owner
 it was given to; to everybody else it does not exist. The store is bounded: in works, in the bytes of their results, and

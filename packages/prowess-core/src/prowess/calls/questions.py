@@ -1,4 +1,4 @@
-"""What a command can ask its client for: a form, a visit to a page, a text of the client's model, the client's folders.
+"""Questions of a command to its client: a form, a page to visit, a text of the client's model, the client's folders.
 
 Each question says how it is shown on the link, and reads the raw answer: an `action`, and a `content` if it was accepted.
 """

@@ -1,4 +1,4 @@
-"""Finds characters that a person does not see, and a model reads, in what clients are shown of a command.
+"""Finds invisible characters, which only models read, in the texts of a contract.
 
 Control characters move a terminal; tags, zero-width characters, overrides of direction and selectors of variants can carry
 whole sentences to a model past every reviewer. Light: it needs a contract and no skill.

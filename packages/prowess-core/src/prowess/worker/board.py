@@ -1,4 +1,4 @@
-"""What host and worker both see without a frame: which calls have begun or are withdrawn, a beat, and what is imported.
+"""Memory shared by host and worker: which calls have begun or are withdrawn, a beat, and what is imported.
 
 Light, as a host makes a board before it imports anything else.
 """

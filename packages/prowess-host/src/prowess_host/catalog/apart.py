@@ -1,4 +1,4 @@
-"""The skills that run apart from the others, since they have an environment or limits of their own; and where each of them runs.
+"""The skills with an environment or limits of their own, and their placements.
 
 Light: what is needed to make environments, and to know what the system can enforce, is imported when a skill asks for one.
 """

@@ -1,4 +1,4 @@
-"""What was allowed of a skill, compared with what it is now: whoever changes what was looked at is asked about again."""
+"""Compares the contracts of a skill with the allowed ones. Changed contracts need permission again."""
 
 from __future__ import annotations
 

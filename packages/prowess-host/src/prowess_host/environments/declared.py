@@ -1,4 +1,4 @@
-"""What a skill says it needs: a block of inline metadata (PEP 723), or a `pyproject.toml` or `requirements.txt` in its folder.
+"""The declared dependencies of a skill: a block of inline metadata (PEP 723), or a `pyproject.toml` or `requirements.txt` in its folder.
 
 Reads files and nothing else. A skill that says nothing, or needs nothing but the interpreter that the project has, shares
 the project's own environment.

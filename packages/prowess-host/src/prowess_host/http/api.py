@@ -1,4 +1,4 @@
-"""What is served beside MCP: envelopes, one path for each command, the description of all that, and the schemas.
+"""The HTTP interface beside MCP: envelopes, one path for each command, the OpenAPI description, and the schemas.
 
 What envelopes need (pydantic, jsonschema) is imported when the first one comes, in a thread: MCP does without it.
 """

@@ -1,4 +1,4 @@
-"""Decides what a request of HTTP means in MCP: its era, its message, or the status and the error that refuse it.
+"""Interprets an HTTP request as MCP: its era and message, or the status and the error of its rejection.
 
 Values in, values out: no server, no project, no session. The era is decided by each message: by its envelope, or by the
 field `MCP-Protocol-Version`.

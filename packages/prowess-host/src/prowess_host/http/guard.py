@@ -1,4 +1,4 @@
-"""Which hosts and origins are served: what keeps a web page from talking to a server that was not meant for it.
+"""Checks hosts and origins, so that web pages cannot call the server.
 
 A page whose name its owner points at 127.0.0.1 sends that name as `Host`, and any page sends its own `Origin`. Names are
 compared, and a literal address cannot be such a name.

@@ -1,4 +1,4 @@
-"""The fields of an HTTP request as MCP reads them: repeated ones, what a client accepts, mirrored values of the body."""
+"""The headers of an HTTP request that MCP defines: repeated ones, what a client accepts, mirrored values of the body."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a list method shows: definitions, reduced to the fields of each revision, and cut into pages."""
+"""The results of list methods: definitions, reduced to the fields of each revision, and cut into pages."""
 
 from __future__ import annotations
 
