@@ -7,17 +7,25 @@ from __future__ import annotations
 import re
 import sys
 import zipfile
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 from packaging.requirements import Requirement
 
-__all__ = ["installed", "small"]
+__all__ = ["installed", "small", "starts"]
 
 _WHEEL = "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
 
 
-def small(folder: Path, name: str, version: str, *requires: str, body: str = "") -> Path:
+def starts(folder: Path, name: str, version: str, line: str) -> Path:
+    """The same, with a line that Python runs whenever it starts."""
+    return small(folder, name, version, more={f"{name}.pth": line.encode()})
+
+
+def small(
+    folder: Path, name: str, version: str, *requires: str, body: str = "", more: Mapping[str, bytes] | None = None
+) -> Path:
     """A wheel of a package with one module, which knows its version."""
     needs = "".join(f"Requires-Dist: {each}\n" for each in requires)
     text = f'version = "{version}"\n{body}\n'
@@ -25,6 +33,7 @@ def small(folder: Path, name: str, version: str, *requires: str, body: str = "")
         f"{name}.py": text.encode(),
         f"{name}-{version}.dist-info/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{needs}".encode(),
         f"{name}-{version}.dist-info/WHEEL": _WHEEL.encode(),
+        **(more or {}),
     }
     return _written(folder / f"{name}-{version}-py3-none-any.whl", files, f"{name}-{version}.dist-info")
 

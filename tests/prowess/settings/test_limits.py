@@ -77,7 +77,7 @@ def test_infinity_is_no_limit() -> None:
         ({"qqq": 1}, "there are network, read, write"),
         ({"network": "lan"}, 'network must be true, false or "loopback", not "lan"'),
         ({"network": 1}, "network must be"),
-        ({"read": "data"}, 'read must be a list of strings, not "data"'),
+        ({"read": "data"}, 'read must be a list of printable strings, of 8192 characters at most, not "data"'),
         ({"write": [1]}, "write must be"),
         ({"env": [" "]}, "env must be"),
         ({"memory": "much"}, "memory must be a size in bytes"),
@@ -86,7 +86,7 @@ def test_infinity_is_no_limit() -> None:
         ({"memory": []}, "memory must be"),
         ({"cpu": math.nan}, "cpu must be"),
         ({"cpu": "1 s"}, "cpu must be seconds"),
-        ({"processes": -1}, "processes must be an integer >= 0, not -1"),
+        ({"processes": -1}, "processes must be an integer from 0 to 4194304, not -1"),
         ({"processes": True}, "processes must be"),
         ({"processes": 1.5}, "processes must be"),
         ({"file_size": -5}, "file_size must be"),
@@ -183,6 +183,63 @@ def test_broken_inline_metadata_is_refused(text: str, words: str) -> None:
     """A limit that is overlooked would be none."""
     with pytest.raises(SettingsError, match=words):
         declared(text, "a.py")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        BLOCK.replace("# ///\n", "", 1),
+        BLOCK.replace("\n", "\r"),
+        BLOCK.replace("# /// script", "#/// script"),
+        BLOCK.replace("# /// script\n", "# /// script\n\n"),
+        "".join(f"    {line}\n" for line in BLOCK.splitlines()),
+        f"{BLOCK}\n{BLOCK}",
+        f"# /// script\n# dependencies = []\n# ///\n{BLOCK}",
+    ],
+)
+def test_limits_outside_of_a_block_are_refused(text: str) -> None:
+    """Whoever wrote them meant them: a skill without its limits would be the worst answer."""
+    with pytest.raises(SettingsError, match="must be in one block that begins with the line `# /// script`"):
+        declared(text, "a.py")
+
+
+def test_byte_order_mark_hides_no_limits() -> None:
+    """Editors write one, and Python ignores it."""
+    assert declared(f"\ufeff{BLOCK}", "a.py") == declared(BLOCK, "a.py")
+    assert declared("\ufeff---\nsandbox:\n  network: false\n---\n", "SKILL.md") is not None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "---\nsandbox:\n  network: false\n",
+        "\n---\nsandbox:\n  network: false\n---\n",
+        "---\nname: x\nsandbox :\n  network: false\n---\n",
+        '---\n"sandbox":\n  network: false\n---\n',
+    ],
+)
+def test_front_matter_that_is_not_found_is_refused(text: str) -> None:
+    """As with blocks."""
+    with pytest.raises(SettingsError, match="limits must be a block `sandbox:` of its own"):
+        declared(text, "SKILL.md")
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        {"cpu": 1e300},
+        {"memory": 2**70},
+        {"processes": 2**23},
+        {"read": ["x" * 100] * 100},
+        {"write": ["a\x1b[2J"]},
+        {"env": ["a\u202eb"]},
+        {"read": ["\ud800"]},
+    ],
+)
+def test_limits_that_no_system_and_no_terminal_takes_are_refused(table: dict[str, Any]) -> None:
+    """They would be an error of the system when the worker starts, or change what people read."""
+    with pytest.raises(SettingsError, match="must be"):
+        limits_of((table, PLACE))
 
 
 def test_skill_md_declares_limits_in_its_front_matter() -> None:

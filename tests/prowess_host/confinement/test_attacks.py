@@ -247,14 +247,17 @@ os.rename("out/file", "out/new/file")
     assert (root / "out" / "new" / "file").exists()
 
 
-def test_path_inside_a_writable_one_opens_nothing_more(tmp_path: Path) -> None:
-    """A skill could make it a link to anywhere, and have that opened at the next start."""
+@pytest.mark.parametrize("way", ["out/cache", "data/../out/cache", "data/out/cache", "out/../out/cache"])
+def test_path_inside_a_writable_one_opens_nothing_more(tmp_path: Path, way: str) -> None:
+    """A skill could make it a link to anywhere, and have that opened at the next start; however the path is written."""
     root = tmp_path / "p"
     (root / "out").mkdir(parents=True)
+    (root / "data").mkdir()
+    (root / "data" / "out").symlink_to(root / "out")
     (tmp_path / "secret").write_text("s")
     (root / "out" / "cache").symlink_to(tmp_path / "secret")
 
-    done = run(Limits(read=("out/cache",), write=("out", "out/cache")), root, "print(open('out/cache').read())")
+    done = run(Limits(read=(way,), write=("out", way)), root, "print(open('out/cache').read())")
 
     assert "PermissionError" in done.stderr
 

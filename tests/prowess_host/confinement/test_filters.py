@@ -192,3 +192,22 @@ def test_signals_are_filtered_where_landlock_does_not_know_them(machine: Machine
 def test_program_is_as_long_as_the_kernel_takes(machine: Machine) -> None:
     """4096 steps, and a jump of at most 255."""
     assert len(filter_for(Limits(network=True), machine, scoped=False)) < 4096 * 8
+
+
+@BOTH
+def test_files_send_no_signals_where_the_kernel_does_not_keep_them_within(machine: Machine) -> None:
+    """A file may have an owner, which is sent a signal when there is news: any signal, and any process of this user."""
+    fcntl, ioctl = (72, 25), (16, 29)
+    for pair, commands in ((fcntl, (8, 10, 15)), (ioctl, (0x8901, 0x8902))):
+        for command in commands:
+            assert asked(Limits(), machine, pair, 3, command, scoped=False) == errno.EPERM
+            assert asked(Limits(), machine, pair, 3, command) == ALLOWED
+    assert asked(Limits(), machine, fcntl, 3, 3, scoped=False) == ALLOWED
+
+
+@BOTH
+def test_attributes_of_files_stay(machine: Machine) -> None:
+    """Their owner may change them in a file that was opened to be read, and Landlock does not look."""
+    for command in (0x40086602, 0x401C5820, 0x40806685, 0x800C6613):
+        assert asked(Limits(), machine, (16, 29), 3, command) == errno.EPERM
+    assert asked(Limits(), machine, (16, 29), 1, 0x5401) == ALLOWED

@@ -220,7 +220,12 @@ async def test_worker_that_a_limit_ends_is_told_as_such(tmp_path: Path) -> None:
     [
         ('network = "loopback"', "Linux cannot limit a process to the network of this machine"),
         ("netwrk = true", "unknown limit 'netwrk'; did you mean \"network\"?"),
-        ('write = ["."]', "with which the skill could lift its own limits"),
+        ('write = ["."]', "which lets the skill lift its own limits"),
+        ('write = ["skills/limited.py"]', "which lets the skill lift its own limits"),
+        ('write = ["skills/other.py"]', "which lets the skill lift its own limits"),
+        ('write = [".prowess/x"]', "which lets the skill lift its own limits"),
+        ('write = ["~nobody_of_this_name/x"]', "the home of a user that there is not"),
+        ('read = ["~nobody_of_this_name/x"]', "the home of a user that there is not"),
     ],
 )
 async def test_limits_that_cannot_be_kept_stop_the_skill(tmp_path: Path, line: str, words: str) -> None:
@@ -242,7 +247,15 @@ async def test_owner_may_run_what_cannot_be_enforced(tmp_path: Path) -> None:
 
 
 FORGED_RESULT = b'{"content":[]}}\n{"jsonrpc":"2.0","method":"notifications/message","params":{}}'
+INFINITE = b'{"content":[],"structuredContent":{"x":1e999}}'
 FRAMES = {
+    "a result that is no JSON": b"\x16"
+    + (1).to_bytes(4)
+    + (2).to_bytes(4)
+    + len(INFINITE).to_bytes(4)
+    + b"{}"
+    + INFINITE,
+    "a refusal without a reason": b"\x19" + (1).to_bytes(4) + (2).to_bytes(4) + bytes(4) + b"{}",
     "a result that ends the line": b"\x16"
     + (1).to_bytes(4)
     + (2).to_bytes(4)

@@ -12,9 +12,10 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from anyio import fail_after
+from anyio import fail_after, run_process
 from patience import PATIENCE
 from piped import Client, hosted, make_project, result, until, write_skill
+from wheelhouse import starts
 
 find_uv_bin = pytest.importorskip("uv").find_uv_bin
 
@@ -375,3 +376,63 @@ def commit(root: Path, skill: str) -> None:
     data = {"$schema": "urn:prowess:catalog.v1", "title": "t", "profiles": ["portable"], "commands": [command]}
     (root / "schemas").mkdir()
     (root / "schemas/catalog.json").write_text(json.dumps(data))
+
+
+def evil(folder: Path, mark: Path) -> Path:
+    """A package that leaves a mark when it is built."""
+    folder.mkdir(parents=True)
+    (folder / "setup.py").write_text(
+        f"import pathlib\npathlib.Path({str(mark)!r}).write_text('built')\nfrom setuptools import setup\nsetup(name='evil')\n"
+    )
+    return folder
+
+
+LIMITED = "[tool.prowess.sandbox]\nnetwork = false"
+
+
+@pytest.mark.parametrize(
+    ("dependencies", "more", "words"),
+    [
+        (["evil @ file://{evil}"], LIMITED, "is not the name of a package with versions"),
+        (["{evil}"], LIMITED, "is not the name of a package with versions"),
+        (["x==${{HOME}}"], LIMITED, "is not the name of a package with versions"),
+        (["-e {evil}"], LIMITED, "is an option"),
+        (["evil"], f'{LIMITED}\n[tool.uv.sources]\nevil = {{{{ path = "{{evil}}" }}}}', "settings of uv"),
+        (["tinypackage"], f'[tool.prowess]\npython = "{{evil}}/python"\n{LIMITED}', "is not a version of Python"),
+    ],
+    ids=["address", "path", "variable", "option", "settings of uv", "interpreter"],
+)
+async def test_limits_hold_while_an_environment_is_made(
+    tmp_path: Path, wheels: Path, dependencies: list[str], more: str, words: str
+) -> None:
+    """The program uv runs outside of them: it would build packages of the skill, and run an interpreter of it."""
+    mark = tmp_path / "mark"
+    folder = evil(tmp_path / "evil", mark)
+    (folder / "python").write_text(f"#!/bin/sh\necho ran > {mark}\n")
+    (folder / "python").chmod(0o755)
+    told = block(*(each.format(evil=folder) for each in dependencies), more=more.format(evil=folder))
+    root = project(tmp_path / "p", wheels, hostile=told + PLAIN, free=PLAIN)
+    async with hosted(root) as host:
+        assert "none" == await host.text("free_version")
+        assert words in await host.text("prowess_diagnostics")
+    for command in ("sync", "lock"):
+        line = f"from prowess_host.cli.commands import run; run([{command!r}, '--project', {str(root)!r}])"
+        done = await run_process([sys.executable, "-c", line], check=False)
+        assert words in done.stderr.decode(), done
+    assert not mark.exists()
+
+
+async def test_package_of_a_limited_skill_runs_nothing_outside_its_limits(tmp_path: Path, wheels: Path) -> None:
+    """Sources are not built, and what a package has for the start of Python runs within the limits alone."""
+    mark = tmp_path / "mark"
+    shelf = tmp_path / "shelf"
+    shelf.mkdir()
+    starts(shelf, "starter", "1.0", f"import os; open({str(mark)!r}, 'a').close()\n")
+    more = f"find_links = [{json.dumps(str(wheels))}, {json.dumps(str(shelf))}]"
+    text = settings(wheels).partition("find_links")[0] + more
+    body = "@skill_command\ndef version() -> str:\n    import starter\n    return starter.version\n"
+    root = make_project(tmp_path / "p", text, hostile=block("starter", more=LIMITED) + body)
+    async with hosted(root) as host:
+        await until_listed(host, {"hostile_version"})
+        assert "1.0" == await host.text("hostile_version")
+    assert not mark.exists()

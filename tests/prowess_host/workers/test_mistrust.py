@@ -127,3 +127,21 @@ def test_other_frames_pass() -> None:
     assert said(Kind.PONG) == Frame(Kind.PONG, 1, b"{}", b"")
     assert said(Kind.FAILED, {"message": 5}) == Frame(Kind.FAILED, 1, b'{"message":"5"}', b"")
     assert said(Kind.REST, {"token": "t"}, b"text") == Frame(Kind.REST, 1, b'{"token":"t"}', b"text")
+
+
+def test_what_is_no_json_for_every_client_does_not_pass() -> None:
+    """Python reads 1e999 as infinite, and writes a word that no other language reads; halves of characters likewise."""
+    infinite = b'{"content":[],"structuredContent":{"x":1e999}}'
+    assert sound(Frame(Kind.RESULT, 1, b"{}", infinite), OWN) is None
+    assert sound(Frame(Kind.LOG, 1, b'{"level":"info","data":1e999}', b""), OWN) is None
+
+    found = said(Kind.LOG, {"level": "info", "data": ["\ud800", "\ud83d\ude00"]})
+
+    assert found is not None
+    assert ["\ufffd", "\U0001f600"] == json.loads(found.head)["data"]
+
+
+@pytest.mark.parametrize("kind", [Kind.REFUSED, Kind.PROGRESS, Kind.LOG, Kind.SECRETS, Kind.URL_DONE])
+def test_head_without_what_the_host_reads_is_nonsense(kind: Kind) -> None:
+    """The call would have no answer."""
+    assert said(kind, {}) is None

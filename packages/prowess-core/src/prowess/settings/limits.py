@@ -43,8 +43,17 @@ _CONTRACT: Final = "contract"
 _LIMITED: Final = "limited"
 _SIZE: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?\s*", re.IGNORECASE)
 _UNITS: Final = "KMGT"
+_MOST: Final = 2**62
+"""Bytes or seconds: the kernel takes no more, and nothing has so much."""
+_MOST_PROCESSES: Final = 2**22
+"""What Linux can have at one time."""
+_MOST_CHARACTERS: Final = 8192
+"""Of all names in one list: a program is told the limits when it starts, and is told no more than 128 KiB."""
 _BLOCK: Final = re.compile(r"(?m)^# /// script[ \t]*\r?\n(?P<content>(?:^#(?:| .*)\r?\n)+?)^# ///[ \t]*\r?$")
 """A block of inline metadata as defined by PEP 723."""
+_MEANT: Final = re.compile(r"(?m)^[ \t]*#[ \t]*\[[ \t]*tool[ \t]*\.[ \t]*prowess[ \t]*\.[ \t]*sandbox[ \t]*\][ \t]*$")
+"""A line that belongs into such a block."""
+_MEANT_IN_FRONT: Final = re.compile(r"""(?m)\A\s*---[ \t]*$(?:(?!^---).*\n)*?["']?sandbox["']?[ \t]*:""")
 _FRONT: Final = re.compile(r"\A---[ \t]*\r?\n(?P<content>.*?)^---[ \t]*\r?$", re.MULTILINE | re.DOTALL)
 
 
@@ -203,8 +212,24 @@ def declared(text: str, file: str) -> tuple[dict[str, Any], str] | None:
     """
     if TABLE not in text:  # most files: nothing is parsed
         return None
-    table = _in_front_matter(text, file) if file.endswith(".md") else _in_block(text, file)
-    return None if table is None else (table, file)
+    text = text.removeprefix("\ufeff")
+    is_markdown = file.endswith(".md")
+    table = _in_front_matter(text, file) if is_markdown else _in_block(text, file)
+    if table is not None:
+        return table, file
+    # Whoever wrote limits that cannot be found means them all the same: running without any would be the worst answer.
+    lines = text.replace("\r\n", "\n").replace("\r", "\n")
+    if is_markdown and _MEANT_IN_FRONT.search(lines):
+        raise SettingsError(
+            f"{file}: limits must be a block `{TABLE}:` of its own in the front matter, between two lines `---` of which the "
+            "first begins the file"
+        )
+    if not is_markdown and _MEANT.search(lines):
+        raise SettingsError(
+            f"{file}: [tool.prowess.{TABLE}] must be in one block that begins with the line `# /// script` and ends with "
+            "`# ///`; each line between begins with `# `"
+        )
+    return None
 
 
 # --- checking -------------------------------------------------------------------------------------
@@ -222,7 +247,7 @@ def _value(name: str, value: Any, place: str) -> Any:
     try:
         return read(value)
     except (TypeError, ValueError, OverflowError):
-        shown = json.dumps(value, default=str)
+        shown = json.dumps(value, default=str)[:200]
         raise SettingsError(f"{place}: {name} must be {expected}, not {shown}") from None
 
 
@@ -234,7 +259,9 @@ def _network(value: Any) -> bool | str:
 
 def _names(value: Any) -> tuple[str, ...]:
     names: list[Any] = cast("list[Any]", value) if isinstance(value, list) else [None]
-    if not all(isinstance(name, str) and name.strip() and "\0" not in name for name in names):
+    if not all(isinstance(name, str) and name.strip() and name.isprintable() for name in names):
+        raise ValueError
+    if sum(map(len, names)) > _MOST_CHARACTERS:
         raise ValueError
     return tuple(names)
 
@@ -258,17 +285,21 @@ def _number(value: Any) -> float | None:
         return None
     if isinstance(value, bool) or not isinstance(value, (int, float)) or math.isnan(value) or value <= 0:
         raise ValueError
-    return None if math.isinf(value) else value
+    if math.isinf(value):
+        return None
+    if value > _MOST:
+        raise ValueError
+    return value
 
 
 def _count(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MOST_PROCESSES:
         raise ValueError
     return value
 
 
 _LISTS: Final = frozenset({"read", "write", "env", "settings"})
-_LIST: Final = "a list of strings"
+_LIST: Final = f"a list of printable strings, of {_MOST_CHARACTERS} characters at most"
 _AMOUNT: Final = 'a size in bytes, such as "512 MiB", or inf'
 _KEYS: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
     "network": ('true, false or "loopback"', _network),
@@ -278,7 +309,7 @@ _KEYS: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
     "settings": (_LIST, _names),
     "memory": (_AMOUNT, _size),
     "cpu": ("seconds above 0, or inf", _number),
-    "processes": ("an integer >= 0", _count),
+    "processes": (f"an integer from 0 to {_MOST_PROCESSES}", _count),
     "file_size": (_AMOUNT, _size),
 }
 assert list(_KEYS) == [each.name for each in fields(Limits)]  # noqa: S101 - a slip of ours
@@ -313,9 +344,10 @@ _REACH: Final[dict[bool | str, int]] = {False: 0, _LOOPBACK: 1, True: 2}
 
 
 def _in_block(text: str, file: str) -> dict[str, Any] | None:
-    found = _BLOCK.search(text)
-    if found is None:
+    blocks = list(_BLOCK.finditer(text))
+    if len(blocks) != 1:  # two of them are an error of PEP 723
         return None
+    found = blocks[0]
     import tomllib  # some milliseconds, for skills that declare something
 
     lines = found["content"].splitlines()

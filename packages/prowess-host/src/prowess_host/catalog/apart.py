@@ -319,8 +319,8 @@ class Apart:
 def _read(folders: tuple[Path, ...], settings: Settings, root: Path) -> tuple[dict[str, Wanted], dict[str, Failure]]:
     """What all skills say, and what the owner says of them."""
     sources = survey(folders).sources
-    found = read_needs(folders, settings.own, root, sources)
     limited = read_limits(sources, folders, settings, root)
+    found = read_needs(folders, settings.own, root, sources, limited.grants)
     broken = {**found.broken, **limited.broken}
     wanted: dict[str, Wanted] = {}
     for skill in {*found.needed, *limited.grants} - broken.keys():
@@ -330,8 +330,14 @@ def _read(folders: tuple[Path, ...], settings: Settings, root: Path) -> tuple[di
     return wanted, broken
 
 
-def read_needs(folders: Iterable[Path], own: OwnSettings, root: Path, sources: Iterable[Source] | None = None) -> Found:
-    """What all skills say. Most say nothing, and then nothing more is imported."""
+def read_needs(
+    folders: Iterable[Path],
+    own: OwnSettings,
+    root: Path,
+    sources: Iterable[Source] | None = None,
+    limited: Collection[str] = (),
+) -> Found:
+    """What all skills say. Most say nothing, and then nothing more is imported. `limited` names those with limits."""
     saying = [source for source in (survey(folders).sources if sources is None else sources) if _says_something(source)]
     if not saying:
         return Found({}, {})
@@ -344,11 +350,10 @@ def read_needs(folders: Iterable[Path], own: OwnSettings, root: Path, sources: I
     for source in saying:
         try:
             found = declared_by(source)
+            if found is not None:
+                needed[source.name] = Needed.by(source, found, own, root, limited=source.name in limited)
         except NeedsError as error:
             broken[source.name] = Failure(source.name, error.reason, str(error.file))
-        else:
-            if found is not None:
-                needed[source.name] = Needed.by(source, found, own, root)
     return Found(needed, broken)
 
 

@@ -47,17 +47,23 @@ def read_limits(sources: Iterable[Source], folders: Iterable[Path], settings: Se
             grant = _grant(source.name, said, settings, root)
             if grant is not None:
                 grants[source.name] = _checked(replace(grant, own=(source.path,), listed=listed))
-        except (SettingsError, OSError) as error:
+        except Exception as error:  # noqa: BLE001 - what one skill writes must not keep the others from running
             file = said[1] if said is not None else settings.sandbox.place
-            broken[source.name] = Failure(source.name, str(error), file)
+            broken[source.name] = Failure(source.name, _in_words(error), file)
     for name in settings.sandbox.verdicts.keys() - names:  # installed packages, if they are there
         try:
             grant = _grant(name, None, settings, root)
             if grant is not None:
                 grants[name] = _checked(replace(grant, listed=listed, package=True))
-        except (SettingsError, OSError) as error:
-            broken[name] = Failure(name, str(error), settings.sandbox.place)
+        except Exception as error:  # noqa: BLE001 - as above
+            broken[name] = Failure(name, _in_words(error), settings.sandbox.place)
     return Limited(grants, broken)
+
+
+def _in_words(error: Exception) -> str:
+    if isinstance(error, (SettingsError, OSError)):
+        return str(error)
+    return f"its limits cannot be read, because of an internal error: {type(error).__name__}: {error}"
 
 
 def _said(source: Source) -> _Said | None:

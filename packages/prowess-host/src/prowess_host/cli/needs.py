@@ -9,8 +9,10 @@ from typing import NamedTuple
 from prowess.errors import ProwessError, did_you_mean
 from prowess.settings.paths import ConfigPaths
 from prowess.settings.settings import Settings
+from prowess.skills.discovery import survey
 from prowess_host.catalog.apart import Found, read_needs
 from prowess_host.catalog.known import KnownCatalog
+from prowess_host.catalog.limited import read_limits
 from prowess_host.cli.terminal import complain
 from prowess_host.environments.builds import Needed
 
@@ -47,7 +49,11 @@ def needs_of_project(settings: Settings) -> Needs:
     known = KnownCatalog(paths, settings.own)
     known.recall()
     folders = dict.fromkeys((*paths.skills_dirs, *map(Path, known.description.folders)))
-    return Needs(paths.project_root, paths.cache_dir, read_needs(folders, settings.own, paths.project_root))
+    sources, root = survey(folders).sources, paths.project_root
+    limited = read_limits(sources, folders, settings, root)
+    # Whether this system can enforce the limits does not matter here: an image may be made where none are.
+    names = {*limited.grants, *limited.broken}
+    return Needs(root, paths.cache_dir, read_needs(folders, settings.own, root, sources, names))
 
 
 def grouped(needed: dict[str, Needed]) -> list[tuple[Needed, tuple[str, ...]]]:

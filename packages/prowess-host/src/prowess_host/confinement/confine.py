@@ -183,14 +183,30 @@ def check(grant: Grant) -> None:
     reasons = system().lacking(grant.limits)
     if reasons and not grant.unenforced:
         raise Unenforceable(reasons)
-    kept = [grant.root / name for name in _KEPT] + list(grant.listed)
+    kept = [*(grant.root / name for name in _KEPT), *grant.own]
+    within = [grant.root / ".prowess", *grant.listed]
+    for name in grant.limits.read:
+        _placed(grant.root, name)
     for name in grant.limits.write:
-        path = (grant.root / Path(name).expanduser()).resolve()
-        held = next((each for each in kept if each.resolve().is_relative_to(path)), None)
+        path = Path(os.path.realpath(_placed(grant.root, name)))
+        held = next((each for each in (*kept, *within) if Path(os.path.realpath(each)).is_relative_to(path)), None)
+        if held is None:
+            held = next((each for each in within if path.is_relative_to(os.path.realpath(each))), None)
         if held is not None:
+            how = "holds" if Path(os.path.realpath(held)).is_relative_to(path) else "is in"
             raise SettingsError(
-                f"write = {name!r} holds {held}, which lets the skill lift its own limits: name another folder"
+                f"write = {name!r} {how} {held}, which lets the skill lift its own limits: name another folder"
             )
+
+
+def _placed(root: Path, name: str) -> Path:
+    """A path of the limits, where it counts from."""
+    try:
+        return root / Path(name).expanduser()
+    except RuntimeError as error:
+        raise SettingsError(
+            f"{name!r} in the limits is in the home of a user that there is not: name another"
+        ) from error
 
 
 @dataclass(slots=True)
@@ -312,11 +328,20 @@ class Confinement:
         return [path for path in paths if not _is_within(path, [other for other in paths if other != path])]
 
     def _path(self, name: str) -> Path:
-        return self.grant.root / Path(name).expanduser()
+        return _placed(self.grant.root, name)
 
 
 def _is_within(path: Path, folders: Iterable[Path]) -> bool:
-    return any(path.is_relative_to(folder) for folder in folders)
+    """Whether the way to a path leads through one of some folders, however the path and the folders are written."""
+    ways = {path, *(Path(os.path.realpath(parent)) / path.name for parent in _parents(path))}
+    return any(
+        way.is_relative_to(folder) or way.is_relative_to(os.path.realpath(folder)) for way in ways for folder in folders
+    )
+
+
+def _parents(path: Path) -> Iterator[Path]:
+    """The folders that the system passes on its way to a path, with those before each `..`."""
+    return (Path(*path.parts[:count]) for count in range(1, len(path.parts)))
 
 
 def _tasks_of_user() -> int:

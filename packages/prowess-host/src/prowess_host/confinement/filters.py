@@ -167,6 +167,8 @@ _CONNECT: Final = (42, 203)
 _BIND: Final = (49, 200)
 _LISTEN: Final = (50, 201)
 _SENDTO: Final = (44, 206)
+_FCNTL: Final = (72, 25)
+_IOCTL: Final = (16, 29)
 _PRCTL: Final = (157, 167)
 _TGKILL: Final = (234, 131)
 _SETPRIORITY: Final = (141, 140)
@@ -177,6 +179,13 @@ _CLONE_THREAD: Final = 0x00010000
 _DENIED_PRCTL: Final = (4, 35, 36, 59)
 """PR_SET_DUMPABLE hides a process from the host; PR_SET_MM and PR_SET_CHILD_SUBREAPER change who is whose child and what it
 says of itself; PR_SET_SYSCALL_USER_DISPATCH changes what a system call is."""
+_OWNER_BY_FCNTL: Final = (8, 10, 15)
+"""F_SETOWN, F_SETSIG and F_SETOWN_EX: the kernel sends a signal of choice to a process of choice when a file has news."""
+_OWNER_BY_IOCTL: Final = (0x8901, 0x8902)
+"""FIOSETOWN and SIOCSPGRP: the same."""
+_ATTRIBUTES: Final = (0x40086602, 0x401C5820, 0x40806685, 0x800C6613, 0x40046602)
+"""FS_IOC_SETFLAGS (also as 32-bit programs say it), FS_IOC_FSSETXATTR, FS_IOC_ENABLE_VERITY and
+FS_IOC_SET_ENCRYPTION_POLICY: they change files that were opened to be read."""
 _UNIX, _INET, _INET6, _NETLINK = 1, 2, 10, 16
 _STREAM, _DATAGRAM, _SEQUENCE = 1, 2, 5
 _KIND: Final = 0xF
@@ -202,6 +211,8 @@ def filter_for(limits: Limits, machine: Machine, *, scoped: bool = True) -> byte
     if not scoped:
         program.answer(_SIGNALS.values(), errno.EPERM)
         program.when(_TGKILL, _unless_equal(0, OWN_PID))
+        program.when(_FCNTL, _if_any(1, _OWNER_BY_FCNTL))
+    program.when(_IOCTL, _if_any(1, (*_ATTRIBUTES, *(() if scoped else _OWNER_BY_IOCTL))))
     for number in _OF_A_PROCESS:
         program.when(number, _unless_equal(0, 0))
     program.when(_SETPRIORITY, [*_unless_equal(0, 0), *_unless_equal(1, 0)])

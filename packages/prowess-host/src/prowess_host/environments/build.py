@@ -138,7 +138,7 @@ class _Uv:
         if self._order["offline"]:
             command.append("--offline")
         if "venv" not in arguments:
-            command += self._index()
+            command += [*self._index(), *(["--no-build"] if self._order["limited"] else [])]
         process = subprocess.Popen(
             command,
             env=self._environ,
@@ -177,10 +177,17 @@ def _make(uv: _Uv, store: Store, draft: Path, order: dict[str, Any]) -> None:
     # Relocatable, since the draft moves. Of the project around, nothing counts.
     uv.run(["venv", "--no-project", "--relocatable", *(["--python", python] if python else []), str(draft)])
     given = _given(draft, order)
-    uv.run(["pip", "install", "--compile-bytecode", "--python", str(draft / "bin" / "python"), *given])
+    own = str(draft / "bin" / "python")
+    # What uv compiles with runs what packages have for the start of Python; the limits of a skill do not hold here.
+    compiled = [] if order["limited"] else ["--compile-bytecode"]
+    uv.run(["pip", "install", *compiled, "--python", own, *given])
+    if order["limited"]:
+        subprocess.run(
+            [own, "-I", "-S", "-m", "compileall", "-q", "-q", str(draft / "lib")], capture_output=True, check=False
+        )
     shutil.rmtree(draft / "prowess", ignore_errors=True)
     facts = {
-        "python": _version_of(str(draft / "bin" / "python")),
+        "python": _version_of(own),
         "dependencies": order["dependencies"],
         "skills": order["skills"],
     }
@@ -241,7 +248,9 @@ def _python_wanted(order: dict[str, Any]) -> str:
 
 def _version_of(python: str) -> str:
     try:
-        return subprocess.run([python, "-I", "-c", _BRIEF], capture_output=True, text=True, check=True).stdout.strip()
+        return subprocess.run(
+            [python, "-I", "-S", "-c", _BRIEF], capture_output=True, text=True, check=True
+        ).stdout.strip()
     except (OSError, subprocess.CalledProcessError) as error:
         raise BuildError(f"{python} cannot be run ({error}); check the setting `python`") from error
 

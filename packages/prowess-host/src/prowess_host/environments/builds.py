@@ -21,7 +21,7 @@ from typing import Any, Final
 from prowess.frozen import frozen
 from prowess.settings.settings import OwnSettings
 from prowess.skills.discovery import Source, lock_of
-from prowess_host.environments.declared import Declared
+from prowess_host.environments.declared import Declared, check_limited
 from prowess_host.environments.errors import BuildError
 from prowess_host.environments.store import Store, base_python, key_of
 from prowess_host.workers import process_tree
@@ -46,12 +46,17 @@ class Needed:
     root: Path = field(compare=False)
     lock_file: str = ""
     """The path of the lock file, existing or not."""
+    limited: bool = False
+    """The skill has limits: nothing of what it needs may run while the environment is made."""
 
     @classmethod
-    def by(cls, source: Source, declared: Declared, own: OwnSettings, root: Path) -> Needed:
-        """What a skill with these needs needs, with these settings."""
+    def by(cls, source: Source, declared: Declared, own: OwnSettings, root: Path, *, limited: bool = False) -> Needed:
+        """What a skill with these needs needs, with these settings. Raises `NeedsError` for what its limits forbid."""
+        if limited:
+            check_limited(declared)
         lock = lock_of(source.path, is_folder=source.is_folder)
-        return cls(key_of(declared, own, root), declared, (source.name,), own, root, str(lock))
+        key = key_of(declared, own, root, limited=limited)
+        return cls(key, declared, (source.name,), own, root, str(lock), limited)
 
     def order(self, cache: Path, **more: Any) -> dict[str, Any]:
         """The order for the helper process."""
@@ -77,6 +82,7 @@ class Needed:
             "find_links": [_found(each, self.root) for each in settings.find_links],
             "offline": settings.offline,
             "python_downloads": settings.python_downloads,
+            "limited": self.limited,
             "anew": False,
             **more,
         }

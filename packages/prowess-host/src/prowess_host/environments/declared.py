@@ -19,12 +19,17 @@ from prowess.skills.discovery import PYPROJECT, REQUIREMENTS, Source, lock_of
 from prowess.skills.stamps import read
 from prowess_host.environments.errors import NeedsError
 
-__all__ = ["Declared", "declared_by", "satisfies"]
+__all__ = ["Declared", "check_limited", "declared_by", "satisfies"]
 
 _MENTION: Final = b"# /// script"
 _BLOCK: Final = re.compile(r"(?m)^# /// script[ \t]*\r?\n(?P<content>(?:^#(?:| .*)\r?\n)+?)^# ///[ \t]*\r?$")
 """The pattern of PEP 723."""
 _CLAUSE: Final = re.compile(r"\s*(~=|==|!=|<=|>=|<|>)\s*(\d+(?:\.\d+)*)(\.\*)?\s*")
+
+
+_NAMED: Final = re.compile(r"[A-Za-z0-9][\w\s.,<>=!~*+()\[\]-]*(;[\w\s.,<>=!~*+()\[\]'\"-]*)?")
+"""A requirement that names a package, with versions and conditions: no address, path, option or variable."""
+_VERSION: Final = re.compile(r"[\w\s.,<>=!~*+@-]*")
 
 
 @frozen
@@ -62,6 +67,30 @@ def declared_by(source: Source) -> Declared | None:
     lock = lock_of(source.path, is_folder=source.is_folder)
     locked = _text(lock)
     return _with_lock(found, lock, locked) if locked is not None else found
+
+
+def check_limited(found: Declared) -> None:
+    """Refuse what would let a skill with limits run code of its own, or read files, while its environment is made.
+
+    uv runs without the limits: it runs what a package is built with, and the interpreter that it is told.
+    """
+    file = Path(found.file)
+    if found.by_file:
+        raise NeedsError(
+            file, "has options, paths or settings of uv, which a skill with limits may not have: name packages"
+        )
+    locked = [line for line in found.locked.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+    for line, place in (*((each, file) for each in found.dependencies), *((each, Path(found.lock)) for each in locked)):
+        if _NAMED.fullmatch(line) is None:
+            raise NeedsError(
+                place,
+                f"{line!r} is not the name of a package with versions, and a skill with limits may need nothing else",
+            )
+    for each in (found.python, found.requires_python):
+        if _VERSION.fullmatch(each) is None:
+            raise NeedsError(
+                file, f"{each!r} is not a version of Python, and a skill with limits may ask for nothing else"
+            )
 
 
 def satisfies(version: tuple[int, ...], wanted: str) -> bool:
@@ -168,6 +197,11 @@ def _of_table(file: Path, table: Mapping[str, Any], data: Mapping[str, Any], tex
     dynamic: object = table.get("dynamic")
     reads = "uv" in tool or (isinstance(dynamic, list) and "dependencies" in dynamic)
     requirements = tuple(" ".join(str(item).split()) for item in items)
+    for each in requirements:
+        if each.startswith("-"):
+            raise NeedsError(
+                file, f"{each!r} in its dependencies is an option; options may be in {REQUIREMENTS} of a folder"
+            )
     return Declared(str(file), requirements, requires.strip(), python.strip(), _digest(text) if reads else "")
 
 

@@ -59,7 +59,7 @@ class Environment:
         return f"Python {self.python}, {in_megabytes(self.size)}, made {_ago(now - self.made)}, used {_ago(now - self.used)}"
 
 
-def key_of(declared: Declared, own: OwnSettings, root: Path) -> str:
+def key_of(declared: Declared, own: OwnSettings, root: Path, *, limited: bool = False) -> str:
     """The name of the environment that needs are met by: whatever changes what would be installed is in it."""
     settings = own.environments
     ours = settings.prowess
@@ -67,6 +67,7 @@ def key_of(declared: Declared, own: OwnSettings, root: Path) -> str:
         *(_FORM, RELEASE, declared.digest, declared.locked, base_python(own)),
         *(str(root / ours) if ours and (root / ours).exists() else ours, str(source_tree() or "")),
         *(settings.index, sorted(settings.find_links), sys.platform, platform.machine()),
+        *(["limited"] if limited else ()),
     ]
     return hashlib.sha256(json.dumps(data).encode("utf-8", "surrogatepass")).hexdigest()[:24]
 

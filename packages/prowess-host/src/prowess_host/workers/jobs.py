@@ -34,6 +34,7 @@ NEVER: Final = float("inf")
 _STEP: Final = 1e-9
 """Progress has to increase, and that of the command begins afterwards."""
 NOT_SAID: Final = "the question cannot be sent to the client as it is"
+_UNREADABLE: Final = "the worker refused the call, and its reason cannot be read"
 
 
 class Listener(Protocol):
@@ -178,7 +179,8 @@ def _tell_input_required(job: Job, frame: Frame) -> bool:
 
 
 def _tell_refused(job: Job, frame: Frame) -> bool:
-    return _tell(job, job.listener.refused, json.loads(frame.head))
+    told = _tell(job, job.listener.refused, json.loads(frame.head))
+    return told or _tell(job, job.listener.refused, {"kind": "failed", "message": _UNREADABLE})
 
 
 def _tell_questions(job: Job, frame: Frame) -> bool:

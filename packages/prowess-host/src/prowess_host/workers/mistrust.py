@@ -27,9 +27,9 @@ def sound(frame: Frame, grant: Grant) -> Frame | None:
         if check is not None:
             head = check(head, grant)
         body = _payload(frame.body) if frame.kind == Kind.RESULT else frame.body
+        return Frame(frame.kind, frame.number, _written(head), body)
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
         return None
-    return Frame(frame.kind, frame.number, _written(head), body)
 
 
 def _object(text: bytes) -> dict[str, Any]:
@@ -50,7 +50,12 @@ def _payload(text: bytes) -> bytes:
 
 
 def _written(data: Mapping[str, Any]) -> bytes:
-    return json.dumps(data, ensure_ascii=True, separators=(",", ":")).encode("ascii")
+    """JSON that every client can read: no infinite numbers (1e999 is read as one), and no halves of characters."""
+    text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    if "\\ud" in text:
+        told = json.dumps(data, ensure_ascii=False).encode("utf-16", "surrogatepass")  # two halves are a character here
+        text = json.dumps(json.loads(told.decode("utf-16", "replace")), ensure_ascii=True, separators=(",", ":"))
+    return text.encode("ascii")
 
 
 def _description(head: dict[str, Any], grant: Grant) -> dict[str, Any]:
@@ -95,6 +100,32 @@ def _message(head: dict[str, Any], _grant: Grant) -> dict[str, Any]:
     return {**head, "message": str(head["message"])}
 
 
+def _refusal(head: dict[str, Any], _grant: Grant) -> dict[str, Any]:
+    told = {key: str(head[key]) for key in ("kind", "message")}
+    return {**told, "name": str(head["name"])} if "name" in head else told
+
+
+def _progress(head: dict[str, Any], _grant: Grant) -> dict[str, Any]:
+    total, message = head["total"], head["message"]
+    return {
+        "done": float(head["done"]),
+        "total": None if total is None else float(total),
+        "message": None if message is None else str(message),
+    }
+
+
+def _log(head: dict[str, Any], _grant: Grant) -> dict[str, Any]:
+    return {"level": str(head["level"]), "data": head["data"]}
+
+
+def _secrets(head: dict[str, Any], _grant: Grant) -> dict[str, Any]:
+    return {"texts": [text for text in head["texts"] if isinstance(text, str)]}
+
+
+def _key(head: dict[str, Any], _grant: Grant) -> dict[str, Any]:
+    return {"key": str(head["key"])}
+
+
 def _rest(head: dict[str, Any], _grant: Grant) -> dict[str, Any]:
     return {"token": str(head["token"])}
 
@@ -107,6 +138,11 @@ _CHECKS: Final[Mapping[int, Callable[[dict[str, Any], Grant], dict[str, Any]]]] 
     Kind.CATALOG: _description,
     Kind.LIVE: _live,
     Kind.FAILED: _message,
+    Kind.REFUSED: _refusal,
+    Kind.PROGRESS: _progress,
+    Kind.LOG: _log,
+    Kind.SECRETS: _secrets,
+    Kind.URL_DONE: _key,
     Kind.REST: _rest,
     Kind.IMPORTING: _imports,
 }
