@@ -138,8 +138,8 @@ class OtelSettings:
 class ServeSettings:
     """`[serve]`: the HTTP server."""
 
-    host: str = _key("127.0.0.1", "address to listen at; any other than loopback needs credentials")
-    port: int = _key(8765, "port to listen at; 0 for any free one", least=0)
+    host: str = _key("127.0.0.1", "address to listen on; any other than loopback needs credentials")
+    port: int = _key(8765, "port to listen on; 0 for any free one", least=0)
     workers: int = _key(
         1, "processes that serve; with more than one, clients of revisions with a handshake have no sessions", least=1
     )

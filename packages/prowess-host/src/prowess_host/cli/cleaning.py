@@ -20,7 +20,7 @@ __all__ = ["command"]
 
 @click.command("clean")
 @click.option("--all", "everything", is_flag=True, help="Delete every environment that no running host uses.")
-@click.option("--dry-run", is_flag=True, help="Only show what would be deleted.")
+@click.option("--dry-run", is_flag=True, help="Only list what would be deleted.")
 @project_options
 def command(where: ProjectOptions, *, everything: bool, dry_run: bool) -> int:
     """Delete the environments that no project uses."""

@@ -28,10 +28,10 @@ Examples:
 
 @click.command("package", epilog=_EPILOG)
 @project_options
-@click.option("--output", default="dist", metavar="FOLDER", help="Where to write. Default: dist in the project.")
-@click.option("--name", help="Name of the package. Default: that of pyproject.toml, else of the project.")
-@click.option("--version", help="Version of the package. Default: that of pyproject.toml, else 0.1.0.")
-@click.option("--registry", metavar="NAME", help="Name in the MCP registry, like io.github.you/name: adds server.json.")
+@click.option("--output", default="dist", metavar="FOLDER", help="Output folder. Default: dist in the project.")
+@click.option("--name", help="Name of the package. Default: the name in pyproject.toml, else the name of the server.")
+@click.option("--version", help="Version of the package. Default: the version in pyproject.toml, else 0.1.0.")
+@click.option("--registry", metavar="NAME", help="Name in the MCP registry, like io.github.you/name. Adds server.json.")
 @click.option("--only", type=click.Choice(_FORMS), help="Make this alone.")
 def command(
     where: ProjectOptions,
@@ -42,7 +42,7 @@ def command(
     registry: str | None,
     only: str | None,
 ) -> int:
-    """Make packages of a project: a wheel, and a bundle (.mcpb) for desktop clients."""
+    """Make packages from a project: a wheel, and a bundle (.mcpb) for desktop clients."""
     from prowess_host.clients.needs import needed_variables
     from prowess_host.packaging.archives import bundle, server_json, wheel
     from prowess_host.packaging.source import read_source

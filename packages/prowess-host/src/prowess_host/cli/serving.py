@@ -33,9 +33,9 @@ _MISSING = "prowess serve needs {name}, which is not installed: pip install 'pro
 
 @click.command("serve", epilog=_EPILOG)
 @project_options
-@click.option("--host", help="Address to listen at. Default: 127.0.0.1, this machine alone.")
-@click.option("--port", type=click.IntRange(0, 65535), help="Port to listen at, 0 for any free one. Default: 8765.")
-@click.option("--workers", type=click.IntRange(min=1), metavar="N", help="Processes that serve. Default: 1.")
+@click.option("--host", help="Address to listen on. Default: 127.0.0.1, which only this machine can reach.")
+@click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on, 0 for any free one. Default: 8765.")
+@click.option("--workers", type=click.IntRange(min=1), metavar="N", help="Number of server processes. Default: 1.")
 @click.option("--replica", hidden=True, metavar="FDS", help="The socket and the lifeline of one of several processes.")
 def command(
     where: ProjectOptions, *, host: str | None, port: int | None, workers: int | None, replica: str | None

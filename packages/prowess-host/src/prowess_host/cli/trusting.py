@@ -65,16 +65,20 @@ class _Wish:
 @click.command("trust", epilog=_EPILOG)
 @project_options
 @click.argument("name", metavar="SKILL")
-@click.option("--network", is_flag=True, help="It may use the network.")
-@click.option("--read", multiple=True, metavar="PATH", help="It may read this file or folder. May be repeated.")
-@click.option("--write", multiple=True, metavar="PATH", help="It may read and change it. May be repeated.")
-@click.option("--env", multiple=True, metavar="NAME", help="It may see this environment variable. May be repeated.")
-@click.option("--setting", multiple=True, metavar="KEY", help="It may see this setting, or table. May be repeated.")
-@click.option("--processes", type=click.IntRange(0), metavar="N", help="It may start so many processes.")
+@click.option("--network", is_flag=True, help="Allow the network.")
+@click.option("--read", multiple=True, metavar="PATH", help="Allow reading this file or folder. May be repeated.")
+@click.option(
+    "--write", multiple=True, metavar="PATH", help="Allow reading and changing this file or folder. May be repeated."
+)
+@click.option("--env", multiple=True, metavar="NAME", help="Allow this environment variable. May be repeated.")
+@click.option(
+    "--setting", multiple=True, metavar="KEY", help="Allow this setting or table of settings. May be repeated."
+)
+@click.option("--processes", type=click.IntRange(0), metavar="N", help="Allow this number of processes.")
 @click.option("--unlimited", is_flag=True, help="Run the skill without limits.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def command(where: ProjectOptions, name: str, **options: Any) -> int:
-    """Allow the skill of an installed package to run: shows its commands and limits, asks, and writes prowess.toml."""
+    """Allow the skills of an installed package to run: show commands and limits, ask, and write prowess.toml."""
     wish = _Wish(**options)
     if wish.unlimited and wish.limits():
         raise ProwessError("--unlimited lifts all limits: leave out the other options, or --unlimited")
