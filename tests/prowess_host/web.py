@@ -9,14 +9,15 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Generator, Iterator
+import time
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 from patience import PATIENCE
 from piped import CAPABILITIES_KEY, STATELESS, VERSION_KEY
 
-__all__ = ["ACCEPT", "JSON", "Answer", "Events", "Web", "initialize", "served_over_http"]
+__all__ = ["ACCEPT", "JSON", "Answer", "Events", "Web", "initialize", "served_over_http", "until"]
 
 ACCEPT = "application/json, text/event-stream"
 JSON = {"Content-Type": "application/json", "Accept": ACCEPT}
@@ -145,6 +146,14 @@ def stateless(method: str, /, **params: Any) -> tuple[dict[str, Any], dict[str, 
     if "name" in params:
         fields["Mcp-Name"] = params["name"]
     return {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": meta}}, fields
+
+
+def until(condition: Callable[[], Any]) -> Any:
+    end = time.monotonic() + PATIENCE
+    while not (found := condition()):
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    return found
 
 
 def initialize(web: Web, version: str = "2025-11-25", headers: dict[str, str] | None = None) -> dict[str, str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from patience import PATIENCE
-from web import JSON, Web, initialize, served_over_http, stateless
+from web import JSON, Web, initialize, served_over_http, stateless, until
 
 SMALL = {
     "max_body": 4096,
@@ -128,11 +128,41 @@ def test_calls_are_bounded(narrow: Web, root: Path) -> None:
         assert stream.message()
     full = narrow.call("t_echo", text="x")
     assert (503, "1") == (full.status, full.headers["retry-after"])
+    asked = {
+        "id": "1",
+        "version": "1.0.0",
+        "timestamp": "2026-01-31T12:00:00Z",
+        "tool": "t.echo",
+        "payload": {"text": ""},
+    }
+    assert 503 == narrow.ask("POST", "/v1/invoke", asked, JSON).status
+    assert 503 == narrow.ask("POST", "/v1/commands/t.echo", {"text": ""}, JSON).status
     for number in (1, 2):
         (root / f"full{number}").touch()
     assert ["held", "held"] == [each.message()["result"]["content"][0]["text"] for each in streams]
     for stream in listening:
         stream.close()
+
+
+def test_calls_whose_client_has_left_are_bounded_too(narrow: Web, root: Path) -> None:
+    """A session goes on with them: they count until they are over, or their session is."""
+    ends = {"left1": True, "left2": False}
+    sessions = {mark: initialize(narrow) for mark in ends}
+    for mark, fields in sessions.items():
+        params = {"name": "t_hold", "arguments": {"mark": mark, "loud": True}, "_meta": {"progressToken": 1}}
+        call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+        stream = narrow.stream("POST", "/mcp", call, fields)
+        assert stream.message()
+        stream.close()
+    until(lambda: b"prowess_requests_in_flight 2\n" in narrow.ask("GET", "/metrics").body)
+    assert 503 == narrow.call("t_echo", text="x").status
+    for mark, by_itself in ends.items():
+        if by_itself:
+            (root / mark).touch()
+        else:
+            assert 204 == narrow.ask("DELETE", headers=sessions[mark]).status
+    until(lambda: b"prowess_requests_in_flight 0\n" in narrow.ask("GET", "/metrics").body)
+    assert 200 == narrow.call("t_echo", text="x").status
 
 
 def test_connections_are_bounded(narrow: Web) -> None:

@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from patience import PATIENCE
 from piped import write_skill
-from web import JSON, Web, initialize, served_over_http, stateless
+from web import JSON, Web, initialize, served_over_http, stateless, until
 
 CALL = "tools/call"
 TOKEN = {"_meta": {"progressToken": "p"}}
-
-
-def until(condition: Callable[[], Any]) -> Any:
-    end = time.monotonic() + PATIENCE
-    while not (found := condition()):
-        assert time.monotonic() < end
-        time.sleep(0.01)
-    return found
 
 
 def request(name: str, number: int = 1, meta: dict[str, Any] | None = None, **arguments: Any) -> dict[str, Any]:
@@ -225,7 +214,8 @@ def test_leaving_cancels_nothing_in_a_session(web: Web, root: Path) -> None:
     whole = web.ask("GET", headers={**fields, "Last-Event-ID": primed["id"]})
     assert ["notifications/progress", None] == [each.get("method") for each in whole.messages]
     assert 400 == web.ask("GET", headers={**fields, "Last-Event-ID": "77-1"}).status
-    assert 400 == web.ask("GET", headers={**fields, "Last-Event-ID": "nonsense"}).status
+    for odd in ("nonsense", f"{'9' * 5000}-1", f"1-{'9' * 5000}", "1-²", "1-1-1", "-", "1--1"):
+        assert 400 == web.ask("GET", headers={**fields, "Last-Event-ID": odd}).status
 
 
 def test_older_revisions_get_no_event_without_data(web: Web, root: Path) -> None:

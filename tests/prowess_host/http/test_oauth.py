@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import sys
 import time
 from collections.abc import Generator
@@ -118,10 +120,25 @@ def test_tokens_that_do_not_hold_are_refused(web: Web, issuer: Issuer) -> None:
         "no algorithm": f"eyJhbGciOiJub25lIn0.{payload}.",
         "garbage": "a.b.c",
         "nothing": "x",
+        "no number as time": issuer.forged(audience, exp=float("nan")),
+        "no number as the first time": issuer.forged(audience, nbf=float("nan")),
+        "a list as key": f"{_part({'alg': 'RS256', 'kid': ['first']})}.{payload}.{signature}",
+        "a list as algorithm": f"{_part({'alg': ['RS256']})}.{payload}.{signature}",
+        "a list as head": f"{_part(['RS256'])}.{payload}.{signature}",
+        "a deep head": f"{_part('[' * 5_000)}.{payload}.{signature}",
+        "a critical extension": f"{_part({'alg': 'RS256', 'kid': 'first', 'crit': {}})}.{payload}.{signature}",
+        "letters beyond ASCII": "\xe9.\xe9.\xe9",
+        "many parts": "a." * 3_000,
     }
     for reason, token in bad.items():
         refused = web.stateless("tools/list", bearer(token))
         assert (401, True) == (refused.status, 'error="invalid_token"' in refused.headers["www-authenticate"]), reason
+
+
+def _part(value: object) -> str:
+    """A part of a token."""
+    text = value if isinstance(value, str) else json.dumps(value)
+    return base64.urlsafe_b64encode(text.encode()).rstrip(b"=").decode()
 
 
 def test_keys_may_change(web: Web, issuer: Issuer) -> None:

@@ -1,4 +1,4 @@
-"""Who calls: bearer tokens of the settings, or of an authorization server; and what a caller who is refused is told."""
+"""Who calls: bearer tokens of the settings, or of an authorization server; how many at once; and what who is refused is told."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from prowess.settings.credentials import Caller, Credentials, Refused
 from prowess_host.http.binding import Refused as Refusal
+from prowess_host.protocol.rpc import RpcError
 from prowess_host.protocol.subscriptions import RESOURCES
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from prowess_host.http.oauth import TokenReader
     from prowess_host.protocol.codec import Request
 
-__all__ = ["Access", "NotAllowed", "contracts_named"]
+__all__ = ["Access", "InFlight", "NotAllowed", "busy", "contracts_named"]
 
 _BEARER: Final = "bearer "
 
@@ -108,6 +109,35 @@ class Access:
         challenge = ", ".join(f'{name}="{value}"' for name, value in told.items() if value)
         header = f"Bearer {challenge}".rstrip().encode("latin-1")
         return NotAllowed(Refusal(status, headers=((b"www-authenticate", header),)))
+
+
+def busy(reason: str) -> Refusal:
+    """There is no room: trying again later helps."""
+    return Refusal(503, RpcError.internal(f"{reason}; try again later"), headers=((b"retry-after", b"1"),))
+
+
+class InFlight:
+    """The requests that are served now, at every door. Entering counts one more, and raises `NotAllowed` beyond the bound."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self.number = 0
+
+    def __enter__(self) -> None:
+        if self.number >= self._most:
+            raise NotAllowed(busy(f"{self.number} requests are already running"))
+        self.number += 1
+
+    def __exit__(self, *_: object) -> None:
+        self.leave()
+
+    def stay(self) -> None:
+        """Count one more that goes on, although nobody waits for its response."""
+        self.number += 1
+
+    def leave(self) -> None:
+        """One is over."""
+        self.number -= 1
 
 
 def contracts_named(request: Request, listing: Listing) -> Iterator[Contract]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from prowess.contracts.contract import Contract
     from prowess.jsontypes import JsonObject
     from prowess.settings.credentials import Caller
-    from prowess_host.http.access import Access
+    from prowess_host.http.access import Access, InFlight
     from prowess_host.http.messages import Exchange
     from prowess_host.project import Project
 
@@ -40,10 +40,11 @@ _SCHEMA_TYPE: Final = (b"content-type", b"application/schema+json")
 class Api:
     """The handlers of these paths."""
 
-    def __init__(self, project: Project, access: Access, max_body: int) -> None:
+    def __init__(self, project: Project, access: Access, max_body: int, calls: InFlight) -> None:
         self._project = project
         self._access = access
         self._max_body = max_body
+        self._calls = calls
         folder = resources.files("prowess") / "_schemas"
         self._schemas = {
             file.name: file.read_bytes() for file in folder.iterdir() if file.name.endswith(".schema.json")
@@ -67,14 +68,18 @@ class Api:
         caller = await self._caller(exchange)
         body = await self._json_body(exchange)
         if body is not None:
-            await self._answer(exchange, body, caller)
+            with self._calls:
+                await self._answer(exchange, body, caller)
 
     async def _call(self, exchange: Exchange) -> None:
         """Wrap a body of arguments in an envelope."""
         caller = await self._access.admit(exchange.headers)
         body = await self._json_body(exchange)
-        if body is None:
-            return
+        if body is not None:
+            with self._calls:
+                await self._call_with(exchange, body, caller)
+
+    async def _call_with(self, exchange: Exchange, body: bytes, caller: Caller) -> None:
         try:
             payload: Any = json.loads(body)
         except (ValueError, RecursionError):

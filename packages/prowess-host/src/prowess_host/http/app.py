@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from prowess_host.connection import Connection
-from prowess_host.http.access import NotAllowed, contracts_named
+from prowess_host.http.access import InFlight, NotAllowed, busy, contracts_named
 from prowess_host.http.api import Api
 from prowess_host.http.binding import Handshake, Refused, Stateless, read_post, read_stream
 from prowess_host.http.headers import Mirrored, mirrored_parameters
@@ -87,12 +87,12 @@ class App:
         )
         self.metrics = Metrics()
         self.leaving = False
-        self._calls = 0
+        self._calls = InFlight(own.max_calls)
         self._listening: set[Connection] = set()
         self._pages: dict[Caller, Pages] = {}
         self._mirrors: dict[str, Mirrored] = {}
         self._mirrors_of = project.listing
-        api = Api(project, access, own.max_body)
+        api = Api(project, access, own.max_body, self._calls)
         self._routes: dict[str, _Route] = {
             MCP_PATH: _Route("mcp", {"POST": self._mcp_post, "GET": self._mcp_get, "DELETE": self._mcp_delete}),
             "/healthz": _Route("healthz", {"GET": self._health}),
@@ -192,11 +192,7 @@ class App:
 
     async def _mcp_post(self, exchange: Exchange) -> None:
         caller = await self._access.admit(exchange.headers)
-        if self._calls >= self._own.max_calls:
-            await exchange.refuse(_busy(f"{self._calls} requests are already running"))
-            return
-        self._calls += 1
-        try:
+        with self._calls:
             body = await exchange.body(self._own.max_body)
             decision = body if isinstance(body, Refused) else read_post(exchange.headers, body, self._mirrored)
             if isinstance(decision, Refused):
@@ -207,8 +203,6 @@ class App:
             else:
                 await self._require_scopes(caller, decision.message)
                 await self._serve_handshake(exchange, decision, caller)
-        finally:
-            self._calls -= 1
 
     async def _require_scopes(self, caller: Caller, message: Message) -> None:
         """Refuse what the caller has no scopes for. What a request names must be known for that, so it waits for that."""
@@ -238,13 +232,13 @@ class App:
         listens = message.method == "subscriptions/listen"
         try:
             if listens:
-                self._calls -= 1
+                self._calls.leave()
                 self._listening.add(connection)
             connection.take(message)
             await exchange.stream(outlet, news, silent=reply.stream)
         finally:
             if listens:
-                self._calls += 1
+                self._calls.stay()
                 self._listening.discard(connection)
             connection.close()
 
@@ -294,7 +288,7 @@ class App:
         try:
             session = self.sessions.open(caller, partial(self._access.allows, caller))
         except TooManySessions:
-            await exchange.refuse(_busy(f"{len(self.sessions)} sessions are open"))
+            await exchange.refuse(busy(f"{len(self.sessions)} sessions are open"))
             return
         news = asyncio.Event()
         outlet = Outlet(news.set)
@@ -318,6 +312,9 @@ class App:
                 outlet, news, silent=reply.stream, began=lambda: session.keep(reply), most=self._own.poll
             )
         finally:
+            if session.connection.owes(reply):  # a client that has left does not cancel its call
+                self._calls.stay()
+                reply.when_over = self._calls.leave
             reply.detach(outlet)
             session.left(outlet)
             session.seen = self._now()
@@ -393,7 +390,7 @@ class App:
         catalog = self._project.listing.catalog
         gauges = {
             "prowess_sessions": ("Sessions of clients with a handshake.", float(len(self.sessions))),
-            "prowess_requests_in_flight": ("Requests that are served now.", float(self._calls)),
+            "prowess_requests_in_flight": ("Requests that are served now.", float(self._calls.number)),
             "prowess_subscriptions": ("Streams of subscriptions/listen.", float(len(self._listening))),
             "prowess_commands": ("Commands that can be called.", float(len(catalog.contracts))),
             "prowess_failures": ("Skills and commands that could not be loaded.", float(len(catalog.failures))),
@@ -403,10 +400,6 @@ class App:
 
 async def _send_document(document: JsonObject, exchange: Exchange) -> None:
     await exchange.json(200, document)
-
-
-def _busy(reason: str) -> Refused:
-    return Refused(503, RpcError.internal(f"{reason}; try again later"), headers=(_RETRY_AFTER,))
 
 
 def _no_session() -> RpcError:

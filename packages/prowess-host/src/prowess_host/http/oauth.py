@@ -90,9 +90,9 @@ class TokenReader:
             return None
         now = self._now()
         expires, not_before = claims.get("exp"), claims.get("nbf", 0)
-        if not isinstance(expires, (int, float)) or now >= expires + _LEEWAY:
+        if not isinstance(expires, (int, float)) or not now < expires + _LEEWAY:  # asked so that NaN fails
             return None
-        if not isinstance(not_before, (int, float)) or now < not_before - _LEEWAY:
+        if not isinstance(not_before, (int, float)) or not now >= not_before - _LEEWAY:
             return None
         sent = claims.get("aud")
         audiences = cast("list[Any]", sent) if isinstance(sent, list) else [sent]
@@ -174,9 +174,10 @@ def _key_id(token: str) -> str | None:
 
     try:
         head = token.partition(".")[0]
-        return json.loads(base64.urlsafe_b64decode(head + "=" * (-len(head) % 4))).get("kid")
+        named: Any = json.loads(base64.urlsafe_b64decode(head + "=" * (-len(head) % 4))).get("kid")
     except (ValueError, AttributeError, RecursionError):
         return None
+    return named if isinstance(named, str) else None
 
 
 def _scopes_of(claims: JsonObject) -> frozenset[str]:

@@ -209,6 +209,7 @@ class Reply(_Stream):
         self.started = False
         """The response has begun, as JSON or as a stream."""
         self.streams = False
+        self.when_over: Callable[[], None] | None = None
 
     def write(self, line: bytes, *, more: bool = False) -> None:  # noqa: ARG002 - the protocol's signature
         """Send whole lines; an empty one only says that something has ended."""
@@ -232,9 +233,17 @@ class Reply(_Stream):
 
     def _say(self, status: int, body: bytes) -> None:
         """Send a single line as a JSON response."""
-        self.started = self.over = True
+        self.started = True
         if self._outlet is not None:
             self._outlet.begin(Head(status, (JSON_TYPE,), body, whole=True))
+        self._end()
+
+    def _end(self) -> None:
+        if self._outlet is None or not self._outlet.ended:
+            super()._end()
+        self.over = True
+        if self.when_over is not None:
+            self.when_over()
 
     def stream(self) -> None:
         """Begin as a stream of events, if the client reads one and nothing was sent yet."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
@@ -23,6 +24,8 @@ _MOST_STREAMS: Final = 100
 """Streams of a session that can be resumed; the oldest that is over goes first."""
 _RETRY: Final = 1000
 """Milliseconds after which a client that lost a stream shall ask for the rest."""
+_EVENT: Final = re.compile(r"([0-9]{1,15})-([0-9]{1,15})")
+"""The id of an event: a stream, and a number in it."""
 _PRIMED: Final = frozenset({"2025-11-25"})
 """Revisions whose clients understand an event without data. Those of others take it for a broken message."""
 
@@ -80,13 +83,14 @@ class HttpSession:
 
     def resume(self, last_event: str, outlet: Outlet) -> bool:
         """Go on with the stream of an event, after it; `False` where nobody knows that event any more."""
-        stream, _, number = last_event.partition("-")
-        if not (stream.isascii() and stream.isdigit() and number.isascii() and number.isdigit()):
+        named = _EVENT.fullmatch(last_event)
+        if named is None:
             return False
-        if int(stream) == self.standing.number:
-            return self.standing.resume(outlet, int(number))
-        reply = self._replies.get(int(stream))
-        return reply is not None and reply.resume(outlet, int(number))
+        stream, number = map(int, named.groups())
+        if stream == self.standing.number:
+            return self.standing.resume(outlet, number)
+        reply = self._replies.get(stream)
+        return reply is not None and reply.resume(outlet, number)
 
     def left(self, outlet: Outlet) -> None:
         """Nobody reads a response any more: what its stream still has to say is kept."""
