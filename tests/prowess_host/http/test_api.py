@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft7Validator
-from web import JSON, Web
+from piped import make_project
+from web import JSON, Web, served_over_http
 
 ENVELOPE = {"id": "1", "version": "1.0.0", "timestamp": "2026-01-31T12:00:00Z"}
 SCHEMAS = Path(__file__).parents[3] / "schemas"
@@ -97,6 +98,44 @@ def test_each_command_has_a_path(web: Web) -> None:
     assert shown in listed["commands"]
     assert [] == listed["failures"]
     assert 404 == web.ask("GET", "/v1/commands/nothing").status
+
+
+def test_a_body_cannot_keep_the_host_busy(tmp_path: Path) -> None:
+    """A pattern that Python's engine never ends with, a long list, a deep body: all are answered, and so is everybody else."""
+    skill = """
+        from typing import Annotated, Any
+        from pydantic import BaseModel, Field
+
+        class Tree(BaseModel):
+            leaf: "Tree | None" = None
+
+        @skill_command
+        def match(text: Annotated[str, Field(pattern="^(a+)+$")]) -> str:
+            return text
+
+        @skill_command
+        def unique(items: Annotated[list[dict[str, int]], Field(json_schema_extra={"uniqueItems": True})]) -> int:
+            return len(items)
+
+        @skill_command
+        def grow(tree: Tree) -> str:
+            return "grown"
+    """
+    deep: Any = None
+    for _ in range(300):
+        deep = {"leaf": deep}
+    with served_over_http(make_project(tmp_path, t=skill)) as web:
+        for name, body, status in [
+            ("match", {"text": "a" * 60 + "!"}, 422),
+            ("match", {"text": "a" * 60}, 200),
+            ("unique", {"items": [{"n": n} for n in range(50_000)]}, 200),
+            ("unique", {"items": [{"n": 1}, {"n": 1}]}, 422),
+            ("grow", {"tree": deep}, 422),
+            ("grow", {"tree": {"leaf": {"leaf": None}}}, 200),
+        ]:
+            done = web.ask("POST", f"/v1/commands/t.{name}", body, JSON)
+            assert (name, status) == (name, done.status), done.body[:300]
+        assert "Traceback" not in web.errors.read_text()
 
 
 def test_the_description_is_valid_and_whole(web: Web) -> None:

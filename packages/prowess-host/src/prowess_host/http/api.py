@@ -100,11 +100,12 @@ class Api:
 
     def _mismatches(self, contract: Contract, payload: Any) -> list[JsonObject]:
         """Where a body is not what `/openapi.json` says: callers by MCP and envelopes are read more leniently."""
-        from jsonschema import Draft202012Validator
-        from jsonschema.validators import validator_for
+        from prowess_host.http.bodies import find_mismatches
 
-        kind: Any = validator_for(contract.input_schema, default=Draft202012Validator)
-        errors = islice(kind(contract.input_schema).iter_errors(payload), _MOST_PROBLEMS)
+        try:
+            errors = list(islice(find_mismatches(contract.input_schema, payload), _MOST_PROBLEMS))
+        except RecursionError:
+            return [{"code": "invalid_input", "message": "it is nested too deeply", "path": "$"}]
         return [{"code": "invalid_input", "message": _brief(each), "path": each.json_path} for each in errors]
 
     async def _caller(self, exchange: Exchange) -> Caller | None:

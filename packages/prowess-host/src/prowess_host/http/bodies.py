@@ -1,0 +1,66 @@
+"""Compares a body with the schema of its command, at a cost that no body can drive up: this runs in the host, which serves everybody.
+
+Python's regular expressions can take for ever, and hold the interpreter meanwhile. Imported when the first body comes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, cast
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import ValidationError
+from jsonschema.validators import extend, validator_for
+from pydantic_core import SchemaError, SchemaValidator
+from pydantic_core.core_schema import str_schema
+
+if TYPE_CHECKING:
+    from prowess.jsontypes import JsonObject
+
+__all__ = ["find_mismatches"]
+
+
+def find_mismatches(schema: JsonObject, body: Any) -> Iterator[ValidationError]:
+    """Where a body does not fit. A schema whose patterns cannot be matched in linear time is left to the worker."""
+    patterns: dict[str, SchemaValidator] = {}
+    try:
+        for pattern in _patterns_in(schema):
+            patterns[pattern] = SchemaValidator(str_schema(pattern=pattern, regex_engine="rust-regex"))
+    except (SchemaError, _Unmatched):
+        return iter(())
+
+    def pattern(_validator: object, pattern: str, value: Any, _schema: object) -> Iterator[ValidationError]:
+        if isinstance(value, str) and not patterns[pattern].isinstance_python(value):
+            yield ValidationError(f"{value!r} does not match {pattern!r}")
+
+    kind: Any = validator_for(schema, default=Draft202012Validator)
+    bounded: Any = extend(kind, {"pattern": pattern, "uniqueItems": _unique})
+    return bounded(schema).iter_errors(body)
+
+
+class _Unmatched(Exception):
+    """The names of members have patterns, which several keywords look at."""
+
+
+def _patterns_in(schema: Any) -> Iterator[str]:
+    """Whatever could be a pattern: a parameter of that name is none, and costs nothing."""
+    pending = [schema]
+    while pending:
+        each = pending.pop()
+        if isinstance(each, dict):
+            found = cast("JsonObject", each)
+            if "patternProperties" in found:
+                raise _Unmatched
+            if isinstance(found.get("pattern"), str):
+                yield found["pattern"]
+            pending.extend(found.values())
+        elif isinstance(each, list):
+            pending.extend(cast("list[Any]", each))
+
+
+def _unique(_validator: object, wanted: bool, value: Any, _schema: object) -> Iterator[ValidationError]:  # noqa: FBT001 - called by jsonschema
+    if wanted and isinstance(value, list):
+        items = [json.dumps(item, sort_keys=True) for item in cast("list[Any]", value)]
+        if len(set(items)) < len(items):
+            yield ValidationError("its items must differ")
