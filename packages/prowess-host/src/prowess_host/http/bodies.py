@@ -9,9 +9,8 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, cast
 
-from jsonschema import Draft202012Validator
+from jsonschema import Draft202012Validator, validators
 from jsonschema.exceptions import ValidationError
-from jsonschema.validators import extend, validator_for
 from pydantic_core import SchemaError, SchemaValidator
 from pydantic_core.core_schema import str_schema
 
@@ -25,18 +24,19 @@ def find_mismatches(schema: JsonObject, body: Any) -> Iterator[ValidationError]:
     """Where a body does not fit. A schema whose patterns cannot be matched in linear time is left to the worker."""
     patterns: dict[str, SchemaValidator] = {}
     try:
-        for pattern in _patterns_in(schema):
-            patterns[pattern] = SchemaValidator(str_schema(pattern=pattern, regex_engine="rust-regex"))
+        for each in _patterns_in(schema):
+            patterns[each] = SchemaValidator(str_schema(pattern=each, regex_engine="rust-regex"))
     except (SchemaError, _Unmatched):
         return iter(())
 
-    def pattern(_validator: object, pattern: str, value: Any, _schema: object) -> Iterator[ValidationError]:
+    def match(_validator: object, pattern: str, value: Any, _schema: object) -> Iterator[ValidationError]:
         if isinstance(value, str) and not patterns[pattern].isinstance_python(value):
             yield ValidationError(f"{value!r} does not match {pattern!r}")
 
-    kind: Any = validator_for(schema, default=Draft202012Validator)
-    bounded: Any = extend(kind, {"pattern": pattern, "uniqueItems": _unique})
-    return bounded(schema).iter_errors(body)
+    untyped: Any = validators
+    kind = untyped.validator_for(schema, default=Draft202012Validator)
+    bounded = untyped.extend(kind, {"pattern": match, "uniqueItems": _unique})
+    return cast("Iterator[ValidationError]", bounded(schema).iter_errors(body))
 
 
 class _Unmatched(Exception):
@@ -59,7 +59,7 @@ def _patterns_in(schema: Any) -> Iterator[str]:
             pending.extend(cast("list[Any]", each))
 
 
-def _unique(_validator: object, wanted: bool, value: Any, _schema: object) -> Iterator[ValidationError]:  # noqa: FBT001 - called by jsonschema
+def _unique(_validator: object, wanted: bool, value: Any, _schema: object) -> Iterator[ValidationError]:
     if wanted and isinstance(value, list):
         items = [json.dumps(item, sort_keys=True) for item in cast("list[Any]", value)]
         if len(set(items)) < len(items):
