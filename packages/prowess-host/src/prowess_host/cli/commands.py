@@ -58,7 +58,7 @@ COMMANDS: Final[dict[str, Entry]] = {  # the commands of a group stand together
     "doctor": Entry("doctor", "Find what is wrong, from Python to each client.", _SERVE),
     "trust": Entry("trusting", "Allow the skills of an installed package to run.", _SERVE),
     "sync": Entry("syncing", "Make the environments of skills before their first call.", _KEEP),
-    "lock": Entry("locking", "Write lock files with the exact versions of the dependencies of skills.", _KEEP),
+    "lock": Entry("locking", "Write lock files with the exact versions of dependencies.", _KEEP),
     "clean": Entry("cleaning", "Delete the environments that no project uses.", _KEEP),
     "build": Entry("building", "Write the catalog file for commit and review.", _KEEP),
     "package": Entry("packaging", "Make a wheel, a bundle and a registry entry of a project.", _KEEP),
