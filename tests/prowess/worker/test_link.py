@@ -60,6 +60,29 @@ async def test_a_link_passes_on_what_was_sent_before_it_was_made_and_after():
     assert 3_000_000 == len(heard[1].body)
 
 
+async def test_a_frame_that_is_announced_too_long_ends_the_reading():
+    """What came before it counts, and what comes after it does not."""
+    heard, one, other, lost = await linked()
+    sizes: list[int] = []
+    other.bound(5_000_000, sizes.append)
+    one.send(Kind.RESULT, 7, b"{}", b"x" * 5_000_000)
+    one.send(Kind.RESULT, 8, b"{}", b"x" * 4_999_998)
+    one.send(Kind.RESULT, 9)
+    with fail_after(PATIENCE):
+        await lost.wait()
+    assert ([5_000_002], [(Kind.PING, 1)]) == (sizes, [frame[:2] for frame in heard])
+    one.close()
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.sendall(encode_frame(Kind.PING, 2))
+        ours.setblocking(False)
+        other.drain(ours)  # what has arrived before it was ended
+    assert 1 == len(heard)
+    unconnected = Link(heard.append, lambda: None)
+    unconnected.stop_reading()
+    unconnected.bound(1, sizes.append)
+
+
 async def test_frames_that_go_together_keep_their_places():
     """Before whatever is sent later, also where that goes at once or is the end."""
     heard, one, _, lost = await linked()

@@ -75,12 +75,19 @@ SKILL = """
         return "nothing"
 
     @skill_command
-    def forge(text: str) -> str:
+    def forge(text: str, times: int = 1) -> str:
         import stat
         for fd in range(3, 64):
             try:
                 if stat.S_ISSOCK(os.fstat(fd).st_mode):
-                    os.write(fd, bytes.fromhex(text))
+                    left, tries = times, 100  # not every socket is one that somebody reads
+                    while left and tries:
+                        try:
+                            os.write(fd, bytes.fromhex(text))
+                            left -= 1
+                        except BlockingIOError:
+                            tries -= 1
+                            time.sleep(0.01)
             except OSError:
                 pass
         time.sleep(600)
@@ -275,6 +282,26 @@ async def test_forged_frames_end_the_worker_and_nothing_else(tmp_path: Path, fra
         assert "was lost" in await refused(host, "limited_forge", text=frame.hex())
         assert int(await host.text("limited_worker"))
         assert int(await host.text("free_worker"))
+
+
+@pytest.mark.parametrize(
+    ("frame", "times", "why"),
+    [
+        (b"\x16" + (1).to_bytes(4) + bytes(4) + b"\xff" * 4, 1, "it sent a frame of 4294967295 bytes"),
+        (b"\x16" + (1).to_bytes(4) + b"\xff" * 4 + bytes(4), 1, "it sent a frame of 4294967295 bytes"),
+        ((b"\x1a" + b"\xff" * 4 + bytes(8)) * 100, 101, "more than 10000 messages about calls"),
+    ],
+    ids=["a long body", "a long head", "a flood"],
+)
+async def test_too_much_over_the_link_ends_the_worker_and_its_calls_hear_why(
+    tmp_path: Path, frame: bytes, times: int, why: str
+) -> None:
+    """The host waits for no 4 GB, and reads no flood for ever."""
+    project = make_project(tmp_path / "p", limited=block())
+    async with hosted(project) as host:
+        await host.text("limited_worker")
+        assert why in await refused(host, "limited_forge", text=frame.hex(), times=times)
+        assert int(await host.text("limited_worker"))
 
 
 async def test_board_cannot_be_made_shorter(tmp_path: Path) -> None:

@@ -78,6 +78,14 @@ class FrameReader:
         del self._rest[:used]
         return frames
 
+    @property
+    def announced(self) -> int:
+        """Bytes of the frame of which only the beginning has arrived, by its header."""
+        if len(self._rest) < _SIZE:
+            return 0
+        _, _, head, body = _HEADER.unpack_from(self._rest)
+        return head + body
+
 
 def _cut(data: bytes | memoryview) -> tuple[list[Frame], int]:
     """The whole frames at the beginning, and how many bytes they are."""
@@ -107,6 +115,9 @@ class Link(asyncio.BufferedProtocol):
         """Frames from before the connection was made, or that wait for the end of this turn of the loop."""
         self._receiving = False
         """Whether several frames are being handed over: what is sent meanwhile goes together."""
+        self._most = 0
+        self._on_excess: Callable[[int], None] = _nobody_bounds
+        self._deaf = False
         self.full = False
         """Whether the other end does not read as fast as this one writes: what is only of the moment can wait."""
         self.on_room: Callable[[], None] = _nobody_waits
@@ -140,6 +151,17 @@ class Link(asyncio.BufferedProtocol):
             self._transport.write(b"".join(self._held))
             self._held.clear()
 
+    def bound(self, most: int, on_excess: Callable[[int], None]) -> None:
+        """Do not wait for frames of more bytes than this: `on_excess` hears of the first one, which ends the reading."""
+        self._most, self._on_excess = most, on_excess
+
+    def stop_reading(self) -> None:
+        """Take nothing more from the other end."""
+        self._deaf = True
+        self._reader = FrameReader()
+        if self._transport is not None:
+            self._transport.abort()
+
     def close(self) -> None:
         """Send what was sent, and nothing more."""
         self._release()
@@ -168,6 +190,8 @@ class Link(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Hand the frames over."""
+        if self._deaf:
+            return
         frames = self._reader.feed(bytes(memoryview(self._chunk)[:nbytes]))
         self._receiving = len(frames) > 1
         for frame in frames:
@@ -177,6 +201,9 @@ class Link(asyncio.BufferedProtocol):
         if self._receiving:
             self._receiving = False
             self._release()
+        if self._most and (size := self._reader.announced) > self._most:
+            self.stop_reading()
+            self._on_excess(size)
 
     def drain(self, sock: socket.socket) -> None:
         """Hand over what has arrived at the socket of this link by now."""
@@ -197,3 +224,7 @@ class Link(asyncio.BufferedProtocol):
 
 def _nobody_waits() -> None:
     """Nothing was held back."""
+
+
+def _nobody_bounds(_size: int) -> None:
+    """Frames may have any size."""

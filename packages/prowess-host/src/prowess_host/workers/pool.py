@@ -47,6 +47,8 @@ _LACKING: Final = (
     "the Python of the workers, {python}, has no Prowess: install it there ({install}), or change the setting `python`"
 )
 _REBUILD: Final = "make the environment again with `prowess sync --rebuild`"
+_MOST_FRAME: Final = 256 * 1024 * 1024
+"""Bytes of a frame that a limited worker may send: its skill has the link in its hands, and can announce 8 GB."""
 _MOST_STAND_INS: Final = 3
 """Workers that are started because others are held by an import. Further calls wait for one of the imports."""
 
@@ -69,6 +71,10 @@ class Worker:
     """Whether its end was news to the host."""
     reason: str = ""
     """What it said of why it cannot serve."""
+    verdict: str = ""
+    """Why the host has ended it: it did what no worker does."""
+    strays: int = 0
+    """Frames of no call that it has, since it answered one."""
     describing: Describing | None = None
     loaded: set[str] = field(default_factory=set[str])
     """The skills that it has imported."""
@@ -333,6 +339,17 @@ class Pool:
 
         self._loop.call_later(seconds, look)
 
+    def condemn(self, worker: Worker, why: str) -> None:
+        """End a limited worker for what it sends. Nothing that it says counts any more."""
+        skill = self.placement.limits.skill if self.placement.limits is not None else "the project"
+        worker.verdict = f"it sent {why}"
+        _log.warning("worker %s of %s sent %s, and is killed", worker.process.pid, skill, why)
+        worker.process.link.stop_reading()
+        self.send(worker, Event.DISCARD)
+
+    def _refuse_frame(self, worker: Worker, size: int) -> None:
+        self.condemn(worker, f"a frame of {size} bytes, and {_MOST_FRAME} are the most")
+
     # Who gets a call
 
     def worker_for(self, contract: Contract) -> Worker | None:
@@ -429,6 +446,8 @@ class Pool:
             return None
         process = worker.process
         worker.progress = Progress(partial(threads_of, process.pid), lambda: process.beats)
+        if self.placement.limits is not None:
+            process.link.bound(_MOST_FRAME, partial(self._refuse_frame, worker))
         self.workers.append(worker)
         self._on_start(worker)
         return worker

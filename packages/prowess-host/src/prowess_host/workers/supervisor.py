@@ -38,6 +38,9 @@ _log = logging.getLogger("prowess.host")
 _LATE: Final = json.dumps(CancelHead(late=True)).encode()
 _MOST_DEATHS: Final = 3
 """Workers that may end before they begin a call."""
+_MOST_STRAYS: Final = 10_000
+"""Messages of a limited worker about calls that are over, or never were. A cancelled command may report for a while."""
+_OF_A_CALL: Final = frozenset({*TELLING, Kind.UNBEGUN, Kind.BEGUN})
 _MOST_MOVES: Final = 10
 """Workers that a call may be taken from, for whatever reason. Somebody may save ten times while a skill is imported."""
 
@@ -330,12 +333,20 @@ class Supervisor:
         if limited is None:
             self._take(worker, frame)
             return
+        if worker.verdict:
+            return
+        if frame.kind in _OF_A_CALL and frame.number not in worker.jobs:
+            worker.strays += 1
+            if worker.strays > _MOST_STRAYS:
+                worker.pool.condemn(worker, f"more than {_MOST_STRAYS} messages about calls that it does not have")
+                return
+        elif frame.kind in LAST:
+            worker.strays = 0
         believed = sound(frame, limited)
         if believed is not None:
             self._take(worker, believed)
         else:
-            _log.warning("worker %s of %s sent an invalid message, and is killed", worker.process.pid, limited.skill)
-            worker.pool.send(worker, Event.DISCARD)
+            worker.pool.condemn(worker, "an invalid message")
 
     def _take(self, worker: Worker, frame: Frame) -> None:
         if frame.kind != Kind.UNBEGUN or worker.process.tells_at_once:  # else a thread of it says so
@@ -439,7 +450,7 @@ class Supervisor:
 
     def _on_exit(self, worker: Worker, begun: list[Job]) -> None:
         """Answer for the calls that went down with a worker, and give those it never began to another."""
-        ended = f"its worker ended ({describe_exit(worker.process.exit_code)})"
+        ended = f"its worker ended ({worker.verdict or describe_exit(worker.process.exit_code)})"
         for job in begun:
             self._fail(job, "the host is shutting down" if self._pool.closing else ended, started=True)
         importing = worker.process.importing
