@@ -259,6 +259,12 @@ async def test_files_of_a_folder_are_resources(tmp_path: Path) -> None:
             changed += 1
             await client.notified("notifications/resources/list_changed", changed)
         assert "x" == (await client.request("resources/read", uri="docs://new.md"))["contents"][0]["text"]
+        (tmp_path / "docs/a b.md").unlink()
+        while "docs://a%20b.md" in json.dumps(await client.request("resources/list")):
+            changed += 1
+            await client.notified("notifications/resources/list_changed", changed)
+        assert {} == await client.request("resources/unsubscribe", uri="docs://a%20b.md"), "also of what is gone"
+        assert -32002 == (await refused(client, "resources/unsubscribe", uri="docs://a%20b.md")).code
 
 
 async def test_a_folder_with_a_skill_file_is_an_agent_skill(tmp_path: Path) -> None:

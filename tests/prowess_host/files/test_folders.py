@@ -25,6 +25,10 @@ from prowess_host.files.folders import list_files, read_file, read_pattern
         ("docs/readme.md", "readme.md", True),
         ("readme.md", "readme.md", True),
         ("a.b*", "aXb", False),
+        ("docs/[[a]", "[", True),
+        ("docs/[a!^]", "^", True),
+        ("docs/[^a]", "b", False),
+        ("docs/[a&&a~~a||]", "|", True),
     ],
 )
 def test_a_pattern_says_which_files(pattern: str, path: str, *, fits: bool) -> None:

@@ -95,11 +95,17 @@ def test_a_skill_that_clients_would_refuse_is_not_offered(tmp_path: Path) -> Non
         ("skill", "docs/*", "mean something else"),
         ("docs", "../*", "must not contain .. or name hidden files"),
         ("docs", "out/*", "leads out of the project"),
+        ("docs", "docs/[z-a].md", "cannot be matched"),
+        ("docs", "docs/[!]", "cannot be matched"),
     ],
 )
 def test_a_setting_that_serves_nothing_says_why(tmp_path: Path, scheme: str, pattern: str, reason: str) -> None:
     """With the setting."""
     (tmp_path / "out").symlink_to("/etc")
-    (problem,) = look(Sources(tmp_path, {scheme: pattern})).problems
+    (tmp_path / "good").mkdir()
+    (tmp_path / "good/a.md").touch()
+    index = look(Sources(tmp_path, {scheme: pattern, "good": "good/*"}))
+    assert ["good://a.md"] == list(index.files), "the others are served all the same"
+    (problem,) = index.problems
     assert str(problem).startswith(f"[resources] {scheme} = {pattern!r} serves nothing: ")
     assert reason in str(problem)

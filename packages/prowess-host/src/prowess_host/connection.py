@@ -188,7 +188,7 @@ class Connection:
 
     def _answer(self, call: Call) -> None:
         """Answer a request, hand it to the workers, or keep it until what it names is known."""
-        listing, method = self._project.listing, call.method
+        listing, shelf, method = self._project.listing, self._project.shelf, call.method
         if method in TASK_METHODS:
             self._serve_task(call)
             return
@@ -199,8 +199,9 @@ class Connection:
             and (SKILLS if method in SKILLS_METHODS else row.kind) not in self._project.kinds
         ):
             raise RpcError.method_not_found(method, call.revision.version)
-        shelf = self._project.shelf
-        if row is not None and row.kind == RESOURCE and shelf.is_pending:
+        if method == "resources/unsubscribe" and call.params["uri"] in self._session.resources:
+            self._subscribe(call, call.params["uri"])  # also when the resource is gone
+        elif row is not None and row.kind == RESOURCE and shelf.is_pending:
             self._waiting.append(call)
         elif method in SKILLS_METHODS:
             self._start(call, partial(answer_about_skills, call, shelf))

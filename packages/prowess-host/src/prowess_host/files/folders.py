@@ -55,7 +55,10 @@ def read_pattern(text: str) -> Pattern:
             pattern += ".*" if last else "(?:[^/]+/)*"
         else:
             pattern += _segment(part) if last else f"{_segment(part)}/"
-    return Pattern(folder, re.compile(pattern, re.DOTALL).fullmatch)
+    try:
+        return Pattern(folder, re.compile(pattern, re.DOTALL).fullmatch)
+    except re.error as error:
+        raise ValueError(f"{text!r} cannot be matched: {error.msg}") from None
 
 
 def _segment(part: str) -> str:
@@ -63,9 +66,15 @@ def _segment(part: str) -> str:
     signs = {"*": "[^/]*", "?": "[^/]"}
     pieces = re.split(r"(\*|\?|\[!?[^\]]+\])", part)
     return "".join(
-        signs.get(piece) or (f"[{piece[1:-1].replace('!', '^', 1)}]" if place % 2 else re.escape(piece))
-        for place, piece in enumerate(pieces)
+        signs.get(piece) or (_set(piece[1:-1]) if place % 2 else re.escape(piece)) for place, piece in enumerate(pieces)
     )
+
+
+def _set(inner: str) -> str:
+    """A set of characters, in which only `!` at the beginning and `-` between two characters mean something."""
+    wanted = inner.removeprefix("!")
+    escaped = re.sub(r"[\[\]^&~|]", r"\\\g<0>", wanted)
+    return f"[{'^' if wanted != inner else ''}{escaped}]"
 
 
 def list_files(folder: str, accepts: Callable[[str], object], most: int = MOST_FILES) -> list[Found]:
