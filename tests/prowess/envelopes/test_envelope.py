@@ -533,8 +533,8 @@ async def test_without_credentials_everybody_is_served(project: Path) -> None:
         ('[[auth.credentials]]\ntype = "basic"\nuser = "u"', "basic needs user and password"),
         ('[[auth.credentials]]\ntype = "bearer"\ntoken = "t"\nscopes = "s"', "entry 1, scopes: must be a list"),
         ("[auth]\nscopes = 5", "auth.scopes must be a table"),
-        ("[auth]\ntoken = 5", "auth.token must be a text"),
-        ('[auth]\ntoken = ""', "auth.token must be a text"),
+        ("[auth]\ntoken = 5", "auth.token must be a non-empty string"),
+        ('[auth]\ntoken = ""', "auth.token must be a non-empty string"),
         ('[auth.scopes]\n"x" = 5', "auth.scopes.x: must be a list"),
     ],
 )

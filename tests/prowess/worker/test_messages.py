@@ -37,8 +37,8 @@ def test_another_major_version_does_not_fit(other: Mapping[str, Any], named: str
     ours = f"link {MAJOR}.{MINOR} (release {RELEASE})"
     as_worker, as_host = mismatch(hello(), other, "/p/python"), mismatch(other, hello(), "/p/python")
 
-    assert f"the host speaks {ours}, the worker {named}" in as_worker
-    assert f"the host speaks {named}, the worker {ours}" in as_host
+    assert f"the host has {ours}, the worker {named}" in as_worker
+    assert f"the host has {named}, the worker {ours}" in as_host
     assert f"`/p/python -m pip install prowess-core=={RELEASE}`" in as_worker
 
 

@@ -102,10 +102,10 @@ def test_an_icon_is_a_file_or_an_address(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("source", "why"),
     [
-        ("icon.exe", "'icon.exe' is no icon"),
+        ("icon.exe", "'icon.exe' is not an icon"),
         ("missing.png", "missing.png cannot be read"),
         ("large.svg", "large.svg has 65537 bytes"),
-        ("http://example.org/i", "is no icon"),
+        ("http://example.org/i", "is not an icon"),
     ],
 )
 def test_a_wrong_icon_is_named(tmp_path: Path, source: str, why: str) -> None:
