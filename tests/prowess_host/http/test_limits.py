@@ -165,6 +165,31 @@ def test_calls_whose_client_has_left_are_bounded_too(narrow: Web, root: Path) ->
     assert 200 == narrow.call("t_echo", text="x").status
 
 
+def test_answers_and_cancellations_come_through_where_calls_do_not(narrow: Web) -> None:
+    """Otherwise calls that wait for their clients would wait until their time is over."""
+    asking = {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {"elicitation": {}},
+        "clientInfo": {"name": "w", "version": "1"},
+    }
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "t_sure", "arguments": {}}}
+    sessions: list[dict[str, str]] = []
+    for _ in range(2):
+        opened = narrow.ask("POST", "/mcp", {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": asking}, JSON)
+        sessions.append({**JSON, "Mcp-Session-Id": opened.headers["mcp-session-id"]})
+    streams = [narrow.stream("POST", "/mcp", call, fields) for fields in sessions]
+    asked = [stream.message()["id"] for stream in streams]
+    assert 503 == narrow.ask("POST", "/mcp", {"jsonrpc": "2.0", "id": 2, "method": "ping"}, sessions[0]).status
+    late = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 77}}
+    assert 202 == narrow.ask("POST", "/mcp", late, sessions[0]).status
+    answer = {"jsonrpc": "2.0", "id": asked[0], "result": {"action": "decline"}}
+    assert 202 == narrow.ask("POST", "/mcp", answer, sessions[0]).status
+    assert "decline None" == streams[0].message()["result"]["content"][0]["text"]
+    cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}
+    assert 202 == narrow.ask("POST", "/mcp", cancelled, sessions[1]).status
+    until(lambda: b"prowess_requests_in_flight 0\n" in narrow.ask("GET", "/metrics").body)
+
+
 def test_connections_are_bounded(narrow: Web) -> None:
     """The next one is told when to try again."""
     with contextlib.ExitStack() as stack:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 from prowess.settings.credentials import Caller, Credentials, Refused
 from prowess_host.http.binding import Refused as Refusal
@@ -123,9 +123,18 @@ class InFlight:
         self._most = most
         self.number = 0
 
+    @property
+    def is_full(self) -> bool:
+        """Whether there is no room for another one."""
+        return self.number >= self._most
+
+    def refuse(self) -> NoReturn:
+        """Raise `NotAllowed` that says so."""
+        raise NotAllowed(busy(f"{self.number} requests are already running"))
+
     def __enter__(self) -> None:
-        if self.number >= self._most:
-            raise NotAllowed(busy(f"{self.number} requests are already running"))
+        if self.is_full:
+            self.refuse()
         self.number += 1
 
     def __exit__(self, *_: object) -> None:

@@ -21,7 +21,7 @@ from prowess_host.http.metrics import METRICS_TYPE, Metrics
 from prowess_host.http.replies import Outlet, Reply
 from prowess_host.http.sessions import HttpSession, Sessions, TooManySessions
 from prowess_host.long_results import Pages
-from prowess_host.protocol.codec import ABSENT, Batch, Notification, Request, read_item
+from prowess_host.protocol.codec import ABSENT, Batch, Notification, Request, Response, read_item
 from prowess_host.protocol.eras import HANDSHAKE
 from prowess_host.protocol.rpc import RpcError
 
@@ -41,6 +41,8 @@ _log = logging.getLogger("prowess.host")
 MCP_PATH: Final = "/mcp"
 _RETRY_AFTER: Final = (b"retry-after", b"1")
 _SWEEP: Final = 30.0
+_ANSWER: Final = 64 * 1024
+"""Bytes of an answer of a client that is read although there is no room for requests."""
 _MOST_READERS: Final = 100
 """The most callers whose long results are kept."""
 _OLDEST: Final = HANDSHAKE["2025-03-26"]
@@ -192,6 +194,9 @@ class App:
 
     async def _mcp_post(self, exchange: Exchange) -> None:
         caller = await self._access.admit(exchange.headers)
+        if self._calls.is_full:
+            await self._take_answer(exchange, caller)
+            return
         with self._calls:
             body = await exchange.body(self._own.max_body)
             decision = body if isinstance(body, Refused) else read_post(exchange.headers, body, self._mirrored)
@@ -203,6 +208,15 @@ class App:
             else:
                 await self._require_scopes(caller, decision.message)
                 await self._serve_handshake(exchange, decision, caller)
+
+    async def _take_answer(self, exchange: Exchange, caller: Caller) -> None:
+        """Take an answer or a cancellation while there is no room for requests: they are what makes room."""
+        body = await exchange.body(min(self._own.max_body, _ANSWER))
+        decision = body if isinstance(body, Refused) else read_post(exchange.headers, body, self._mirrored)
+        if isinstance(decision, Handshake) and isinstance(decision.message, (Notification, Response)):
+            await self._serve_handshake(exchange, decision, caller)
+        else:
+            self._calls.refuse()
 
     async def _require_scopes(self, caller: Caller, message: Message) -> None:
         """Refuse what the caller has no scopes for. What a request names must be known for that, so it waits for that."""
