@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from prowess.contracts.catalog import Failure
 from prowess.contracts.contract import Contract
 from prowess.settings.limits import Limits
 from prowess.skills.description import Description, SkillFacts, View
@@ -145,3 +146,13 @@ def test_what_is_no_json_for_every_client_does_not_pass() -> None:
 def test_head_without_what_the_host_reads_is_nonsense(kind: Kind) -> None:
     """The call would have no answer."""
     assert said(kind, {}) is None
+
+
+def test_words_of_failures_hide_nothing() -> None:
+    """A terminal would obey them, and a model would read what people do not see."""
+    failure = Failure("own", "\x1b[2J \u202e")
+    frame = said(Kind.CATALOG, description(own=SkillFacts(failures=(failure,))))
+
+    assert frame is not None
+    (found,) = Description.from_json(json.loads(frame.head)).skills["own"].failures
+    assert found.reason == "\\x1b[2J \\u202e"

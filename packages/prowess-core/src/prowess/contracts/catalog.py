@@ -20,9 +20,22 @@ class Failure:
     file: str | None = None
     line: int | None = None
 
+    @classmethod
+    def told(cls, source: str, reason: str, file: str | None = None, line: int | None = None) -> Failure:
+        """A failure in words that may be a stranger's: people and models read them, so hidden characters are escapes."""
+        return cls(_visible(source), _visible(reason), file, line)
+
     def __str__(self) -> str:
         place = f" ({self.file}:{self.line})" if self.file and self.line else f" ({self.file})" if self.file else ""
         return f"{self.source}{place}: {self.reason}"
+
+
+def _visible(text: str) -> str:
+    if text.replace("\n", "").isprintable():  # most texts: nothing is imported
+        return text
+    from prowess.contracts.hidden import shown
+
+    return shown(text)
 
 
 @frozen

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from prowess.contracts.contract import Contract
 
-__all__ = ["hidden_in", "hidden_in_data", "hidden_of"]
+__all__ = ["hidden_in", "hidden_in_data", "hidden_of", "shown"]
 
 _JOINERS: Final = "\u200c\u200d"
 _VARIANTS: Final = "\ufe0e\ufe0f"
@@ -40,6 +40,16 @@ def hidden_in(text: str) -> str:
             name = unicodedata.name(found[0], "a control character")
             return f"U+{ord(found[0]):04X} ({name}) at character {found.start() + 1}"
     return ""
+
+
+def shown(text: str) -> str:
+    """The text with its hidden characters written as escapes, for terminals and models."""
+    seen = _SUSPECT.sub(lambda found: found[0] if _is_ordinary(text, found.start()) else _escaped(found[0]), text)
+    return seen.replace("\r\n", "\n").replace("\r", _escaped("\r"))
+
+
+def _escaped(char: str) -> str:
+    return char.encode("unicode_escape").decode("ascii")
 
 
 def hidden_of(contract: Contract) -> str:

@@ -159,7 +159,7 @@ class Apart:
             needed = self._wanted.get(skill)
             if needed is not None and needed.key == failed.key:
                 kept = " (the last good version stays in use)" if skill in self._active else ""
-                found.append(Failure(skill, f"{failed.reason}{kept}", needed.file))
+                found.append(Failure.told(skill, f"{failed.reason}{kept}", needed.file))
         return found
 
     def in_words(self) -> list[str]:
