@@ -17,6 +17,7 @@ import pytest
 from patience import PATIENCE
 from piped import HANDSHAKE, MARK, Client, hosted, make_project, processes, result
 
+from prowess.worker.output import END, LABEL_END, NUMBER_END, START
 from prowess_host.workers.output import LabelledLines
 
 SKILL = """
@@ -371,3 +372,15 @@ def test_unfinished_lines_of_very_many_commands_are_not_all_kept():
     lines = LabelledLines("worker 1")
     told = [line for number in range(1000) for line in lines.feed(record(f"c{number}", "half"))]
     assert len(told) > 700
+
+
+def test_limited_skill_moves_no_terminal_and_takes_no_other_label() -> None:
+    """It writes to the descriptor what it likes, also what looks like the record of another skill's call."""
+    lines = LabelledLines("worker 7", limited="own")
+    labels = (b"1" + NUMBER_END + b"other.run", b"1" + NUMBER_END + b"own.run", b"worker 8")
+    records = b"".join(START + label + LABEL_END + b"x\x1b[2J\ry\n" + END for label in labels)
+
+    told = lines.feed(records + b"\xc2\x9b2J\n")
+
+    line = b"x\\x1b[2J\\ry\n"
+    assert told == [b"[worker 7] " + line, b"[own.run] " + line, b"[worker 7] " + line, b"[worker 7] \\x9b2J\n"]

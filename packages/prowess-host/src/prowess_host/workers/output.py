@@ -24,9 +24,13 @@ class LabelledLines:
     from native code and from child processes, and gets the label of the worker.
     """
 
-    def __init__(self, label: str, on_print: Callable[[int, bytes], None] | None = None) -> None:
-        """`on_print` hears the number of a call, and a line that it printed."""
+    def __init__(self, label: str, on_print: Callable[[int, bytes], None] | None = None, *, limited: str = "") -> None:
+        """`on_print` hears the number of a call, and a line that it printed.
+
+        `limited` names the skill of a limited worker: its lines get no other label, and cannot move a terminal.
+        """
         self._on_print = on_print
+        self._limited = limited
         self._label = label.encode("utf-8", "backslashreplace")
         self._rest = b""
         """The beginning of a record."""
@@ -81,4 +85,11 @@ class LabelledLines:
         number, is_call, command = label.partition(NUMBER_END)
         if is_call and self._on_print is not None and number.isdigit():
             self._on_print(int(number), line)
-        lines.append(b"[%b] %b\n" % (command if is_call else label, line))
+        label = command if is_call else label
+        if self._limited:
+            from prowess.contracts.hidden import shown
+
+            if label != self._label and not label.startswith(f"{self._limited}.".encode()):
+                label = self._label
+            label, line = (shown(text.decode("utf-8", "backslashreplace")).encode() for text in (label, line))
+        lines.append(b"[%b] %b\n" % (label, line))
