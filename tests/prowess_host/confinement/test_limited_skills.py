@@ -254,6 +254,7 @@ async def test_owner_may_run_what_cannot_be_enforced(tmp_path: Path) -> None:
 
 
 FORGED_RESULT = b'{"content":[]}}\n{"jsonrpc":"2.0","method":"notifications/message","params":{}}'
+PROGRESS = b'{"done":0,"total":null,"message":null}'
 INFINITE = b'{"content":[],"structuredContent":{"x":1e999}}'
 FRAMES = {
     "a result that is no JSON": b"\x16"
@@ -289,7 +290,11 @@ async def test_forged_frames_end_the_worker_and_nothing_else(tmp_path: Path, fra
     [
         (b"\x16" + (1).to_bytes(4) + bytes(4) + b"\xff" * 4, 1, "it sent a frame of 4294967295 bytes"),
         (b"\x16" + (1).to_bytes(4) + b"\xff" * 4 + bytes(4), 1, "it sent a frame of 4294967295 bytes"),
-        ((b"\x1a" + b"\xff" * 4 + bytes(8)) * 100, 101, "more than 10000 messages about calls"),
+        (
+            (b"\x1a" + b"\xff" * 4 + len(PROGRESS).to_bytes(4) + bytes(4) + PROGRESS) * 100,
+            101,
+            "more than 10000 messages about calls",
+        ),
     ],
     ids=["a long body", "a long head", "a flood"],
 )
