@@ -46,6 +46,10 @@ _SHELL: Final = "The shell"
 
 COMMANDS: Final[dict[str, Entry]] = {  # the commands of a group stand together
     "new": Entry("creating", "Make a project or a skill, with a test that passes.", _MAKE),
+    "sync": Entry("syncing", "Make the environments of skills before their first call.", _MAKE),
+    "lock": Entry("locking", "Write lock files with the exact versions of dependencies.", _MAKE),
+    "clean": Entry("cleaning", "Delete the environments that no project uses.", _MAKE),
+    "package": Entry("packaging", "Make a wheel, a bundle and a registry entry of a project.", _MAKE),
     "list": Entry("listing", "List the commands of a project.", _USE),
     "show": Entry("showing", "Show one command: parameters, hints, schemas, an example.", _USE),
     "call": Entry("calling", "Call a command.", _USE),
@@ -57,11 +61,7 @@ COMMANDS: Final[dict[str, Entry]] = {  # the commands of a group stand together
     "status": Entry("status", "Show where it is connected, and whether that works.", _SERVE),
     "doctor": Entry("doctor", "Find what is wrong, from Python to each client.", _SERVE),
     "trust": Entry("trusting", "Allow the skills of an installed package to run.", _SERVE),
-    "sync": Entry("syncing", "Make the environments of skills before their first call.", _KEEP),
-    "lock": Entry("locking", "Write lock files with the exact versions of dependencies.", _KEEP),
-    "clean": Entry("cleaning", "Delete the environments that no project uses.", _KEEP),
     "build": Entry("building", "Write the catalog file for commit and review.", _KEEP),
-    "package": Entry("packaging", "Make a wheel, a bundle and a registry entry of a project.", _KEEP),
     "check": Entry("checking", "Report breaking changes, and schemas that clients reject.", _KEEP),
     "dev": Entry("developing", "Watch a project in a browser: commands, calls, failures.", _SEE),
     "logs": Entry("logs", "Show the record of calls, or one call.", _SEE),
