@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Generator, Iterator
@@ -16,6 +17,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis.errors import FlakyStrategyDefinition, UnsatisfiedAssumption
 
 sys.path.append(str(Path(__file__).parent / "tests"))  # importlib mode puts nothing there
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as shells start what runs in the background
+    signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # the programs under test would inherit it, and ignore Ctrl-C
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # each of some thousand processes would compile what it imports
 
 # Property tests are bounded by time, so that a slow machine tries fewer examples and takes no longer.

@@ -56,7 +56,7 @@ def test_no_more_work_goes_on_than_may() -> None:
     handles: Handles[int] = Handles(most=2)
     first = handles.add(1)
     handles.add(2)
-    with pytest.raises(TooMuchWork, match="2 calls go on"):
+    with pytest.raises(TooMuchWork, match="2 calls already run in the background"):
         handles.add(3)
     handles.over(first)
     handles.add(3)

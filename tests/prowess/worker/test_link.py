@@ -72,15 +72,27 @@ async def test_a_frame_that_is_announced_too_long_ends_the_reading():
         await lost.wait()
     assert ([5_000_002], [(Kind.PING, 1)]) == (sizes, [frame[:2] for frame in heard])
     one.close()
+
+
+def test_nothing_is_heard_after_a_frame_that_is_announced_too_long():
+    """Even if it has arrived by then. A part of a header announces nothing yet."""
+    heard: list[Frame] = []
+    sizes: list[int] = []
+    link = Link(heard.append, lambda: None)
+    link.bound(100, sizes.append)
+    too_long = encode_frame(Kind.RESULT, 7, b"{}", b"x" * 100)
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        theirs.sendall(encode_frame(Kind.PING, 2))
         ours.setblocking(False)
-        other.drain(ours)  # what has arrived before it was ended
-    assert 1 == len(heard)
-    unconnected = Link(heard.append, lambda: None)
-    unconnected.stop_reading()
-    unconnected.bound(1, sizes.append)
+        theirs.sendall(too_long[:2])
+        link.drain(ours)
+        assert [] == sizes
+        theirs.sendall(too_long[2:50])
+        link.drain(ours)
+        assert [102] == sizes
+        theirs.sendall(too_long[50:] + encode_frame(Kind.PING, 2))
+        link.drain(ours)
+    assert ([102], []) == (sizes, heard)
 
 
 async def test_frames_that_go_together_keep_their_places():
