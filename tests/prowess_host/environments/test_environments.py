@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from patience import PATIENCE
 from piped import Client, hosted, make_project, result, until, write_skill
 from wheelhouse import starts
 
-find_uv_bin = pytest.importorskip("uv").find_uv_bin
+UV = shlex.quote(pytest.importorskip("uv").find_uv_bin())
 
 REAL = os.path.realpath
 CHANGED = "notifications/tools/list_changed"
@@ -164,7 +165,9 @@ async def test_a_missing_environment_delays_nothing_but_the_calls_that_need_it(t
     """The tools come from the committed catalog; the call waits, hears how far it is, and answers."""
     made = project(tmp_path, wheels, tiny=f"{block('tinypackage==1.0')}{TINY}", plain=PLAIN)
     commit(made, "tiny")
-    held = program(tmp_path / "held", f'while [ ! -e {tmp_path}/go ]; do sleep 0.05; done; exec {find_uv_bin()} "$@"')
+    held = program(
+        tmp_path / "held", f'while [ ! -e {shlex.quote(str(tmp_path))}/go ]; do sleep 0.05; done; exec {UV} "$@"'
+    )
     async with hosted(made, env=held) as host:
         waiting = host.start_call("tiny_version", progress="p")
         assert {"plain_version", "tiny_version"} == set(await host.tools())
@@ -181,7 +184,9 @@ async def test_a_missing_environment_delays_nothing_but_the_calls_that_need_it(t
 
 async def test_saves_count_while_an_environment_is_made(tmp_path: Path, wheels: Path):
     made = project(tmp_path, wheels, tiny=f"{block('tinypackage==1.0')}{TINY}", plain=PLAIN)
-    held = program(tmp_path / "held", f'while [ ! -e {tmp_path}/go ]; do sleep 0.05; done; exec {find_uv_bin()} "$@"')
+    held = program(
+        tmp_path / "held", f'while [ ! -e {shlex.quote(str(tmp_path))}/go ]; do sleep 0.05; done; exec {UV} "$@"'
+    )
     async with hosted(made, env=held) as host:
         assert "none" == await host.text("plain_version")
         waiting = host.start_call("tiny_version")  # nobody knows yet that there is such a tool

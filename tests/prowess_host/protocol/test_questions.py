@@ -120,7 +120,7 @@ def test_the_deprecated_questions_are_requests_of_their_own(question: Any, reque
 
 def test_a_question_of_an_unknown_kind_is_not_asked() -> None:
     """A newer worker may know some."""
-    with pytest.raises(ValueError, match="of the kind 'mood'"):
+    with pytest.raises(ValueError, match="unknown kind of question 'mood'"):
         questions.request_of({"ask": "mood"}, MODERN)
 
 
