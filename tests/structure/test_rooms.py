@@ -38,6 +38,7 @@ ROOMS: dict[str, str] = {
         files environments
         review
         catalog
+        cluster
         clients records
         tasks
         tool_calls direct_calls
