@@ -26,7 +26,7 @@ from prowess import errors
 from prowess.calls.context import Context
 from prowess.calls.outcome import Kind
 from prowess.profiles.profile import BUILT_IN
-from prowess.settings.settings import OwnSettings, own_keys
+from prowess.settings.keys import OwnSettings, own_keys
 from prowess_host.cli.commands import COMMANDS
 from prowess_host.cli.commands import prowess as prowess_command
 

@@ -21,7 +21,8 @@ from prowess.errors import SettingsError
 from prowess.hookspecs import hookspec
 from prowess.profiles.profile import BUILT_IN
 from prowess.settings.credentials import Credentials
-from prowess.settings.settings import Settings, own_keys
+from prowess.settings.keys import own_keys
+from prowess.settings.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from prowess.errors import SettingsError
+from prowess.settings.files import Written, is_configured
+from prowess.settings.keys import OwnSettings, RetrySettings, own_keys
 from prowess.settings.limits import Limits
-from prowess.settings.settings import OwnSettings, RetrySettings, Settings, Written, is_configured, own_keys
+from prowess.settings.settings import Settings
 
 
 def load(root: Path, toml: str = "", environ: dict[str, str] | None = None, **flags: Any) -> Settings:

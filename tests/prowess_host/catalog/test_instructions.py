@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from prowess.contracts.contract import Contract
 from prowess.errors import SettingsError
-from prowess.settings.settings import IdentitySettings
+from prowess.settings.keys import IdentitySettings
 from prowess_host.catalog.instructions import MOST_INSTRUCTIONS, details_of, instructions_of
 from prowess_testkit import STATELESS, WIRES, Project, serve
 

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from prowess import Runtime
+from prowess.settings.keys import OwnSettings
 from prowess.settings.paths import ConfigPaths
-from prowess.settings.settings import OwnSettings, Settings
+from prowess.settings.settings import Settings
 from prowess.skills.description import environment_of
 from prowess.skills.stamps import Stamp
 from prowess_host.catalog.manifest import NOTHING, Manifest, Standing, read_manifest, write_manifest

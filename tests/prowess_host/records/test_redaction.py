@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from prowess.contracts.contract import Contract
-from prowess.settings.settings import RecordSettings
+from prowess.settings.keys import RecordSettings
 from prowess_host.records.redaction import Redactor, is_marked, secrets_of
 
 PATTERNS = RecordSettings().secrets

@@ -17,9 +17,10 @@ from prowess.contracts.contract import TOOL, Contract
 from prowess.contracts.kinds import RESOURCE
 from prowess.errors import SettingsError, UnknownCommand
 from prowess.jsontypes import JsonObject
+from prowess.settings.keys import OwnSettings
 from prowess.settings.limits import Limits
 from prowess.settings.paths import ConfigPaths
-from prowess.settings.settings import OwnSettings, Settings
+from prowess.settings.settings import Settings
 from prowess_host.catalog.instructions import details_of, instructions_of
 from prowess_host.catalog.listing import Listing
 from prowess_host.catalog.updates import CatalogUpdates

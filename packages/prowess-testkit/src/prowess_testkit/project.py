@@ -16,7 +16,7 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from prowess.calls.outcome import Outcome
 from prowess.runtime import Runtime
-from prowess.settings.settings import CONFIG_FILE
+from prowess.settings.files import CONFIG_FILE
 from prowess_testkit.errors import ProjectError
 from prowess_testkit.toml import toml
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from prowess.errors import SkillError
 from prowess.frozen import frozen
-from prowess.settings.settings import CONFIG_FILES, Settings, is_configured
+from prowess.settings.files import CONFIG_FILES, is_configured
+from prowess.settings.settings import Settings
 
 __all__ = ["ConfigPaths", "find_project_root"]
 

@@ -21,7 +21,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
 from prowess.errors import install_command
-from prowess.settings.settings import OtelSettings
+from prowess.settings.keys import OtelSettings
 
 __all__ = ["set_up"]
 

@@ -34,7 +34,9 @@ from prowess.errors import AskError, UnknownCommand, message_of
 from prowess.jsontypes import JsonObject
 from prowess.results.oversize import cut
 from prowess.runtime import Runtime
-from prowess.settings.settings import PREFIX, Settings, Written
+from prowess.settings.files import Written
+from prowess.settings.layers import PREFIX
+from prowess.settings.settings import Settings
 from prowess.skills.description import Description, digest_of
 from prowess.skills.discovery import Source
 from prowess.skills.entry import Entry

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from prowess.contracts.catalog import Failure
 from prowess.frozen import frozen
+from prowess.settings.keys import OwnSettings
 from prowess.settings.limits import Limits
-from prowess.settings.settings import OwnSettings, Settings
+from prowess.settings.settings import Settings
 from prowess.skills.discovery import Source, needs_of, survey
 from prowess.skills.stamps import read
 from prowess_host.catalog.limited import read_limits

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from prowess.contracts.contract import Contract
     from prowess.jsontypes import JsonObject
-    from prowess.settings.settings import IdentitySettings
+    from prowess.settings.keys import IdentitySettings
 
 __all__ = ["MOST_INSTRUCTIONS", "details_of", "instructions_of"]
 

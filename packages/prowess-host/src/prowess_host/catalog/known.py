@@ -10,9 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from prowess.contracts.catalog import Catalog, Failure
+from prowess.settings.keys import OwnSettings
 from prowess.settings.limits import Sandbox
 from prowess.settings.paths import ConfigPaths
-from prowess.settings.settings import OwnSettings
 from prowess.skills.description import Description, SkillFacts, View, merged
 from prowess.skills.stamps import ABSENT, Stamp, as_imported, look
 from prowess_host.catalog.manifest import NOTHING, Manifest, Standing, read_manifest, write_manifest

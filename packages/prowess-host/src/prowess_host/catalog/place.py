@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from prowess_host.catalog.cache import folder_in
 
 if TYPE_CHECKING:
+    from prowess.settings.keys import OwnSettings
     from prowess.settings.paths import ConfigPaths
-    from prowess.settings.settings import OwnSettings
 
 __all__ = ["is_known", "manifest_path", "shape_now", "shape_of"]
 

@@ -14,8 +14,8 @@ from prowess.errors import ProwessError, did_you_mean
 from prowess.frozen import frozen
 from prowess.jsontypes import JsonObject
 from prowess.profiles.profile import BUILT_IN
+from prowess.settings.keys import OwnSettings
 from prowess.settings.limits import Limits
-from prowess.settings.settings import OwnSettings
 from prowess_host.cli.options import ProjectOptions
 from prowess_host.cli.projects import opened, shown_path
 from prowess_host.files.shelf import Trouble, look

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from prowess.errors import ProwessError
-from prowess.settings.settings import is_configured
+from prowess.settings.files import is_configured
 from prowess_host.cli.options import ProjectOptions
 from prowess_host.cli.projects import opened, settings_of
 from prowess_host.cli.terminal import Style, plural, table

@@ -13,8 +13,9 @@ from typing import Final, NamedTuple
 import click
 
 from prowess.errors import ProwessError
+from prowess.settings.files import CONFIG_FILE, is_configured
 from prowess.settings.paths import find_project_root
-from prowess.settings.settings import CONFIG_FILE, Settings, is_configured
+from prowess.settings.settings import Settings
 from prowess_host.cli.exit_codes import DONE
 from prowess_host.cli.projects import is_project
 

@@ -10,8 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from prowess.contracts.catalog import Catalog
+from prowess.settings.files import is_configured
 from prowess.settings.paths import ConfigPaths
-from prowess.settings.settings import Settings, is_configured
+from prowess.settings.settings import Settings
 from prowess_host.catalog.known import KnownCatalog
 from prowess_host.cli.options import ProjectOptions
 from prowess_host.project import Project

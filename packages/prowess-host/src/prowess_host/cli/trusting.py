@@ -14,8 +14,9 @@ import click
 from prowess.contracts.contract import Contract
 from prowess.errors import ProwessError, SettingsError
 from prowess.frozen import frozen
+from prowess.settings.files import CONFIG_FILE
 from prowess.settings.limits import TABLE, Limits, Sandbox, limits_of, wider
-from prowess.settings.settings import CONFIG_FILE, Settings
+from prowess.settings.settings import Settings
 from prowess_host.catalog.trust import contract_digest
 from prowess_host.cli.asking import can_ask
 from prowess_host.cli.command_table import hints_of

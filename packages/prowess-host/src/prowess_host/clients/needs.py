@@ -8,7 +8,8 @@ from pathlib import Path
 from prowess.contracts.contract import Contract
 from prowess.contracts.declaration import wanted
 from prowess.errors import SettingsError
-from prowess.settings.settings import PREFIX, Settings
+from prowess.settings.layers import PREFIX
+from prowess.settings.settings import Settings
 
 __all__ = ["needed_variables"]
 

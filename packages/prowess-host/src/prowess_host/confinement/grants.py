@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from prowess.frozen import frozen
+from prowess.settings.keys import own_keys
 from prowess.settings.limits import TABLE, Limits
-from prowess.settings.settings import Settings, own_keys
+from prowess.settings.settings import Settings
 
 __all__ = ["Grant", "told_settings", "told_variables"]
 

@@ -17,9 +17,12 @@ from typing import Any, Final
 
 from prowess.contracts.catalog import Catalog
 from prowess.errors import ProwessError, install_command
+from prowess.settings.files import is_configured
+from prowess.settings.keys import own_keys
+from prowess.settings.layers import PREFIX
 from prowess.settings.limits import Limits
 from prowess.settings.paths import ConfigPaths
-from prowess.settings.settings import PREFIX, Settings, is_configured, own_keys
+from prowess.settings.settings import Settings
 from prowess_host.catalog.apart import read_needs
 from prowess_host.catalog.known import KnownCatalog
 from prowess_host.clients.connecting import Connection, connections_of

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from prowess.frozen import frozen
-from prowess.settings.settings import OwnSettings
+from prowess.settings.keys import OwnSettings
 from prowess.skills.discovery import Source, lock_of
 from prowess_host.environments.declared import Declared, check_limited
 from prowess_host.environments.errors import BuildError

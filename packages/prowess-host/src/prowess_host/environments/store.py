@@ -22,7 +22,7 @@ from typing import Any, Final
 
 import prowess
 from prowess.frozen import frozen
-from prowess.settings.settings import OwnSettings
+from prowess.settings.keys import OwnSettings
 from prowess.worker.messages import RELEASE
 from prowess_host.environments.declared import Declared
 

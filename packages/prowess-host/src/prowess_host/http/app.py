@@ -28,7 +28,7 @@ from prowess_host.protocol.rpc import RpcError
 if TYPE_CHECKING:
     from prowess.jsontypes import JsonObject
     from prowess.settings.credentials import Caller
-    from prowess.settings.settings import ServeSettings
+    from prowess.settings.keys import ServeSettings
     from prowess_host.http.access import Access
     from prowess_host.http.guard import Guard
     from prowess_host.project import Project

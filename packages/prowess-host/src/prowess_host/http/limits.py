@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 if TYPE_CHECKING:
-    from prowess.settings.settings import ServeSettings
+    from prowess.settings.keys import ServeSettings
 
 __all__ = ["limited_protocol"]
 

@@ -30,7 +30,8 @@ from prowess_host.workers.process_tree import reap_orphans
 
 if TYPE_CHECKING:
     from prowess.jsontypes import JsonObject
-    from prowess.settings.settings import ServeSettings, Settings
+    from prowess.settings.keys import ServeSettings
+    from prowess.settings.settings import Settings
 
 __all__ = ["Address", "address_of", "bind", "check_safe", "is_open", "serve_http"]
 

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from prowess.errors import message_of
 from prowess.jsontypes import JsonObject
-from prowess.settings.settings import RecordSettings, Settings
+from prowess.settings.keys import RecordSettings
+from prowess.settings.settings import Settings
 from prowess_host.protocol.kinds import as_content
 from prowess_host.records.recording import Event, Told
 from prowess_host.records.redaction import Redactor, secrets_of

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection
 from typing import Final
 
 from prowess.contracts.contract import Contract
-from prowess.settings.settings import HostSettings
+from prowess.settings.keys import HostSettings
 from prowess.worker.board import Importing
 from prowess.worker.messages import Kind
 from prowess_host.workers.jobs import NEVER, Job
