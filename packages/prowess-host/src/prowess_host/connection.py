@@ -299,7 +299,8 @@ class Connection:
             limit,
             hears_all=project.hears_all,
             names_request=project.own.otel.on,
-            open_task=functools.partial(project.open_task, owner=_owner(call))
+            # a lambda, so that the module of tasks is imported with the first task
+            open_task=(lambda revision, answer, cancel: project.tasks.open(revision, answer, cancel, _owner(call)))
             if contract.is_tool and project.offers_tasks
             else None,
             caller=str(_owner(call) or ""),

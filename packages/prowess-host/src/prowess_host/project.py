@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Collection, Hashable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from prowess.contracts.catalog import Catalog
@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     from prowess.calls.channel import Channel
     from prowess.calls.outcome import Outcome
     from prowess_host.direct_calls import Audience
-    from prowess_host.protocol.eras import Revision
-    from prowess_host.tasks import Task, Tasks
+    from prowess_host.tasks import Tasks
 
 __all__ = ["Client", "Project"]
 
@@ -138,22 +137,12 @@ class Project:
 
     @property
     def tasks(self) -> Tasks:
-        """The calls in the background."""
+        """The calls in the background, made when the first one needs them."""
         if self._tasks is None:
-            from prowess_host.tasks import Tasks  # with what makes handles, which the start of a host does without
+            from prowess_host.tasks import Tasks  # a host without tasks starts faster
 
             self._tasks = Tasks()
         return self._tasks
-
-    def open_task(
-        self,
-        revision: Revision,
-        answer: Callable[[JsonObject], None],
-        cancel: Callable[[], None],
-        owner: Hashable = None,
-    ) -> Task | None:
-        """A task for a call that goes into the background; `None` where as many go on as may."""
-        return self.tasks.open(revision, answer, cancel, owner)
 
     @property
     def hears_all(self) -> bool:

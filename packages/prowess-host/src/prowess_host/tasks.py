@@ -1,7 +1,7 @@
-"""Tasks: calls that go on without a waiting client, by the tasks extension of MCP (`io.modelcontextprotocol/tasks`).
+"""Tasks: calls that run in the background, by the tasks extension of MCP (`io.modelcontextprotocol/tasks`).
 
-A `Task` hears from a worker what a call comes to. `Tasks` are those of a project: any connection of the same owner may ask
-for them, so a task survives a reconnect. It ends with its call, or with the host.
+A `Task` receives the events of one call from its worker. `Tasks` holds the tasks of a project: any connection of the same
+owner may ask for them, so a task survives a reconnect. A task ends with its call, or with the host.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _EMPTY: Final = b"{}"
 
 
 class Task:
-    """One call that goes on. `answer` gives the answers to its questions to its worker, `cancel` stops it."""
+    """One call in the background. `answer` passes answers to its questions to the worker, `cancel` stops the call."""
 
     def __init__(
         self,
@@ -53,12 +53,12 @@ class Task:
         self._created = self._updated = time.time()
         self._ended: float | None = None
         self._kinds: dict[str, str] = {}
-        """The kinds of the open questions by key."""
+        """The kinds of the open questions, by key."""
         self._requests: JsonObject = {}
-        self._told: JsonObject = {}
+        self._answers: JsonObject = {}
         """The answers so far."""
         self._more = b"{}"
-        """The result or the error, when it has ended."""
+        """The result or the error, once the task has ended."""
         self._patience: asyncio.TimerHandle | None = None
 
     @property
@@ -74,7 +74,7 @@ class Task:
         """The state, with the open questions, the result or the error."""
         facts = self._facts()
         if self._status == "input_required":
-            facts["inputRequests"] = {key: self._requests[key] for key in self._kinds if key not in self._told}
+            facts["inputRequests"] = {key: self._requests[key] for key in self._kinds if key not in self._answers}
         return join_objects(dumps(facts, "the state of a task"), self._more)
 
     def _facts(self) -> JsonObject:
@@ -89,7 +89,7 @@ class Task:
         }
         return {**facts, "statusMessage": self._message} if self._message else facts
 
-    # What a worker says
+    # From the worker
 
     def progress(self, done: float, total: float | None, message: str | None) -> None:
         """Set the progress message."""
@@ -125,26 +125,26 @@ class Task:
         self._message = error.message
         self._end("failed", b'{"error":%b}' % error_body(error))
 
-    # What a client says
+    # From the client
 
     def update(self, responses: JsonObject) -> None:
-        """Take answers. Those to what is not open are ignored."""
-        told = {
+        """Take answers. Answers to questions that are not open are ignored."""
+        answers = {
             key: read_answer(responses[key], f"params.inputResponses.{key}", kind)
             for key, kind in self._kinds.items()
-            if key in responses and key not in self._told
+            if key in responses and key not in self._answers
         }
-        self._told |= told
-        if self._kinds and self._told.keys() >= self._kinds.keys():
-            self._resume({"answers": self._told})
-        elif told:
+        self._answers |= answers
+        if self._kinds and self._answers.keys() >= self._kinds.keys():
+            self._resume({"answers": self._answers})
+        elif answers:
             self._change()
 
-    def _resume(self, told: JsonObject) -> None:
+    def _resume(self, reply: JsonObject) -> None:
         self._forget_questions()
         self._status = "working"
         self._change()
-        self._answer(told)
+        self._answer(reply)
 
     def cancel(self) -> None:
         """Cancel the task unless it has ended."""
@@ -153,7 +153,7 @@ class Task:
             self._end("cancelled", _EMPTY)
 
     def _forget_questions(self) -> None:
-        self._kinds, self._requests, self._told = {}, {}, {}
+        self._kinds, self._requests, self._answers = {}, {}, {}
         if self._patience is not None:
             self._patience.cancel()
             self._patience = None
@@ -181,12 +181,12 @@ class Tasks:
 
     @property
     def kept(self) -> float:
-        """Seconds that a result is kept."""
+        """How long a result is kept, in seconds."""
         return self._handles.kept
 
     @property
     def most_bytes(self) -> int:
-        """Bytes of the largest result that is kept."""
+        """The size of the largest result that is kept, in bytes."""
         return self._handles.most_bytes
 
     def open(
@@ -196,7 +196,7 @@ class Tasks:
         cancel: Callable[[], None],
         owner: Hashable = None,
     ) -> Task | None:
-        """A new task; `None` where as many go on as may."""
+        """A new task, or `None` if the limit of open tasks is reached."""
         task = Task(self, revision, answer, cancel)
         try:
             task.id = self._handles.add(task, owner)
