@@ -43,6 +43,32 @@ def _row(key: str, title: str, unit: Unit, pick: Literal["median", "min", "max"]
     return Row(key, title, unit, pick, missing)
 
 
+def _apart(part: str, what: str) -> tuple[Row, ...]:
+    """Rows about a skill that runs apart: the same plain skill alone, beside it, and the skill itself."""
+    whose = {
+        "alone": "a plain skill, alone",
+        "plain": f"a plain skill, beside one with {what}",
+        "own": f"a skill with {what}",
+    }
+    kinds: tuple[tuple[str, str, Unit], ...] = (
+        ("list", "tools/list, a second start", "ms"),
+        ("first", "first call, a second start", "ms"),
+        ("p50", "async no-op, one at a time, p50", "us"),
+        ("processor", "async no-op, one at a time, processor time", "us"),
+    )
+    rows = tuple(
+        _row(f"{part}_{key}_{kind}", f"{title}: {who}", unit)
+        for kind, title, unit in kinds
+        for key, who in whose.items()
+        if (kind, key) != ("list", "own")
+    )
+    return (
+        (*rows, _row(f"{part}_made", "an environment, made with a full cache of uv", "s"))
+        if part == "environments"
+        else rows
+    )
+
+
 _IDLE: Final[dict[str, tuple[Row, ...]]] = {
     "In memory": (
         _row("contract_simple", "contract of a command: one int", "us", "min"),
@@ -95,6 +121,8 @@ _IDLE: Final[dict[str, tuple[Row, ...]]] = {
         _row("recorded_processor", "async no-op, one at a time, writing of the record included", "us", "min"),
         _row("unrecorded_processor", "the same without a record of calls", "us", "min"),
     ),
+    "Skills with an environment of their own": _apart("environments", "an environment"),
+    "Skills with limits": _apart("limits", "limits"),
     "Over HTTP, 64 clients at once": (
         _row("http_stateless_rate", "async no-op, 2026-07-28", "per s"),
         _row("http_stateless_p99", "async no-op, 2026-07-28, p99", "ms"),

@@ -1,6 +1,6 @@
 """Measures Prowess beside the official SDK, FastMCP, a bare read loop and a bare relay, on the same functions, in one run.
 
-python benchmarks/run.py [--short | --quick] [--only memory|start|many|calls|record|http|busy|stop] [--long] [--json FILE]
+python benchmarks/run.py [--short | --quick] [--only memory|start|many|calls|record|environments|limits|http|busy|stop] [--long] [--json FILE]
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from apart import Apart
 from client import children_environment
 from effort import FULL, QUICK, SHORT, Effort
 from on_the_wire import Wire
@@ -27,7 +28,7 @@ from projects import one_skill
 from report import Report
 
 _HERE: Final = Path(__file__).parent
-_PARTS: Final = ("memory", "start", "many", "calls", "record", "http", "busy", "stop")
+_PARTS: Final = ("memory", "start", "many", "calls", "record", "environments", "limits", "http", "busy", "stop")
 _DISTRIBUTIONS: Final = ("prowess", "mcp", "fastmcp", "pydantic", "anyio")
 
 
@@ -63,6 +64,8 @@ def _measure(folder: Path, effort: Effort, report: Report, options: argparse.Nam
         "many": (wire.many,),
         "calls": (wire.calls, wire.memory),
         "record": (wire.recording,),
+        "environments": (Apart(folder, "environments", effort, report).measure,),
+        "limits": (Apart(folder, "limits", effort, report).measure,),
         "http": (OverHttp(folder, wire.subjects, effort, report).calls,),
         "busy": (wire.busy,),
         "stop": (wire.stopping,),

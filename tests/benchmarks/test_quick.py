@@ -58,3 +58,15 @@ def test_every_budget_is_about_a_row_with_a_title_of_its_own() -> None:
     promises = done.stdout.splitlines()
     assert promises
     assert sorted(promises) == sorted(set(promises))
+
+
+def test_skills_apart_are_compared_with_the_same_plain_skill(tmp_path: Path) -> None:
+    """Alone, beside one that is apart, and the one that is apart: starts, calls, and processor time."""
+    pytest.importorskip("uv")
+    _, numbers = measured(tmp_path, "--only", "environments", "--only", "limits")
+
+    rows = {f"{who}_{kind}" for who in ("alone", "plain", "own") for kind in ("first", "p50", "processor")}
+    rows |= {"alone_list", "plain_list"}
+    for part in ("environments", "limits"):
+        assert {f"{part}_{row}" for row in rows} <= numbers["rows"].keys()
+    assert "environments_made" in numbers["rows"]
