@@ -43,7 +43,7 @@ def run(
     confinement = Confinement(Grant("hostile", limits, root, (file,), (root / "skills",)), on=on or system())
     try:
         environ = confinement.environment({**os.environ, "NAMED": "n", "SECRET": "s"})
-        return _run(confinement.command(command, sys.executable), root, environ, passed)
+        return _run(confinement.command(command, sys.executable), root, environ, (*passed, *confinement.inherited))
     finally:
         confinement.close()
 

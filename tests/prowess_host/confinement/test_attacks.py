@@ -113,12 +113,6 @@ def test_what_cannot_be_enforced_is_refused(there: System, words: str, tmp_path:
     assert "sandbox.unenforced" in str(caught.value)
 
 
-def test_loopback_is_refused_on_linux(tmp_path: Path) -> None:
-    """Neither Landlock nor seccomp sees an address."""
-    with pytest.raises(Unenforceable, match="loopback"):
-        Confinement(Grant("a", Limits(network="loopback"), tmp_path))
-
-
 def test_processes_of_root_need_a_control_group(tmp_path: Path) -> None:
     """The kernel does not count what root starts."""
     there = System("linux", system().machine, system().landlock, is_root=True)

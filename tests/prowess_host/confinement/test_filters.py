@@ -11,7 +11,7 @@ import pytest
 from prowess.settings.limits import Limits
 from prowess_host.confinement.filters import MACHINES, OWN_PID, Machine, filter_for
 
-ALLOWED, KILLED = "allowed", "killed"
+ALLOWED, KILLED, ASKED = "allowed", "killed", "asked"
 X86, ARM = MACHINES["x86_64"], MACHINES["aarch64"]
 BOTH = pytest.mark.parametrize("machine", [X86, ARM], ids=["x86_64", "aarch64"])
 
@@ -29,7 +29,7 @@ def answer(program: bytes, number: int, *args: int, audit: int) -> str | int:
         elif code == 0x54:
             value &= operand
         elif code == 0x06:
-            kinds = {0x7FFF0000: ALLOWED, 0x80000000: KILLED}
+            kinds = {0x7FFF0000: ALLOWED, 0x80000000: KILLED, 0x7FC00000: ASKED}
             return kinds.get(operand & 0xFFFF0000, operand & 0xFFFF)
         else:
             holds = {0x15: value == operand, 0x25: value > operand, 0x45: bool(value & operand)}[code]
@@ -150,6 +150,32 @@ def test_network_is_streams_and_datagrams_of_the_internet(machine: Machine) -> N
     for family in (socket.AF_UNIX, 17, 38, 40, 44):
         assert asked(limits, machine, SOCKET, family, socket.SOCK_STREAM) == errno.EPERM
     assert asked(limits, machine, (42, 203), 3) == ALLOWED
+
+
+@BOTH
+def test_loopback_is_streams_that_the_host_connects(machine: Machine) -> None:
+    """Nothing else makes a connection: no datagrams, no listening, no sending that connects, no options that name routes."""
+    limits, connect, setsockopt, fast = Limits(network="loopback"), (42, 203), (54, 208), 0x20000000
+
+    assert asked(limits, machine, connect, 3) == ASKED
+    for family in (socket.AF_INET, socket.AF_INET6):
+        for kind in (socket.SOCK_STREAM, socket.SOCK_STREAM | socket.SOCK_NONBLOCK):
+            assert [ALLOWED] * 2 == [asked(limits, machine, SOCKET, family, kind, protocol) for protocol in (0, 6)]
+            assert asked(limits, machine, SOCKET, family, kind, 262) == errno.EPERM
+        assert asked(limits, machine, SOCKET, family, socket.SOCK_DGRAM) == errno.EPERM
+    for family in (socket.AF_UNIX, 16, 17, 38, 40, 43):
+        assert asked(limits, machine, SOCKET, family, socket.SOCK_STREAM) == errno.EPERM
+    for pair in ((49, 200), (50, 201)):
+        assert asked(limits, machine, pair, 3) == errno.EPERM
+    for pair, place in ((SENDTO, 3), ((46, 211), 2), ((307, 269), 3)):
+        assert asked(limits, machine, pair, 3, 0, 0, 0) == ALLOWED
+        assert asked(limits, machine, pair, *[0] * place, fast | 1) == errno.EPERM
+    assert asked(limits, machine, SENDTO, 3, 0, 1, 0, 0x1000, 16) == errno.EPERM
+    for level, option in ((1, 25), (1, 62), (1, 36), (6, 30), (6, 31), (0, 4), (0, 19), (41, 57), (41, 5), (132, 1)):
+        assert asked(limits, machine, setsockopt, 3, level, option) == errno.EPERM
+    for level, option in ((1, 2), (1, 9), (6, 1), (6, 4)):
+        assert asked(limits, machine, setsockopt, 3, level, option) == ALLOWED
+    assert asked(limits, machine, (0, 63), 3) == ALLOWED
 
 
 @BOTH

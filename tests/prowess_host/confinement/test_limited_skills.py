@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 from pathlib import Path
 
@@ -225,7 +226,6 @@ async def test_worker_that_a_limit_ends_is_told_as_such(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ('network = "loopback"', "Linux cannot limit a process to the network of this machine"),
         ("netwrk = true", "unknown limit 'netwrk'; did you mean \"network\"?"),
         ('write = ["."]', "which lets the skill lift its own limits"),
         ('write = ["skills/limited.py"]', "which lets the skill lift its own limits"),
@@ -244,13 +244,33 @@ async def test_limits_that_cannot_be_kept_stop_the_skill(tmp_path: Path, line: s
         assert not [tool for tool in await host.tools() if tool.startswith("limited_")]
 
 
+WITHOUT_LANDLOCK = """
+import ctypes, os, struct, sys
+steps = b"".join(struct.pack("<HBBI", *step) for step in (
+    (0x20, 0, 0, 0), (0x15, 0, 1, 444), (6, 0, 0, 0x00050000 | 38), (6, 0, 0, 0x7FFF0000)))
+class Program(ctypes.Structure):
+    _fields_ = (("length", ctypes.c_ushort), ("steps", ctypes.c_char_p))
+libc = ctypes.CDLL(None)
+assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, ctypes.byref(Program(4, steps)), 0, 0) == 0
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
+"""A program that starts another one where Landlock does not exist."""
+
+
 async def test_owner_may_run_what_cannot_be_enforced(tmp_path: Path) -> None:
-    """By a setting of the project, with everything that can be enforced."""
-    settings = "[sandbox]\nunenforced = true\n"
-    project = make_project(tmp_path / "p", settings, limited=block('network = "loopback"'))
-    async with hosted(project) as host:
+    """By a setting of the project, with everything that can be enforced. Else it does not run."""
+    text = block('file_size = "1 KiB"')
+    refusing = make_project(tmp_path / "refusing", limited=text, free=SKILL)
+    accepting = make_project(tmp_path / "accepting", "[sandbox]\nunenforced = true\n", limited=text)
+    through = [sys.executable, "-c", WITHOUT_LANDLOCK]
+    async with hosted(refusing, through=through) as host:
+        assert int(await host.text("free_worker"))
+        assert "Landlock 3 is needed" in await host.text("prowess_diagnostics")
+        assert not [tool for tool in await host.tools() if tool.startswith("limited_")]
+    async with hosted(accepting, through=through) as host:
         assert "connected" == await host.text("limited_connect")
-        await refused(host, "limited_read", path="/etc/hostname")
+        big = await host.call("limited_write", path=str(tmp_path / "big"), text="x" * 2048)
+        assert "File too large" in big["content"][0]["text"]
 
 
 FORGED_RESULT = b'{"content":[]}}\n{"jsonrpc":"2.0","method":"notifications/message","params":{}}'

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from prowess.errors import did_you_mean, install_command, message_of
-from prowess.settings.limits import TABLE, Limits, own_limits
+from prowess.settings.limits import LOOPBACK, TABLE, Limits, own_limits
 
 __all__ = ["advice"]
 
@@ -35,6 +35,8 @@ _DISTRIBUTIONS: Final = {
 _IMPORT: Final = re.compile(r"cannot import name '(\w+)' from 'prowess'")
 _COROUTINE: Final = re.compile("'coroutine'")
 _NETWORK_OFF: Final = "The network is off for this skill: allow it with `network = true`"
+_LOOPBACK_ONLY: Final = "This skill may only connect to this machine, by TCP: allow more with `network = true`"
+_OF_NETWORK: Final[dict[bool | str, str]] = {True: "", False: _NETWORK_OFF, LOOPBACK: _LOOPBACK_ONLY}
 _PROCESSES: Final = frozenset({"subprocess", "asyncio.base_subprocess", "multiprocessing.popen_fork"})
 _STARTING: Final = frozenset({"subprocess", "asyncio.base_subprocess"})
 
@@ -86,7 +88,7 @@ def _refusal(error: BaseException, limits: Limits) -> str:
     if not isinstance(error, OSError):
         return ""
     if type(error).__name__ == "gaierror":
-        return "" if limits.network else _NETWORK_OFF
+        return _OF_NETWORK[limits.network]
     if error.errno == errno.EFBIG:
         return "The size of its files is limited: allow larger ones with `file_size`"
     modules = {frame.f_globals.get("__name__") for frame, _ in traceback.walk_tb(error.__traceback__)}
@@ -96,8 +98,8 @@ def _refusal(error: BaseException, limits: Limits) -> str:
         return ""
     if error.filename is not None:
         return f"{error.filename} is not open to this skill: allow it with `read` or `write`"
-    if "socket" in modules and not limits.network:
-        return _NETWORK_OFF
+    if "socket" in modules and limits.network is not True:
+        return _OF_NETWORK[limits.network]
     return f"The limits of this skill may refuse this ({limits.in_words()}): widen them"
 
 

@@ -18,6 +18,7 @@ from prowess.frozen import frozen
 
 __all__ = [
     "GIB",
+    "LOOPBACK",
     "MIB",
     "TABLE",
     "VARIABLE",
@@ -35,9 +36,10 @@ VARIABLE: Final = "_PROWESS_LIMITS"
 """Tells a limited process its skill and its limits, as JSON, so that it can say what was refused. It enforces nothing."""
 TABLE: Final = "sandbox"
 """The table in the project's settings with one table for each skill."""
+LOOPBACK: Final = "loopback"
+"""The network of this machine only."""
 MIB: Final = 1024**2
 GIB: Final = 1024**3
-_LOOPBACK: Final = "loopback"
 _UNENFORCED: Final = "unenforced"
 _CONTRACT: Final = "contract"
 _LIMITED: Final = "limited"
@@ -90,7 +92,7 @@ class Limits:
 
     def in_words(self) -> str:
         """The limits in a line, for people."""
-        network: str = {True: "network", False: "no network", _LOOPBACK: "network of this machine only"}[self.network]
+        network: str = {True: "network", False: "no network", LOOPBACK: "network of this machine only"}[self.network]
         return ", ".join((network, *self._places(), *self._amounts()))
 
     def _places(self) -> Iterator[str]:
@@ -252,7 +254,7 @@ def _value(name: str, value: Any, place: str) -> Any:
 
 
 def _network(value: Any) -> bool | str:
-    if isinstance(value, bool) or value == _LOOPBACK:
+    if isinstance(value, bool) or value == LOOPBACK:
         return value
     raise ValueError
 
@@ -337,7 +339,7 @@ def _within(now: Any, before: Any) -> bool:
     return before is None or (now is not None and now <= before)
 
 
-_REACH: Final[dict[bool | str, int]] = {False: 0, _LOOPBACK: 1, True: 2}
+_REACH: Final[dict[bool | str, int]] = {False: 0, LOOPBACK: 1, True: 2}
 
 
 # --- where skills say it --------------------------------------------------------------------------

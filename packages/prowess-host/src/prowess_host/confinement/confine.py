@@ -21,24 +21,27 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import prowess
 from prowess.errors import SettingsError
 from prowess.frozen import frozen
-from prowess.settings.limits import VARIABLE, Limits
+from prowess.settings.limits import LOOPBACK, VARIABLE, Limits
 from prowess_host.confinement.filters import MACHINES, OWN_PID, filter_for
 from prowess_host.confinement.grants import Grant
 from prowess_host.confinement.landlock import LEAST, SIGNALS, rights
 from prowess_host.confinement.mac import profile_for
 
+if TYPE_CHECKING:
+    from prowess_host.confinement.loopback import Connections
+
 __all__ = ["Confinement", "System", "Unenforceable", "check", "filtered_environment", "system"]
 
 _SETTING: Final = "sandbox.unenforced"
+"""The setting that accepts limits which cannot be enforced."""
 _THREADS: Final = 64
 """Threads that a worker and its libraries may have beside the processes that a skill may start: the kernel counts both."""
 _KEPT: Final = ("prowess.toml", "pyproject.toml", ".prowess")
-"""The setting that accepts limits which cannot be enforced."""
 _DESCRIPTORS: Final = 1024
 _LAUNCH: Final = str(Path(__file__).with_name("launch.py"))
 _SANDBOX_EXEC: Final = "/usr/bin/sandbox-exec"
@@ -108,8 +111,11 @@ class System:
         if self.kind != "linux":
             return [f"Prowess cannot limit processes on {self.kind or 'this system'}"]
         reasons = list(self._lacking_on_linux())
-        if limits.network == "loopback":
-            reasons.append('Linux cannot limit a process to the network of this machine (network = "loopback")')
+        if limits.network == LOOPBACK and not reasons:
+            from prowess_host.confinement.loopback import why_not  # only for those limits
+
+            if why := why_not():
+                reasons.append(f'network = "{LOOPBACK}": {why}')
         if limits.processes and self.is_root and self.groups is None:
             reasons.append(
                 f"processes = {limits.processes}: the kernel counts no processes of root without a control group that can "
@@ -218,6 +224,7 @@ class Confinement:
     temporary: Path = field(init=False)
     """The private folder of the worker, removed at its end."""
     _group: Path | None = field(init=False, default=None)
+    _connections: Connections | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         reasons = self.on.lacking(self.limits)
@@ -226,6 +233,10 @@ class Confinement:
         self.temporary = Path(tempfile.mkdtemp(prefix="prowess-skill-"))
         try:
             self._group = self._made_group()
+            if self.limits.network == LOOPBACK and self._is_filtered:
+                from prowess_host.confinement.loopback import Connections
+
+                self._connections = Connections()
         except BaseException:
             self.close()
             raise
@@ -234,6 +245,16 @@ class Confinement:
     def limits(self) -> Limits:
         """The limits of the worker."""
         return self.grant.limits
+
+    @property
+    def inherited(self) -> tuple[int, ...]:
+        """The descriptors that the launcher needs, besides those of the worker."""
+        return () if self._connections is None else (self._connections.theirs,)
+
+    @property
+    def _is_filtered(self) -> bool:
+        """Whether Landlock and the filter of system calls enforce the limits."""
+        return self.on.kind == "linux" and self.on.landlock >= LEAST and self.on.machine in MACHINES
 
     def command(self, command: Sequence[str], python: str, kept: Sequence[int] = ()) -> list[str]:
         """The command that starts another one under the limits.
@@ -248,7 +269,9 @@ class Confinement:
             readable = [*map(str, self._readable(python)), *map(str, self.grant.own)]
             writable = [*map(str, self._writable()), str(self.temporary)]
             before = [_SANDBOX_EXEC, "-p", profile_for(self.limits, readable, map(str, self.grant.listed), writable)]
-        elif self.on.landlock >= LEAST and self.on.machine in MACHINES:
+        elif self._is_filtered:
+            if self._connections is not None:
+                spec["asks"] = self._connections.theirs
             spec["files"] = self._files(python)
             program = filter_for(self.limits, MACHINES[self.on.machine], scoped=self.on.landlock >= SIGNALS)
             spec["calls"], spec["own_pid"] = base64.b64encode(program).decode("ascii"), OWN_PID
@@ -269,6 +292,8 @@ class Confinement:
 
     def close(self) -> None:
         """Remove the folder and the control group of the worker after its end."""
+        if self._connections is not None:
+            self._connections.close()
         with contextlib.suppress(RecursionError):
             shutil.rmtree(self.temporary, ignore_errors=True)
         if self.temporary.exists():  # a tree too deep for Python
@@ -361,7 +386,7 @@ def _of_python(python: str, root: Path) -> list[Path]:
     found = [Path(program), Path(os.path.realpath(program))]
     for each in tuple(found):
         prefix = each.parent.parent
-        if (prefix / "pyvenv.cfg").is_file() or any((prefix / "lib").glob("python3*")):
+        if os.path.isfile(prefix / "pyvenv.cfg") or any((prefix / "lib").glob("python3*")):  # noqa: PTH113 - pathlib raises where it may not look
             found.append(prefix)
     found.append(Path(prowess.__file__).resolve().parent.parent)  # an environment may use it from where it is
     if os.path.realpath(program) == os.path.realpath(sys.executable):

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from prowess.frozen import frozen
-from prowess.settings.limits import Limits
+from prowess.settings.limits import LOOPBACK, Limits
 
 __all__ = ["MACHINES", "OWN_PID", "Machine", "filter_for"]
 
@@ -167,6 +167,9 @@ _CONNECT: Final = (42, 203)
 _BIND: Final = (49, 200)
 _LISTEN: Final = (50, 201)
 _SENDTO: Final = (44, 206)
+_SENDMSG: Final = (46, 211)
+_SENDMMSG: Final = (307, 269)
+_SETSOCKOPT: Final = (54, 208)
 _FCNTL: Final = (72, 25)
 _IOCTL: Final = (16, 29)
 _PRCTL: Final = (157, 167)
@@ -191,8 +194,17 @@ _STREAM, _DATAGRAM, _SEQUENCE = 1, 2, 5
 _KIND: Final = 0xF
 """The bits of a kind of socket that are no flags."""
 
+_TCP: Final = 6
+_FAST_OPEN: Final = 0x20000000
+"""The flag with which sending also connects."""
+_OPTIONS: Final[dict[int, tuple[int, ...]]] = {
+    1: (25, 36, 62),  # SO_BINDTODEVICE, SO_MARK and SO_BINDTOIFINDEX lead around the routes of loopback
+    _TCP: (30, 31),  # TCP_FASTOPEN_CONNECT connects later; TCP_ULP makes another kind of socket of it
+}
+"""Options of a socket that are refused, by level. Of other levels all are: those of IP can name another way to an address."""
+
 _LD, _JEQ, _JGT, _JSET, _AND, _RET = 0x20, 0x15, 0x25, 0x45, 0x54, 0x06
-_ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
+_ALLOW, _ERRNO, _KILL, _ASK = 0x7FFF0000, 0x00050000, 0x80000000, 0x7FC00000
 _NUMBER, _ARCH, _ARGUMENTS = 0, 4, 16
 
 
@@ -246,6 +258,9 @@ def _sockets(program: _Program, limits: Limits) -> None:
         program.answer((_SOCKET, _CONNECT, _BIND, _LISTEN), errno.EPERM)
         program.when(_SENDTO, _unless_equal(4, 0))
         return
+    if limits.network == LOOPBACK:
+        _connections(program)
+        return
     program.when(
         _SOCKET,
         [
@@ -261,6 +276,46 @@ def _sockets(program: _Program, limits: Limits) -> None:
             _REFUSE,
             (_LD, _argument(2)),  # what routes there are, which the C library asks for
             (_JEQ, 0, 1, 0),
+            _REFUSE,
+        ],
+    )
+
+
+def _connections(program: _Program) -> None:
+    """Streams to this machine: the host makes each connection (`loopback`), because the filter sees no addresses."""
+    program.when(
+        _SOCKET,
+        [
+            (_LD, _argument(0)),
+            (_JEQ, _INET, 2, 0),
+            (_JEQ, _INET6, 1, 0),
+            _REFUSE,
+            (_LD, _argument(1)),
+            (_AND, _KIND),
+            (_JEQ, _STREAM, 1, 0),
+            _REFUSE,
+            (_LD, _argument(2)),
+            (_JEQ, 0, 2, 0),
+            (_JEQ, _TCP, 1, 0),
+            _REFUSE,
+        ],
+    )
+    program.when(_CONNECT, [(_RET, _ASK)])
+    program.answer((_BIND, _LISTEN), errno.EPERM)
+    program.when(_SENDTO, [*_unless_equal(4, 0), (_LD, _argument(3)), (_JSET, _FAST_OPEN, 0, 1), _REFUSE])
+    program.when(_SENDMSG, [(_LD, _argument(2)), (_JSET, _FAST_OPEN, 0, 1), _REFUSE])
+    program.when(_SENDMMSG, [(_LD, _argument(3)), (_JSET, _FAST_OPEN, 0, 1), _REFUSE])
+    of_socket, of_tcp = (_if_any(2, options) for options in _OPTIONS.values())
+    program.when(
+        _SETSOCKOPT,
+        [
+            (_LD, _argument(1)),
+            (_JEQ, 1, 0, len(of_socket) + 1),
+            *of_socket,
+            (_RET, _ALLOW),
+            (_JEQ, _TCP, 0, len(of_tcp) + 1),
+            *of_tcp,
+            (_RET, _ALLOW),
             _REFUSE,
         ],
     )

@@ -24,6 +24,8 @@ MARK = "prowess: the limits of the skill could not be set: "
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _PATH_BENEATH = 1
 _SET_SECUREBITS, _CAPBSET_DROP, _SET_NO_NEW_PRIVS, _SET_SECCOMP, _CAP_AMBIENT = 28, 24, 38, 22, 47
+_SECCOMP = {"x86_64": 317, "aarch64": 277}
+_NEW_LISTENER, _WAIT_KILLABLE = 1 << 3, 1 << 5
 _NO_ROOT_LOCKED = 0x2F
 """SECBIT_NOROOT, SECBIT_NO_SETUID_FIXUP and SECBIT_KEEP_CAPS's lock, each locked: root has no powers of its own."""
 _MOST_CAPABILITIES = 64
@@ -112,16 +114,27 @@ def _drop_capabilities() -> None:
     _called(_libc.capset(ctypes.byref(header), (ctypes.c_uint32 * 6)()), "capset")
 
 
-def _restrict_calls(program: bytes) -> None:
+def _restrict_calls(program: bytes, asks: int | None) -> None:
+    """Install the filter. Its questions go to the host, over the socket `asks`."""
     steps = _Program(len(program) // 8, program)
-    _called(_libc.prctl(_SET_SECCOMP, 2, ctypes.byref(steps), 0, 0), "seccomp")
+    if asks is None:
+        _called(_libc.prctl(_SET_SECCOMP, 2, ctypes.byref(steps), 0, 0), "seccomp")
+        return
+    import socket  # only here: some milliseconds
+
+    flags = _NEW_LISTENER | _WAIT_KILLABLE
+    listener = _called(_syscall(_SECCOMP[os.uname().machine], 1, flags, ctypes.byref(steps)), "seccomp")
+    with socket.socket(fileno=asks) as host:
+        socket.send_fds(host, [b"x"], [listener])
+    os.close(listener)
 
 
 def main(argv: list[str]) -> NoReturn:
     """Set the limits, and become the program."""
     try:
         spec = json.loads(argv[0])
-        _close_all_but(spec["kept"])
+        asks = spec.get("asks")
+        _close_all_but([*spec["kept"], *([asks] if asks is not None else [])])
         _join_groups(spec.get("groups", []))
         _limit_resources(spec["resources"])
         if "files" in spec:
@@ -129,7 +142,7 @@ def main(argv: list[str]) -> NoReturn:
             _restrict_files(spec["files"])
             _drop_capabilities()
             own = (spec["own_pid"].to_bytes(4, "little"), os.getpid().to_bytes(4, "little"))
-            _restrict_calls(base64.b64decode(spec["calls"]).replace(*own))
+            _restrict_calls(base64.b64decode(spec["calls"]).replace(*own), asks)
         os.execve(argv[1], argv[1:], os.environ)  # noqa: S606 - that is its job
     except BaseException as error:  # noqa: BLE001 - whatever it is, nothing runs
         os.write(2, f"{MARK}{error}\n".encode("utf-8", "backslashreplace"))

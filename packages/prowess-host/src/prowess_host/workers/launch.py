@@ -43,8 +43,10 @@ class Launched:
                 undo.callback(self.end_guard)
                 fds = (theirs.fileno(), *inherited)
                 command, environ = _command(python, root, *fds), process_tree.marked_environment(self.mark)
+                more: tuple[int, ...] = ()
                 if confinement is not None:
                     command, environ = confinement.command(command, python, fds), confinement.environment(environ)
+                    more = confinement.inherited
                 self.process = process_tree.spawn(
                     command,
                     self.mark,
@@ -53,7 +55,7 @@ class Launched:
                     stderr=output,
                     cwd=root,
                     env=environ,
-                    pass_fds=fds,
+                    pass_fds=(*fds, *more),
                     process_group=self.guard.pid,
                 )
             undo.pop_all()

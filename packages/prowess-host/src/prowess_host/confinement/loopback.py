@@ -1,0 +1,164 @@
+"""Makes the connections of a worker whose limits are `network = "loopback"`: the host connects its sockets, to this machine only.
+
+The kernel holds every `connect` of the worker and tells the host. The host reads the address once, into its own memory, and
+connects the worker's socket to what it has read. So nothing that the worker changes meanwhile leads elsewhere. The call
+itself is never let through. Where the host is gone, it fails.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import functools
+import ipaddress
+import os
+import select
+import socket
+import struct
+import threading
+from pathlib import Path
+from typing import Final
+
+__all__ = ["Connections", "is_loopback", "why_not"]
+
+_MOST: Final = 64
+"""Connections of one worker that are being made at one time: each has a thread."""
+_MOST_ADDRESS: Final = 128
+"""The bytes of a `sockaddr_storage`."""
+_NOTICE: Final = struct.Struct("=QIIiIQ6Q")
+"""What the kernel tells: id, thread, flags, then the system call: its number, processor, address, arguments."""
+_ANSWER: Final = struct.Struct("=QqiI")
+_RECEIVE, _SEND, _IS_VALID = 0xC0502100, 0xC0182101, 0x40082102
+_PIDFD_GETFD: Final = 438
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def is_loopback(address: bytes) -> bool:
+    """Whether a `sockaddr` is a port of this machine, on the address that only this machine reaches."""
+    if len(address) < 2:
+        return False
+    family = int.from_bytes(address[:2], "little")
+    if family == socket.AF_INET and len(address) >= 8:
+        return ipaddress.IPv4Address(address[4:8]).is_loopback
+    if family == socket.AF_INET6 and len(address) >= 24:
+        found = ipaddress.IPv6Address(address[8:24])
+        return (found.ipv4_mapped or found).is_loopback
+    return False
+
+
+@functools.cache
+def why_not() -> str:
+    """Why connections cannot be made for others on this system; empty if they can."""
+    with contextlib.suppress(OSError):
+        if int(Path("/proc/sys/kernel/yama/ptrace_scope").read_text("ascii")) > 1 and os.geteuid():
+            return "kernel.yama.ptrace_scope keeps the host from reading the addresses that its worker connects to"
+    try:
+        own = os.pidfd_open(os.getpid())
+        try:
+            os.close(_copy(own, own))
+        finally:
+            os.close(own)
+    except OSError as error:
+        return f"the system does not let the host take a socket of its worker ({error.strerror})"
+    return ""
+
+
+def _copy(process: int, descriptor: int) -> int:
+    """A descriptor of another process."""
+    found = int(_libc.syscall(ctypes.c_long(_PIDFD_GETFD), process, ctypes.c_int(descriptor), 0))
+    if found < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return found
+
+
+class Connections:
+    """The connections of one worker. `theirs` is a descriptor that the worker's launcher sends the kernel's questions over."""
+
+    def __init__(self) -> None:
+        self._ours, self._theirs = socket.socketpair()
+        self._free = threading.BoundedSemaphore(_MOST)
+        threading.Thread(target=self._serve, name="prowess-connections", daemon=True).start()
+
+    @property
+    def theirs(self) -> int:
+        """The descriptor for the launcher."""
+        return self._theirs.fileno()
+
+    def close(self) -> None:
+        """The worker has ended."""
+        self._theirs.close()
+
+    def _serve(self) -> None:
+        """Answer until the worker has ended, in a thread."""
+        with self._ours:
+            _, found, _, _ = socket.recv_fds(self._ours, 1, 1)
+            if not found:
+                return
+            listener = found[0]
+            try:
+                poll = select.poll()
+                poll.register(listener, select.POLLIN)
+                poll.register(self._ours, select.POLLIN)
+                while [(listener, select.POLLIN)] == poll.poll():
+                    self._hear(listener)
+            finally:
+                os.close(listener)
+
+    def _hear(self, listener: int) -> None:
+        notice = bytearray(_NOTICE.size)
+        try:
+            fcntl.ioctl(listener, _RECEIVE, notice)
+        except OSError:  # whoever asked has ended meanwhile
+            return
+        number = _NOTICE.unpack(notice)[0]
+        if not self._free.acquire(blocking=False):
+            _tell(listener, number, errno.EAGAIN)
+            return
+        try:
+            copy, address = _taken(listener, bytes(notice))
+        except OSError as error:
+            self._free.release()
+            _tell(listener, number, error.errno or errno.EPERM)
+            return
+        # The listener may be closed before a slow connection is made: the thread has its own.
+        asker = os.dup(listener)
+        threading.Thread(target=self._connect, args=(asker, number, copy, address), daemon=True).start()
+
+    def _connect(self, listener: int, number: int, copy: int, address: bytes) -> None:
+        try:
+            failed = _libc.connect(copy, address, len(address))
+            _tell(listener, number, ctypes.get_errno() if failed else 0)
+        finally:
+            os.close(copy)
+            os.close(listener)
+            self._free.release()
+
+
+def _taken(listener: int, notice: bytes) -> tuple[int, bytes]:
+    """A copy of the worker's socket, and the address that it asks for. An `OSError` is what it gets to know."""
+    number, thread, _, _, _, _, fd, at, size, *_ = _NOTICE.unpack(notice)
+    fd, size = fd & 0xFFFFFFFF, size & 0xFFFFFFFF  # the kernel takes these as 32 bits
+    if size > _MOST_ADDRESS:
+        raise OSError(errno.EINVAL, "an address of this size")
+    with Path(f"/proc/{thread}/mem").open("rb", buffering=0) as memory:
+        status = Path(f"/proc/{thread}/status").read_text("ascii")
+        process = os.pidfd_open(int(status.partition("\nTgid:")[2].split(None, 1)[0]))
+        try:
+            # It waits still: so the process behind these numbers is the one that asked.
+            fcntl.ioctl(listener, _IS_VALID, struct.pack("=Q", number))
+            try:
+                address = os.pread(memory.fileno(), size, at)
+            except (OSError, OverflowError):
+                raise OSError(errno.EFAULT, "no address") from None
+            if not is_loopback(address):
+                raise OSError(errno.EPERM, "not this machine")
+            return _copy(process, fd), address
+        finally:
+            os.close(process)
+
+
+def _tell(listener: int, number: int, error: int) -> None:
+    with contextlib.suppress(OSError):  # whoever asked has ended meanwhile
+        fcntl.ioctl(listener, _SEND, _ANSWER.pack(number, 0, -error, 0))
