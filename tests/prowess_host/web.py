@@ -98,6 +98,7 @@ class Web:
         self.url = url
         self.port = int(url.rpartition(":")[2].partition("/")[0])
         self.errors: Path
+        self.root: Path
 
     def open(
         self, method: str, path: str = "/mcp", body: Any = None, headers: dict[str, str] | None = None
@@ -193,7 +194,7 @@ def served_over_http(root: Path, *options: str, env: dict[str, str] | None = Non
         if " at " not in line:
             raise AssertionError(errors.read_text())
         web = Web(process, line.split(" at ")[1].split(";")[0].split(",")[0].removesuffix("/mcp"))
-        web.errors = errors
+        web.errors, web.root = errors, root
         try:
             yield web
         finally:

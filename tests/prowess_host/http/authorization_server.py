@@ -64,6 +64,8 @@ class Issuer(AuthorizationServer):
         self.published = [self.key]
         self.url = ""
         self.fetched = 0
+        self.redirect = ""
+        """Where somebody is sent who asks for the keys."""
 
     def query_client(self, client_id: str) -> _Client:
         return _Client(client_id)
@@ -111,7 +113,9 @@ class Issuer(AuthorizationServer):
     def respond(self, path: str, form: dict[str, str] | None) -> tuple[int, Any]:
         if path == "/.well-known/oauth-authorization-server":
             return 200, {"issuer": self.url, "token_endpoint": f"{self.url}/token", "jwks_uri": f"{self.url}/keys"}
-        if path == "/keys":
+        if path == "/keys" and self.redirect:
+            return 302, {"location": self.redirect}
+        if path.startswith("/keys"):
             self.fetched += 1
             return 200, {"keys": [key.as_dict(private=False) for key in self.published]}
         if path == "/token" and form is not None:
@@ -153,6 +157,8 @@ def issuing() -> Generator[Issuer]:
             data = json.dumps(body).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
+            if status == 302:
+                self.send_header("Location", body["location"])
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()
             self.wfile.write(data)

@@ -64,6 +64,12 @@ SKILL = '''
         return "held"
 
     @skill_command
+    async def later(ctx: Context) -> str:
+        """Ask from the background."""
+        ctx.background()
+        return (await ctx.ask("sure", "Sure?", bool)).action
+
+    @skill_command
     async def where(region: Annotated[str, Field(json_schema_extra={"x-mcp-header": "Region"})]) -> str:
         """Say which region was asked for."""
         return region
@@ -73,6 +79,24 @@ SKILL = '''
         """A long text."""
         return "x" * size
 '''
+
+TWO_CLIENTS = """
+[serve]
+max_calls = 3
+max_client_calls = 2
+max_sessions = 3
+max_client_sessions = 2
+
+[[auth.credentials]]
+type = "bearer"
+token = "ada"
+scopes = ["all"]
+
+[[auth.credentials]]
+type = "bearer"
+token = "bob"
+scopes = ["all"]
+"""
 
 
 @pytest.fixture(scope="module")
@@ -93,3 +117,13 @@ def no_stream_stays_open() -> Generator[None]:
     yield
     for stream in list(Events.left_open):
         stream.close()
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Generator[Web]:
+    """A server for two clients, neither of which may have all the room."""
+    root = make_project(tmp_path_factory.mktemp("shared"), t=SKILL)
+    (root / "prowess.toml").write_text((root / "prowess.toml").read_text() + TWO_CLIENTS)
+    with served_over_http(root) as web:
+        web.call("t_echo", {"Authorization": "Bearer ada"}, text="ready")
+        yield web

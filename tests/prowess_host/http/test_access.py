@@ -155,6 +155,16 @@ def test_pages_of_this_machine_may_call(web: Web, origin: str) -> None:
     assert "mcp-session-id" in preflight.headers["access-control-allow-headers"]
 
 
+def test_pages_may_send_what_repeats_their_arguments(web: Web) -> None:
+    """The names of those headers are names of parameters, so what is asked for is granted, and nothing else."""
+    asked = {"Origin": "http://localhost:3000", "Access-Control-Request-Method": "POST"}
+    names = "mcp-method, Mcp-Param-Region,mcp-param-a.b, x-evil, mcp-param-, mcp-param-a b"
+    preflight = web.ask("OPTIONS", "/mcp", headers={**asked, "Access-Control-Request-Headers": names})
+    allowed = preflight.headers["access-control-allow-headers"].split(", ")
+    assert ["mcp-param-region", "mcp-param-a.b"] == [each for each in allowed if each.startswith("mcp-param")]
+    assert "x-evil" not in allowed
+
+
 def test_names_may_be_added() -> None:
     """Hosts and origins of the settings; literal addresses where other machines may call."""
 

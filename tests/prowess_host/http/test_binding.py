@@ -186,6 +186,11 @@ def test_parameters_in_headers_are_those_of_the_body(arguments: Any, sent: dict[
         ("text/event-stream;q=0.5", (False, True)),
         ("text/*, application/*", (True, True)),
         ("text/html", (False, False)),
+        ("application/json, text/event-stream; q=0", (True, False)),
+        ("*/*, text/event-stream;q=0.000", (True, False)),
+        ("text/event-stream, */*; Q=0", (False, True)),
+        ("application/*;q=0, application/json", (True, False)),
+        ("*/*;q=0.001", (True, True)),
     ],
 )
 def test_what_a_client_reads(accept: str | None, wanted: tuple[bool, bool]) -> None:

@@ -9,10 +9,16 @@ import select
 import socket
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from patience import PATIENCE
-from web import JSON, Web, initialize, served_over_http, stateless, until
+from piped import CAPABILITIES_KEY
+from web import JSON, Answer, Events, Web, initialize, served_over_http, stateless, until
+
+from prowess.settings.credentials import Caller
+from prowess_host.http.access import client_of
+from prowess_host.protocol.eras import TASKS
 
 SMALL = {
     "max_body": 4096,
@@ -188,6 +194,127 @@ def test_answers_and_cancellations_come_through_where_calls_do_not(narrow: Web) 
     cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}
     assert 202 == narrow.ask("POST", "/mcp", cancelled, sessions[1]).status
     until(lambda: b"prowess_requests_in_flight 0\n" in narrow.ask("GET", "/metrics").body)
+
+
+ADA, BOB = ({"Authorization": f"Bearer {who}"} for who in ("ada", "bob"))
+
+
+@contextlib.contextmanager
+def holding(web: Web, *marks: str, of: dict[str, str]) -> Generator[None]:
+    """Calls of a client that run meanwhile."""
+    streams: list[Events] = []
+    for mark in marks:
+        arguments = {"mark": mark, "loud": True}
+        body, fields = stateless("tools/call", name="t_hold", arguments=arguments, _meta={"progressToken": 1})
+        streams.append(web.stream("POST", "/mcp", body, {**fields, **of}))
+        assert streams[-1].message()
+    yield
+    for mark in marks:
+        (web.root / mark).touch()
+    assert ["held"] * len(marks) == [each.message()["result"]["content"][0]["text"] for each in streams]
+
+
+def none_in_flight(web: Web) -> None:
+    until(lambda: b"prowess_requests_in_flight 0\n" in web.ask("GET", "/metrics", headers=ADA).body)
+
+
+def test_one_client_cannot_take_all_the_room(shared: Web) -> None:
+    """Beyond its share it is told that it is itself who takes it, at every door, and others are served."""
+    none_in_flight(shared)
+    with holding(shared, "a1", "a2", of=ADA):
+        refused = shared.call("t_echo", ADA, text="x")
+        assert (429, "1") == (refused.status, refused.headers["retry-after"])
+        assert 1 == refused.json["error"]["data"]["prowess/retry_after"]
+        assert 429 == shared.ask("POST", "/v1/commands/t.echo", {"text": "x"}, {**JSON, **ADA}).status
+        envelope = {"id": "1", "version": "1.0.0", "timestamp": "2026-01-01T00:00:00Z", "tool": "t.echo"}
+        sent = {**envelope, "payload": {"text": "x"}}
+        assert 429 == shared.ask("POST", "/v1/invoke", sent, {**JSON, **ADA}).status
+        assert "x" == shared.call("t_echo", BOB, text="x").text
+        with holding(shared, "b1", of=BOB):
+            full = shared.call("t_echo", BOB, text="x")
+            assert (503, "1") == (full.status, full.headers["retry-after"])
+    none_in_flight(shared)
+
+
+def test_calls_of_sessions_count_for_their_client(shared: Web) -> None:
+    """Also those whose client has left."""
+    none_in_flight(shared)
+    fields = initialize(shared, headers=ADA)
+    for mark in ("s1", "s2"):
+        params = {"name": "t_hold", "arguments": {"mark": mark, "loud": True}, "_meta": {"progressToken": mark}}
+        stream = shared.stream(
+            "POST", "/mcp", {"jsonrpc": "2.0", "id": mark, "method": "tools/call", "params": params}, fields
+        )
+        assert stream.message()
+        stream.close()
+    until(lambda: 429 == shared.call("t_echo", ADA, text="x").status)
+    assert "x" == shared.call("t_echo", BOB, text="x").text
+    for mark in ("s1", "s2"):
+        (shared.root / mark).touch()
+    none_in_flight(shared)
+    assert "x" == shared.call("t_echo", ADA, text="x").text
+
+
+def test_tasks_can_be_ended_where_there_is_no_room(shared: Web) -> None:
+    """A task that waits for an answer keeps what it holds until it gets one, or is cancelled."""
+    none_in_flight(shared)
+    takes = {CAPABILITIES_KEY: {"extensions": {TASKS: {}}, "elicitation": {}}}
+    tasks = [
+        shared.stateless("tools/call", ADA, name="t_later", arguments={}, _meta=takes).json["result"]["taskId"]
+        for _ in range(2)
+    ]
+
+    def about(method: str, task: str, **params: Any) -> Answer:
+        return shared.stateless(method, {**ADA, "Mcp-Name": task}, taskId=task, _meta=takes, **params)
+
+    until(lambda: all(about("tasks/get", task).json["result"]["status"] == "input_required" for task in tasks))
+    with holding(shared, "t1", "t2", of=ADA):
+        assert 429 == about("tasks/get", tasks[0]).status
+        answers = {"sure": {"action": "decline"}}
+        assert 200 == about("tasks/update", tasks[0], inputResponses=answers).status
+        assert 200 == about("tasks/cancel", tasks[1]).status
+    until(lambda: about("tasks/get", tasks[0]).json["result"]["status"] == "completed")
+    assert "cancelled" == about("tasks/get", tasks[1]).json["result"]["status"]
+
+
+def test_one_client_pushes_out_its_own_sessions_alone(shared: Web) -> None:
+    """However many it opens, those of others stay."""
+    bobs = initialize(shared, headers=BOB)
+    adas = [initialize(shared, headers=ADA) for _ in range(5)]
+    ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+    assert 200 == shared.ask("POST", "/mcp", ping, bobs).status
+    assert [404, 404, 404, 200, 200] == [shared.ask("POST", "/mcp", ping, each).status for each in adas]
+    more = initialize(shared, headers=BOB)  # now it is full, and the one with the most makes room
+    assert [200, 200] == [shared.ask("POST", "/mcp", ping, each).status for each in (bobs, more)]
+    assert [404, 200] == [shared.ask("POST", "/mcp", ping, each).status for each in adas[3:]]
+    standing = [shared.stream("GET", headers=each) for each in (bobs, more)]
+    opening = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "w", "version": "1"}}
+    own = shared.ask("POST", "/mcp", {**ping, "method": "initialize", "params": opening}, {**JSON, **BOB})
+    assert (429, "1") == (own.status, own.headers["retry-after"])
+    body, fields = stateless("subscriptions/listen", notifications={"toolsListChanged": True})
+    assert 429 == shared.ask("POST", "/mcp", body, {**fields, **BOB}).status
+    listening = shared.stream("POST", "/mcp", body, {**fields, **ADA})
+    assert listening.message()
+    assert 503 == shared.ask("POST", "/mcp", body, {**fields, **ADA}).status
+    for each in (*standing, listening):
+        each.close()
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("10.0.0.1", "10.0.0.2", False),
+        ("10.0.0.1", "::ffff:10.0.0.1", True),
+        ("2001:db8::1", "2001:db8::2", True),
+        ("2001:db8::1%eth0", "2001:db8:0:1::1", False),
+        ("testclient", "", False),
+    ],
+)
+def test_who_has_no_credentials_is_known_by_its_address(one: str, other: str, same: bool) -> None:
+    """Whoever has one address of IPv6 has a whole network of them."""
+    assert same == (client_of(Caller(), one) == client_of(None, other))
+    assert client_of(Caller(1), one) == client_of(Caller(1, frozenset("a")), other)
+    assert client_of(Caller(1), one) != client_of(Caller(2), one)
 
 
 def test_connections_are_bounded(narrow: Web) -> None:

@@ -6,13 +6,16 @@ import base64
 import json
 import sys
 import time
+import urllib.request
 from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from piped import make_project
-from web import Web, initialize, served_over_http
+from web import Answer, Web, initialize, served_over_http
+
+from prowess.errors import SettingsError
 
 pytest.importorskip("authlib")
 sys.path.append(str(Path(__file__).parent))  # importlib mode puts nothing there
@@ -156,6 +159,22 @@ def test_an_issuer_must_be_safe(tmp_path: Path) -> None:
         pass
 
 
+def test_a_session_goes_on_with_another_token_of_its_client(web: Web, issuer: Issuer) -> None:
+    """Clients get one with more scopes when they are asked for more; each request has the scopes of its own token."""
+    few, many = (bearer(issuer.token(resource(web), f"tools{more}")) for more in ("", " notes:read notes:write"))
+    fields = initialize(web, headers=few)
+
+    def call(headers: dict[str, str]) -> Answer:
+        body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "t_write", "arguments": {}}}
+        return web.ask("POST", "/mcp", body, {**fields, **headers})
+
+    assert 403 == call(few).status
+    assert "written" == call(many).text
+    assert 403 == call(few).status
+    stranger = bearer(issuer.forged(resource(web), sub="another", scope="tools notes:read notes:write"))
+    assert 404 == call(stranger).status
+
+
 async def test_a_reader_of_tokens_fetches_new_keys(issuer: Issuer) -> None:
     """After half a minute at the earliest."""
     from prowess_host.http.oauth import TokenReader
@@ -169,3 +188,61 @@ async def test_a_reader_of_tokens_fetches_new_keys(issuer: Issuer) -> None:
     caller = await reader.caller(issuer.forged("a"))
     assert caller is not None
     assert (frozenset({"tools"}), f"{issuer.url} agent") == (caller.scopes, caller.subject)
+    nameless = issuer.token("a", "tools")
+    assert "kid" not in json.loads(base64.urlsafe_b64decode(nameless.partition(".")[0] + "=="))
+    assert (await reader.caller(nameless)) is not None, "one of two keys fits"
+
+
+async def test_keys_come_from_where_nobody_else_can_answer(issuer: Issuer, caplog: pytest.LogCaptureFixture) -> None:
+    """A redirect leads to another such place, and never from https to http."""
+    from prowess_host.http.oauth import TokenReader, require_safe
+
+    def reader() -> TokenReader:
+        return TokenReader(issuer.url, frozenset({"a"}), f"{issuer.url}/keys")
+
+    try:
+        issuer.redirect = f"{issuer.url}/keys/elsewhere"
+        assert (await reader().caller(issuer.forged("a"))) is not None
+        for unsafe in ("http://keys.example.com/keys", "ftp://127.0.0.1/keys", "file:///etc/passwd"):
+            issuer.redirect = unsafe
+            caplog.clear()
+            assert (await reader().caller(issuer.forged("a"))) is None
+            assert "cannot be fetched" in caplog.text
+    finally:
+        issuer.redirect = ""
+    with pytest.raises(SettingsError):
+        require_safe("http://127.0.0.1/keys", https=True)
+
+
+def test_a_redirect_from_https_stays_there(tmp_path: Path) -> None:
+    """Also one to this machine: what comes over https was meant to stay secret on the way."""
+    from prowess_host.http import oauth
+
+    handler = oauth._SafeRedirects()
+    request = urllib.request.Request("https://login.example.com/keys")
+    for unsafe in ("http://login.example.com/keys", "http://127.0.0.1/keys"):
+        with pytest.raises(SettingsError, match="must be https"):
+            handler.redirect_request(request, None, 302, "Found", {}, unsafe)
+    onward = handler.redirect_request(request, None, 302, "Found", {}, "https://keys.example.com/")
+    assert onward is not None
+    assert "https://keys.example.com/" == onward.full_url
+
+
+async def test_keys_outlive_an_outage_for_a_day(issuer: Issuer) -> None:
+    """Nobody waits for the authorization server meanwhile; after that a key that was revoked would be trusted too long."""
+    from prowess_host.http.oauth import TokenReader
+
+    seconds = time.time()
+    reader = TokenReader(issuer.url, frozenset({"a"}), f"{issuer.url}/keys", now=lambda: seconds)
+    token = issuer.forged("a", exp=int(seconds) + 10**6)
+    assert (await reader.caller(token)) is not None
+    try:
+        issuer.redirect = "http://gone.example.com/"
+        seconds += 2 * 3600
+        assert (await reader.caller(token)) is not None
+        seconds += 24 * 3600
+        assert (await reader.caller(token)) is None
+    finally:
+        issuer.redirect = ""
+    seconds += 31
+    assert (await reader.caller(token)) is not None

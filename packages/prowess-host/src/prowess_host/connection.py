@@ -11,7 +11,7 @@ import functools
 import logging
 from collections.abc import Callable, Hashable
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from prowess.contracts.contract import TOOL
 from prowess.contracts.kinds import RESOURCE
@@ -92,13 +92,13 @@ class Connection:
         transport: str = "pipe",
         revision: Revision | None = None,
         pages: Pages | None = None,
-        allows: Callable[[Contract], bool] | None = None,
+        allows: Callable[[Any, Contract], bool] | None = None,
     ) -> None:
         """`transport` names the way to the client for traces, in the words of OpenTelemetry: `pipe` or `tcp`.
 
         `revision` is what a client without a session has settled on with somebody else. `pages` has its long results,
-        where they outlive the connection. `allows` says whether it may have what it named: asked when that is found, since
-        a name can come to mean something while a request waits.
+        where they outlive the connection. `allows` says whether the owner of the way back may have what a request named:
+        asked when that is found, since a name can come to mean something while a request waits.
         """
         self._allows = allows
         self._project = project
@@ -268,12 +268,12 @@ class Connection:
             line = self._session.refuse(call, RpcError.internal("see the log of the host"))
         call.back.write(line)
 
-    def _require(self, contract: Contract) -> None:
-        if self._allows is not None and not self._allows(contract):
+    def _require(self, call: Call, contract: Contract) -> None:
+        if self._allows is not None and not self._allows(_owner(call), contract):
             raise RpcError.invalid_request(f"{contract.id} needs scopes that the caller does not have")
 
     def _call_served(self, call: Call, target: Target) -> None:
-        self._require(target.contract)
+        self._require(call, target.contract)
         if call.method in ("resources/subscribe", "resources/unsubscribe"):
             self._subscribe(call, target.uri)
         else:
@@ -321,7 +321,7 @@ class Connection:
             else:
                 self._call_unknown(call, name)
             return
-        self._require(contract)
+        self._require(call, contract)
         self._submit(call, self._task(ToolCall, call, contract, self._limit(call, contract)), contract)
 
     def _call_unknown(self, call: Call, name: str) -> None:

@@ -36,10 +36,13 @@ class _Credential:
 
 @frozen
 class Caller:
-    """Who is calling: the number of a credential, and the scopes that it grants. Without credentials, anybody has all."""
+    """Who is calling: the number of a credential, and the scopes that it grants. Without credentials, anybody has all.
+
+    A client that fetches a token with other scopes remains the same caller.
+    """
 
     number: int = 0
-    scopes: frozenset[str] | None = None
+    scopes: frozenset[str] | None = field(default=None, compare=False)
     subject: str = ""
     """The subject of a token from an authorization server."""
 

@@ -136,6 +136,9 @@ class ServeSettings:
         "keep sessions for clients of revisions with a handshake; false for several instances behind a load balancer",
     )
     max_sessions: int = _key(1000, "sessions that are open at the same time", least=1)
+    max_client_sessions: int = _key(
+        500, "sessions, and streams of notifications, that one client may have open at the same time", least=1
+    )
     session_idle: float = _key(3600.0, "seconds without a request after which a session ends", above=0)
     kept_events: int = _key(
         4 * 1024 * 1024, "bytes of events that a session keeps for a client that reconnects", least=0
@@ -149,6 +152,9 @@ class ServeSettings:
     max_header: int = _key(32 * 1024, "largest head of a request, in bytes", least=1024)
     max_connections: int = _key(2000, "connections that are open at the same time", least=1)
     max_calls: int = _key(1000, "requests that run at the same time", least=1)
+    max_client_calls: int = _key(
+        500, "requests of one client, by its credentials or its address, that run at the same time", least=1
+    )
     patience: float = _key(30.0, "seconds for a request to arrive, and for the client to read a response", above=0)
     drain: float = _key(30.0, "seconds that running calls get to finish when the server stops", least=0)
     oauth_issuer: str | None = _key(None, "issuer (`iss`) of the accepted tokens: the URL of the authorization server")

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import ipaddress
+from collections.abc import Generator, Hashable, Iterator
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 from prowess.settings.credentials import Caller, Credentials, Refused
 from prowess_host.http.binding import Refused as Refusal
-from prowess_host.protocol.rpc import RpcError
+from prowess_host.protocol.rpc import INTERNAL_ERROR, RpcError
 from prowess_host.protocol.subscriptions import RESOURCES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from prowess.contracts.contract import Contract
     from prowess.jsontypes import JsonObject
@@ -19,9 +22,13 @@ if TYPE_CHECKING:
     from prowess_host.http.oauth import TokenReader
     from prowess_host.protocol.codec import Request
 
-__all__ = ["Access", "InFlight", "NotAllowed", "busy", "contracts_named"]
+__all__ = ["Access", "InFlight", "NotAllowed", "busy", "client_of", "contracts_named"]
 
 _BEARER: Final = "bearer "
+_SOON: Final = 1
+"""Seconds after which a client that was refused for want of room may try again."""
+_HOST_BITS: Final = 64
+"""Bits of an address of IPv6 that its owner chooses freely: a client has as many addresses as it likes."""
 
 
 class NotAllowed(Exception):
@@ -111,42 +118,68 @@ class Access:
         return NotAllowed(Refusal(status, headers=((b"www-authenticate", header),)))
 
 
-def busy(reason: str) -> Refusal:
-    """There is no room: trying again later helps."""
-    return Refusal(503, RpcError.internal(f"{reason}; try again later"), headers=((b"retry-after", b"1"),))
+def busy(reason: str, status: int = 503) -> Refusal:
+    """There is no room: trying again later helps. With 429, it is the client itself who takes the room."""
+    error = RpcError(INTERNAL_ERROR, f"{reason}; try again later", {"prowess/retry_after": _SOON})
+    return Refusal(status, error, headers=((b"retry-after", b"%d" % _SOON),))
+
+
+def client_of(caller: Caller | None, address: str) -> Hashable:
+    """Whom a request counts for: its caller, or where anybody may call its address."""
+    if caller is not None and (caller.number or caller.subject):
+        return caller
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if found.version == 4:
+        return found
+    return found.ipv4_mapped or int(found) >> _HOST_BITS
 
 
 class InFlight:
-    """The requests that are served now, at every door. Entering counts one more, and raises `NotAllowed` beyond the bound."""
+    """What goes on now, at every door: all of it, and that of each client. Beyond either bound, `NotAllowed` is raised."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, most_of_one: int, things: str = "requests are already running") -> None:
         self._most = most
+        self._most_of_one = most_of_one
+        self._things = things
         self.number = 0
+        self._of: dict[Hashable, int] = {}
 
-    @property
-    def is_full(self) -> bool:
-        """Whether there is no room for another one."""
-        return self.number >= self._most
+    def is_full(self, client: Hashable) -> bool:
+        """Whether there is no room for another one of a client."""
+        return self.number >= self._most or self._of.get(client, 0) >= self._most_of_one
 
-    def refuse(self) -> NoReturn:
+    def refuse(self, client: Hashable) -> NoReturn:
         """Raise `NotAllowed` that says so."""
-        raise NotAllowed(busy(f"{self.number} requests are already running"))
+        own = self._of.get(client, 0)
+        if own >= self._most_of_one:
+            raise NotAllowed(busy(f"{own} {self._things} for you", 429))
+        raise NotAllowed(busy(f"{self.number} {self._things}"))
 
-    def __enter__(self) -> None:
-        if self.is_full:
-            self.refuse()
-        self.number += 1
+    @contextlib.contextmanager
+    def one(self, client: Hashable) -> Generator[None]:
+        """Count one of a client for as long as it takes; raises `NotAllowed` where there is no room."""
+        if self.is_full(client):
+            self.refuse(client)
+        self.stay(client)
+        try:
+            yield
+        finally:
+            self.leave(client)
 
-    def __exit__(self, *_: object) -> None:
-        self.leave()
-
-    def stay(self) -> None:
+    def stay(self, client: Hashable) -> None:
         """Count one more that goes on, although nobody waits for its response."""
         self.number += 1
+        self._of[client] = self._of.get(client, 0) + 1
 
-    def leave(self) -> None:
+    def leave(self, client: Hashable) -> None:
         """One is over."""
         self.number -= 1
+        self._of[client] -= 1
+        if not self._of[client]:
+            del self._of[client]
 
 
 def contracts_named(request: Request, listing: Listing) -> Iterator[Contract]:

@@ -14,6 +14,7 @@ from importlib import resources
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
+from prowess_host.http.access import client_of
 from prowess_host.http.binding import Refused
 from prowess_host.http.openapi import COMMANDS_PATH, INVOKE_PATH, SCHEMAS_PATH, describe
 from prowess_host.protocol.rpc import RpcError
@@ -68,7 +69,7 @@ class Api:
         caller = await self._caller(exchange)
         body = await self._json_body(exchange)
         if body is not None:
-            with self._calls:
+            with self._calls.one(client_of(caller, exchange.address)):
                 await self._answer(exchange, body, caller)
 
     async def _call(self, exchange: Exchange) -> None:
@@ -76,7 +77,7 @@ class Api:
         caller = await self._access.admit(exchange.headers)
         body = await self._json_body(exchange)
         if body is not None:
-            with self._calls:
+            with self._calls.one(client_of(caller, exchange.address)):
                 await self._call_with(exchange, body, caller)
 
     async def _call_with(self, exchange: Exchange, body: bytes, caller: Caller) -> None:

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, MutableMapping
+import re
+from collections.abc import Awaitable, Callable, Hashable, MutableMapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from prowess_host.connection import Connection
-from prowess_host.http.access import InFlight, NotAllowed, busy, contracts_named
+from prowess_host.http.access import InFlight, NotAllowed, busy, client_of, contracts_named
 from prowess_host.http.api import Api
 from prowess_host.http.binding import Handshake, Refused, Stateless, read_post, read_stream
 from prowess_host.http.headers import Mirrored, mirrored_parameters
-from prowess_host.http.messages import Exchange
+from prowess_host.http.messages import Exchange, Field
 from prowess_host.http.metrics import METRICS_TYPE, Metrics
 from prowess_host.http.replies import Outlet, Reply
 from prowess_host.http.sessions import HttpSession, Sessions, TooManySessions
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from prowess.settings.keys import ServeSettings
     from prowess_host.http.access import Access
     from prowess_host.http.guard import Guard
+    from prowess_host.http.headers import Headers
     from prowess_host.project import Project
     from prowess_host.protocol.codec import Message
     from prowess_host.protocol.identity import Server
@@ -43,18 +45,20 @@ _RETRY_AFTER: Final = (b"retry-after", b"1")
 _SWEEP: Final = 30.0
 _ANSWER: Final = 64 * 1024
 """Bytes of an answer of a client that is read although there is no room for requests."""
+_MAKES_ROOM: Final = frozenset({"tasks/update", "tasks/cancel"})
+"""Requests that end other ones."""
 _MOST_READERS: Final = 100
 """The most callers whose long results are kept."""
 _OLDEST: Final = HANDSHAKE["2025-03-26"]
 """What a client without a session speaks that does not say: the header came later."""
 _CORS: Final = (
     (b"access-control-allow-methods", b"GET, POST, DELETE"),
-    (
-        b"access-control-allow-headers",
-        b"authorization, content-type, accept, last-event-id, mcp-session-id, mcp-protocol-version, mcp-method, mcp-name",
-    ),
     (b"access-control-max-age", b"600"),
 )
+_ALLOWED_HEADERS: Final = (
+    "authorization, content-type, accept, last-event-id, mcp-session-id, mcp-protocol-version, mcp-method, mcp-name"
+)
+_PARAMETERS: Final = re.compile(r"mcp-param-[a-z0-9!#$%&'*+.^_`|~-]+")
 _EXPOSED: Final = (b"access-control-expose-headers", b"mcp-session-id, www-authenticate, retry-after")
 
 
@@ -85,11 +89,19 @@ class App:
         self._guard = guard
         self._now = asyncio.get_running_loop().time
         self.sessions = Sessions(
-            project, server, self._now, most=own.max_sessions, idle=own.session_idle, kept=own.kept_events
+            project,
+            server,
+            self._now,
+            most=own.max_sessions,
+            most_of_one=own.max_client_sessions,
+            idle=own.session_idle,
+            kept=own.kept_events,
         )
         self.metrics = Metrics()
         self.leaving = False
-        self._calls = InFlight(own.max_calls)
+        self._calls = InFlight(own.max_calls, own.max_client_calls)
+        self._streams = InFlight(own.max_sessions, own.max_client_sessions, "streams are open")
+        """Those that end with their clients, and that are no calls."""
         self._listening: set[Connection] = set()
         self._pages: dict[Caller, Pages] = {}
         self._mirrors: dict[str, Mirrored] = {}
@@ -181,7 +193,7 @@ class App:
             await exchange.json(404, {"error": f"there is nothing at this path; MCP is at {MCP_PATH}"})
             return
         if exchange.method == "OPTIONS" and origin is not None and "access-control-request-method" in exchange.headers:
-            await exchange.answer(204, b"", *_CORS)
+            await exchange.answer(204, b"", *_CORS, _allowed_headers(exchange.headers))
             return
         handler = route.handlers.get("GET" if exchange.method == "HEAD" else exchange.method)
         if handler is None or (exchange.method == "HEAD" and route.name == "mcp"):
@@ -194,29 +206,32 @@ class App:
 
     async def _mcp_post(self, exchange: Exchange) -> None:
         caller = await self._access.admit(exchange.headers)
-        if self._calls.is_full:
-            await self._take_answer(exchange, caller)
+        client = client_of(caller, exchange.address)
+        if self._calls.is_full(client):
+            await self._take_answer(exchange, caller, client)
             return
-        with self._calls:
+        with self._calls.one(client):
             body = await exchange.body(self._own.max_body)
             decision = body if isinstance(body, Refused) else read_post(exchange.headers, body, self._mirrored)
             if isinstance(decision, Refused):
                 await exchange.refuse(decision)
             elif isinstance(decision, Stateless):
                 await self._require_scopes(caller, decision.message)
-                await self._serve_stateless(exchange, decision, caller)
+                await self._serve_stateless(exchange, decision, caller, client)
             else:
                 await self._require_scopes(caller, decision.message)
-                await self._serve_handshake(exchange, decision, caller)
+                await self._serve_handshake(exchange, decision, caller, client)
 
-    async def _take_answer(self, exchange: Exchange, caller: Caller) -> None:
+    async def _take_answer(self, exchange: Exchange, caller: Caller, client: Hashable) -> None:
         """Take an answer or a cancellation while there is no room for requests: they are what makes room."""
         body = await exchange.body(min(self._own.max_body, _ANSWER))
         decision = body if isinstance(body, Refused) else read_post(exchange.headers, body, self._mirrored)
         if isinstance(decision, Handshake) and isinstance(decision.message, (Notification, Response)):
-            await self._serve_handshake(exchange, decision, caller)
+            await self._serve_handshake(exchange, decision, caller, client)
+        elif isinstance(decision, Stateless) and decision.message.method in _MAKES_ROOM:
+            await self._serve_stateless(exchange, decision, caller, client)
         else:
-            self._calls.refuse()
+            self._calls.refuse(client)
 
     async def _require_scopes(self, caller: Caller, message: Message) -> None:
         """Refuse what the caller has no scopes for. What a request names must be known for that, so it waits for that."""
@@ -229,7 +244,7 @@ class App:
         named = (contract.id for each in requests for contract in contracts_named(each, self._project.listing))
         self._access.require(caller, named)
 
-    async def _serve_stateless(self, exchange: Exchange, decision: Stateless, caller: Caller) -> None:
+    async def _serve_stateless(self, exchange: Exchange, decision: Stateless, caller: Caller, client: Hashable) -> None:
         message = decision.message
         if isinstance(message, Notification):
             await exchange.answer(202)
@@ -238,23 +253,38 @@ class App:
         outlet = Outlet(news.set)
         reply = Reply(outlet, decision.accepted, stateless=True, owner=caller)
         pages = self._pages_of(caller) if self._project.own.max_result else None
-        allows = partial(self._access.allows, caller)
         connection = Connection(
-            self._project, self._server, reply, self._now, transport="tcp", pages=pages, allows=allows
+            self._project, self._server, reply, self._now, transport="tcp", pages=pages, allows=self._access.allows
         )
         reply.owes = connection.owes
-        listens = message.method == "subscriptions/listen"
         try:
-            if listens:
-                self._calls.leave()
-                self._listening.add(connection)
-            connection.take(message)
-            await exchange.stream(outlet, news, silent=reply.stream)
+            if message.method == "subscriptions/listen":
+                await self._listen(exchange, message, connection, outlet, news, client)
+            else:
+                connection.take(message)
+                await exchange.stream(outlet, news, silent=reply.stream)
         finally:
-            if listens:
-                self._calls.stay()
-                self._listening.discard(connection)
             connection.close()
+
+    async def _listen(  # noqa: PLR0917 - a part of the method above
+        self,
+        exchange: Exchange,
+        message: Message,
+        connection: Connection,
+        outlet: Outlet,
+        news: asyncio.Event,
+        client: Hashable,
+    ) -> None:
+        """Serve a stream that ends with its client: it is no call."""
+        with self._streams.one(client):
+            self._calls.leave(client)
+            self._listening.add(connection)
+            try:
+                connection.take(message)
+                await exchange.stream(outlet, news)
+            finally:
+                self._calls.stay(client)
+                self._listening.discard(connection)
 
     def _pages_of(self, caller: Caller) -> Pages:
         """The long results of a caller, who reads on in other requests. The caller who was here longest goes first."""
@@ -264,11 +294,11 @@ class App:
             self._pages.pop(next(iter(self._pages))).close()
         return pages
 
-    async def _serve_handshake(self, exchange: Exchange, decision: Handshake, caller: Caller) -> None:
+    async def _serve_handshake(self, exchange: Exchange, decision: Handshake, caller: Caller, client: Hashable) -> None:
         if not self._own.sessions:
             await self._serve_without_session(exchange, decision, caller)
         elif decision.opens:
-            await self._open_session(exchange, decision, caller)
+            await self._open_session(exchange, decision, caller, client)
         elif decision.session is None:
             await exchange.refuse(Refused(400, _no_session(), _id_of(decision.message)))
         else:
@@ -276,7 +306,7 @@ class App:
             if session is None:
                 await exchange.refuse(Refused(404, _unknown_session(), _id_of(decision.message)))
             else:
-                await self._serve_in_session(exchange, decision, session)
+                await self._serve_in_session(exchange, decision, session, caller)
 
     async def _serve_without_session(self, exchange: Exchange, decision: Handshake, caller: Caller) -> None:
         """A client with a handshake whose requests any replica may get: nothing is kept between them."""
@@ -284,9 +314,14 @@ class App:
         outlet = Outlet(news.set)
         reply = Reply(outlet, decision.accepted, stateless=False, owner=caller)
         revision = None if decision.opens else decision.revision or _OLDEST
-        allows = partial(self._access.allows, caller)
         connection = Connection(
-            self._project, self._server, reply, self._now, transport="tcp", revision=revision, allows=allows
+            self._project,
+            self._server,
+            reply,
+            self._now,
+            transport="tcp",
+            revision=revision,
+            allows=self._access.allows,
         )
         reply.owes = connection.owes
         try:
@@ -298,25 +333,27 @@ class App:
         finally:
             connection.close()
 
-    async def _open_session(self, exchange: Exchange, decision: Handshake, caller: Caller) -> None:
+    async def _open_session(self, exchange: Exchange, decision: Handshake, caller: Caller, client: Hashable) -> None:
         try:
-            session = self.sessions.open(caller, partial(self._access.allows, caller))
-        except TooManySessions:
-            await exchange.refuse(busy(f"{len(self.sessions)} sessions are open"))
+            session = self.sessions.open(caller, client, self._access.allows)
+        except TooManySessions as error:
+            await exchange.refuse(busy(str(error), 429 if error.own else 503))
             return
         news = asyncio.Event()
         outlet = Outlet(news.set)
-        session.connection.take(decision.message, session.reply(outlet, decision.accepted))
+        session.connection.take(decision.message, session.reply(outlet, decision.accepted, caller))
         if session.revision is None:
             self.sessions.end(session)
         else:
             exchange.fields.append((b"mcp-session-id", session.id.encode()))
         await exchange.stream(outlet, news)
 
-    async def _serve_in_session(self, exchange: Exchange, decision: Handshake, session: HttpSession) -> None:
+    async def _serve_in_session(
+        self, exchange: Exchange, decision: Handshake, session: HttpSession, caller: Caller
+    ) -> None:
         news = asyncio.Event()
         outlet = Outlet(news.set)
-        reply = session.reply(outlet, decision.accepted)
+        reply = session.reply(outlet, decision.accepted, caller)
         session.connection.take(decision.message, reply)
         if not reply.started and not session.connection.owes(reply):
             await exchange.answer(202)
@@ -327,8 +364,8 @@ class App:
             )
         finally:
             if session.connection.owes(reply):  # a client that has left does not cancel its call
-                self._calls.stay()
-                reply.when_over = self._calls.leave
+                self._calls.stay(session.client)
+                reply.when_over = partial(self._calls.leave, session.client)
             reply.detach(outlet)
             session.left(outlet)
             session.seen = self._now()
@@ -347,7 +384,8 @@ class App:
             await exchange.refuse(Refused(400, RpcError.invalid_request(reason)))
             return
         try:
-            await exchange.stream(outlet, news, most=self._own.poll)
+            with self._streams.one(session.client):
+                await exchange.stream(outlet, news, most=self._own.poll)
         finally:
             session.left(outlet)
             session.seen = self._now()
@@ -414,6 +452,13 @@ class App:
 
 async def _send_document(document: JsonObject, exchange: Exchange) -> None:
     await exchange.json(200, document)
+
+
+def _allowed_headers(headers: Headers) -> Field:
+    """What a page may send: also repeated arguments, whose headers have the names of parameters."""
+    asked = (headers.get("access-control-request-headers") or "").lower()
+    parameters = [name for each in asked.split(",") if _PARAMETERS.fullmatch(name := each.strip())]
+    return b"access-control-allow-headers", ", ".join([_ALLOWED_HEADERS, *parameters]).encode()
 
 
 def _no_session() -> RpcError:

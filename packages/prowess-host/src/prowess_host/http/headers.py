@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
 
@@ -75,12 +76,20 @@ class Accepted(NamedTuple):
         """The field `Accept`; a client that sends none reads everything."""
         if not accept:
             return cls(json=True, sse=True)
-        types = {part.partition(";")[0].strip().lower() for part in accept.split(",")}
-        everything = "*/*" in types
-        return cls(
-            json=everything or bool(types & {"application/json", "application/*"}),
-            sse=everything or bool(types & {"text/event-stream", "text/*"}),
-        )
+        types: dict[str, bool] = {}
+        for part in accept.lower().split(","):
+            kind, *parameters = part.split(";")
+            types[kind.strip()] = not any(_ZERO.fullmatch(each) for each in parameters)
+        return cls(json=_takes(types, "application/json"), sse=_takes(types, "text/event-stream"))
+
+
+_ZERO: Final = re.compile(r"\s*q=0(\.0*)?\s*")
+
+
+def _takes(types: Mapping[str, bool], kind: str) -> bool:
+    """What is said of the type itself comes before what is said of all like it."""
+    ranges = (kind, f"{kind.partition('/')[0]}/*", "*/*")
+    return next((types[each] for each in ranges if each in types), False)
 
 
 # What the fields repeat of the body

@@ -45,6 +45,7 @@ class Exchange:
         self.method: str = scope["method"]
         self.path: str = scope["path"]
         self.headers = Headers(scope["headers"])
+        self._scope = scope
         self.status = 0
         self.fields: list[Field] = []
         """Headers of every response to this request."""
@@ -52,6 +53,12 @@ class Exchange:
         self._send = send
 
     # What arrives
+
+    @property
+    def address(self) -> str:
+        """The address of the client."""
+        client: tuple[str, int] | None = self._scope.get("client")
+        return "" if client is None else client[0]
 
     async def body(self, most: int) -> bytes | Refused:
         """The whole body, or why it is refused. `ConnectionError` where the client has left."""

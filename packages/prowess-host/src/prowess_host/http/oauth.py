@@ -11,7 +11,8 @@ import logging
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from http.client import HTTPException
 from typing import Any, Final, cast
 from urllib.parse import urlsplit, urlunsplit
 
@@ -42,9 +43,13 @@ _ALGORITHMS: Final = [
 ]
 """Signatures with a private key. One with a shared secret would let whoever reads the keys forge tokens."""
 _FRESH: Final = 3600.0
-"""Seconds for which fetched keys are cached."""
+"""Seconds after which keys are fetched again."""
+_STALE: Final = 24 * 3600.0
+"""Seconds after which keys that cannot be fetched again are no longer trusted: one of them may be revoked."""
 _AGAIN: Final = 30.0
 """The least seconds between two requests for keys, however many tokens name unknown keys."""
+_MOST_KEYS: Final = 10
+"""Keys that are tried on a token that names none."""
 _SECONDS: Final = 10.0
 _MOST: Final = 1024 * 1024
 _LEEWAY: Final = 30
@@ -69,6 +74,7 @@ class TokenReader:
         self._fetched = float("-inf")
         self._asked = float("-inf")
         self._fetching = asyncio.Lock()
+        self._refreshing: asyncio.Task[None] | None = None
 
     async def caller(self, token: str) -> Caller | None:
         """The subject and the scopes of a token; `None` if it is invalid."""
@@ -84,9 +90,8 @@ class TokenReader:
 
     def _claims(self, token: str, keys: KeySet) -> JsonObject | None:
         """The claims of a token with a valid signature, issuer, audience and times."""
-        try:
-            claims: JsonObject = jwt.decode(token, keys, algorithms=_ALGORITHMS).claims
-        except (JoseError, ValueError, TypeError, KeyError):
+        claims = next(filter(None, (_verified(token, each) for each in _candidates(token, keys))), None)
+        if claims is None:
             return None
         now = self._now()
         expires, not_before = claims.get("exp"), claims.get("nbf", 0)
@@ -101,8 +106,13 @@ class TokenReader:
         return claims
 
     async def _fresh_keys(self) -> KeySet | None:
-        if self._now() - self._fetched > _FRESH:
+        """The keys. Old ones do while new ones are fetched, for a day: the authorization server may be down."""
+        age = self._now() - self._fetched
+        if age > _STALE:
+            self._keys = None
             await self._fetch()
+        elif age > _FRESH and (self._refreshing is None or self._refreshing.done()):
+            self._refreshing = asyncio.get_running_loop().create_task(self._fetch())
         return self._keys
 
     async def _may_be_signed_by_a_new_key(self, token: str, keys: KeySet | None) -> bool:
@@ -120,7 +130,7 @@ class TokenReader:
             try:
                 self._keys = await asyncio.to_thread(self._download)
                 self._fetched = self._asked
-            except (OSError, ValueError, TypeError, KeyError, JoseError) as error:
+            except (OSError, HTTPException, ValueError, TypeError, KeyError, SettingsError, JoseError) as error:
                 _log.warning("the keys of %s cannot be fetched: %s", self._issuer, error)
 
     def _download(self) -> KeySet:
@@ -148,25 +158,56 @@ class TokenReader:
         raise ValueError("it publishes no metadata with this issuer and a jwks_uri; set serve.oauth_jwks")
 
 
+class _SafeRedirects(urllib.request.HTTPRedirectHandler):
+    """Follows a redirect only where nobody on the way can answer, and never from https to http."""
+
+    def redirect_request(  # noqa: PLR0917 - the signature of urllib
+        self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
+    ) -> urllib.request.Request | None:
+        """The request for the other address."""
+        require_safe(newurl, https=req.type == "https")
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
 def _get(url: str) -> JsonObject:
+    end = time.monotonic() + _SECONDS
     request = urllib.request.Request(url, headers={"Accept": "application/json"})  # noqa: S310 - see `require_safe`
-    with urllib.request.urlopen(request, timeout=_SECONDS) as answer:  # noqa: S310 - as above
-        found: Any = json.loads(answer.read(_MOST))
+    with urllib.request.build_opener(_SafeRedirects).open(request, timeout=_SECONDS) as answer:
+        text = b""
+        while part := answer.read1(_MOST - len(text)):
+            text += part
+            if time.monotonic() > end:
+                raise TimeoutError(f"{url} did not answer within {_SECONDS:g} seconds")
+        found: Any = json.loads(text)
     if not isinstance(found, dict):
         raise TypeError(f"{url} is not a JSON object")
     return cast("JsonObject", found)
 
 
-def require_safe(url: str) -> None:
-    """Raise `SettingsError` for an address that somebody on the way could answer for."""
+def require_safe(url: str, *, https: bool = False) -> None:
+    """Raise `SettingsError` for an address that somebody on the way could answer for. With `https`, loopback is none."""
     split = urlsplit(url)
-    if split.scheme == "https" or (split.scheme == "http" and is_loopback(split.hostname or "")):
+    if split.scheme == "https" or (not https and split.scheme == "http" and is_loopback(split.hostname or "")):
         return
     raise SettingsError(f"{url} must be https: whoever can change what it says decides who may call")
 
 
 def _is_text(value: object) -> bool:
     return isinstance(value, str)
+
+
+def _candidates(token: str, keys: KeySet) -> Iterable[KeySet]:
+    """The key that a token names; any of them where it names none, as servers with one key do and go on doing."""
+    if len(keys.keys) == 1 or _key_id(token) is not None:
+        return (keys,)
+    return (KeySet([each]) for each in keys.keys[:_MOST_KEYS])
+
+
+def _verified(token: str, keys: KeySet) -> JsonObject | None:
+    try:
+        return jwt.decode(token, keys, algorithms=_ALGORITHMS).claims
+    except (JoseError, ValueError, TypeError, KeyError):
+        return None
 
 
 def _key_id(token: str) -> str | None:

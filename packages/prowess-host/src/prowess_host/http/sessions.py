@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Hashable
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final
 
 from prowess_host.connection import Connection
 from prowess_host.http.replies import History, Outlet, Reply, Standing
@@ -31,7 +32,11 @@ _PRIMED: Final = frozenset({"2025-11-25"})
 
 
 class TooManySessions(Exception):
-    """The limit of open sessions is reached."""
+    """The limit of open sessions is reached: that of all, or the client's `own`."""
+
+    def __init__(self, number: int, *, own: bool) -> None:
+        super().__init__(f"{number} sessions are open{' for you' if own else ''}")
+        self.own = own
 
 
 class HttpSession:
@@ -42,12 +47,14 @@ class HttpSession:
         project: Project,
         server: Server,
         caller: Caller,
-        allows: Callable[[Contract], bool],
+        allows: Callable[[Any, Contract], bool],
         now: Callable[[], float],
         kept: int,
     ) -> None:
         self.id = secrets.token_urlsafe(24)
         self.caller = caller
+        self.client: Hashable = None
+        """Whom it counts for."""
         self.history = History(kept)
         self.standing = Standing(self.history, _RETRY)
         self.connection = Connection(project, server, self.standing, now, transport="tcp", allows=allows)
@@ -64,11 +71,11 @@ class HttpSession:
         """Whether a call runs or a stream is open."""
         return self.connection.in_flight > 0 or self.standing.attached
 
-    def reply(self, outlet: Outlet, accepted: Accepted) -> Reply:
-        """The way back of a POST of this session."""
+    def reply(self, outlet: Outlet, accepted: Accepted, caller: Caller) -> Reply:
+        """The way back of a POST of this session. The scopes of its token may be others than those of the token before."""
         primed = self.revision is None or self.revision.version in _PRIMED
         retry = _RETRY if primed else None
-        reply = Reply(outlet, accepted, stateless=False, owner=self.caller, history=self.history, retry=retry)
+        reply = Reply(outlet, accepted, stateless=False, owner=caller, history=self.history, retry=retry)
         reply.owes = self.connection.owes
         return reply
 
@@ -108,30 +115,52 @@ class Sessions:
     """All sessions of a server."""
 
     def __init__(
-        self, project: Project, server: Server, now: Callable[[], float], *, most: int, idle: float, kept: int
+        self,
+        project: Project,
+        server: Server,
+        now: Callable[[], float],
+        *,
+        most: int,
+        most_of_one: int,
+        idle: float,
+        kept: int,
     ) -> None:
         self._project = project
         self._server = server
         self._now = now
         self._most = most
+        self._most_of_one = most_of_one
         self._idle = idle
         self._kept = kept
         self._open: dict[str, HttpSession] = {}
+        self._of: dict[Hashable, dict[str, HttpSession]] = {}
+        """Those of each client."""
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def open(self, caller: Caller, allows: Callable[[Contract], bool]) -> HttpSession:
-        """A new session; the one that was idle longest makes room for it. Raises `TooManySessions`."""
+    def open(self, caller: Caller, client: Hashable, allows: Callable[[Any, Contract], bool]) -> HttpSession:
+        """A new session. Where there is no room, the client with the most sessions loses the one that was idle longest.
+
+        Raises `TooManySessions`.
+        """
         self.sweep()
-        if len(self._open) >= self._most:
-            oldest = min((each for each in self._open.values() if not each.in_use), key=_seen, default=None)
-            if oldest is None:
-                raise TooManySessions
-            self.end(oldest)
+        own = self._of.get(client, {})
+        if len(own) >= self._most_of_one:
+            self._make_room([own], TooManySessions(len(own), own=True))
+        elif len(self._open) >= self._most:
+            others = [each for each in self._of.values() if len(each) > len(own)]
+            self._make_room([own, *others], TooManySessions(len(self._open), own=False))
         session = HttpSession(self._project, self._server, caller, allows, self._now, self._kept)
-        self._open[session.id] = session
+        session.client = client
+        self._open[session.id] = self._of.setdefault(client, {})[session.id] = session
         return session
+
+    def _make_room(self, those: list[dict[str, HttpSession]], otherwise: TooManySessions) -> None:
+        idle = [(-len(of), each.seen, each) for of in those for each in of.values() if not each.in_use]
+        if not idle:
+            raise otherwise
+        self.end(min(idle, key=itemgetter(0, 1))[2])
 
     def find(self, session_id: str, caller: Caller) -> HttpSession | None:
         """The session with an id. To everybody but its own client it does not exist."""
@@ -143,7 +172,11 @@ class Sessions:
 
     def end(self, session: HttpSession) -> None:
         """End a session."""
-        self._open.pop(session.id, None)
+        if self._open.pop(session.id, None) is not None:
+            own = self._of[session.client]
+            del own[session.id]
+            if not own:
+                del self._of[session.client]
         session.close()
 
     def sweep(self) -> None:
@@ -161,7 +194,3 @@ class Sessions:
         """End all."""
         for session in list(self._open.values()):
             self.end(session)
-
-
-def _seen(session: HttpSession) -> float:
-    return session.seen
