@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = sorted(path.parent for path in ROOT.glob("packages/*/pyproject.toml"))
 NAMES = [package.name for package in PACKAGES]
 # What comes with a declared dependency by its own promise: pydantic pins its core, and jsonschema's API takes registries.
-PART_OF = {"pydantic_core": "pydantic", "referencing": "jsonschema", "ruamel": "ruamel.yaml"}
+PART_OF = {"pydantic_core": "pydantic", "referencing": "jsonschema", "ruamel": "ruamel.yaml", "nats": "nats_py"}
 # Distributions that share one import package.
 TOGETHER = {
     "opentelemetry_api": "opentelemetry",

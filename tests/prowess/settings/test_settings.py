@@ -227,7 +227,9 @@ def test_every_own_key_is_documented():
         "serve.oauth_jwks serve.oauth_scopes "
         "identity.name identity.title identity.description identity.instructions identity.website_url identity.icons "
         "skill_files resources environments.uv environments.prowess environments.index environments.find_links "
-        "environments.offline environments.python_downloads environments.build_timeout wire_names sandbox"
+        "environments.offline environments.python_downloads environments.build_timeout cluster.url cluster.name "
+        "cluster.credentials cluster.token cluster.user cluster.password cluster.tls_ca cluster.tls_cert cluster.tls_key "
+        "wire_names sandbox"
     ).split() == list(rows)
     assert ("a number > 0", 300.0) == (rows["timeout"].type, rows["timeout"].default)
     assert ('"flat" or "dotted"', {}) == (rows["names"].type, rows["wire_names"].default)

@@ -20,6 +20,7 @@ __all__ = [
     "OWN_NAMES",
     "OWN_TABLES",
     "SPECS",
+    "ClusterSettings",
     "EnvironmentsSettings",
     "HostSettings",
     "IdentitySettings",
@@ -179,6 +180,21 @@ class EnvironmentsSettings:
 
 
 @frozen
+class ClusterSettings:
+    """`[cluster]`: the engine that hosts and agents share, a NATS server. Needs prowess[cluster]."""
+
+    url: str | None = _key(None, "address of the engine, for example nats://10.0.0.5:4222; several with commas")
+    name: str = _key("prowess", "the cluster: hosts and agents with another name on the same engine stay apart")
+    credentials: str | None = _key(None, "file with NATS credentials (.creds), relative to the project root")
+    token: str | None = _key(None, "token that the engine asks for")
+    user: str | None = _key(None, "user that the engine asks for")
+    password: str | None = _key(None, "password of the user")
+    tls_ca: str | None = _key(None, "file with the certificate of the engine's authority, relative to the project root")
+    tls_cert: str | None = _key(None, "file with our certificate for the engine, relative to the project root")
+    tls_key: str | None = _key(None, "file with the key of that certificate, relative to the project root")
+
+
+@frozen
 class IdentitySettings:
     """`[identity]`: the name, description and instructions of the server."""
 
@@ -234,6 +250,7 @@ class OwnSettings:
         metadata={"help": 'files to serve as resources, by the scheme of their URIs: docs = "docs/**/*.md"'},
     )
     environments: EnvironmentsSettings = EnvironmentsSettings()
+    cluster: ClusterSettings = ClusterSettings()
     wire_names: Mapping[str, str] = field(
         default_factory=dict[str, str], metadata={"help": "names on the wire, by command id"}
     )

@@ -1,0 +1,273 @@
+"""The engine: messages, what it keeps, and that nothing waits for one that is gone. About 5 s, most of it patience for death."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import anyio
+import pytest
+from patience import PATIENCE
+
+from prowess.errors import SettingsError
+from prowess.settings.settings import Settings
+from prowess_host.cluster.engine import Engine, Message
+from prowess_host.cluster.errors import EngineError, NobodyThere
+from prowess_host.cluster.local import LocalEngine
+
+Connect = Callable[..., Awaitable[Engine]]
+
+
+@pytest.fixture
+def own_engine(tmp_path: Path):
+    """A server that the test may kill."""
+    with LocalEngine(tmp_path / "engine") as running:
+        yield running
+
+
+async def until(engine: Engine, *, up: bool) -> None:
+    changed = asyncio.Event()
+    engine.on_change(changed.set)
+    with anyio.fail_after(PATIENCE):
+        while engine.up is not up:
+            await changed.wait()
+            changed.clear()
+
+
+async def refused(engine: Engine) -> None:
+    engine.start()
+    with anyio.fail_after(PATIENCE):
+        while engine.reason == "not connected yet":  # noqa: ASYNC110 - nobody tells of reasons
+            await anyio.sleep(0.01)
+
+
+async def test_message_reaches_the_subscribers_of_its_cluster_in_order(connect: Connect) -> None:
+    one, other, stranger = await connect(), await connect(), await connect(**{"cluster.name": "another"})
+    heard: list[bytes] = []
+    all_there = asyncio.Event()
+
+    def hear(message: Message) -> None:
+        heard.append(message.data)
+        if len(heard) == 100:
+            all_there.set()
+
+    other.subscribe(other.subject("news"), hear)
+    stranger.subscribe(stranger.subject("news"), lambda message: heard.append(b"overheard"))
+    await other.flush()
+    await stranger.flush()
+    for number in range(100):
+        one.publish(one.subject("news"), b"%d" % number)
+    with anyio.fail_after(PATIENCE):
+        await all_there.wait()
+
+    assert [b"%d" % number for number in range(100)] == heard
+
+
+async def test_request_is_answered_by_one_of_a_queue(connect: Connect) -> None:
+    asking, *answering = [await connect() for _ in range(3)]
+    for number, engine in enumerate(answering):
+        engine.subscribe(
+            engine.subject("ask"),
+            lambda message, engine=engine, number=number: engine.publish(message.reply, b"%d" % number),
+            queue="answerers",
+        )
+        await engine.flush()
+
+    assert {b"0", b"1"} >= {await asking.request(asking.subject("ask")) for _ in range(10)}
+
+
+async def test_request_that_nobody_hears_fails_at_once(connect: Connect) -> None:
+    engine = await connect()
+
+    with pytest.raises(NobodyThere):
+        await engine.request(engine.subject("nobody"), seconds=PATIENCE)
+
+
+async def test_cancelled_subscription_hears_nothing_more(connect: Connect) -> None:
+    engine = await connect()
+    heard: list[bytes] = []
+    engine.subscribe(engine.subject("news"), lambda message: heard.append(message.data)).cancel()
+    await engine.flush()
+    engine.publish(engine.subject("news"), b"late")
+    await engine.flush()
+
+    assert [] == heard
+
+
+async def test_bucket_keeps_values_and_compares_revisions(connect: Connect) -> None:
+    one, other = (await connect()).bucket("kept"), (await connect()).bucket("kept")
+
+    assert await one.get("a") is None
+    revision = await one.create("a", b"1")
+    assert await other.create("a", b"2") is None
+    assert await other.update("a", b"3", revision or 0) is not None
+    assert await one.update("a", b"4", revision or 0) is None
+    kept = await one.get("a")
+    assert kept is not None
+    assert b"3" == kept.value
+    await one.put("b.c", b"")
+    assert ["a", "b.c"] == await other.keys()
+    await one.delete("a")
+    assert await other.get("a") is None
+    assert await other.create("a", b"5") is not None
+
+
+async def test_key_ends_with_its_seconds(connect: Connect) -> None:
+    bucket = (await connect()).bucket("short")
+    await bucket.put("a", b"1", seconds=1)
+
+    with anyio.fail_after(PATIENCE):
+        while await bucket.get("a") is not None:  # noqa: ASYNC110 - nobody tells of ends
+            await anyio.sleep(0.1)
+
+
+async def test_full_bucket_forgets_the_oldest(connect: Connect) -> None:
+    bucket = (await connect()).bucket("small", most_bytes=10_000)
+    for number in range(20):
+        await bucket.put(str(number), b"x" * 1000)
+
+    assert await bucket.get("0") is None
+    assert await bucket.get("19") is not None
+
+
+async def test_object_of_any_size_is_kept(connect: Connect) -> None:
+    one, other = await connect(), await connect()
+    data = bytes(range(256)) * 20_000
+    await one.store("large", data)
+    await one.store("empty", b"")
+
+    assert data == await other.fetch("large")
+    assert b"" == await other.fetch("empty")
+    assert await other.fetch("missing") is None
+
+
+async def test_everything_fails_at_once_while_the_engine_is_gone_and_goes_on_when_it_is_back(
+    own_engine: LocalEngine,
+) -> None:
+    engine = Engine(Settings.of({"cluster.url": own_engine.url}))
+    heard = asyncio.Event()
+    engine.subscribe("news", lambda _: heard.set())
+    assert await engine.ready(PATIENCE)
+    own_engine.kill()
+    await until(engine, up=False)
+    with pytest.raises(EngineError, match="gone for"):
+        engine.publish("news", b"")
+    for asked in (engine.request("ask"), engine.bucket("kept").get("a"), engine.store("a", b""), engine.flush()):
+        with pytest.raises(EngineError, match="gone for"):
+            await asked
+
+    own_engine.start()
+    await until(engine, up=True)
+    await engine.bucket("kept").put("a", b"1")
+    engine.publish("news", b"")
+    with anyio.fail_after(PATIENCE):
+        await heard.wait()
+    await engine.close()
+    assert not engine.up
+
+
+async def test_request_in_flight_fails_when_the_engine_dies(own_engine: LocalEngine) -> None:
+    engine = Engine(Settings.of({"cluster.url": own_engine.url}))
+    assert await engine.ready(PATIENCE)
+    asked = asyncio.Event()
+    engine.subscribe("ask", lambda _: asked.set())
+    await engine.flush()
+    request = asyncio.ensure_future(engine.request("ask", seconds=10 * PATIENCE))
+    with anyio.fail_after(PATIENCE):
+        await asked.wait()
+        own_engine.kill()
+        with pytest.raises(EngineError, match="gone for"):
+            await request
+    await engine.close()
+
+
+async def test_engine_that_stops_answering_is_given_up(own_engine: LocalEngine) -> None:
+    """A machine that hangs keeps its connections open."""
+    engine = Engine(Settings.of({"cluster.url": own_engine.url}))
+    assert await engine.ready(PATIENCE)
+    own_engine.pause()
+    with anyio.fail_after(PATIENCE):
+        with pytest.raises(EngineError, match=r"no answer within|gone"):
+            await engine.bucket("kept").get("a")
+    assert not engine.up
+    own_engine.resume()
+    await until(engine, up=True)
+    await engine.close()
+
+
+async def test_host_may_start_before_its_engine(tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    engine = Engine(Settings.of({"cluster.url": f"nats://127.0.0.1:{port}"}))
+    assert not await engine.ready(0.1)
+    assert "gone" in engine.state
+    await engine.close()
+
+
+async def test_server_that_is_no_engine_is_no_reason_to_hang() -> None:
+    """Whoever listens there speaks something else."""
+
+    async def nonsense(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 400\r\n\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(nonsense, "127.0.0.1", 0) as listening:
+        engine = Engine(Settings.of({"cluster.url": f"nats://127.0.0.1:{listening.sockets[0].getsockname()[1]}"}))
+        await refused(engine)
+        await engine.close()
+
+
+async def test_token_is_needed_and_never_shown(tmp_path: Path) -> None:
+    """Neither a wrong token nor a right one is in any message."""
+    with LocalEngine(tmp_path, "--auth", "s3cret-token") as running:
+        wrong = Engine(Settings.of({"cluster.url": running.url, "cluster.token": "wrong-token"}))
+        inside = Engine(Settings.of({}), url=running.url.replace("//", "//s3cret-token@"))
+        right = Engine(Settings.of({"cluster.url": running.url, "cluster.token": "s3cret-token"}))
+        assert await right.ready(PATIENCE)
+        assert await inside.ready(PATIENCE)
+        await refused(wrong)
+        shown = [f"{each.state} {each.place}" for each in (wrong, right, inside)]
+        assert "uthoriz" in shown[0]
+        for secret in ("wrong-token", "s3cret-token"):
+            assert secret not in " ".join(shown)
+        for each in (wrong, right, inside):
+            await each.close()
+
+
+@pytest.mark.parametrize(
+    "settings, message",
+    [
+        ({}, "cluster.url must be"),
+        ({"cluster.url": "nats://x", "cluster.name": "a.b"}, "cluster.name must be"),
+        ({"cluster.url": "nats://x", "cluster.credentials": "none.creds"}, "there is no file"),
+        ({"cluster.url": "tls://x", "cluster.tls_ca": "none.pem"}, "cannot be used"),
+    ],
+    ids=["no address", "name", "credentials", "authority"],
+)
+def test_wrong_settings_are_refused(settings: dict[str, str], message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        Engine(Settings.of(settings))
+
+
+def test_local_engine_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
+    """Even if that is killed."""
+    code = (
+        "import os, sys; from pathlib import Path; from prowess_host.cluster.local import LocalEngine\n"
+        "engine = LocalEngine(Path(sys.argv[1])); engine.start(); print(engine.url, flush=True); os.kill(os.getpid(), 9)"
+    )
+    run = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False)
+    port = int(run.stdout.strip().rpartition(":")[2])
+
+    for _ in range(int(PATIENCE / 0.1)):
+        try:
+            socket.create_connection(("127.0.0.1", port)).close()
+        except ConnectionRefusedError:
+            return
+        threading.Event().wait(0.1)
+    pytest.fail("the engine goes on")
