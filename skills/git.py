@@ -194,7 +194,7 @@ async def _repository(paths: ConfigPaths) -> Repository:
         told = await bare.run("rev-parse", "--show-cdup", "--show-prefix")
     except SkillError as error:
         if "not a git repository" in str(error):
-            raise SkillError(f"{paths.project_root} is in no git repository") from error
+            raise SkillError(f"{paths.project_root} is not in a git repository") from error
         raise
     up, _, prefix = told.text.removesuffix("\n").partition("\n")  # this way around: a prefix may have line breaks
     top = _resolved(paths.project_root / up)

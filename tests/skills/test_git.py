@@ -422,7 +422,7 @@ async def test_repository_without_commits_says_so(project: Any, git: Git, comman
 async def test_folder_without_repository_says_so(project: Any, root: Path, monkeypatch: pytest.MonkeyPatch):
     """So does a machine without git."""
     async with project() as opened:
-        assert f"{root} is in no git repository" == await opened.failed("git.status")
+        assert f"{root} is not in a git repository" == await opened.failed("git.status")
         monkeypatch.setenv("PATH", str(root))
         assert "git is not installed" in await opened.failed("git.status")
 
@@ -836,7 +836,7 @@ async def test_repository_that_changes_underneath_fails_readably(project: Any, r
                 assert (await opened.call(f"git.{command}")).kind in ("ok", "failed")
             (root / name).write_bytes(kept)
         shutil.rmtree(root / ".git")
-        assert "is in no git repository" in await opened.failed("git.status")
+        assert "is not in a git repository" in await opened.failed("git.status")
 
 
 async def test_relative_folder_on_the_path_is_not_searched(

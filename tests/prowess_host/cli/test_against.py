@@ -103,7 +103,7 @@ def test_revisions_that_cannot_be_compared_with(
     assert "is outside of the repository" in capsys.readouterr().err
     (elsewhere / "skills").mkdir()
     assert 2 == run(["check", "--against", "main", "--project", str(elsewhere)])
-    assert "is in no git repository" in capsys.readouterr().err
+    assert "is not in a git repository" in capsys.readouterr().err
 
 
 def steps(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+from datetime import date, datetime, time, timedelta
+from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
+from typing import Any
+from uuid import UUID
 
 import pytest
 from on_a_terminal import on_a_terminal
+from pydantic import AnyUrl, TypeAdapter
 
 from prowess_host.cli.commands import run
+from prowess_host.cli.parameters import example_of
 
 SKILL = '''
 from typing import Annotated, Literal
@@ -66,6 +72,17 @@ def test_command_as_a_person_reads_it(project: Path, capsys: pytest.CaptureFixtu
     assert "Injected  paths" in told
     assert "Source    skills/text.py:6" in told
     assert told.endswith("Example\n  prowess call text.search pattern=text\n")
+
+
+@pytest.mark.parametrize(
+    "kind", [date, datetime, time, timedelta, UUID, AnyUrl, IPv4Address, IPv6Address, int, bool, str]
+)
+def test_example_fits_the_type(kind: Any) -> None:
+    """A person can type the example as it stands."""
+    adapter = TypeAdapter(kind)
+    schema = adapter.json_schema()
+
+    assert adapter.validate_strings(example_of(schema, schema))
 
 
 def test_command_with_little_to_say(project: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -30,6 +30,18 @@ __all__ = [
 FROM_INPUT: Final = "-"
 _MOST_CHOICES: Final = 8
 _EXAMPLES: Final[dict[str, Any]] = {"integer": 1, "number": 1.5, "boolean": True, "null": None}
+_BY_FORMAT: Final = {
+    "date": "2026-12-31",
+    "date-time": "2026-12-31T12:00:00Z",
+    "time": "12:00:00Z",
+    "duration": "PT1H",
+    "uuid": "12345678-1234-5678-1234-567812345678",
+    "uri": "https://example.com",
+    "email": "ada@example.com",
+    "ipv4": "192.0.2.1",
+    "ipv6": "2001:db8::1",
+}
+"""Examples of strings with a format."""
 
 
 class ArgumentError(ProwessError):
@@ -159,7 +171,7 @@ def _example(schema: Any, whole: Schema, depth: int = 0) -> Any:
         }
     if kind in ("integer", "number") and "minimum" in first:
         return first["minimum"]
-    return _EXAMPLES.get(str(kind), "text")
+    return _BY_FORMAT.get(str(first.get("format")), _EXAMPLES.get(str(kind), "text"))
 
 
 # --- from a shell ---------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ class RevisionError(ProwessError):
 
 def read_revision(file: Path, root: Path, revision: str) -> Snapshot | None:
     """The catalog in a revision; `None` where that has none."""
-    _git(root, "rev-parse", "--git-dir", failing=f"{root} is in no git repository")
+    _git(root, "rev-parse", "--git-dir", failing=f"{root} is not in a git repository")
     _git(
         root,
         *("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}"),
