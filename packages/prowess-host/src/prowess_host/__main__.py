@@ -1,4 +1,4 @@
-"""`python -m prowess_host`: the host, at once."""
+"""`python -m prowess_host`: starts the host."""
 
 from __future__ import annotations
 

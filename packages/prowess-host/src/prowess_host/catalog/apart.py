@@ -1,6 +1,6 @@
 """The skills with an environment or limits of their own, and their placements.
 
-Light: what is needed to make environments, and to know what the system can enforce, is imported when a skill asks for one.
+Light to import: the modules that make environments and check limits are imported when a skill needs them.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Wanted:
 
     @property
     def key(self) -> str:
-        """Skills of one key share their workers."""
+        """Skills with the same key share workers."""
         key = self.needed.key if self.needed is not None else ""
         return key if self.grant is None else f"{key} {self.grant!r} {hash(self.grant)}"
 
@@ -72,8 +72,8 @@ class _Failed:
 class Apart:
     """The skills of one project that have environments of their own.
 
-    `describe` has skills described in a placement, and has new calls go there; it raises `ChildProcessError`. `tell` says to
-    those who wait for some skills how far their environment is, and `on_change` hears that something is ready or has failed.
+    `describe` describes skills in a placement and sends new calls there; it raises `ChildProcessError`. `tell` reports the
+    progress of an environment to waiting calls. `on_change` is called when an environment is ready or has failed.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class Apart:
         self._expected: frozenset[str] = frozenset()
         """The separate skills of the last start, until the files are read."""
 
-    # Who runs where
+    # Placements
 
     @property
     def names(self) -> frozenset[str]:
@@ -141,7 +141,7 @@ class Apart:
         return {**told, "flags": told_settings(self._settings, placement.limits.limits), "written": None}
 
     def _placement(self, wanted: Wanted) -> Placement:
-        """The placement of a skill, as far as it is known before its environment exists."""
+        """The placement of a skill, as far as known before its environment exists."""
         python: str | None = None
         if wanted.needed is not None:
             python = str(self._builds.store.python(wanted.needed.key)) if self._builds is not None else ""
@@ -176,7 +176,7 @@ class Apart:
             found.append(f"environment of {skill}: {needs or needed.declared.file}, {state}")
         return [*found, *(f"limits of {skill}: {limits.in_words()}" for skill, limits in sorted(self.limits.items()))]
 
-    # Coming to know
+    # Reading the declarations
 
     def expect(self, names: Iterable[str]) -> None:
         """Set the separate skills of the last start."""
@@ -197,9 +197,9 @@ class Apart:
         self._failed = {skill: it for skill, it in self._failed.items() if skill in self._wanted}
 
     def see_to(self, undescribed: Collection[str], among: Collection[str] | None = None, *, build: bool = True) -> None:
-        """Have every environment made that is missing, and these skills described. Without `build`, only as far as it is there.
+        """Make missing environments and describe these skills. Without `build`, use existing environments only.
 
-        With `among`, the environments of these skills alone; any other is made when one of its commands is called.
+        With `among`, only for these skills; other environments are made at the first call of one of their commands.
         """
         self._undescribed.update(undescribed & self._wanted.keys())
         self._failed = {skill: replace(failed, at=-_AGAIN) for skill, failed in self._failed.items()}
@@ -238,7 +238,7 @@ class Apart:
         return [skill for skill, needed in self._wanted.items() if needed.key == key]
 
     async def _bring_up(self, key: str) -> None:
-        """From what skills say to workers that can be called."""
+        """Make an environment, describe its skills and open it for calls."""
         from prowess_host.environments.errors import BuildError
 
         while skills := self._group(key):
@@ -269,7 +269,7 @@ class Apart:
         return await self._builds.ready(wanted.needed, partial(self._say, tuple(skills)))
 
     async def _described(self, placement: Placement, skills: list[str]) -> dict[str, str]:
-        """Have skills described, each alone if they cannot be together; gives those that cannot, with the reasons."""
+        """Describe skills, one by one if they fail together. Returns the reasons of those that failed."""
         try:
             await self._describe(placement, skills)
         except ChildProcessError as error:
@@ -295,7 +295,7 @@ class Apart:
         return any(self._may_have(key, command) for key in self._tasks)
 
     async def settled(self, command: str = "") -> None:
-        """Wait until nothing is being prepared that a command may be in; without one, nothing at all."""
+        """Wait for all environments that may contain a command; without a command, for all."""
         while tasks := [task for key, task in self._tasks.items() if self._may_have(key, command)]:
             await asyncio.wait(tasks)
 
@@ -318,7 +318,7 @@ class Apart:
 
 
 def _read(folders: tuple[Path, ...], settings: Settings, root: Path) -> tuple[dict[str, Wanted], dict[str, Failure]]:
-    """What all skills say, and what the owner says of them."""
+    """The declarations of all skills, and the settings about them."""
     sources = survey(folders).sources
     limited = read_limits(sources, folders, settings, root)
     found = read_needs(folders, settings.own, root, sources, limited.grants)
@@ -338,7 +338,7 @@ def read_needs(
     sources: Iterable[Source] | None = None,
     limited: Collection[str] = (),
 ) -> Found:
-    """What all skills say. Most say nothing, and then nothing more is imported. `limited` names those with limits."""
+    """The declarations of all skills. Most have none, and then no further module is imported. `limited` names those with limits."""
     saying = [source for source in (survey(folders).sources if sources is None else sources) if _says_something(source)]
     if not saying:
         return Found({}, {})

@@ -22,7 +22,7 @@ _TAG: Final = "CACHEDIR.TAG"
 _MARK: Final = b"""Signature: 8a477f597d28d172789f06886806bc55
 # Prowess made this folder. What is in it can be made again, so it may be deleted at any time.
 """
-"""The first line is what backup programs look for, see https://bford.info/cachedir/."""
+"""Backup programs look for the first line, see https://bford.info/cachedir/."""
 _KEPT: Final = re.compile(r"[0-9a-f]{24}\.json")
 _DRAFT: Final = re.compile(r"[0-9a-f]{24}\.[0-9a-f]{16}")
 _BEGINNING: Final = re.compile(rb'[0-9a-f]{64}\n\{"form": ')
@@ -48,7 +48,7 @@ def read_own(path: Path) -> bytes:
 
 
 def put(path: Path, content: bytes) -> None:
-    """Replace a file in one step, so that no reader finds half of it, then delete what is out of date beside it."""
+    """Replace a file in one step, so that no reader finds half of it, then delete stale manifests beside it."""
     folder = path.parent
     folder.mkdir(parents=True, exist_ok=True)
     if not _is_ours(folder):
@@ -67,7 +67,7 @@ def put(path: Path, content: bytes) -> None:
 
 
 def _is_ours(folder: Path) -> bool:
-    """Whether a folder bears our mark, or holds nothing but files with our names: a host may have been killed early."""
+    """Whether a folder has our mark, or only files with our names: a host may have been killed before it set the mark."""
     try:
         if folder.is_symlink():
             return False
@@ -79,7 +79,7 @@ def _is_ours(folder: Path) -> bool:
 
 
 def _mark(folder: Path) -> None:
-    """Several hosts may do this at once, and the mark must never be seen half written."""
+    """Set the mark in one step: several hosts may do this at once."""
     draft = folder / f"{'0' * 24}.{os.urandom(8).hex()}"
     draft.write_bytes(_MARK)
     os.replace(draft, folder / _TAG)
@@ -106,5 +106,5 @@ def _is_out_of_date(entry: os.DirEntry[str], now: float) -> bool:
 
 
 def _is_torn(beginning: bytes) -> bool:
-    """Whether a draft ends within the bytes that show whose it is."""
+    """Whether a draft ends before the bytes that identify it as ours."""
     return len(beginning) < 128 and (_MARK.startswith(beginning) or bool(re.fullmatch(rb"[0-9a-f]{0,64}", beginning)))

@@ -1,4 +1,4 @@
-"""The instructions of the server, which help clients to find the right tools. Generated if a project sets none."""
+"""The instructions of the server, which help models to find the right tools. Generated unless a project sets them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["MOST_INSTRUCTIONS", "details_of", "instructions_of"]
 MOST_INSTRUCTIONS: Final = 2000
 """Bytes. Claude Code cuts instructions at 2 KB, and every client pays for them in each session."""
 _LEAST_OF_LINE: Final = 40
-"""The most bytes of a line about one skill."""
+"""Bytes that the line of a skill gets at least, even if there are many skills."""
 _MOST_OF_ICON: Final = 64 * 1024
 _TYPES: Final = {
     ".png": "image/png",
@@ -31,7 +31,7 @@ _TYPES: Final = {
 
 
 def instructions_of(contracts: Iterable[Contract]) -> str | None:
-    """A line for each skill: what its commands do. The lines share the room there is; of very many skills the names must do."""
+    """A line for each skill about its commands. The lines share the space; with very many skills, only names are listed."""
     skills: dict[str, list[str]] = {}
     for contract in contracts:
         if not contract.is_tool:

@@ -28,7 +28,7 @@ _log = logging.getLogger("prowess.host")
 
 
 class KnownCatalog:
-    """The skills of one project, as far as they are known."""
+    """The known skills of one project."""
 
     def __init__(self, paths: ConfigPaths, own: OwnSettings) -> None:
         self._paths = paths
@@ -37,30 +37,30 @@ class KnownCatalog:
         self.sources = Sources()
         """The last good version of every skill."""
         self._newest = Description()
-        """What was described last."""
+        """The last description."""
         self._torn: list[Failure] = []
         self.apart: tuple[str, ...] = ()
         """The skills with environments, at the time of the description."""
         self.unready: list[Failure] = []
         """The failures of those environments."""
         self._files: tuple[Description, Mapping[str, Stamp]] = Description(), {}
-        """What was worked out of a description, for a watcher that asks every second."""
+        """The result of `files` for a description: the watcher asks every second."""
         self.configure(own)
 
     def configure(self, own: OwnSettings) -> None:
-        """Go by other settings from now on."""
+        """Use other settings from now on."""
         self._hide = own.hide
         self._shape = shape_now(own)
         self._sandbox = Sandbox.of(own.sandbox, "")
 
     @property
     def description(self) -> Description:
-        """All that is known, whether or not it still holds."""
+        """The last description, valid or outdated."""
         return self._manifest.description if self._manifest else Description()
 
     @property
     def files(self) -> Mapping[str, Stamp]:
-        """Files of the project that skills have imported, as they were then, and those that they would import."""
+        """Project files that skills have imported, with their state at that time, and files that they would import."""
         description = self.description
         of, files = self._files
         if of is not description:
@@ -75,31 +75,31 @@ class KnownCatalog:
 
     @property
     def doubtful(self) -> set[str]:
-        """Skills that may load by now: they failed, and it need not have been their own fault."""
+        """Skills that failed for a reason that may have gone without a save, for example a missing package."""
         return {name for name, facts in self.description.skills.items() if facts.failures and not facts.fatal}
 
     @property
     def fatal(self) -> set[str]:
-        """Skills whose import ended a worker, or did not end."""
+        """Skills whose import killed a worker or never ended."""
         return {name for name, facts in self.description.skills.items() if facts.fatal}
 
     def recall(self) -> Standing:
-        """Remember what was known when a host served this project last; what still holds of that."""
+        """Read the manifest of the last run; returns its valid part."""
         self.remember()
         self.apart = self._manifest.apart if self._manifest else ()
         return self.standing()
 
     def remember(self) -> None:
-        """Read what was known then, if that was not done yet, and believe it until it is looked at."""
+        """Read the manifest of the last run, once, without checking whether it is valid."""
         if self._manifest is None:
             self._manifest = read_manifest(self._path())
 
     def standing(self) -> Standing:
-        """What still holds of what is known."""
+        """The valid part of what is known."""
         return self._manifest.standing(self._shape) if self._manifest else NOTHING
 
     def catalog(self, among: Collection[str] | None = None) -> Catalog:
-        """What can be called, and what failed; with `among`, of these skills alone."""
+        """The commands and the failures; with `among`, only those of these skills."""
         description = self.description
         if among is not None:
             kept = {name: facts for name, facts in description.skills.items() if name in among}
@@ -112,20 +112,20 @@ class KnownCatalog:
 
     @property
     def withheld(self) -> set[str]:
-        """Skills whose contracts differ from those that the owner has allowed."""
+        """Skills whose contracts differ from the allowed ones."""
         return {skill_of(key) for key in withheld(self.description.skills, self._sandbox)}
 
     def views(self) -> dict[str, View]:
-        """What clients are shown, by command."""
+        """The views for clients, by command."""
         return {name: view for facts in self.description.skills.values() for name, view in facts.views.items()}
 
     def differing(self, digests: Mapping[str, str]) -> set[str]:
-        """The skills that promise something else than what is known."""
+        """The skills whose contracts have changed."""
         known = self.description.skills
         return {name for name, digest in digests.items() if name in known and known[name].digest != digest}
 
     async def learn(self, ask: Ask, known: Collection[str]) -> None:
-        """Have all but the known skills described, and the known ones too if what was found shapes everything."""
+        """Describe all skills except the known ones; all skills if the environment or the hooks have changed."""
         newer = await described(ask, known, self._paths.project_root)
         older = self.description
         if known and (newer.environment, newer.hooks) != (older.environment, older.hooks):
@@ -135,7 +135,7 @@ class KnownCatalog:
         self._torn = await asyncio.to_thread(self.sources.missed, newer)
 
     def learn_apart(self, newer: Description, skills: Collection[str]) -> None:
-        """What was described of some skills in their own environment. Their hooks shape nothing but themselves."""
+        """Add the description of skills with their own environment. Their hooks shape only themselves."""
         older = self.description
         facts = {key: replace(it, has_hooks=False) for key, it in newer.skills.items() if skill_of(key) in skills}
         files = {path for each in facts.values() for path in each.files}
@@ -163,32 +163,32 @@ class KnownCatalog:
             self._manifest = Manifest(replace(older, skills=skills), self._shape, self.apart)
 
     def hold_sources(self, kept: Collection[str]) -> None:
-        """Keep the sources of what was described last; of the skills in `kept`, an earlier version stays."""
+        """Keep the sources of the last description; for the skills in `kept`, an earlier version stays."""
         self.sources.hold(self._newest, kept)
         self._newest = Description()
         self.sources.forget_all_but({*self.description.names, *kept})
 
     def read_sources(self, skills: Iterable[str]) -> None:
-        """Keep the sources of skills that are known from earlier on, as far as the files are still those."""
+        """Keep the sources of skills from the manifest, if their files are unchanged."""
         description = self.description
         for skill in skills:
             self.sources.read(description, skill)
 
     def refresh(self) -> bool:
-        """Look again at files that were new when they were seen; whether that is worth keeping."""
+        """Check again the files that had just been written when they were read. Returns whether the manifest should be saved."""
         before = self._manifest
         if before is not None:
             self._manifest = before.refreshed()
         return before != self._manifest
 
     def keep(self) -> None:
-        """Write down what is known, in the background. A disk that does not take it costs the next start some time."""
+        """Save the manifest in the background. If the disk refuses it, the next start takes longer."""
         manifest, before = self._manifest, self._saving
         if manifest is not None:
             self._saving = asyncio.get_running_loop().create_task(_save(self._path, manifest, before))
 
     async def kept(self, seconds: float) -> None:
-        """Until it is written, but no longer than that."""
+        """Wait until it is saved, up to this many seconds."""
         if self._saving is not None:
             await asyncio.wait([self._saving], timeout=seconds)
 
@@ -197,7 +197,7 @@ class KnownCatalog:
 
 
 async def described(ask: Ask, known: Collection[str], root: Path) -> Description:
-    """What is not known, described; a skill whose import ends its worker is a failure like others."""
+    """Describe the skills that are not known. A skill whose import kills its worker becomes a failure."""
     lost: dict[str, LostImport] = {}
     spared: set[str] = set()
     while True:
@@ -206,9 +206,9 @@ async def described(ask: Ask, known: Collection[str], root: Path) -> Description
         except LostImport as error:
             skill = error.importing.skill
             if skill in {*lost, *known}:
-                raise  # it is imported whoever asks for whatever: it has hooks, or was called just then
+                raise  # every worker imports it: it has hooks, or it was just called
             if error.killed and skill not in spared:
-                spared.add(skill)  # whoever did that need not have meant the skill
+                spared.add(skill)  # somebody may have killed the worker for another reason: try once more
             else:
                 lost[skill] = error
         else:
@@ -216,8 +216,8 @@ async def described(ask: Ask, known: Collection[str], root: Path) -> Description
 
 
 def _with_lost(newer: Description, lost: Mapping[str, LostImport], root: Path) -> Description:
-    """A skill that could not be described, with all its files, so that mending any of them counts."""
-    from prowess.skills.closure import closure  # rare, and nothing for the start of a host
+    """Add failures for skills that could not be described, with all their files, so that a change to any of them counts."""
+    from prowess.skills.closure import closure  # rare, so not imported at start
 
     skills, sightings = dict(newer.skills), dict(newer.sightings)
     for name, error in lost.items():

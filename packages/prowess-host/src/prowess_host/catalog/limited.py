@@ -34,7 +34,7 @@ class Limited:
 
 
 def read_limits(sources: Iterable[Source], folders: Iterable[Path], settings: Settings, root: Path) -> Limited:
-    """What the skills in some folders are given, and the installed packages that the owner has allowed within limits."""
+    """The limits of the skills in some folders, and of installed packages that are allowed within limits."""
     grants: dict[str, Grant] = {}
     broken: dict[str, Failure] = {}
     listed = tuple(folders)
@@ -91,7 +91,7 @@ def _grant(name: str, said: _Said | None, settings: Settings, root: Path) -> Gra
 
 
 def _checked(grant: Grant) -> Grant:
-    from prowess_host.confinement.confine import check  # skills without limits pay nothing for it
+    from prowess_host.confinement.confine import check  # only for skills with limits
 
     check(grant)
     return grant

@@ -23,21 +23,21 @@ __all__ = ["DIAGNOSTICS", "Listing"]
 
 _FIXED: Final = "resources/list"
 DIAGNOSTICS: Final = "prowess_diagnostics"
-"""The tool that is there while something cannot be loaded, and where there is no command."""
+"""The tool that is listed while something cannot be loaded, or if the project has no commands."""
 
 
 class Listing:
-    """What one catalog offers, with what answers to the names and the URIs."""
+    """The lists of one catalog, and the lookup by name and URI."""
 
     def __init__(self, catalog: Catalog, views: Mapping[str, View], *, complete: bool = True) -> None:
-        """An offer that is not `complete` can be called, as far as it goes, but not listed."""
+        """A listing that is not `complete` answers calls, but no list yet."""
         self.views = views
         failures = list(catalog.failures)
         contracts: list[Contract] = []
         definitions: dict[str, list[tuple[JsonObject, JsonObject]]] = {method: [] for method in LISTS}
         for contract in catalog.contracts:
             if contract.id not in self.views:
-                continue  # a worker has said why
+                continue  # the failure in the catalog says why
             both = _definitions(contract, self.views[contract.id])
             try:
                 dumps(both, "its definition")
@@ -54,9 +54,9 @@ class Listing:
         self._own_resources = [pair[0] for pair in definitions[_FIXED]]
         self.files: list[JsonObject] = []
         """Files that are listed as resources."""
-        """By their methods. They can be shown once the offer is complete."""
+        """The lists by method, shown once the listing is complete."""
         self.kinds = frozenset(contract.kind for contract in contracts)
-        """Of what there are things to list."""
+        """The kinds with at least one entry."""
         self.names = {name: each for each in contracts for name in _names(each)}
         self._resources = {each.uri: each for each in contracts if each.uri}
         templates = [(parse_template(each.uri), each) for each in contracts if each.is_template]
@@ -64,26 +64,26 @@ class Listing:
 
     @property
     def tools(self) -> ItemList | None:
-        """The list of tools, once the offer is complete."""
+        """The list of tools, once the listing is complete."""
         return self.lists["tools/list"] if self.complete else None
 
     def prompt(self, name: str) -> Contract | None:
-        """The prompt with a name, in any of its forms."""
+        """The prompt with a name, an id or an alias."""
         found = self[name]
         return found if found is not None and found.kind == PROMPT else None
 
     def template(self, uri: str) -> Contract | None:
-        """The resource that has this URI, or this template of URIs, or a template that fits the URI."""
+        """The resource with this URI or URI template, or with a template that matches the URI."""
         found = self._resources.get(uri) or self.resource(uri)
         return found[0] if isinstance(found, tuple) else found
 
     def fixed_resource(self, uri: str) -> Contract | None:
-        """The resource with exactly this URI, which comes before files and templates."""
+        """The resource with exactly this URI. It takes precedence over files and templates."""
         found = self._resources.get(uri)
         return found if found is not None and not found.is_template else None
 
     def resource(self, uri: str) -> tuple[Contract, Mapping[str, str]] | None:
-        """The resource that is read at a URI, and the variables of its template. Of several, the most literal one."""
+        """The resource for a URI, with the variables of its template. If several match, the one with the most literal text."""
         exact = self.fixed_resource(uri)
         if exact is not None:
             return exact, {}
@@ -94,7 +94,7 @@ class Listing:
         return None
 
     def with_files(self, definitions: list[JsonObject]) -> Listing:
-        """The same with files among the resources. A resource that a skill declares comes before a file of its URI."""
+        """The same with files among the resources. A declared resource takes precedence over a file with its URI."""
         if not definitions and not self.files:
             return self
         listing = copy.copy(self)
@@ -115,21 +115,21 @@ class Listing:
 
     @classmethod
     def nothing(cls) -> Listing:
-        """What there is to offer before anything is known."""
+        """The listing before anything is known."""
         return cls(Catalog(), {}, complete=False)
 
     def __getitem__(self, name: str) -> Contract | None:
-        """The command that answers to a name in any of its forms."""
+        """The command with a wire name, an id or an alias."""
         return self.names.get(name) or self.names.get(name.replace("/", "."))
 
     def failing(self, reason: str) -> Listing:
-        """The same, with something wrong that is no skill's fault."""
+        """The same, with a failure of the project itself."""
         of_skills = [failure for failure in self.catalog.failures if failure.source != "worker"]
         failures = (*of_skills, Failure("worker", reason))
         return Listing(Catalog(self.catalog.contracts, failures), self.views)
 
     def replaced(self, catalog: Catalog, views: Mapping[str, View], keeping: Collection[str]) -> Listing:
-        """Another catalog, with what is offered now of the skills in `keeping`."""
+        """Another catalog, but with the current entries of the skills in `keeping`."""
         kept = [contract for contract in self.catalog.contracts if contract.skill in keeping]
         contracts = [contract for contract in catalog.contracts if contract.skill not in keeping] + kept
         contracts.sort(key=lambda contract: contract.id)
@@ -137,7 +137,7 @@ class Listing:
         return Listing(Catalog(tuple(contracts), catalog.failures), shown)
 
     def last_good(self, new: Catalog) -> set[str]:
-        """Skills that lost commands because they are broken, and not because they were deleted."""
+        """Skills that lost commands because they are broken, not because they were deleted."""
         there = {contract.id for contract in new.contracts}
         broken = {failure.source.partition(".")[0] for failure in new.failures}
         lost = (contract for contract in self.catalog.contracts if contract.id not in there)
@@ -168,7 +168,7 @@ def _names(contract: Contract) -> Iterable[str]:
 
 
 def _definitions(contract: Contract, view: View) -> tuple[JsonObject, JsonObject]:
-    """What clients with a handshake are shown, and those without."""
+    """The definition for clients with a handshake, and the one for clients without."""
     define = _row_of(contract).define
     if define is not None:
         definition = define(contract)

@@ -38,12 +38,12 @@ class Manifest:
     """The skills with environments."""
 
     def standing(self, shape: str) -> Standing:
-        """What of it still holds."""
+        """The valid part."""
         description = self.description
         if shape != self.shape or description.environment != environment_of(description.interpreter, description.sites):
             return NOTHING
         if any(stamp(path) != then for path, then in description.imported.items() if path not in description.sightings):
-            return NOTHING  # nobody knows which skills it came by
+            return NOTHING  # an imported module has changed, and it is not recorded which skills imported it
         gone = changed(description.sightings) | self._unseen()
         there = {str(path) for path in candidates(Path(folder) for folder in description.folders)}
         added = there - set(description.candidates)
@@ -60,33 +60,33 @@ class Manifest:
         return Standing(frozenset(description.skills) - stale, complete=not touched and not stale)
 
     def _unseen(self) -> set[str]:
-        """Files that could not be looked at, and now can be, or have gone for good."""
+        """Files that could not be read, and now can be or are gone."""
         description = self.description
         paths = {*description.candidates, *(path for facts in description.skills.values() for path in facts.files)}
         unseen = paths - description.sightings.keys()
         return {path for path in unseen if os.access(path, os.R_OK) or not os.path.lexists(path)}
 
     def refreshed(self) -> Manifest:
-        """The same, made so that its files need not be read next time, as far as they are what they were."""
+        """The same with newer stamps for unchanged files, so that the next start need not read them."""
         fresh = refreshed(self.description.sightings, time.time_ns())
         return replace(self, description=replace(self.description, sightings=fresh))
 
 
 @frozen
 class Standing:
-    """What of a manifest still holds."""
+    """The valid part of a manifest."""
 
     known: frozenset[str]
     """Skills that need not be described again."""
     complete: bool
-    """Whether that is all there is."""
+    """Whether these are all skills."""
 
 
 NOTHING: Final = Standing(frozenset(), complete=False)
 
 
 def read_manifest(path: Path) -> Manifest | None:
-    """The manifest at a path, or `None` where there is none that is whole and ours."""
+    """The manifest at a path, or `None` if it is missing, torn or not ours."""
     try:
         checksum, _, body = read_own(path).partition(b"\n")
         if checksum.decode("ascii") != _checksum(body):
@@ -100,7 +100,7 @@ def read_manifest(path: Path) -> Manifest | None:
 
 
 def write_manifest(path: Path, manifest: Manifest) -> bool:
-    """Put a manifest into place in one step. Whether that was possible."""
+    """Save a manifest in one step. Returns whether that worked."""
     data = {
         "form": _FORM,
         "shape": manifest.shape,

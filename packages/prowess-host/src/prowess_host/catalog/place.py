@@ -30,13 +30,13 @@ def shape_now(own: OwnSettings) -> str:
 
 
 def shape_of(own: OwnSettings, python: str, path: str = "") -> str:
-    """A digest of the settings that shape a catalog, with the `PYTHONPATH`. What is secret is not among them."""
+    """A digest of the settings that shape a catalog, with the `PYTHONPATH`. It contains no secrets."""
     shaping = [own.skills, own.names, own.profile, own.describe_results, dict(own.wire_names), python, path]
     shaping += [own.sandbox] if own.sandbox else []
     return hashlib.sha256(json.dumps(shaping, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def manifest_path(folder: Path, root: Path, shape: str) -> Path:
-    """Where the manifest of a project lies: hosts with different settings have one each."""
+    """The path of the manifest of a project. Hosts with different settings have one each."""
     name = hashlib.sha256(f"{root}\0{shape}".encode("utf-8", "surrogateescape")).hexdigest()[:24]
     return folder_in(folder) / f"{name}.json"

@@ -25,7 +25,7 @@ __all__ = ["Good", "Sources"]
 _log = logging.getLogger("prowess.host")
 _MOST_OF_ONE: Final = 8 << 20
 _MOST: Final = 64 << 20
-"""Bytes that are kept of one skill, and of all. Files that skills share are counted once."""
+"""Bytes that are kept for one skill, and for all. Files that skills share are counted once."""
 
 
 @frozen
@@ -39,11 +39,11 @@ class Good:
     texts: Mapping[str, bytes]
 
     def body(self) -> bytes:
-        """The texts, as a worker reads them."""
+        """The texts in the form that a worker reads."""
         return pack(self.texts)
 
     def head(self, *, kept: bool) -> bytes:
-        """What else a worker must know. `kept` says that the files say something else by now."""
+        """The head of the message to a worker. `kept` says that the files have changed since."""
         told: SourceHead = {
             "skill": self.skill,
             "place": self.place,
@@ -55,21 +55,21 @@ class Good:
 
 
 class Sources:
-    """What is kept, by skill."""
+    """The kept versions, by skill."""
 
     def __init__(self) -> None:
         self._good: dict[str, Good] = {}
         self._shared: dict[tuple[str, str], bytes] = {}
-        """Every text that is kept, by path and digest."""
+        """Every kept text, by path and digest."""
         self._size = 0
         self._lock = threading.Lock()
-        """Sources are read in a thread, so that the first answers do not wait for that."""
+        """A thread reads sources, so that the first answers do not wait."""
 
     def __getitem__(self, skill: str) -> Good | None:
         return self._good.get(skill)
 
     def hold(self, description: Description, besides: Collection[str]) -> None:
-        """Keep the skills that a worker has just described, besides those of which an earlier version is kept."""
+        """Keep the skills that a worker has just described, except those of which an earlier version stays."""
         for skill, facts in description.skills.items():
             if skill in besides or (facts.failures and not facts.contracts):
                 continue
@@ -77,7 +77,7 @@ class Sources:
             self._hold(skill, facts, texts)
 
     def read(self, description: Description, skill: str) -> None:
-        """Keep a skill that is known from a manifest, unless its files are not what they were described from."""
+        """Keep a skill from the manifest, if its files are unchanged since it was described."""
         facts = description.skills.get(skill)
         if facts is None or facts.failures or skill in self._good:
             return
@@ -94,7 +94,7 @@ class Sources:
         self._hold(skill, facts, texts)
 
     def forget_all_but(self, skills: Collection[str]) -> None:
-        """These are all that can still be called."""
+        """Keep only these skills: no others can be called."""
         for skill in list(self._good):
             if skill not in skills:
                 self._good.pop(skill, None)
@@ -109,7 +109,7 @@ class Sources:
         return sorted(skill for skill, good in list(self._good.items()) if good.has_hooks)
 
     def broken_plugins(self, description: Description) -> set[str]:
-        """The plugins with a last good version that do not load now, though they need not have any commands to lose."""
+        """Plugins with a last good version that do not load now. Without commands, the catalog would not show the loss."""
         return {
             skill
             for skill in self.hooks
@@ -117,11 +117,11 @@ class Sources:
         }
 
     def missed(self, description: Description) -> list[Failure]:
-        """Skills that nobody finds any more, although their files are there, each with the probable reason.
+        """Skills that are no longer found although their files exist, each with the probable reason.
 
-        Either the file is half of a save: a file without any mention of Prowess is no skill, but one that is empty or cannot
-        be parsed was hardly meant so. Or it was half of a save when a worker looked, and is whole by now: that save has its
-        own description to come. Or the plugin that gives its folder is broken.
+        The file may be half saved: it no longer mentions Prowess, and is empty or cannot be parsed. It may have been half saved
+        when a worker read it, and be complete by now: the description of that save is still to come. Or the plugin that
+        provides its folder is broken.
         """
         broken = sorted(self.broken_plugins(description))
         found: list[Failure] = []
@@ -177,7 +177,7 @@ def _torn(skill: str, files: Iterable[str]) -> Failure | None:
 
 
 def _saved_meanwhile(skill: str, files: Iterable[str], description: Description) -> Failure | None:
-    """The failure of a skill without commands whose file is not what was looked at, but a skill again."""
+    """The failure of a skill that was read half saved, and whose file is a skill again by now."""
     for file in files:
         try:
             text = read(file)

@@ -17,18 +17,18 @@ _LENGTH = 16
 
 
 def contract_digest(contracts: Iterable[Contract]) -> str:
-    """A fingerprint of what some commands promise, whatever a project calls them on the wire."""
+    """A fingerprint of contracts, without the wire names, which a setting can change."""
     digests = sorted(replace(contract, wire_name="").digest for contract in contracts)
     return hashlib.sha256("".join(digests).encode()).hexdigest()[:_LENGTH]
 
 
 def skill_of(key: str) -> str:
-    """The name of a skill in ids of commands, by its name in a description: that of a package says more."""
+    """The name of a skill in command ids. In a description, the skill of a package has a longer name."""
     return key.split(":")[1] if key.startswith("package:") else key
 
 
 def withheld(skills: Mapping[str, SkillFacts], sandbox: Sandbox) -> dict[str, SkillFacts]:
-    """The skills that are not what was allowed, without their commands. Each is a failure."""
+    """The skills that differ from what was allowed, without their commands and with a failure each."""
     found: dict[str, SkillFacts] = {}
     for key, facts in skills.items():
         name = skill_of(key)

@@ -35,17 +35,17 @@ __all__ = ["CatalogUpdates"]
 
 _log = logging.getLogger("prowess.host")
 _LOADING: Final = 60.0
-"""Seconds after which the tools are listed without the skills that are still being loaded."""
+"""Seconds after which the tools are listed without the skills that are still loading."""
 _MOST_ATTEMPTS: Final = 3
-"""Workers that are started to describe a save, if something other than an import ends them."""
+"""Workers that are started to describe a save, if they die for another reason than an import."""
 _PAUSES: Final = (5.0, 20.0, 80.0, 320.0)
-"""Seconds before each further attempt to describe a skill whose import ended its worker. A save begins anew."""
+"""Seconds before each further attempt to describe a skill whose import killed its worker. A save starts over."""
 _SOON: Final = 0.5
 """Seconds after which a worker starts, even if no client has asked for tools."""
 
 
 class CatalogUpdates:
-    """Keeps one listing true for as long as a host runs."""
+    """Keeps the listing of a running host up to date."""
 
     def __init__(  # noqa: PLR0915 - one line for each thing that it knows
         self,
@@ -77,29 +77,29 @@ class CatalogUpdates:
         self.supervisor.placement_of = self._apart.placement_of
         self.supervisor.share_of = self._apart.share_of
         self._publishes = False
-        """Whether the first listing is out."""
+        """Whether the first listing has been published."""
         self._listed = asyncio.Event()
-        """The skills of the project's own environment are listed, as far as they can be."""
+        """Set when the skills of the project's own environment are listed or have failed."""
         self._watcher = Watcher(paths, self._renew, lambda: self._known.files)
         self._listing = Listing.nothing()
         self._recalled: Standing | None = None
         self._kept: set[str] = set()
-        """Skills that no longer load, and are served from their last good sources, as far as the host has them."""
+        """Skills that no longer load, and are served from their last good sources if the host has them."""
         self._proven: set[str] = set()
-        """Skills that have been imported since the start, so that losing them is news."""
+        """Skills that have been imported since the start. Losing one of them is reported."""
         self.asked = asyncio.Event()
         """Set when a client has listed or called tools."""
         self._warned: set[str] = set()
-        """What was said of the settings already."""
+        """Warnings about the settings that were already given."""
         self._warn(settings)
         self._one_at_a_time = asyncio.Lock()
         self._background: set[asyncio.Task[None]] = set()
         self._retrying = False
         self.settled = asyncio.Event()
-        """The skills are known as well as they can be: whatever is not offered now is not there."""
+        """Set when all skills are described or have failed: what is not listed then does not exist."""
 
     async def run(self) -> None:
-        """Come to know the skills, as soon as what the client has sent already is answered; then see to changes."""
+        """Describe the skills once the messages that the client has already sent are answered, then watch for changes."""
         await asyncio.sleep(0)
         standing = self._recall()
         self._apart.expect(self._known.apart)
@@ -115,12 +115,12 @@ class CatalogUpdates:
         await self._watcher.run()
 
     async def _settle(self) -> None:
-        """An environment may take minutes to make; saves count meanwhile."""
+        """Watch for saves while environments are made, which can take minutes."""
         await self._apart.settled()
         self.settled.set()
 
     async def _found_more_apart(self) -> bool:
-        """Whether a plugin has led to a folder with skills that have environments of their own."""
+        """Whether a plugin has added a folder with skills that have environments of their own."""
         if set(self.searched) == set(self._paths.skills_dirs):
             return False
         before = self._apart.names
@@ -128,24 +128,23 @@ class CatalogUpdates:
         return self._apart.names != before
 
     def _recall(self) -> Standing:
-        """What was known the last time. It is read once, when it is first needed."""
+        """The valid part of the manifest, read once, at first use."""
         if self._recalled is None:
             self._recalled = self._known.recall()
         return self._recalled
 
     @property
     def remembered(self) -> Collection[str] | None:
-        """The kinds of things there were the last time, if everything is still as it was then."""
+        """The kinds in the manifest, if it is still valid."""
         if not self._recall().complete:
             return None
         return {contract.kind for contract in self._known.catalog().contracts}
 
     async def load(self, is_enough: Callable[[Listing], bool], command: str = "", *, builds: bool = True) -> None:
-        """Come to know the skills, as far as that is needed, and watch nothing. Fails as `Supervisor.describers` do.
+        """Describe skills until the listing `is_enough`, without watching files. Fails as `Supervisor.describers` does.
 
-        Of a `command` that is looked for, the skills with environments that it may be in are enough.
-
-        Unless it `builds`, skills whose environments are missing are failures.
+        For a `command`, only environments of skills that may contain it are made. Without `builds`, a missing environment
+        is a failure of its skills.
         """
         standing = self._known.recall()
         self._begin_to_publish()
@@ -169,7 +168,7 @@ class CatalogUpdates:
             self._apart.see_to((), build=False)
 
     async def describe_anew(self) -> Catalog:
-        """All skills as their files are now, whatever was known of them. Fails as `Supervisor.describers` do."""
+        """Describe all skills from their current files, ignoring the manifest. Fails as `Supervisor.describers` does."""
         root = self._paths.project_root
         self._known.apart = ()
         await self._read_apart()
@@ -199,18 +198,18 @@ class CatalogUpdates:
         await self._apart.settled(command)
 
     def glance(self) -> Catalog:
-        """What is known of the skills by now, be it outdated: nothing is looked at for it but the manifest."""
+        """The known skills, possibly outdated. Reads nothing but the manifest."""
         self._known.remember()
         return self._known.catalog()
 
     @property
     def searched(self) -> tuple[Path, ...]:
-        """The folders in which skills are looked for."""
+        """The folders that are searched for skills."""
         known = map(Path, self._known.description.folders)
         return tuple(dict.fromkeys((*self._paths.skills_dirs, *known)))
 
     async def close(self, seconds: float) -> None:
-        """Let what was learned be written down, but wait no longer than that."""
+        """Wait until the manifest is saved, up to this many seconds."""
         self._watcher.stop()
         self._apart.close()
         for task in self._background:
@@ -220,7 +219,7 @@ class CatalogUpdates:
     # The start
 
     async def _start_warm(self, known: Collection[str]) -> None:
-        """Nothing has changed since the last time: what costs time comes after the first answer."""
+        """Start with a valid manifest: answer first, start workers and watch files later."""
         self._publish(Listing(self._known.catalog(), self._known.views()))
         if not self._known.doubtful and not self._apart.names:
             self.settled.set()
@@ -246,7 +245,7 @@ class CatalogUpdates:
             await self._look_again(self._known.doubtful)
 
     async def _start_cold(self, known: Collection[str]) -> None:
-        """The first listing. What is known can be called at once."""
+        """Start without a valid manifest: describe skills. The known ones can be called at once."""
         await self._read_apart()
         self._apart.see_to(self._apart.names.difference(map(skill_of, known)))
         self.supervisor.placed()
@@ -256,14 +255,16 @@ class CatalogUpdates:
         self._publish(partial)
         await asyncio.to_thread(self._known.read_sources, known)
         learning = self._loop.create_task(self._describe(known))
-        learning.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody may be there to hear it
+        learning.add_done_callback(
+            lambda done: done.cancelled() or done.exception()
+        )  # marks its exception as retrieved
         await asyncio.wait([learning], timeout=_LOADING)
         if not learning.done():
             self._publish(partial.failing(f"the skills take more than {_LOADING:g} s to load"))
         try:
             await learning
         except LostWorker:
-            await self._renew()  # apart from calls: one of them may have ended the worker
+            await self._renew()  # in a worker without calls: a call may have ended the other one
         except ChildProcessError as error:
             self._publish(partial.failing(str(error)))
         else:
@@ -280,12 +281,12 @@ class CatalogUpdates:
     # Skills with environments or limits of their own
 
     async def _read_apart(self) -> None:
-        """See which skills have environments or limits of their own. Workers that are started from now on are told."""
+        """Read which skills have environments or limits of their own. Later workers get this list."""
         await self._apart.read(self.searched, self._all_settings, self._paths.project_root)
         self._known.apart = tuple(sorted(self._apart.names))
 
     async def _describe_apart(self, placement: Placement, skills: Collection[str]) -> None:
-        """Have some skills described where they run, go by that, and have new calls go there."""
+        """Describe skills in their placement, adopt the description, and send new calls there."""
         is_package = placement.limits is not None and placement.limits.package
         successor = await self.supervisor.next_of(placement, None if is_package else skills)
         await self._listed.wait()
@@ -297,35 +298,35 @@ class CatalogUpdates:
             self.supervisor.adopt(successor, self._kept)
 
     def _apart_changed(self) -> None:
-        """An environment has come up, or has failed."""
+        """Publish after an environment is ready or has failed."""
         if self._publishes:
             self._adopt_known()
         self.supervisor.placed()
 
     def _begin_to_publish(self) -> None:
-        """From now on every skill is listed as soon as it is known."""
+        """From now on, publish every skill as soon as it is known."""
         self._listed.set()
         self._publishes = True
 
     def _assume_committed(self) -> None:
-        """Go by the committed catalog for skills that cannot be described before their environment is made."""
+        """Use the committed catalog for skills that cannot be described before their environment is made."""
         unknown = self._apart.names - self._known.description.skills.keys()
         if unknown:
-            from prowess_host.review.committed import committed  # rare, and nothing for the start of a host
+            from prowess_host.review.committed import committed  # rare, so not imported at start
 
             self._known.assume(committed(self._paths.project_root, unknown, self.own.profile))
 
     # Changes
 
     async def _renew(self) -> None:
-        """Something was saved: a new generation, if it can be had."""
+        """Start a new generation after a save, if it can be described."""
         async with self._one_at_a_time:
             for attempt in range(1, _MOST_ATTEMPTS + 1):
                 try:
                     await self._next_generation()
                     self._retry_fatal()
                     return
-                except LostWorker as error:  # killed from outside: no save would come to tell of that
+                except LostWorker as error:  # killed from outside: no save will follow, so try again now
                     if attempt == _MOST_ATTEMPTS:
                         self._publish(self._listing.failing(f"{error} (the previous version stays in use)"))
 
@@ -345,9 +346,7 @@ class CatalogUpdates:
             await self._read_apart()
             standing = await asyncio.to_thread(self._known.standing)
             changed = self._written != before
-            loaded = (
-                self.supervisor.loaded
-            )  # imported anew before it is needed: so it is as warm, and has a last good version
+            loaded = self.supervisor.loaded  # import these again now, so that their next calls are fast
             stale = self._apart.names.difference(map(skill_of, standing.known - self._known.doubtful))
             self._apart.see_to(self._apart.names if changed else stale)
             await self._known.learn(ask, (standing.known - loaded - self._known.doubtful) | self._apart.names)
@@ -389,14 +388,14 @@ class CatalogUpdates:
         self._warned = set(settings.warnings)
 
     def _compare(self, digests: Mapping[str, str]) -> None:
-        """A worker has imported skills. What they promise now counts, not what they promised before."""
+        """Compare the contracts that a worker has imported with the known ones. The imported ones count."""
         differing = self._known.differing(digests) - self._kept
         self._proven |= digests.keys() - differing
         if differing:
             self._in_background(self._look_again(differing))
 
     async def _look_again(self, skills: Collection[str]) -> None:
-        """Have some skills described by the worker that runs them, and go by that."""
+        """Describe skills in the worker that runs them, and adopt the description."""
         apart = self._apart.names.intersection(skills)
         if apart:
             self._apart.see_to(apart)
@@ -414,7 +413,7 @@ class CatalogUpdates:
             self._adopt_known()
 
     def _retry_fatal(self) -> None:
-        """See to it that skills whose import ended a worker are tried again: the cause may have gone without a save."""
+        """Schedule another attempt for skills whose import killed a worker: the cause may have gone without a save."""
         if self._known.fatal and not self._retrying:
             self._retrying = True
             self._in_background(self._try_again())
@@ -443,11 +442,11 @@ class CatalogUpdates:
     # The listing
 
     def _last_good(self) -> set[str]:
-        """Skills that no longer load, and are listed as they were. What was not allowed is not among them."""
+        """Skills that no longer load and stay listed as before, except those that were not allowed."""
         return self._listing.last_good(self._known.catalog()) - self._known.withheld
 
     def _adopt_known(self) -> None:
-        """Publish what is known, with the last good version of what no longer loads, and keep it for the next start."""
+        """Publish the known skills, with the last good version of those that no longer load, and save the manifest."""
         self._known.unready = self._apart.failures
         new = self._explained(self._known.catalog())
         self._proven |= {contract.skill for contract in new.contracts} & self.supervisor.loaded
@@ -455,7 +454,7 @@ class CatalogUpdates:
         self._known.keep()
 
     def _explained(self, catalog: Catalog) -> Catalog:
-        """The same. For what no longer loads, it says how calls of it are answered."""
+        """The catalog. Each failure of a skill with a last good version says that calls use that version."""
         sources = self._known.sources
         gone: dict[str, str] = {}
         failures: list[Failure] = []
@@ -471,7 +470,7 @@ class CatalogUpdates:
         return Catalog(catalog.contracts, tuple(failures))
 
     def _source_of(self, skill: str) -> Source | None:
-        """What a worker imports a skill from."""
+        """The source that a worker imports a skill from."""
         self._known.read_sources([skill])
         good = self._known.sources[skill]
         return Source(good.head(kept=skill in self._kept), good.body()) if good is not None else None

@@ -27,17 +27,17 @@ _log = logging.getLogger("prowess.host")
 _SETTLE: Final = 0.05
 """Seconds without a further change after which saving is over. An editor's write and rename take a few milliseconds."""
 _STORM: Final = 1.0
-"""Seconds after which a storm of changes is acted on, although it goes on."""
+"""Seconds after which a series of changes is handled although it continues."""
 _PAUSE: Final = 1.0
-"""Seconds between two looks without a notice of the system; more if a look takes long."""
+"""Seconds between two polls without a notification; more if a poll takes long."""
 _SHARE: Final = 50
-"""A look is taken so rarely that this is one part in so many of the time."""
+"""Polling takes at most this fraction (1/50) of the time."""
 _SKIPPED: Final = frozenset({"__pycache__", "node_modules", "site-packages"})
 
 _NAMED: Final = frozenset({"SKILL.md", "pyproject.toml", "requirements.txt", "requirements.lock"})
 
 Sight: TypeAlias = "dict[str, Stamp]"
-"""What tells one state of the files from another."""
+"""The stamp of every file that matters."""
 
 
 class Watcher:
@@ -50,27 +50,27 @@ class Watcher:
         self, paths: ConfigPaths, on_change: Callable[[], Awaitable[None]], imported: Callable[[], Mapping[str, Stamp]]
     ) -> None:
         self.settings_files = paths.settings_files
-        """Where settings may be written; they themselves may name another one."""
+        """Files of settings. The settings can name another one (`env_file`)."""
         self.folders: tuple[Path, ...] = paths.skills_dirs
-        """Where skills are; others may turn out to count as well."""
+        """Folders with skills. Plugins can add more."""
         self._on_change = on_change
         self._imported = imported
         self._changed = asyncio.Event()
         self.ready = threading.Event()
-        """It is known how the files were."""
+        """Set when the first state has been read."""
         self._watching = threading.Event()
         self._stop = threading.Event()
         self._loop = asyncio.get_running_loop()
         self._places: list[Place] = []
-        """The folders of the last look."""
+        """The folders of the last poll."""
         self._warned = False
 
     def start(self) -> None:
-        """Remember how the files are now. Changes from here on count, also those before `run`."""
+        """Read the current state. Later changes count, also those before `run`."""
         threading.Thread(target=self._watch, name="prowess-files", daemon=True).start()
 
     async def run(self) -> None:
-        """Act on changes until cancelled."""
+        """Handle changes until cancelled."""
         self._watching.set()
         while True:
             await self._changed.wait()
@@ -78,7 +78,7 @@ class Watcher:
             await self._on_change()
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop polling."""
         self._stop.set()
         self._watching.set()
 
@@ -93,7 +93,7 @@ class Watcher:
         while not self._stop.is_set():
             if watched != (
                 there := [place.identity for place in self._places]
-            ):  # before the look, so that none is missed
+            ):  # before the poll, so that no change is missed
                 watched, wait = there, self._notices([place.path for place in self._places])
             begun = time.monotonic()
             seen = {**self._imported(), **seen}
@@ -129,12 +129,12 @@ class Watcher:
         return self._stop.wait(_PAUSE)
 
     def _notices(self, folders: list[str]) -> Callable[[], bool]:
-        """A function that waits for a notice of changes in the folders, but not for ever; false if there was none."""
+        """A function that waits for a notification, up to a limit, and returns whether there was one."""
         if not folders:
             return self._rest
         try:
             from watchfiles import watch  # loaded after the first answer
-        except ImportError:  # a foreign build: polling is enough
+        except ImportError:  # no build for this system: polling is enough
             return self._rest
         changes = watch(
             *folders,
@@ -149,7 +149,7 @@ class Watcher:
         )
 
         def wait() -> bool:
-            """After a failure the generator is exhausted, and would come back at once for ever: poll from then on."""
+            """Wait once. After a failure, poll: the exhausted generator would return at once for ever."""
             try:
                 return bool(next(changes))
             except StopIteration:
@@ -161,8 +161,8 @@ class Watcher:
         return wait
 
     def _warn_of_polling(self, error: Exception, count: int) -> None:
-        """Once per host: nothing is lost, saves are only noticed up to a second later."""
-        if self._warned or isinstance(error, FileNotFoundError):  # a folder that has gone just now is nothing to tell
+        """Warn once per host: saves are noticed up to a second later."""
+        if self._warned or isinstance(error, FileNotFoundError):  # the folder was just deleted
             return
         self._warned = True
         hint = ""
@@ -178,7 +178,7 @@ class Watcher:
 
 
 def _differs(before: Sight, now: Sight) -> bool:
-    """Whether a file has come, changed or gone. One that is only not imported any more has not."""
+    """Whether a file was added, changed or deleted. A file that is no longer imported does not count."""
     if any(before.get(path) != then for path, then in now.items()):
         return True
     return any(stamp(path) != then for path, then in before.items() if path not in now)
