@@ -255,9 +255,8 @@ class CatalogUpdates:
         self._publish(partial)
         await asyncio.to_thread(self._known.read_sources, known)
         learning = self._loop.create_task(self._describe(known))
-        learning.add_done_callback(
-            lambda done: done.cancelled() or done.exception()
-        )  # marks its exception as retrieved
+        # retrieves the exception, in case nobody awaits the task
+        learning.add_done_callback(lambda done: done.cancelled() or done.exception())
         await asyncio.wait([learning], timeout=_LOADING)
         if not learning.done():
             self._publish(partial.failing(f"the skills take more than {_LOADING:g} s to load"))

@@ -1,4 +1,4 @@
-"""Asks the person at the terminal what a command asks: a form, field by field, as its schema wants it."""
+"""Puts the questions of a command to the person at the terminal: a form, field by field."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class _EndOfInputError(Exception):
 
 
 class LineReader:
-    """Lines that a person types, read on the event loop: whatever else is going on goes on."""
+    """Reads lines from the terminal without blocking the event loop."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -64,7 +64,7 @@ class LineReader:
 
 
 async def answer_questions(questions: JsonObject, line: Callable[[], Awaitable[str]]) -> JsonObject:
-    """Put questions to the person, one after the other; gives an action and a content for each."""
+    """Put questions to the person, one after the other. Returns an action and a content for each."""
     return {
         key: await (_visit(each, line) if "url" in each else _answer(each["message"], each["schema"], line))
         for key, each in questions.items()
@@ -72,7 +72,7 @@ async def answer_questions(questions: JsonObject, line: Callable[[], Awaitable[s
 
 
 async def _visit(question: JsonObject, line: Callable[[], Awaitable[str]]) -> JsonObject:
-    """Show the address of a page, which the person opens: whatever else could open it would hide where it leads."""
+    """Show the address of a page. The person opens it, and so sees where it leads."""
     style = Style.of(sys.stderr)
     _say(f"{style('?', 'bold', 'cyan')} {style(question['message'], 'bold')}\n  {question['url']}\n")
     try:
@@ -104,7 +104,7 @@ async def _answer(message: str, schema: JsonObject, line: Callable[[], Awaitable
 
 
 async def _field(name: str, schema: JsonObject, line: Callable[[], Awaitable[str]], *, required: bool) -> Json:
-    """One field, asked for until the answer fits. An empty line takes the default, or leaves the field out."""
+    """Ask for one field until the answer is valid. An empty line takes the default, or omits the field."""
     style = Style.of(sys.stderr)
     default = schema.get("default")
     hint = _hint(schema)
@@ -137,7 +137,7 @@ def _hint(schema: JsonObject) -> str:
 
 
 def _choices(schema: JsonObject) -> dict[str, Json]:
-    """What can be chosen, by what is typed: values, or the names that are shown for them."""
+    """The choices by the text to type: a value, or the name shown for it."""
     values: list[Any] = schema.get("enum", [])
     if not values:
         titled = [each for each in schema.get("oneOf", schema.get("anyOf", ())) if "const" in each]
@@ -147,7 +147,7 @@ def _choices(schema: JsonObject) -> dict[str, Json]:
 
 
 def _read(text: str, schema: JsonObject) -> Json:
-    """What was typed, as the field wants it; a `ValueError` says what is wrong."""
+    """Convert the typed text to the type of the field. Raises `ValueError` with the reason."""
     choices = _choices(schema)
     if choices:
         fitting = [value for name, value in choices.items() if text in (name, str(value))]

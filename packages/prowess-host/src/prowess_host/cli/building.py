@@ -1,4 +1,4 @@
-"""`prowess build`: writes the committed catalog, or says how it is out of date."""
+"""`prowess build`: writes the committed catalog, or reports how it is outdated."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ async def _build(where: ProjectOptions, options: _Options) -> int:
 
 
 def _committed(file: Path, options: _Options) -> Snapshot | None:
-    """The file as it is. A damaged catalog fails a check and is replaced by a build; any other file is left alone."""
+    """The current file. A damaged catalog fails a check and is replaced by a build; any other file is left alone."""
     try:
         return read_snapshot(file)
     except SnapshotError:
@@ -89,7 +89,7 @@ def _committed(file: Path, options: _Options) -> Snapshot | None:
 
 
 def _profiles(options: _Options, loaded: Loaded, committed: Snapshot | None) -> Sequence[str]:
-    """Those asked for; else those of the file, as long as the project's is among them."""
+    """The requested profiles; else those of the file, if the project's profile is among them."""
     if options.profile:
         return options.profile
     own = loaded.own.profile

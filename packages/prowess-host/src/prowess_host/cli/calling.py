@@ -44,7 +44,7 @@ Examples:
 
 
 class NotLoaded(Exception):
-    """The command is there, and cannot be loaded."""
+    """The command exists, but its skill failed to load."""
 
 
 @frozen
@@ -112,7 +112,7 @@ def command(ctx: click.Context, where: ProjectOptions, name: str | None, *, help
 
 
 async def find(project: Project, name: str) -> Contract:
-    """The contract of a command. What could not be loaded is `NotLoaded`, anything else an `UnknownCommand`."""
+    """The contract of a command. Raises `NotLoaded` if its skill failed to load, else `UnknownCommand`."""
     await project.load(name)
     contract = await project.contract_of(name)
     if contract is not None:
@@ -145,12 +145,12 @@ async def _call(where: ProjectOptions, name: str, options: _Options) -> int:
 
 
 def _may_draw(options: _Options) -> bool:
-    """Whether the terminal is ours: a debugger needs it for itself."""
+    """Whether to draw on the terminal. A debugger needs it for itself."""
     return sys.stderr.isatty() and not options.in_process
 
 
 def _arguments(options: _Options, contract: Contract) -> JsonObject:
-    """The arguments of the line. A `--json` before them takes the first one for its value."""
+    """The arguments on the command line. click takes the first one as the value of a `--json` before it."""
     words: Sequence[str] = options.words
     given: JsonObject = {}
     if options.as_json and "=" in options.as_json and options.as_json[:1] not in "{[":
@@ -161,7 +161,7 @@ def _arguments(options: _Options, contract: Contract) -> JsonObject:
 
 
 def _audience(live: LiveCall, options: _Options) -> Audience:
-    """What the person wants to hear, and whether there is one to ask."""
+    """What to report to the person, and whether a person can answer questions."""
     reader = LineReader(sys.stdin.fileno()) if can_ask() else None
 
     async def ask(questions: JsonObject) -> JsonObject:
@@ -177,7 +177,7 @@ def _audience(live: LiveCall, options: _Options) -> Audience:
 
 
 def _show_failure(payload: JsonObject, contract: Contract) -> None:
-    """What went wrong, and what to type instead."""
+    """Print the error, and what to type instead."""
     style = Style.of(sys.stderr)
     text = "\n".join(block.get("text", "") for block in payload["content"])
     print(style(text, "red"), file=sys.stderr)
@@ -190,7 +190,7 @@ def _show_failure(payload: JsonObject, contract: Contract) -> None:
 
 
 def _advice(text: str, contract: Contract) -> list[str]:
-    """How the values that were refused are written in a shell."""
+    """How to write the rejected values in a shell."""
     properties: JsonObject = contract.input_schema.get("properties", {})
     named = dict.fromkeys(re.findall(r"^(?:- |.*?: )?(\w+)(?:[.\[][^:]*)?: (?!unknown)", text, re.MULTILINE))
     wrong = [name for name in named if name in properties]

@@ -1,4 +1,4 @@
-"""What `build` and `check` share: the catalog of the code as it is, and where the committed one stands."""
+"""Shared by `build` and `check`: the catalog of the current code, and the path of the committed one."""
 
 from __future__ import annotations
 
@@ -54,18 +54,18 @@ async def load(where: ProjectOptions) -> Loaded:
 
 
 def catalog_option(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Another place for the committed catalog, as the parameter `file`."""
+    """Add an option for another path of the committed catalog, as the parameter `file`."""
     return click.option(name, "file", metavar="FILE", help=f"The committed catalog. Default: {PLACE} in the project.")
 
 
 def check_profile(name: str) -> None:
-    """Refuse a profile that is not built in: others are known to workers only."""
+    """Reject a profile that is not built in: only workers know profiles of plugins."""
     if name not in BUILT_IN:
         raise ProwessError(f"unknown profile {name!r}{did_you_mean(name, BUILT_IN)} (there are: {', '.join(BUILT_IN)})")
 
 
 def failure_lines(loaded: Loaded) -> list[str]:
-    """What could not be loaded, and why."""
+    """The files that failed to load, with the reasons."""
     failures = _failures(loaded)
     return [f"{len(failures)} could not be loaded:", *(f"  {failure}" for failure in failures)] if failures else []
 
@@ -76,7 +76,7 @@ def failures_as_json(loaded: Loaded) -> list[JsonObject]:
 
 
 def _failures(loaded: Loaded) -> list[Failure]:
-    """With files as they are seen from the project."""
+    """The failures, with paths relative to the project."""
     return [
         replace(each, file=shown_path(Path(each.file), loaded.root)) if each.file else each
         for each in loaded.catalog.failures

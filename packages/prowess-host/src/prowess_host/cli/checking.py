@@ -1,4 +1,4 @@
-"""`prowess check`: what changed since the committed catalog, whom that breaks, and what hurts clients."""
+"""`prowess check`: the changes since the committed catalog, the callers they break, and schemas that clients reject."""
 
 from __future__ import annotations
 
@@ -75,9 +75,9 @@ class _Report:
     loaded: Loaded
     file: str
     against: str | None
-    """The revision that the file is of, if it is not the one in the folder."""
+    """The git revision of the file; `None` for the file in the folder."""
     differences: list[Difference] | None
-    """`None` where there is nothing to compare with."""
+    """`None` if there is nothing to compare with."""
     findings: list[Finding]
     tokens: dict[str, int]
     budget: int
@@ -136,7 +136,7 @@ def _of_files(loaded: Loaded) -> Iterator[Finding]:
 
 
 def _profile_of(usual: str) -> Callable[[Contract], Profile]:
-    """How clients see a command. A pinned profile that only workers know is taken for the usual one."""
+    """The profile of a command. For a pinned profile that only workers know, the usual one is used."""
     return lambda contract: BUILT_IN.get(contract.profile or usual, BUILT_IN[usual])
 
 
@@ -156,7 +156,7 @@ def _as_json(report: _Report) -> str:
     return json.dumps(told, indent=2, ensure_ascii=False)
 
 
-# --- for the eye ----------------------------------------------------------------------------------
+# --- text -----------------------------------------------------------------------------------------
 
 
 def _as_text(report: _Report, style: Style) -> str:

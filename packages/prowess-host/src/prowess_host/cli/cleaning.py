@@ -45,7 +45,7 @@ def command(where: ProjectOptions, *, everything: bool, dry_run: bool) -> int:
 
 
 def _wants(root: Path, where: ProjectOptions, key: str) -> bool:
-    """Whether a project needs an environment. One whose settings cannot be read may need it."""
+    """Whether a project needs an environment. A project with unreadable settings may need it."""
     if not root.is_dir():
         return False
     try:

@@ -1,6 +1,6 @@
-"""The table of `prowess list`, and the quick way to it: straight from the manifest, while that holds.
+"""The table of `prowess list`, printed straight from the manifest while that is valid.
 
-Imports neither click nor asyncio nor the workers: the quick way is for people who type `prowess list` all day.
+Imports neither click nor asyncio nor the workers, so that `prowess list` answers at once.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _HINTS: Final = {
 
 
 def list_at_once(options: PlainOptions) -> int | None:
-    """List what the manifest has, and give the exit code; `None` where there is more to do or to say than that."""
+    """Print the list from the manifest and return the exit code; `None` if the manifest is not enough."""
     from prowess.settings.paths import ConfigPaths
     from prowess.settings.settings import Settings
     from prowess_host.catalog.manifest import read_manifest
@@ -66,12 +66,12 @@ def list_at_once(options: PlainOptions) -> int | None:
 
 
 def forget_output() -> None:
-    """The reader has left: drop what is still to be written, so that the interpreter does not complain at its end."""
+    """Drop the output that is left after the reader has gone, so that the interpreter prints no error at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def catalog_lines(catalog: Catalog) -> list[str]:
-    """The table; what could not be loaded comes last, where it is still on the screen."""
+    """The table. Failures come last, where they are still on the screen."""
     style = Style.of(sys.stdout)
     lines: list[str] = []
     if catalog.contracts:
@@ -90,7 +90,7 @@ def catalog_lines(catalog: Catalog) -> list[str]:
 
 
 def _table(rows: list[tuple[str, ...]], style: Style) -> list[str]:
-    """The columns that fit: a narrow terminal would break each line in two, so there the hints are left to `prowess show`."""
+    """The columns that fit. A narrow terminal would break each line in two, so the hints are omitted there."""
     columns = width(sys.stdout)
     name, summary, hints, source = (max(len(row[column]) for row in rows) for column in range(4))
     if name + min(summary, _FOR_SUMMARY) + hints + source + _GAPS <= columns:

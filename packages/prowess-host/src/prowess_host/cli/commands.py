@@ -1,7 +1,7 @@
-"""The commands of the `prowess` command line: the table of them, and how one is run.
+"""The table of the commands of the `prowess` command line, and how one is run.
 
-A command is a module of this folder with a `click.Command` named `command`, whose callback gives the exit code. The module
-is imported when the command is used: `prowess list` imports what `list` needs, and help is printed from the table.
+A command is a module of this folder with a `click.Command` named `command`, whose callback returns the exit code. The
+module is imported when the command is used: `prowess list` imports what `list` needs, and help is printed from the table.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from prowess_host.cli.terminal import Style, complain
 __all__ = ["COMMANDS", "COMPLETE", "Entry", "prowess", "run"]
 
 COMPLETE: Final = "_PROWESS_COMPLETE"
-"""The variable by which a shell asks for completions."""
+"""The variable in which a shell asks for completions."""
 
 
 class Entry(NamedTuple):
-    """A command before it is imported."""
+    """A command that is not imported yet."""
 
     module: str
-    """In this folder."""
+    """The name of the module in this folder."""
     help: str
     """One line, for `prowess --help`."""
     group: str
@@ -120,7 +120,7 @@ def prowess(ctx: click.Context) -> int:
 
 
 def run(argv: Sequence[str]) -> int:
-    """Run one command; gives the exit code. A mistake of the person who typed it is told in words, without a traceback."""
+    """Run one command and return the exit code. Wrong use gets a message without a traceback."""
     try:
         asked = os.environ.get(COMPLETE)
         code = _complete(asked) if asked else _run(argv)
@@ -151,14 +151,14 @@ def _run(argv: Sequence[str]) -> int:
 
 
 def _complete(asked: str) -> int:
-    """Print what a shell may complete: it has set the words in its variables."""
+    """Print the completions for the words that the shell has set in its variables."""
     from click.shell_completion import shell_complete
 
     return shell_complete(prowess, {}, "prowess", COMPLETE, asked)
 
 
 def _explain(error: click.UsageError, argv: Sequence[str]) -> None:
-    """What is wrong with the line that was typed, and where the right ones are explained."""
+    """Print the error in the command line, and where to find help."""
     complain(error.format_message())
     path = error.ctx.command_path if error.ctx is not None else f"prowess {argv[0]}"
     usage = f"{error.ctx.get_usage()}\n" if error.ctx is not None else ""

@@ -1,4 +1,4 @@
-"""`prowess completion`: the script by which a shell completes what is typed after `prowess`."""
+"""`prowess completion`: the script with which a shell completes `prowess` commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`prowess connect`: puts a project into MCP clients, after trying that it will work there."""
+"""`prowess connect`: adds a project to MCP clients, and tries first whether it will work there."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ Examples:
 
 @frozen
 class _Wish:
-    """What was typed, besides the clients."""
+    """The options, without the clients."""
 
     where: ProjectOptions
     root: Path
@@ -97,7 +97,7 @@ def command(
 
 
 def _connect(client: Client, wish: _Wish, machine: Machine, needed: Sequence[str]) -> int:
-    """Connect one client; a fault with it does not keep the others from being connected."""
+    """Connect one client. An error does not stop the others."""
     ledger, style = Ledger(machine.own_state), Style.of(sys.stdout)
     target = Target(client, wish.scope or client.usual_scope, wish.name, wish.root)
     try:
@@ -122,7 +122,7 @@ def _connect(client: Client, wish: _Wish, machine: Machine, needed: Sequence[str
 
 
 def _launch(client: Client, wish: _Wish, machine: Machine, needed: Sequence[str]) -> Launch:
-    """The command, with the variables that were asked for and those that the client would drop."""
+    """The command, with the requested variables and those that the client would drop."""
     given = dict(word.split("=", 1) for word in wish.variables if "=" in word)
     asked = [word for word in wish.variables if "=" not in word]
     if asked and not client.can_refer():
@@ -145,7 +145,7 @@ async def _try(plan: Plan, launch: Launch, machine: Machine, needed: Sequence[st
 
 
 def diff_lines(plan: Plan, style: Style) -> list[str]:
-    """The difference as a person reads it."""
+    """The difference, coloured."""
     looks = {"+": "green", "-": "red", "@": "cyan"}
     return [f"  {style(line, looks[line[0]]) if line[:1] in looks else line}" for line in plan.diff()]
 
@@ -157,7 +157,7 @@ def _announce(plan: Plan, root: Path, machine: Machine, style: Style) -> None:
 
 
 def _tell(trial: Trial, style: Style) -> bool:
-    """Say what came of the trial; whether the client would get its tools."""
+    """Print the result of the trial. Returns whether the client would get its tools."""
     is_usable = trial.works and all(each.level != "error" or each.command for each in trial.problems)
     print(f"  {style(trial_line(trial), 'green' if trial.works else 'red')}")
     print("".join(f"{line}\n" for line in problem_lines(trial.problems, style)), end="")

@@ -1,4 +1,4 @@
-"""What `connect`, `disconnect`, `status` and `doctor` share: the clients that are named, and how a trial is told."""
+"""Shared by `connect`, `disconnect`, `status` and `doctor`: the named clients, and the text about a trial."""
 
 from __future__ import annotations
 
@@ -53,18 +53,18 @@ class _ClientName(click.ParamType[str]):
     name = "client"
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:  # noqa: ARG002 - click's signature
-        """The names that begin so."""
+        """The names with this beginning."""
         from click.shell_completion import CompletionItem
 
         return [CompletionItem(row.name, help=row.title) for row in CLIENTS.values() if row.name.startswith(incomplete)]
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:  # noqa: ARG002 - click's signature
-        """The name as the table has it."""
+        """The name in the table."""
         return client_named(value).name
 
 
 def no_client(machine: Machine, verb: str) -> str:
-    """What to type where no client was named."""
+    """The message if no client was named."""
     style = Style(colours=False)
     found = [row.name for row in CLIENTS.values() if row.is_found(machine)]
     rows = [("CLIENT", "NAME", "FOUND HERE")]
@@ -75,7 +75,7 @@ def no_client(machine: Machine, verb: str) -> str:
 
 
 def check_project(where: ProjectOptions) -> Path:
-    """The root of the project. Raises `ProwessError` where there is none to connect."""
+    """The root of the project. Raises `ProwessError` if there is no project to connect."""
     root = where.root
     if not is_configured(root) and not any((root / folder).is_dir() for folder in settings_of(where).own.skills):
         raise ProwessError(
@@ -85,7 +85,7 @@ def check_project(where: ProjectOptions) -> Path:
 
 
 def needed_by(where: ProjectOptions, machine: Machine) -> list[str]:
-    """The variables that the project needs from outside. Comes to know the commands for that."""
+    """The variables that the project needs from outside. Loads the commands to find out."""
 
     async def contracts() -> tuple[Any, ...]:
         async with opened(where) as project:
@@ -96,7 +96,7 @@ def needed_by(where: ProjectOptions, machine: Machine) -> list[str]:
 
 
 def trial_line(trial: Trial) -> str:
-    """What came of a trial, in a line."""
+    """The result of a trial in one line."""
     session = trial.session
     if session.failure is not None:
         return "does not work"
@@ -105,7 +105,7 @@ def trial_line(trial: Trial) -> str:
 
 
 def problem_lines(problems: Iterable[Problem], style: Style, indent: str = "  ") -> list[str]:
-    """Problems with their remedies, equal ones of several commands together."""
+    """Problems with their remedies. Equal problems of several commands are merged."""
     lines: list[str] = []
     for problem in problems:
         about = f"{problem.command}: " if problem.command else ""
@@ -116,7 +116,7 @@ def problem_lines(problems: Iterable[Problem], style: Style, indent: str = "  ")
 
 
 def shown_path(file: Path, root: Path, machine: Machine) -> str:
-    """A path as a person reads it: from the project, or from the home."""
+    """A path relative to the project or to the home folder."""
     if file.is_relative_to(root):
         return str(file.relative_to(root))
     return f"~/{file.relative_to(machine.home).as_posix()}" if file.is_relative_to(machine.home) else str(file)

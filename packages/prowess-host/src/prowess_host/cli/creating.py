@@ -24,7 +24,7 @@ __all__ = ["TEMPLATES", "Template", "command"]
 _NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,40}")
 _FIRST: Final = "hello"
 _FOR_AGENTS: Final = "write-prowess-skills"
-"""What a coding agent should know when it writes a skill here: a SKILL.md of agentskills.io."""
+"""The SKILL.md (agentskills.io) that teaches coding agents to write skills for Prowess."""
 _AGENTS_READ: Final = (".claude/skills", ".agents/skills")
 """Claude Code reads the first folder, most other agents the second one."""
 _EPILOG: Final = """\b
@@ -38,12 +38,12 @@ Examples:
 
 
 class Template(NamedTuple):
-    """A kind of skill to begin with. Its files are in the folder `templates`."""
+    """A template for a skill. Its files are in the folder `templates`."""
 
     summary: str
     command: str
     arguments: str
-    """With which the command is tried."""
+    """Arguments for the first call."""
 
 
 TEMPLATES: Final[dict[str, Template]] = {
@@ -91,7 +91,7 @@ def command(name: str | None, project: str | None, template: str, *, folder: boo
 
 
 def _checked(name: str) -> str:
-    """A name that works as a file, as the first part of an id, and in a tool name of every client."""
+    """Check that a name works as a file, as the first part of an id, and in a tool name of every client."""
     if not _NAME.fullmatch(name) or keyword.iskeyword(name):
         near = re.sub(r"[^a-z0-9_-]+", "_", name.removesuffix(".py").lower()).strip("_-")
         meant = f"; how about {near!r}?" if _NAME.fullmatch(near) and not keyword.iskeyword(near) else ""
@@ -150,7 +150,7 @@ def _words(skill: str, template: str) -> dict[str, str]:
 
 
 def _filled(name: str, words: Mapping[str, str]) -> str:
-    """A template with its gaps filled."""
+    """A template with its placeholders replaced."""
     return re.sub(r"\{\{(\w+)\}\}", lambda gap: words[gap[1]], _template(f"{name}.tmpl"))
 
 
@@ -159,7 +159,7 @@ def _template(name: str) -> str:
 
 
 def _write_all(root: Path, written: Mapping[Path, str]) -> None:
-    """Write all files or none. Of a skill, the other form counts as well: `orders.py` beside `orders/` would be two."""
+    """Write all files or none. `orders.py` and the folder `orders/` exclude each other, because both are the skill `orders`."""
     python = [path for path in written if path.suffix == ".py"]
     others = [
         path.parent.with_name(f"{path.parent.name}.py") if path.name == "commands.py" else path.with_suffix("")

@@ -82,7 +82,7 @@ async def _plain(where: ProjectOptions) -> None:
 
 
 def _tell_calls(record: Reader, last: int, style: Style) -> int:
-    """Print the calls after this number; gives the number of the last one."""
+    """Print the calls after this number. Returns the number of the last one."""
     if record.last_number() < last:  # it was deleted
         last = 0
     for call in record.after(last, Wanted()):
@@ -92,7 +92,7 @@ def _tell_calls(record: Reader, last: int, style: Style) -> int:
 
 
 class _Teller:
-    """Says in the terminal what has changed."""
+    """Reports changes in the terminal."""
 
     def __init__(self, style: Style) -> None:
         self._style = style
@@ -114,4 +114,4 @@ class _Teller:
         """Does nothing: the terminal subscribes to no resource."""
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Does nothing: there is nothing to close."""

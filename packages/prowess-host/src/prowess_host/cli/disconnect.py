@@ -36,9 +36,10 @@ Examples:
 def command(
     where: ProjectOptions, *, clients: tuple[str, ...], every: bool, scope: str | None, name: str | None, dry_run: bool
 ) -> int:
-    """Take the project out of MCP clients.
+    """Remove the project from MCP clients.
 
-    A file that nobody edited since is restored to the byte; of others only the entry goes. What `connect` made, goes too.
+    A file that nobody has edited since is restored byte for byte. From other files, only the entry is removed. Files and
+    folders that `connect` made are deleted.
     """
     machine = Machine.this()
     if not clients and not every:

@@ -1,4 +1,4 @@
-"""`prowess doctor`: what is wrong, from the interpreter to each client, and what to do about it."""
+"""`prowess doctor`: finds faults, from the interpreter to each client, and names the remedies."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ async def _contracts(where: ProjectOptions) -> tuple[Contract, ...]:
 
 
 def _profile_of(usual: str) -> Callable[[Contract], Profile]:
-    """How clients see a command; a profile that only workers know is taken for the portable one."""
+    """The profile of a command. For a profile that only workers know, the portable one is used."""
     default = BUILT_IN.get(usual, BUILT_IN["portable"])
     return lambda contract: BUILT_IN.get(contract.profile or usual, default)
 
@@ -81,7 +81,7 @@ def _profile_of(usual: str) -> Callable[[Contract], Profile]:
 
 
 async def _tell_findings(patient: Patient, *, as_json: bool) -> int:
-    """Each finding as soon as it is there: the clients take a while."""
+    """Print each finding at once: trying the clients takes a while."""
     style, area, found = Style.of(sys.stdout), "", list[Finding]()
     async for finding in examine(patient):
         found.append(finding)
@@ -116,7 +116,7 @@ def _tell_matrix(matrix: Matrix, *, as_json: bool) -> int:
 
 
 def _matrix_text(matrix: Matrix) -> str:
-    """Numbers in the cells and their meaning below, so that the table fits any terminal."""
+    """The table, with numbers in the cells and a legend below, so that it fits any terminal."""
     style = Style.of(sys.stdout)
     if not matrix.cells:
         return f"{plural(len(matrix.commands), 'command')}: no rule of {', '.join(matrix.clients)} is broken."
@@ -142,13 +142,13 @@ def _looks(clients: int) -> list[tuple[str, ...]]:
 
 
 def _cell(findings: Sequence[lint.Finding], numbers: dict[str, str]) -> str:
-    """The numbers of the rules; those that cost the tool, with a mark."""
+    """The numbers of the broken rules. Rules that make the client drop the tool have a mark."""
     bad = {each.rule for each in findings if each.level == "error"}
     return " ".join(f"{numbers[rule]}{'!' if rule in bad else ''}" for rule in sorted({each.rule for each in findings}))
 
 
 def _legend(matrix: Matrix, numbers: dict[str, str], style: Style) -> list[str]:
-    """Each rule with what it says of the first command that breaks it."""
+    """Each rule with its message about the first command that breaks it."""
     lines = [style("! the client refuses it; else it cuts or changes it", "dim")]
     every = [(each.rule, command, each.message) for (command, _), found in matrix.cells.items() for each in found]
     for rule, cases in groupby(sorted(every), key=lambda case: case[0]):

@@ -8,10 +8,10 @@ __all__ = ["DONE", "FAILED", "INTERRUPTED", "UNREAD", "WRONG_USE"]
 
 DONE: Final = 0
 FAILED: Final = 1
-"""The command ran, and what it was about failed."""
+"""The command ran, and the call or the check failed."""
 WRONG_USE: Final = 2
-"""What was typed or set is wrong: the same line fails again."""
+"""The arguments or the settings are wrong: the same line fails again."""
 INTERRUPTED: Final = 130
 """Ctrl-C: 128 + SIGINT, as shells count."""
 UNREAD: Final = 141
-"""The reader of the output has left, as `head` does: 128 + SIGPIPE, as for other programs."""
+"""The reader of the output has gone, as in `| head`: 128 + SIGPIPE, as shells count."""

@@ -1,4 +1,4 @@
-"""`prowess host`, as click reads it: with `--help`, and with options that are written in another way than IDEs write them."""
+"""`prowess host` with click, for `--help` and unusual spellings of options. `main` reads the usual ones itself."""
 
 from __future__ import annotations
 

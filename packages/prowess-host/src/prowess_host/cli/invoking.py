@@ -1,4 +1,4 @@
-"""`prowess invoke`: request envelopes in, response envelopes out."""
+"""`prowess invoke`: reads request envelopes and writes response envelopes."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def command(where: ProjectOptions, *, jobs: int) -> int:
 
 
 async def _invoke(where: ProjectOptions, jobs: int) -> int:
-    """Serve what comes in. Only responses reach stdout."""
+    """Answer requests. Only responses reach stdout."""
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     sys.stdout = sys.stderr
-    from prowess.envelopes.envelope import finish, invoke  # pydantic, which the other commands do without
+    from prowess.envelopes.envelope import finish, invoke  # imports pydantic
 
     succeeded = True
     async with opened(where, client="prowess invoke") as project:
@@ -55,7 +55,7 @@ async def _invoke(where: ProjectOptions, jobs: int) -> int:
 
 
 async def _in_order(requests: Iterator[bytes], jobs: int, serve: Any) -> AsyncGenerator[JsonObject]:
-    """Serve so many at once, and give the responses in the order of the requests. Reads no further ahead than that."""
+    """Serve up to `jobs` requests at once, and yield the responses in order. Reads at most `jobs` requests ahead."""
     running: list[asyncio.Task[JsonObject]] = []
     loop = asyncio.get_running_loop()
     while True:
@@ -70,7 +70,7 @@ async def _in_order(requests: Iterator[bytes], jobs: int, serve: Any) -> AsyncGe
 
 
 def _requests(source: IO[bytes]) -> Iterator[bytes]:
-    """Requests of an input: each line is one, unless the first line is only the beginning of one."""
+    """The requests in an input: one per line, or one over all lines if the first line is incomplete."""
     first = b""
     for line in source:
         if line.strip():
@@ -100,5 +100,5 @@ def _is_whole(text: bytes) -> bool:
 
 
 def _looks_like_lines(rest: bytes) -> bool:
-    """Whether what follows a line that is no JSON is a request on a line of its own."""
+    """Whether the lines after an invalid first line are requests of their own."""
     return any(_is_whole(line) and line.lstrip().startswith(b"{") for line in rest.splitlines())

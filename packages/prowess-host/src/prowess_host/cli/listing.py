@@ -1,4 +1,4 @@
-"""`prowess list`: what there is to call, and what could not be loaded."""
+"""`prowess list`: the commands, resources and prompts, and the files that failed to load."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ __all__ = ["command", "since"]
 _HEADER: Final = ("TIME", "ID", "COMMAND", "CLIENT", "OUTCOME", "TOOK", "ARGUMENTS")
 _YIELDS: Final = len(_HEADER) - 1
 _LOOK_AGAIN: Final = 0.3
-"""Seconds between two looks at what is new."""
+"""Seconds between two polls for new calls."""
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
@@ -57,7 +57,7 @@ def command(
     begin: str | None,
     as_json: bool,
 ) -> int:
-    """Show the record of calls. With CALL (an id, its beginning, or `last`) tell everything of one call."""
+    """Show the record of calls. With CALL (an id, its beginning, or `last`), show all details of one call."""
     record = record_of(where)
     style = Style.of(sys.stdout)
     if call is not None:
@@ -80,7 +80,7 @@ def command(
 
 
 def since(text: str, now: float) -> float:
-    """A time, as seconds since the epoch: so long ago, or a date."""
+    """Parse a duration ("2h" ago) or a date into seconds since the epoch."""
     ago = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhd])", text.strip())
     if ago:
         return now - float(ago[1]) * _UNITS[ago[2]]
@@ -112,7 +112,7 @@ def _table(calls: list[Call], style: Style) -> list[str]:
 
 
 def _painted(line: str, call: Call, style: Style) -> str:
-    """The outcome in its colour."""
+    """The line, with the outcome in its colour."""
     kind = call_row(call)[4]
     before, found, after = line.partition(f"  {kind}")
     return f"{before}  {style(kind, look(call.kind))}{after}" if found else line

@@ -1,4 +1,4 @@
-"""The `prowess` command line. Each command imports what it needs, so that the host's start pays for nothing else."""
+"""The `prowess` command line. Each command imports what it needs, so that the host starts fast."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ prowess: to connect a client: prowess connect. To call a command yourself: prowe
 prowess: the project is {root}
 """
 _LAST_WORDS: Final = 1.5
-"""Seconds that the reader of stderr gets to take the last lines."""
+"""Seconds that the reader of stderr gets to read the last lines."""
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -70,7 +70,7 @@ def serve(options: PlainOptions) -> NoReturn:
     adopt_orphans()
     ahead = _first_worker(settings)
     modules: dict[str, Any] = sys.modules
-    modules.setdefault("ssl", None)  # asyncio does without it; it costs 5 ms, and there is no TLS on pipes
+    modules.setdefault("ssl", None)  # saves 5 ms: asyncio works without it, and pipes need no TLS
     import asyncio
 
     from prowess.worker.polling import new_loop
@@ -78,13 +78,13 @@ def serve(options: PlainOptions) -> NoReturn:
 
     if modules["ssl"] is None:
         del modules["ssl"]
-    # The runner is never closed, and the end is abrupt: a thread that is stuck with a client must not hold the process.
+    # The runner is never closed, so that a thread that is stuck with a client cannot keep the process alive.
     code = asyncio.Runner(loop_factory=new_loop).run(serve_stdio(wire, settings, VERSION, flags, os.environ, ahead))
     leave(code)
 
 
 def _first_worker(settings: Settings) -> Launched | None:
-    """Started before the host imports what it serves with, where the first answer has to wait for a worker."""
+    """Start a worker before the host imports its own modules, if the first answer needs one."""
     from prowess.settings.paths import ConfigPaths
     from prowess_host.catalog.place import is_known
 
@@ -95,12 +95,12 @@ def _first_worker(settings: Settings) -> Launched | None:
 
     try:
         return Launched(own.python or sys.executable, paths.project_root, shared=own.host.shared_memory)
-    except OSError:  # the host says why, when it tries once more
+    except OSError:  # the host tries again, and reports the reason then
         return None
 
 
 def leave(code: int) -> NoReturn:
-    """End this process at once, when the reader of stderr has had the last lines."""
+    """End this process at once, after the reader of stderr has got the last lines."""
     from prowess_host.stderr import complaints
 
     complaints().finish(_LAST_WORDS)
@@ -108,7 +108,7 @@ def leave(code: int) -> NoReturn:
 
 
 def project_root(named: str | None) -> Path:
-    """The project that was named, or the one around the working directory."""
+    """The named project, or the one around the working directory."""
     from prowess.errors import SettingsError
     from prowess.settings.paths import find_project_root
 
@@ -122,7 +122,7 @@ def project_root(named: str | None) -> Path:
 
 
 def setting_flags(given: Sequence[str]) -> dict[str, str]:
-    """The settings that were given as `KEY=VALUE`."""
+    """The settings from options `KEY=VALUE`."""
     from prowess.errors import SettingsError
 
     wrong = [item for item in given if "=" not in item]
@@ -139,7 +139,7 @@ class PlainOptions(NamedTuple):
 
 
 def plain_options(argv: Sequence[str]) -> PlainOptions | None:
-    """The options of `host` or `list`, if they are written as IDEs write them; click, which costs 50 ms, reads all others."""
+    """The options of `host` or `list` in the usual spelling; `None` for others, which click reads in 50 ms."""
     project: str | None = None
     given: list[str] = []
     for name, value in zip(argv[::2], argv[1::2], strict=False):

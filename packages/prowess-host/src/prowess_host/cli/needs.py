@@ -51,12 +51,12 @@ def needs_of_project(settings: Settings) -> Needs:
     folders = dict.fromkeys((*paths.skills_dirs, *map(Path, known.description.folders)))
     sources, root = survey(folders).sources, paths.project_root
     limited = read_limits(sources, folders, settings, root)
-    # Whether this system can enforce the limits does not matter here: an image may be made where none are.
+    # Limits are not checked: a container image may be built on a system that cannot enforce them.
     names = {*limited.grants, *limited.broken}
     return Needs(root, paths.cache_dir, read_needs(folders, settings.own, root, sources, names))
 
 
 def grouped(needed: dict[str, Needed]) -> list[tuple[Needed, tuple[str, ...]]]:
-    """Every environment once, with the skills that share it."""
+    """Each environment with the skills that share it."""
     keys = {it.key: it for it in needed.values()}
     return [(it, tuple(skill for skill, other in needed.items() if other.key == key)) for key, it in keys.items()]

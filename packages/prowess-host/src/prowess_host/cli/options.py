@@ -1,4 +1,4 @@
-"""The options that commands share. Each is a decorator, so that it is written and explained the same everywhere."""
+"""The options that commands share, as decorators, so that each has one name and one help text."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 @frozen
 class ProjectOptions:
-    """Which project a command is about, and the settings that win over its files."""
+    """The project of a command, and the settings that override its files."""
 
     project: str | None = None
     set: tuple[str, ...] = ()
 
     @property
     def root(self) -> Path:
-        """The project that was named, or the one around the working directory."""
+        """The named project, or the one around the working directory."""
         return project_root(self.project)
 
     @property
     def flags(self) -> dict[str, str]:
-        """The settings that were given."""
+        """The settings from `--set`."""
         return setting_flags(self.set)
 
 
@@ -68,12 +68,12 @@ def json_option(help: str) -> Callable[[_Function], _Function]:
 
 
 class CommandId(click.ParamType[str]):
-    """The id of a command, completed from what is known of the project without importing a skill."""
+    """The id of a command, completed from the manifest without importing a skill."""
 
     name = "command"
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002 - click's signature
-        """The ids that begin so, with their summaries."""
+        """The ids with this beginning, with their summaries."""
         from click.shell_completion import CompletionItem
 
         from prowess_host.cli.projects import remembered

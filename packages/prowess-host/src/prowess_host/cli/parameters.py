@@ -1,6 +1,6 @@
-"""The parameters of a command as a person reads and types them: their types in words, examples, values from a shell.
+"""The parameters of a command for people: their types in words, examples, and values from a shell.
 
-Knows JSON Schemas, and nothing of projects or terminals.
+Works on JSON Schemas, without projects or terminals.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _BY_FORMAT: Final = {
 
 
 class ArgumentError(ProwessError):
-    """What was typed after a command cannot be understood."""
+    """The arguments on the command line are malformed."""
 
 
 class Parameter(NamedTuple):
@@ -56,13 +56,13 @@ class Parameter(NamedTuple):
     """In words."""
     required: bool
     default: str
-    """As it would be typed; empty where there is none."""
+    """As text to type; empty without a default."""
     description: str
     schema: Schema
 
 
 def parameters_of(contract: Contract) -> list[Parameter]:
-    """The parameters of a command, those that must be given first."""
+    """The parameters of a command, required ones first."""
     whole = contract.input_schema
     required = set(whole.get("required", ()))
     found = [_parameter(name, schema, whole, required) for name, schema in whole.get("properties", {}).items()]
@@ -81,7 +81,7 @@ def _parameter(name: str, schema: Any, whole: Schema, required: set[str]) -> Par
 
 
 def type_in_words(schema: Schema, whole: Schema) -> str:
-    """A type as a person reads it, for example `list of integer` or `"a" | "b"`."""
+    """A type in words, for example `list of integer` or `"a" | "b"`."""
     words: list[str] = []
     for each in _branches(schema, whole):
         word = _word(each, whole)
@@ -137,7 +137,7 @@ def _target(ref: str, whole: Schema) -> Any:
 
 
 def example_line(contract: Contract) -> str:
-    """A line that calls a command with all that it must be given."""
+    """A line that calls a command with its required parameters."""
     words = [
         f"{each.name}={example_of(each.schema, contract.input_schema)}"
         for each in parameters_of(contract)
@@ -147,7 +147,7 @@ def example_line(contract: Contract) -> str:
 
 
 def example_of(schema: Schema, whole: Schema) -> str:
-    """A value as it is typed in a shell."""
+    """An example value, quoted for a shell."""
     value = _example(schema, whole)
     return shlex.quote(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
 
@@ -178,7 +178,7 @@ def _example(schema: Any, whole: Schema, depth: int = 0) -> Any:
 
 
 def read_arguments(words: Sequence[str], contract: Contract, read_input: Any) -> JsonObject:
-    """The arguments that a line gives: `key=value`, `--key value`, a JSON object, or `-` for the input."""
+    """Parse arguments: `key=value`, `--key value`, a JSON object, or `-` for the input."""
     given: JsonObject = {}
     lists: set[str] = set()
     rest = list(words)
@@ -223,7 +223,7 @@ def _pair(word: str, rest: list[str], contract: Contract) -> tuple[str, str]:
 
 
 def _spelled(option: str, contract: Contract) -> tuple[str, bool]:
-    """The parameter that an option stands for, and whether it says no to it."""
+    """The parameter of an option, and whether the option negates it (`--no-…`)."""
     properties: JsonObject = contract.input_schema.get("properties", {})
     names = {name.replace("_", "-"): name for name in properties}
     plain = option.replace("_", "-")
@@ -237,7 +237,7 @@ def _is_flag(schema: Any, whole: Schema) -> bool:
 
 
 def _put(given: JsonObject, lists: set[str], key: str, text: str, contract: Contract) -> None:
-    """A value as the schema wants it. Of a list, one item may be given at a time."""
+    """Add a value, converted to the type in the schema. Items of a list may be given one at a time."""
     whole = contract.input_schema
     schema = whole.get("properties", {}).get(key, {})
     arrays = [each for each in _branches(schema, whole) if each.get("type") == "array"]
@@ -252,7 +252,7 @@ def _put(given: JsonObject, lists: set[str], key: str, text: str, contract: Cont
 
 
 def _value(text: str, schema: Any, whole: Schema) -> Any:
-    """Text stays text where that is all that is wanted; everything else is JSON where it can be."""
+    """Convert a text: it stays a string if the schema accepts only strings, else it is parsed as JSON if possible."""
     branches = list(_branches(schema, whole))
     kinds = {str(each.get("type")) for each in branches} - {"null"}
     choices = [choice for each in branches for choice in each.get("enum", ())]
@@ -266,7 +266,7 @@ def _value(text: str, schema: Any, whole: Schema) -> Any:
 
 
 def _accepts(value: Any, schema: Any, whole: Schema) -> bool:
-    """Whether some branch is of the type of a value."""
+    """Whether a branch of the schema has the type of a value."""
     return any(_is_of(value, str(each.get("type", "any"))) for each in _branches(schema, whole))
 
 

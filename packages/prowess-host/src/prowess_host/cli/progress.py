@@ -1,6 +1,6 @@
-"""How far a call is, on a terminal: a spinner, then a bar once the command says how much there is to do.
+"""Shows the progress of a call on a terminal: a spinner, then a bar once the command reports a total.
 
-rich is imported when a call takes longer than a moment, and never for one that is done at once.
+rich is imported when a call takes longer than a moment.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 __all__ = ["LiveCall"]
 
 _SOON: Final = 0.4
-"""Seconds after which a person wants to see that something is going on."""
+"""Seconds before something is shown."""
 _LOOKS: Final = {"debug": ("dim",), "warning": ("yellow",), "error": ("red",), "critical": ("red",)}
 
 
 class LiveCall:
-    """What is seen of one call while it runs, on stderr. `moves` is whether there is a terminal to draw on."""
+    """Shows a running call on stderr. `moves` says whether there is a terminal to draw on."""
 
     def __init__(self, command: str, *, moves: bool) -> None:
         self._command = command
@@ -35,25 +35,25 @@ class LiveCall:
         self._timer: asyncio.TimerHandle | None = None
 
     def __enter__(self) -> Self:
-        """Begin to wait."""
+        """Start the timer."""
         if self._moves:
             self._timer = asyncio.get_running_loop().call_later(_SOON, self._draw)
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Leave nothing on the screen."""
+        """Clear the line."""
         if self._timer is not None:
             self._timer.cancel()
         if self._drawn is not None:
             self._drawn.stop()
 
     def progress(self, done: float, total: float | None, message: str | None) -> None:
-        """The command is so far."""
+        """Show the progress that the command reports."""
         self._state = done, total, message or ""
         self._update()
 
     def log(self, level: str, data: Any) -> None:
-        """The command has something to say."""
+        """Print a log message of the command."""
         text = f"{level}: {data}"
         if self._drawn is not None:
             self._drawn.console.print(text, style=" ".join(_LOOKS.get(level, ())), markup=False, highlight=False)

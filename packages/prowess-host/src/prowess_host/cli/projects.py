@@ -1,4 +1,4 @@
-"""What the commands share: the project they are about, opened with its workers, or what is remembered of it."""
+"""Shared by the commands: opening the project with its workers, or reading its manifest."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from prowess_host.project import Project
 __all__ = ["catalog_of", "is_project", "opened", "remembered", "settings_of", "shown_path"]
 
 _PATIENT = {"host.import_limit": "1e9", "host.stall_limit": "1e9"}
-"""In a debugger an import may stop for hours, and nothing is stuck."""
+"""In a debugger, an import may stand still for hours."""
 
 
 @contextlib.asynccontextmanager
 async def opened(
     where: ProjectOptions, *, in_process: bool = False, client: str = "prowess"
 ) -> AsyncGenerator[Project]:
-    """The project that the options name; its workers are gone at the end. `client` is who calls, for the record."""
+    """Open the project that the options name, and end its workers at exit. `client` is the name of the caller in the record."""
     flags = where.flags
     if in_process:
-        from prowess_host.workers.in_process import InProcessWorker  # the runtime, which otherwise only workers need
+        from prowess_host.workers.in_process import InProcessWorker  # imports the runtime
 
         flags = {**_PATIENT, **flags}
-        os.chdir(where.root)  # as a worker
+        os.chdir(where.root)  # as in a worker
         project = Project(_load(where, flags), flags, os.environ, InProcessWorker, client=client)
     else:
         project = Project(_load(where, flags), flags, os.environ, client=client)
@@ -45,19 +45,19 @@ async def opened(
 
 
 def catalog_of(project: Project) -> Catalog:
-    """What can be called and what failed, with files as they are seen from the project."""
+    """The commands and failures, with paths relative to the project."""
     catalog, root = project.catalog(), project.settings.root
     failures = (replace(it, file=shown_path(Path(it.file), root)) if it.file else it for it in catalog.failures)
     return replace(catalog, failures=tuple(failures))
 
 
 def is_project(root: Path) -> bool:
-    """Whether there are settings for Prowess, or a folder `skills`."""
+    """Whether a folder has settings for Prowess, or a folder `skills`."""
     return is_configured(root) or (root / "skills").is_dir()
 
 
 def shown_path(file: Path, root: Path) -> str:
-    """A path as a message shows it."""
+    """A path for a message, relative to the project if possible."""
     return str(file.relative_to(root)) if file.is_relative_to(root) else str(file)
 
 
@@ -71,7 +71,7 @@ def _load(where: ProjectOptions, flags: dict[str, str]) -> Settings:
 
 
 def remembered(where: ProjectOptions) -> Catalog:
-    """The catalog as it was known last, whether or not it still holds. Starts nothing."""
+    """The catalog in the manifest, possibly outdated. Starts no process."""
     settings = settings_of(where)
     known = KnownCatalog(ConfigPaths.of(settings, os.environ), settings.own)
     known.recall()

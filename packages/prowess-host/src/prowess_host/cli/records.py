@@ -1,4 +1,4 @@
-"""What `logs`, `replay` and `test-from` share: the record of a project, and calls as a person reads them."""
+"""Shared by `logs`, `replay` and `test-from`: the record of a project, and the text about its calls."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __all__ = [
 
 OUTCOMES: Final = {"ok": "green", "running": "cyan", "input_required": "cyan", "cancelled": "yellow", "lost": "yellow"}
 CALL_ID: Final = re.compile(r" ?\(call [\w-]+\)")
-"""What the text of a failure says of its call: it differs from call to call."""
+"""The call id in the text of a failure, which differs from call to call."""
 _INDENT: Final = "  "
 
 
@@ -48,7 +48,7 @@ def look(kind: str) -> str:
 
 
 def took(seconds: float | None) -> str:
-    """How long, for people."""
+    """A duration in words."""
     if seconds is None:
         return ""
     if seconds < 0.9995:
@@ -68,7 +68,7 @@ def _plain(value: Any) -> str:
 
 
 def story(call: Call, style: Style) -> list[str]:
-    """All that is known of a call."""
+    """All details of a call."""
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(call.began))
     facts = [f"{call.client or 'unknown client'}", when]
     facts += [f"{call.attempts} attempts"] if call.attempts > 1 else []
@@ -97,7 +97,7 @@ def story(call: Call, style: Style) -> list[str]:
 
 
 def content_lines(payload: JsonObject) -> list[str]:
-    """A result as text: structured data laid out, everything else as it is."""
+    """A result as text, with structured data indented."""
     structured = payload.get("structuredContent")
     lines: list[str] = []
     for block in as_content(payload).get("content", ()):
@@ -115,7 +115,7 @@ def content_lines(payload: JsonObject) -> list[str]:
 
 
 def unboxed(structured: Any) -> Any:
-    """Structured content without the object that a value may be put in."""
+    """Structured content without the box."""
     return structured["result"] if isinstance(structured, dict) and list(structured) == ["result"] else structured  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
 
 
@@ -132,14 +132,14 @@ def _indented(text: str) -> list[str]:
 
 
 def call_row(call: Call) -> tuple[str, ...]:
-    """A call in columns: time, id, command, client, outcome, duration, arguments."""
+    """The columns of a call: time, id, command, client, outcome, duration, arguments."""
     day = time.strftime("%m-%d %H:%M:%S", time.localtime(call.began))
     kind = call.kind + (f" ×{call.attempts}" if call.attempts > 1 else "") + (" (cache)" if call.cached else "")
     return day, call.id, call.command or "?", call.client, kind, took(call.duration), arguments_line(call)
 
 
 def call_line(call: Call, style: Style) -> str:
-    """A call on a line of its own."""
+    """One line about a call."""
     when, name, command, client, kind, duration, arguments = call_row(call)
     text = f"{when}  {style(name, 'dim')}  {style(command, 'bold')}  {client}  {style(kind, look(call.kind))}"
     return "  ".join(filter(None, (text, duration, style(arguments[:200], "dim"))))

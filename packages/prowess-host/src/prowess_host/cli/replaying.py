@@ -1,4 +1,4 @@
-"""`prowess replay`: a call of the record once more, and what is different."""
+"""`prowess replay`: repeats a recorded call and shows the difference."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ async def _replay(where: ProjectOptions, before: Call, words: Sequence[str], *, 
         payload = outcome.payload(project.own.profile)
     try:
         after = record_of(where).call(outcome.call_id)
-    except ProwessError:  # the record is off by now
+    except ProwessError:  # the record was switched off
         after = None
-    kept = after.result if after is not None and contract.is_tool else None  # of other kinds the record has the payload
+    kept = after.result if after is not None and contract.is_tool else None  # other kinds: the record has the payload
     told = payload if kept is None else kept
     changes = difference(before.result, told)
     if as_json:
@@ -69,7 +69,7 @@ async def _replay(where: ProjectOptions, before: Call, words: Sequence[str], *, 
 
 
 def completed_arguments(call: Call, words: Sequence[str], contract: Contract, name: str) -> JsonObject:
-    """The recorded arguments, with others in their places. Raises `ProwessError` where the record does not keep one."""
+    """The recorded arguments, with replacements. Raises `ProwessError` if the record lacks one."""
     given: JsonObject = {}
     for word in words:
         key, equals, text = word.partition("=")
@@ -101,7 +101,7 @@ def _value(text: str, schema: JsonObject) -> Any:
 
 
 def _is_agreed(contract: Contract, arguments: JsonObject) -> bool:
-    """Whether the person wants a destructive command to run again."""
+    """Ask the person whether a destructive command may run again."""
     question = f"{contract.id} is destructive. Run it again with {json.dumps(arguments, ensure_ascii=False)}?"
     if not sys.stdin.isatty():
         complain(f"{contract.id} is destructive: say --yes to run it again")
@@ -110,7 +110,7 @@ def _is_agreed(contract: Contract, arguments: JsonObject) -> bool:
 
 
 def difference(before: JsonObject | None, after: JsonObject) -> list[str]:
-    """What is different, line by line, as `diff -u` shows it; empty where nothing is."""
+    """The difference in the form of `diff -u`; empty if the results are equal."""
     old, new = ([CALL_ID.sub("", line) for line in content_lines(each)] if each else [] for each in (before, after))
     return list(difflib.unified_diff(old, new, "recorded", "now", lineterm=""))
 

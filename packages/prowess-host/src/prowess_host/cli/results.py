@@ -1,6 +1,6 @@
-"""What a call came to, as a person reads it: tables, text, Markdown, files for what cannot be shown.
+"""Prints the result of a call: tables, text, Markdown, and files for content that a terminal cannot show.
 
-On a terminal results are drawn; anywhere else they are text, and data is JSON.
+In a pipe, results are plain text, and data is JSON.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ if TYPE_CHECKING:
 __all__ = ["Files", "show_result"]
 
 _MARKDOWN: Final = re.compile(r"^(#{2,6} \S|```|\|?[ :]*-{3,}[ :]*\|)", re.MULTILINE)
-"""Signs of Markdown that plain text and code hardly have."""
+"""Signs of Markdown that are rare in plain text and code."""
 _EXTENSIONS: Final = {"image/jpeg": ".jpg", "text/plain": ".txt", "audio/wav": ".wav", "audio/mpeg": ".mp3"}
 _LEAST: Final = 12
 _MOST_COLUMNS: Final = 12
 
 
 class Files:
-    """Where images and the like of one call are put. Overwrites nothing."""
+    """Saves images and other binary content of one call. Overwrites nothing."""
 
     def __init__(self, command: str, folder: Path | None) -> None:
-        """Without a folder, a new one for temporary files is made when it is needed."""
+        """Without a folder, a new temporary one is made at the first file."""
         self._command = re.sub(r"[^\w.-]", "_", command)
         self._folder = folder
 
     def save(self, data: bytes, media_type: str) -> Path:
-        """Save what cannot be shown; gives the file."""
+        """Save content and return its file."""
         try:
             self._folder = self._folder or Path(tempfile.mkdtemp(prefix="prowess-"))
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -71,7 +71,7 @@ def show_result(payload: JsonObject, contract: Contract, files: Files) -> None:
 
 
 def _unboxed(structured: JsonObject, contract: Contract) -> Json:
-    """The value itself, where clients are shown a box around it."""
+    """The value without its box."""
     schema = contract.output.schema or {}
     is_boxed = len(structured) == 1 and not contract.output.explicit and schema.get("type") != "object"
     if is_boxed and next(iter(structured)) in ("result", contract.output.field) and "$ref" not in schema:
@@ -98,7 +98,7 @@ def _show_data(value: Json) -> None:
 
 
 def _show_rows(rows: Sequence[JsonObject]) -> None:
-    """Objects as a table; the widest column gives way, and what is no table is shown as JSON."""
+    """Print objects as a table, in which the widest column is cut; as JSON if there are too many columns."""
     columns = list(dict.fromkeys(name for row in rows for name in row))
     if len(columns) > _MOST_COLUMNS or width(sys.stdout) < _LEAST * len(columns):
         _show_json(list(rows))
@@ -112,7 +112,7 @@ def _show_rows(rows: Sequence[JsonObject]) -> None:
 
 
 def _show_object(value: JsonObject) -> None:
-    """An object as its fields; lists of objects in it as tables of their own."""
+    """Print the fields of an object, and lists of objects in it as tables."""
     style = Style.of(sys.stdout)
     plain = {name: item for name, item in value.items() if not (is_schema(item) or is_list(item)) or not item}
     longest = max(map(len, plain), default=0)
@@ -129,7 +129,7 @@ def _show_object(value: JsonObject) -> None:
 
 
 def _cell(value: Json, *, flat: bool = True) -> str:
-    """A value in a cell of a table, in one line."""
+    """A value as one line, for a cell of a table."""
     if isinstance(value, str):
         return " ".join(value.split()) if flat else value
     if value is None:

@@ -73,7 +73,7 @@ def command(
 
 
 def _serve(where: ProjectOptions, descriptors: str, ready: Callable[[], None]) -> NoReturn:
-    """Serve on an open socket. Ends abruptly, so that nothing can hold the process."""
+    """Serve on an open socket. Ends the process at once, so that no thread can keep it alive."""
     import socket
 
     from prowess.worker.polling import new_loop

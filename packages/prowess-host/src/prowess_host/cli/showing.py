@@ -1,4 +1,4 @@
-"""`prowess show`: one command as a person reads it, and as clients of each profile are shown it."""
+"""`prowess show`: describes one command for a person, and its definition in each profile."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ Examples:
 )
 @json_option("Print the contract as JSON, with its schemas in each profile.")
 def command(where: ProjectOptions, name: str, *, profiles: tuple[str, ...], as_json: bool) -> int:
-    """Show COMMAND: what it does, its parameters, how it is run, and a line that calls it."""
+    """Show COMMAND: its purpose, parameters, hints and policies, and a line that calls it."""
     chosen = tuple(BUILT_IN) if "all" in profiles else profiles
     try:
         contract, usual, limits = asyncio.run(_contract(where, name))
@@ -88,7 +88,7 @@ async def show_usage(where: ProjectOptions, name: str) -> int:
 
 
 async def _contract(where: ProjectOptions, name: str) -> tuple[Contract, str, Limits | None]:
-    """The contract, the profile that the project shows it in, and the limits of its skill."""
+    """The contract, its profile in this project, and the limits of its skill."""
     async with opened(where) as project:
         contract = await find(project, name)
         return contract, _usual(project), project.limits.get(contract.skill)
@@ -98,7 +98,7 @@ def _usual(project: Project) -> str:
     return project.own.profile
 
 
-# --- for the eye ----------------------------------------------------------------------------------
+# --- text -----------------------------------------------------------------------------------------
 
 
 def _as_lines(contract: Contract, usual: str, limits: Limits | None) -> Iterator[str]:
@@ -122,7 +122,7 @@ def _as_lines(contract: Contract, usual: str, limits: Limits | None) -> Iterator
 
 
 def _paragraphs(text: str) -> Iterator[str]:
-    """The lines of a text, with those of a paragraph put together: the terminal has a width of its own."""
+    """The paragraphs of a text, each as one line that the terminal can wrap."""
     for number, part in enumerate(re.split(r"\n\s*\n", text.strip())):
         if number:
             yield ""

@@ -1,6 +1,6 @@
-"""What a person sees: colours where they can be seen, columns as wide as the terminal, plain text when piped.
+"""Text for people: colours and the width of the terminal; plain text in a pipe.
 
-rich is imported only when something asks for `console()`.
+rich is imported by `console()` only.
 """
 
 from __future__ import annotations
@@ -22,47 +22,47 @@ __all__ = ["Style", "complain", "console", "has_colours", "plural", "table", "wi
 
 _CODES: Final = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
 _PIPED_WIDTH: Final = 160
-"""Columns where there is no terminal: enough for what a person reads in a file."""
+"""Columns without a terminal, for output in a file."""
 _GAP: Final = "  "
 _LEAST: Final = 24
 
 
 def has_colours(stream: TextIO) -> bool:
-    """Whether colours reach a person there: on a terminal, unless `NO_COLOR` is set or the terminal is dumb."""
+    """Whether to use colours: on a terminal, unless `NO_COLOR` is set or the terminal is dumb."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def width(stream: TextIO) -> int:
-    """The columns of the terminal, or of a page where there is none."""
+    """The columns of the terminal, or a default without one."""
     return shutil.get_terminal_size((120, 24)).columns if stream.isatty() else _PIPED_WIDTH
 
 
 @frozen
 class Style:
-    """Paints text, where colours can be seen."""
+    """Colours text, if the stream shows colours."""
 
     colours: bool
 
     @classmethod
     def of(cls, stream: TextIO) -> Style:
-        """As it fits to a stream."""
+        """The style for a stream."""
         return cls(has_colours(stream))
 
     def __call__(self, text: str, *looks: str) -> str:
-        """The text in these looks, for example `bold` and `red`."""
+        """The text with these styles, for example `bold` and `red`."""
         if not self.colours or not looks or not text:
             return text
         return f"\x1b[{';'.join(_CODES[look] for look in looks)}m{text}\x1b[0m"
 
 
 def complain(message: str) -> None:
-    """Tell a person on stderr what is wrong."""
+    """Print an error on stderr."""
     style = Style.of(sys.stderr)
     print(f"{style('prowess:', 'bold', 'red')} {message}", file=sys.stderr)
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console of rich, which costs some 80 ms to import."""
+    """A console of rich. Its import takes about 80 ms."""
     from rich.console import Console
 
     stream = sys.stderr if stderr else sys.stdout
@@ -79,9 +79,9 @@ def table(
     looks: Iterable[Sequence[str]] = (),
     style: Style,
 ) -> list[str]:
-    """Rows in columns, the first row as the header. The column `yields` gives way where they do not all fit.
+    """Lay out rows in columns; the first row is the header. If they do not fit, the column `yields` becomes narrower.
 
-    A text that is too long is cut, or goes on in further lines if the table `wraps`.
+    A text that is too long is cut, or continues on further lines if the table `wraps`.
     """
     widths = [max(_cells(row[column]) for row in rows) for column in range(len(rows[0]))]
     others = sum(widths) - widths[yields] + len(_GAP) * (len(widths) - 1)
@@ -100,7 +100,7 @@ def table(
 def _line(
     cells: Sequence[str], widths: Sequence[int], style: Style | None = None, looks: Sequence[Sequence[str]] = ()
 ) -> str:
-    """One line of a table. Nothing stands behind its last text."""
+    """One line of a table, without trailing spaces."""
     fitted = [_fitted(text, size) for text, size in zip(cells, widths, strict=True)]
     while fitted and not fitted[-1].strip():
         fitted.pop()
@@ -112,7 +112,7 @@ def _line(
 
 
 def wrapped(text: str, style: Style, *looks: str, hanging: int = 2) -> list[str]:
-    """A text under a heading: as wide as the terminal, with its further lines indented by so much more."""
+    """Wrap a text to the width of the terminal, with its further lines indented more."""
     lines: list[str] = []
     indent = " " * (2 + hanging)
     for part in text.splitlines():
@@ -133,7 +133,7 @@ def plural(count: int, noun: str) -> str:
 
 
 def _fitted(text: str, size: int) -> str:
-    """The text in exactly so many columns of a terminal."""
+    """The text, cut or padded to a number of columns."""
     cells = _cells(text)
     if cells <= size:
         return text + " " * (size - cells)

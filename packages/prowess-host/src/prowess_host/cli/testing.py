@@ -1,4 +1,4 @@
-"""`prowess test-from`: a pytest test of a call of the record."""
+"""`prowess test-from`: writes a pytest test of a recorded call."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _WIDTH: Final = 100
 @click.argument("arguments", nargs=-1, metavar="[KEY=VALUE]...")
 @click.option("--to", "target", metavar="FILE", type=click.Path(), help="The file. Default: tests/test_COMMAND_ID.py.")
 def command(where: ProjectOptions, *, call: str, arguments: tuple[str, ...], target: str | None) -> int:
-    """Write a pytest test of CALL (an id, its beginning, or `last`): that the command gives this result. Needs prowess-testkit."""
+    """Write a pytest test that CALL (an id, its beginning, or `last`) gives the recorded result. Needs prowess-testkit."""
     return asyncio.run(_write(where, record_of(where).call(call), arguments, target))
 
 
@@ -92,7 +92,7 @@ def test_{name}(tmp_path: Path) -> None:
 
 
 def _way_up(file: Path, root: Path) -> str:
-    """The project, as the test finds it."""
+    """The expression with which the test finds the project."""
     inside = file.resolve().parent
     if not inside.is_relative_to(root.resolve()):
         return f"Path({str(root.resolve())!r})"
@@ -100,7 +100,7 @@ def _way_up(file: Path, root: Path) -> str:
 
 
 def _checks(call: Call, contract: Contract) -> list[str]:
-    """What must hold: as much of the recorded result as says the same every time."""
+    """The assertions: the parts of the recorded result that do not differ between calls."""
     result = call.result or {}
     kind = f"assert {_literal(call.kind)} == outcome.kind, outcome.text"
     text = "\n".join(block["text"] for block in result.get("content", ()) if block.get("type") == "text")
@@ -126,7 +126,7 @@ def _checks(call: Call, contract: Contract) -> list[str]:
 
 
 def _literal(value: Any) -> str:
-    """JSON data as Python writes it."""
+    """JSON data as a Python literal."""
     line = _on_one_line(value)
     return (
         line

@@ -91,7 +91,7 @@ def command(where: ProjectOptions, name: str, **options: Any) -> int:
     before = sandbox[name]
     table = {**(dict(before.limits or {}) if before else {}), **wish.limits()}
     limits = None if wish.unlimited else limits_of((table, f"{file}: [{TABLE}.{name}]"))
-    # It is described under limits in any case: nobody has allowed more yet.
+    # It is described under limits in any case, because nothing has been allowed yet.
     contracts = asyncio.run(_contracts(where, settings, name, limits or Limits(), sandbox))
     print("\n".join(_shown(name, contracts, limits, sandbox)))
     digest = contract_digest(contracts)
