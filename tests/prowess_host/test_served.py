@@ -24,7 +24,7 @@ def today() -> str:
 @resource("notes://{id}", complete={"id": lambda_of_ids})
 def note(id: str) -> str | None:
     """One note."""
-    return KNOWN.get(id)
+    return "outside" if ".." in id else KNOWN.get(id)
 
 @resource("notes://{id}/broken/{kind}")
 def broken(id: str, kind: Literal["crash", "fail"]) -> str:
@@ -110,7 +110,7 @@ async def test_what_is_not_there_and_what_fails_is_an_error(tmp_path: Path, vers
     """With the URI beside it; the handshake era has a code of its own for what is not there."""
     nothing = -32602 if version == STATELESS else -32002
     async with serve(made(tmp_path), version=version) as client:
-        for uri in ("notes://9", "other://x", "notes://a/b/c", "x"):
+        for uri in ("notes://9", "other://x", "notes://a/b/c", "x", "notes://..%2F7"):
             error = await refused(client, "resources/read", uri=uri)
             assert (nothing, uri) == (error.code, error.data["uri"])
         crash = await refused(client, "resources/read", uri="notes://9/broken/crash")

@@ -44,6 +44,22 @@ def test_a_uri_gives_the_variables_of_its_template(template: str, uri: str, vari
     assert variables == parse_template(template).match(uri)
 
 
+@pytest.mark.parametrize("value", ["a", "a/b", "..a", "a..", "a/..b/c", ".", ".hidden", "a:b", "C:", "a b", "ü/ö"])
+def test_names_and_paths_are_contained(value: str) -> None:
+    assert parse_template("x://{+path}").is_contained({"path": value})
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["..", "../a", "a/../b", "a/..", "..\\a", "a\\..", "/etc/passwd", "\\\\host\\share", "C:\\a", "c:/a", "a\0b"],
+)
+def test_what_leads_out_of_a_folder_is_not_contained(value: str) -> None:
+    """A query leads nowhere: it is a text to look for."""
+    assert not parse_template("x://{+path}").is_contained({"path": value})
+    assert not parse_template("x://{a}/{b}").is_contained({"a": "a", "b": value})
+    assert parse_template("x://a{?q}").is_contained({"q": value})
+
+
 def test_a_long_uri_is_matched_in_one_go() -> None:
     """However many ways there would be to cut it."""
     template = parse_template("x://" + "-".join(f"{{v{number}}}" for number in range(12)) + "/end")

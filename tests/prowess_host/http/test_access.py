@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from piped import CAPABILITIES_KEY, make_project
-from web import JSON, Web, initialize, served_over_http, stateless
+from web import JSON, Answer, Web, initialize, served_over_http, stateless
 
 from prowess_host.http.guard import Guard, is_loopback
 from prowess_host.http.headers import Headers
@@ -33,6 +33,12 @@ token = "an-api-key"
 "t.read" = ["read"]
 "t.write" = ["read", "write"]
 "t.secret_*" = ["admin"]
+"docs://private/*" = ["admin"]
+"skill://payroll/*" = ["admin"]
+"free://closed room/*" = ["admin"]
+
+[resources]
+docs = "docs/**/*.md"
 """
 SKILL = '''
     from prowess import prompt, resource
@@ -81,7 +87,16 @@ SKILL = '''
 
 @pytest.fixture(scope="module")
 def guarded_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_project(tmp_path_factory.mktemp("guarded"), settings=SETTINGS, t=SKILL)
+    root = make_project(tmp_path_factory.mktemp("guarded"), settings=SETTINGS, t=SKILL)
+    skill = "---\nname: {0}\ndescription: About {0}.\n---\nSecret: {0}.\n"
+    for name in ("payroll", "welcome"):
+        (root / "skills" / name / "more").mkdir(parents=True)
+        (root / "skills" / name / "SKILL.md").write_text(skill.format(name))
+        (root / "skills" / name / "more" / "x y.md").write_text(name)
+    (root / "docs" / "private").mkdir(parents=True)
+    (root / "docs" / "private" / "a b.md").write_text("private")
+    (root / "docs" / "open.md").write_text("open")
+    return root
 
 
 @pytest.fixture(scope="module")
@@ -288,6 +303,56 @@ def test_nothing_beside_a_name_hides_it(guarded: Web, method: str, params: dict[
     if method == "resources/read":
         fields["Mcp-Name"] = params["uri"]
     assert 403 == guarded.ask("POST", "/mcp", body, {**fields, **bearer(READER)}).status
+
+
+@pytest.mark.parametrize(
+    ("open_uri", "closed_uri"),
+    [
+        ("docs://open.md", "docs://private/a%20b.md"),
+        ("skill://welcome/SKILL.md", "skill://payroll/SKILL.md"),
+        ("skill://welcome/more/x%20y.md", "skill://payroll/more/x%20y.md"),
+        ("free://open%20room/a", "free://closed%20room/a"),
+        ("free://open+room/a", "free://clo%73ed%20room/a"),
+    ],
+)
+def test_files_and_uris_need_their_scopes(guarded: Web, open_uri: str, closed_uri: str) -> None:
+    """However a URI is encoded: files of the project, of Agent Skills, and what a template stands for."""
+    by_uri = (
+        ("resources/read", {"uri": closed_uri}),
+        ("resources/subscribe", {"uri": closed_uri}),
+        ("subscriptions/listen", {"notifications": {"resourceSubscriptions": [open_uri, closed_uri]}}),
+    )
+    session = initialize(guarded, headers=bearer(READER))
+    for method, params in by_uri:
+        named = {"Mcp-Name": closed_uri, **bearer(READER)}
+        if method != "resources/subscribe":
+            refused = guarded.stateless(method, named, **params)
+            assert (403, True) == (refused.status, 'scope="admin"' in refused.headers["www-authenticate"]), method
+        if method != "subscriptions/listen":
+            body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+            assert 403 == guarded.ask("POST", "/mcp", body, session).status
+    if not open_uri.startswith("free:"):  # which needs another scope in any case
+        read = guarded.stateless("resources/read", {"Mcp-Name": open_uri, **bearer(READER)}, uri=open_uri)
+        assert "contents" in read.json["result"]
+    read = guarded.stateless("resources/read", {"Mcp-Name": closed_uri, **bearer(OWNER)}, uri=closed_uri)
+    assert "contents" in read.json["result"]
+
+
+def test_skills_need_their_scopes(guarded: Web) -> None:
+    """Their list shows those that the caller may read."""
+
+    def ask(method: str, who: str, **params: str) -> Answer:
+        return guarded.stateless(method, bearer(who), **params)
+
+    def listed(who: str) -> list[str]:
+        return [each["uri"] for each in ask("skills/list", who).json["result"]["skills"]]
+
+    assert (["skill://welcome/SKILL.md"], 2) == (listed(READER), len(listed(OWNER)))
+    assert "skill" in ask("skills/get", READER, uri="skill://welcome/SKILL.md").json["result"]
+    assert 403 == ask("skills/get", READER, uri="skill://payroll/SKILL.md").status
+    for folder in ("skill://payroll", "skill://payroll/more"):
+        assert 403 == ask("resources/directory/read", READER, uri=folder).status
+        assert "resources" in ask("resources/directory/read", OWNER, uri=folder).json["result"]
 
 
 def test_scopes_hold_from_the_first_request_on(guarded_root: Path) -> None:

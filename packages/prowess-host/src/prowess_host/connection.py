@@ -11,7 +11,7 @@ import functools
 import logging
 from collections.abc import Callable, Hashable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from prowess.contracts.contract import TOOL
 from prowess.contracts.kinds import RESOURCE
@@ -92,7 +92,7 @@ class Connection:
         transport: str = "pipe",
         revision: Revision | None = None,
         pages: Pages | None = None,
-        allows: Callable[[Any, Contract], bool] | None = None,
+        allows: Callable[..., bool] | None = None,
     ) -> None:
         """`transport` names the way to the client for traces, in the words of OpenTelemetry: `pipe` or `tcp`.
 
@@ -204,7 +204,7 @@ class Connection:
         elif row is not None and row.kind == RESOURCE and shelf.is_pending:
             self._waiting.append(call)
         elif method in SKILLS_METHODS:
-            self._start(call, partial(answer_about_skills, call, shelf))
+            self._start(call, partial(answer_about_skills, call, shelf, partial(self._may_have, call)))
         elif method in LISTS:
             self._list(call, listing)
         elif method == "tools/call":
@@ -240,6 +240,7 @@ class Connection:
 
     def _serve_file(self, call: Call, file: ServedFile) -> None:
         """Read a file in the host, without a worker."""
+        self._require(call, file.uri)
         if call.method == "resources/read":
             self._start(call, partial(read_served_file, call, self._project.shelf, file))
             return
@@ -268,12 +269,15 @@ class Connection:
             line = self._session.refuse(call, RpcError.internal("see the log of the host"))
         call.back.write(line)
 
-    def _require(self, call: Call, contract: Contract) -> None:
-        if self._allows is not None and not self._allows(_owner(call), contract):
-            raise RpcError.invalid_request(f"{contract.id} needs scopes that the caller does not have")
+    def _may_have(self, call: Call, *named: str) -> bool:
+        return self._allows is None or self._allows(_owner(call), *named)
+
+    def _require(self, call: Call, *named: str) -> None:
+        if not self._may_have(call, *named):
+            raise RpcError.invalid_request(f"{named[-1]} needs scopes that the caller does not have")
 
     def _call_served(self, call: Call, target: Target) -> None:
-        self._require(call, target.contract)
+        self._require(call, target.contract.id, *filter(None, (target.uri,)))
         if call.method in ("resources/subscribe", "resources/unsubscribe"):
             self._subscribe(call, target.uri)
         else:
@@ -321,7 +325,7 @@ class Connection:
             else:
                 self._call_unknown(call, name)
             return
-        self._require(call, contract)
+        self._require(call, contract.id)
         self._submit(call, self._task(ToolCall, call, contract, self._limit(call, contract)), contract)
 
     def _call_unknown(self, call: Call, name: str) -> None:

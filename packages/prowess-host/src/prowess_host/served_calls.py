@@ -16,7 +16,7 @@ from prowess_host.tool_calls import ToolCall
 from prowess_host.workers.jobs import Job
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from prowess.contracts.contract import Contract
     from prowess.jsontypes import JsonObject
@@ -148,10 +148,10 @@ def read_served_file(call: Call, shelf: Shelf, file: ServedFile) -> bytes:
         raise RpcError.unknown_resource(file.uri, why, stateless=call.revision.stateless) from error
 
 
-def answer_about_skills(call: Call, shelf: Shelf) -> bytes:
-    """The result of a method of the Skills extension. In a thread: digests are made of all files."""
+def answer_about_skills(call: Call, shelf: Shelf, allows: Callable[[str], bool]) -> bytes:
+    """The result of a method of the Skills extension, about what the client may read. In a thread: digests are made."""
     if call.method == "skills/list":
-        return _page("skills", shelf.entries(), call.params.get("cursor"))
+        return _page("skills", [each for each in shelf.entries() if allows(each["uri"])], call.params.get("cursor"))
     uri = call.params["uri"]
     if call.method == "skills/get":
         entry = shelf.entry(uri)

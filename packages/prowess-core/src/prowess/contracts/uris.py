@@ -19,6 +19,7 @@ _EXPRESSION: Final = re.compile(r"\{([^{}]*)\}")
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:.")
 _NAMES: Final = re.compile(r"[+?]?[A-Za-z_][A-Za-z0-9_]*(,[A-Za-z_][A-Za-z0-9_]*)*")
 _ILLEGAL: Final = re.compile(r"[\x00-\x20\"<>\\^`|\x7f]|%(?![0-9A-Fa-f]{2})")
+_LEADS_OUT: Final = re.compile(r"^[/\\]|^[A-Za-z]:[/\\]|(?:^|[/\\])\.\.(?:[/\\]|$)|\0")
 _RESERVED: Final = ":/?#[]@!$&'()*+,;="
 
 
@@ -58,6 +59,11 @@ class Template(NamedTuple):
             return {**values, **_queried(query, optional)} if mark else values
         except (UnicodeDecodeError, KeyError):
             return None
+
+    def is_contained(self, values: Mapping[str, str]) -> bool:
+        """Whether no variable of the path leads out of a folder, for authors who join it with one: `..`, `/etc`, `C:`."""
+        paths = [values.get(variable.name, "") for variable in self.variables if variable.operator != "?"]
+        return not any(_LEADS_OUT.search(path) for path in paths)
 
     def expand(self, values: Mapping[str, object]) -> str:
         """The URI for these values. Missing and null values are omitted."""

@@ -8,6 +8,7 @@ import hmac
 from collections.abc import Mapping
 from dataclasses import field
 from typing import Any, Final, cast
+from urllib.parse import unquote, unquote_plus
 
 from prowess.errors import SettingsError
 from prowess.frozen import frozen
@@ -61,7 +62,7 @@ class Credentials:
     @classmethod
     def of(cls, settings: Settings) -> Credentials:
         """Read the settings: `auth.token`, a bearer token with all scopes; `[[auth.credentials]]` with type, token (or
-        user and password) and scopes; and `[auth.scopes]`, which maps command ids or patterns to the scopes they need.
+        user and password) and scopes; and `[auth.scopes]`, which maps command ids, URIs, or patterns of either to the scopes they need.
         """
         token = settings.get("auth.token", None)
         listed = settings.get("auth.credentials", [])
@@ -105,9 +106,14 @@ class Credentials:
                 found = Caller(number, credential.scopes)
         return found
 
-    def needed_by(self, command: str) -> frozenset[str]:
-        """The scopes that a command requires."""
-        fitting = (scopes for pattern, scopes in self.needed.items() if fnmatch.fnmatchcase(command, pattern))
+    def needed_by(self, name: str) -> frozenset[str]:
+        """The scopes that a command or the URI of a resource requires. A URI means the same however it is encoded."""
+        forms = {name, unquote(name), unquote_plus(name)}
+        fitting = (
+            scopes
+            for pattern, scopes in self.needed.items()
+            if any(fnmatch.fnmatchcase(form, written) for form in forms for written in {pattern, unquote(pattern)})
+        )
         return frozenset[str]().union(*fitting)
 
 

@@ -83,13 +83,16 @@ class Listing:
         return found if found is not None and not found.is_template else None
 
     def resource(self, uri: str) -> tuple[Contract, Mapping[str, str]] | None:
-        """The resource for a URI, with the variables of its template. If several match, the one with the most literal text."""
+        """The resource for a URI, with the variables of its template. If several match, the one with the most literal text.
+
+        A template does not match if a variable leads out of a folder.
+        """
         exact = self.fixed_resource(uri)
         if exact is not None:
             return exact, {}
         for template, contract in self._templates:
             variables = template.match(uri)
-            if variables is not None:
+            if variables is not None and template.is_contained(variables):
                 return contract, variables
         return None
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from prowess_host.http.oauth import TokenReader
     from prowess_host.protocol.codec import Request
 
-__all__ = ["Access", "InFlight", "NotAllowed", "busy", "client_of", "contracts_named"]
+__all__ = ["Access", "InFlight", "NotAllowed", "busy", "client_of", "names_in"]
 
 _BEARER: Final = "bearer "
 _SOON: Final = 1
@@ -91,15 +91,15 @@ class Access:
         except Refused:
             return None
 
-    def require(self, caller: Caller, commands: Iterable[str]) -> None:
-        """Raise `NotAllowed`, with all the scopes that are needed, where a caller lacks one for these commands."""
-        needed = self._scopes.union(*(self._credentials.needed_by(command) for command in commands))
+    def require(self, caller: Caller, named: Iterable[str]) -> None:
+        """Raise `NotAllowed`, with all the scopes that are needed, where a caller lacks one for these commands and URIs."""
+        needed = self._scopes.union(*map(self._credentials.needed_by, named))
         if caller.scopes is not None and not needed <= caller.scopes:
             raise self._refused(403, "insufficient_scope", needed)
 
-    def allows(self, caller: Caller, contract: Contract) -> bool:
-        """Whether a caller has the scopes for a command."""
-        return caller.scopes is None or self._credentials.needed_by(contract.id) <= caller.scopes
+    def allows(self, caller: Caller, *named: str) -> bool:
+        """Whether a caller has the scopes for these commands and URIs."""
+        return caller.scopes is None or all(self._credentials.needed_by(each) <= caller.scopes for each in named)
 
     def challenge(self, status: int) -> tuple[tuple[bytes, bytes], ...]:
         """The fields of a response that refuses a caller for what an envelope says."""
@@ -182,13 +182,13 @@ class InFlight:
             del self._of[client]
 
 
-def contracts_named(request: Request, listing: Listing) -> Iterator[Contract]:
+def names_in(request: Request, listing: Listing) -> Iterator[str]:
     """Whatever a request could mean by a name or a URI, wherever it stands: a member that its method ignores hides nothing."""
     for place in (request.params, request.params.get("ref")):
         if isinstance(place, dict):
             name, uri = (cast("JsonObject", place).get(member) for member in ("name", "uri"))
             if isinstance(name, str):
-                yield from _present(listing[name])
+                yield from _ids(listing[name])
             if isinstance(uri, str):
                 yield from _resources_at(uri, listing)
     wanted = request.params.get("notifications")
@@ -198,11 +198,13 @@ def contracts_named(request: Request, listing: Listing) -> Iterator[Contract]:
             yield from _resources_at(uri, listing)
 
 
-def _resources_at(uri: str, listing: Listing) -> Iterator[Contract]:
-    """The resource that is read at a URI, and the template that is spelled so."""
+def _resources_at(uri: str, listing: Listing) -> Iterator[str]:
+    """A URI, as that of a folder too, the resource that is read at it, and the template that is spelled so."""
+    yield uri
+    yield f"{uri}/"
     read = listing.resource(uri)
-    return _present(listing.template(uri), None if read is None else read[0])
+    yield from _ids(listing.template(uri), None if read is None else read[0])
 
 
-def _present(*found: Contract | None) -> Iterator[Contract]:
-    return (contract for contract in found if contract is not None)
+def _ids(*found: Contract | None) -> Iterator[str]:
+    return (contract.id for contract in found if contract is not None)

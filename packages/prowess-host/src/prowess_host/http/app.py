@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from prowess_host.connection import Connection
-from prowess_host.http.access import InFlight, NotAllowed, busy, client_of, contracts_named
+from prowess_host.http.access import InFlight, NotAllowed, busy, client_of, names_in
 from prowess_host.http.api import Api
 from prowess_host.http.binding import Handshake, Refused, Stateless, read_post, read_stream
 from prowess_host.http.headers import Mirrored, mirrored_parameters
@@ -241,7 +241,7 @@ class App:
             await self._project.contract_of("")
         messages = map(read_item, message.items) if isinstance(message, Batch) else (message,)
         requests = [each for each in messages if isinstance(each, Request)]
-        named = (contract.id for each in requests for contract in contracts_named(each, self._project.listing))
+        named = (name for each in requests for name in names_in(each, self._project.listing))
         self._access.require(caller, named)
 
     async def _serve_stateless(self, exchange: Exchange, decision: Stateless, caller: Caller, client: Hashable) -> None:

@@ -6,13 +6,12 @@ import re
 import secrets
 from collections.abc import Callable, Hashable
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from prowess_host.connection import Connection
 from prowess_host.http.replies import History, Outlet, Reply, Standing
 
 if TYPE_CHECKING:
-    from prowess.contracts.contract import Contract
     from prowess.settings.credentials import Caller
     from prowess_host.http.headers import Accepted
     from prowess_host.project import Project
@@ -47,7 +46,7 @@ class HttpSession:
         project: Project,
         server: Server,
         caller: Caller,
-        allows: Callable[[Any, Contract], bool],
+        allows: Callable[..., bool],
         now: Callable[[], float],
         kept: int,
     ) -> None:
@@ -139,7 +138,7 @@ class Sessions:
     def __len__(self) -> int:
         return len(self._open)
 
-    def open(self, caller: Caller, client: Hashable, allows: Callable[[Any, Contract], bool]) -> HttpSession:
+    def open(self, caller: Caller, client: Hashable, allows: Callable[..., bool]) -> HttpSession:
         """A new session. Where there is no room, the client with the most sessions loses the one that was idle longest.
 
         Raises `TooManySessions`.
