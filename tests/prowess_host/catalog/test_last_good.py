@@ -118,6 +118,23 @@ async def test_a_call_at_the_moment_of_a_broken_save_is_answered(project: Path):
             assert set(before) <= set(await host.tools())
 
 
+async def test_a_worker_that_has_imported_a_broken_file_is_given_the_last_good_version(project: Path):
+    """It looked at all skills when the host knew nothing of the save yet."""
+    async with inside(project) as host:
+        before = await host.tools()
+        assert "one" == await host.text("u_version")
+        for _ in range(3):
+            await replace_worker(host)
+            write_skill(project, "t.py", BROKEN)
+            with contextlib.suppress(ChildProcessError):  # the worker may be replaced meanwhile, because of the save
+                async with host.project.workers.describers() as ask:
+                    await ask(())
+            assert "one" == await host.text("t_version")
+            write_skill(project, "t.py", ONE)
+            assert "one" == await host.text("t_version")
+            assert set(before) <= set(await host.tools())
+
+
 @pytest.mark.parametrize("torn", ["", "from prowess import skill_comm", '"""What\n', "   \n"])
 async def test_half_of_a_save_takes_nothing_away(project: Path, torn: str):
     """An editor that truncates a file and then writes it may be seen in between."""

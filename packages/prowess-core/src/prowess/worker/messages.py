@@ -255,6 +255,8 @@ class RefusedHead(TypedDict):
     message: str
     name: NotRequired[str]
     """The capability that the client does not have."""
+    broken: NotRequired[bool]
+    """Set for an unknown command whose skill does not load from the files as the worker read them."""
 
 
 class ProgressHead(TypedDict):

@@ -255,8 +255,9 @@ class LinkServer:
 
     def _unknown(self, command: str) -> tuple[Kind, bytes, bytes]:
         """The host knew it: it has gone just now, or its skill cannot be loaded."""
-        message = "; ".join([str(UnknownCommand(command)), *self._runtime.reasons(command)])
-        told: RefusedHead = {"kind": "unknown", "message": _text(message)}
+        reasons = self._runtime.reasons(command)
+        message = "; ".join([str(UnknownCommand(command)), *reasons])
+        told: RefusedHead = {"kind": "unknown", "message": _text(message), "broken": bool(reasons)}
         return Kind.REFUSED, to_json(told), b""
 
     def _cut(self, number: int, outcome: Outcome, how: CallHead, most: int) -> tuple[Kind, bytes, bytes] | None:

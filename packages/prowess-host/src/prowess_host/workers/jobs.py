@@ -117,6 +117,8 @@ class Job:
     """How many workers have ended before they began it."""
     moves: int = 0
     """How many workers it was taken from, for whatever reason."""
+    was_broken: bool = False
+    """A worker has refused it because the skill did not load there."""
     verdict: str = ""
     """Why it is not given to another worker, if this one says that it has not begun it."""
     over: bool = False

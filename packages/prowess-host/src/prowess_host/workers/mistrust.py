@@ -101,8 +101,10 @@ def _message(head: dict[str, Any], _grant: Grant) -> dict[str, Any]:
 
 
 def _refusal(head: dict[str, Any], _grant: Grant) -> dict[str, Any]:
-    told = {key: str(head[key]) for key in ("kind", "message")}
-    return {**told, "name": str(head["name"])} if "name" in head else told
+    told: dict[str, Any] = {key: str(head[key]) for key in ("kind", "message")}
+    if "name" in head:
+        told["name"] = str(head["name"])
+    return {**told, "broken": bool(head["broken"])} if "broken" in head else told
 
 
 def _progress(head: dict[str, Any], _grant: Grant) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from prowess.skills.description import Description
 from prowess.skills.texts import unpack
 from prowess.worker.heap import LARGE, give_back_soon
 from prowess.worker.link import Frame
-from prowess.worker.messages import CancelHead, DescribeHead, FailedHead, Kind, LiveHead, SecretsHead
+from prowess.worker.messages import CancelHead, DescribeHead, FailedHead, Kind, LiveHead, RefusedHead, SecretsHead
 from prowess_host.workers.backoff import BackOff
 from prowess_host.workers.describe import Describing, LostImport
 from prowess_host.workers.describers import Ask, Describers
@@ -357,9 +357,28 @@ class Supervisor:
         job = worker.jobs.get(frame.number)
         if job is not None:
             worker.proven = True
-            self._pass_on(job, frame)
+            if frame.kind != Kind.REFUSED or not self._gives_again(worker, job, frame):
+                self._pass_on(job, frame)
         if worker.withdrawn and frame.kind in LAST:
             worker.release(frame.number)
+
+    def _gives_again(self, worker: Worker, job: Job, frame: Frame) -> bool:
+        """Dispatch a call once more, with the last good source, if its skill is broken in the worker.
+
+        The worker may have imported the skill before the host sent a source: for a description, or during a save.
+        """
+        refused: RefusedHead = json.loads(frame.head)
+        skill = job.contract.skill
+        if not refused.get("broken") or job.was_broken or self.source_of(skill) is None:
+            return False
+        job.was_broken = True
+        worker.sourced.discard(skill)
+        worker.process.forget(job.number)
+        del self._running[job]
+        worker.drop(job)
+        self._dispatch(job)
+        self._loop.call_soon(worker.pool.check_calls, worker)
+        return True
 
     def _pass_on(self, job: Job, frame: Frame) -> None:
         """Tell a listener what its worker says."""
