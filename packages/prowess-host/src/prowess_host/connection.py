@@ -1,7 +1,7 @@
 """One client of a project: its session, its calls in flight, and the notifications it gets.
 
-The transport only has to write lines. Where messages arrive one by one, each with a way back of its own (a request of HTTP),
-what concerns a message goes back that way, and everything else to the client's transport.
+The transport only has to write lines. Over HTTP, each request brings its own transport for the response: the messages that
+belong to the request go there, and everything else to the client's transport.
 """
 
 from __future__ import annotations
@@ -58,15 +58,15 @@ T = TypeVar("T", bound=ToolCall)
 
 _log = logging.getLogger("prowess.host")
 _LIMIT_KEY: Final = "anthropic/maxResultSizeChars"
-"""The key in a command's `meta` by which its author asks clients to take larger results."""
+"""The key in a command's `meta` with which its author asks clients to accept larger results."""
 _MOST_NOTICES: Final = 1024 * 1024
-"""Bytes that may wait for a client before progress and logs are dropped: they are of the moment, answers are not."""
+"""Bytes that may wait for a client before progress and logs are dropped. Answers are never dropped."""
 
 
 class Transport(Protocol):
-    """The way to a client. Neither member blocks or raises, also when the client is gone.
+    """Writes to a client. Its members never block or raise, even when the client is gone.
 
-    It may have an `owner`: whoever calls, where several share a server. Nobody else may ask for its tasks.
+    It may have an `owner`, the authenticated caller: only the owner of a task may ask for it.
     """
 
     @property
@@ -75,12 +75,12 @@ class Transport(Protocol):
         ...
 
     def write(self, line: bytes, *, more: bool = False) -> None:
-        """Send whole lines. `more` says that others probably follow at once, so that they may go together."""
+        """Send whole lines. `more` says that others probably follow at once, so that the transport can join them."""
         ...
 
 
 class Connection:
-    """Serves one client. Give it each line that arrives, and close it when the client has left."""
+    """Serves one client. Pass each line to `receive`, and call `close` when the client has left."""
 
     def __init__(
         self,
@@ -94,11 +94,11 @@ class Connection:
         pages: Pages | None = None,
         allows: Callable[..., bool] | None = None,
     ) -> None:
-        """`transport` names the way to the client for traces, in the words of OpenTelemetry: `pipe` or `tcp`.
+        """`transport` is the kind of transport for traces, as OpenTelemetry names it: `pipe` or `tcp`.
 
-        `revision` is what a client without a session has settled on with somebody else. `pages` has its long results,
-        where they outlive the connection. `allows` says whether the owner of the way back may have what a request named:
-        asked when that is found, since a name can come to mean something while a request waits.
+        `revision` is the one that a client without a session has negotiated with another process. `pages` has its long
+        results, if they outlive the connection. `allows` says whether the owner of a transport may use a contract. It is
+        asked when the name is looked up, because the catalog can change while a request waits.
         """
         self._allows = allows
         self._project = project
@@ -108,7 +108,7 @@ class Connection:
         self._out = out
         self._now = now
         self._waiting: list[Call] = []
-        """Calls that wait for the listing, or for the command that they name."""
+        """Calls that wait for the listing or for their command."""
         self._jobs: dict[Call, tuple[ToolCall, Job]] = {}
         self._closed = False
         self._reading: set[asyncio.Task[None]] = set()
@@ -123,28 +123,28 @@ class Connection:
 
     @property
     def in_flight(self) -> int:
-        """How many requests have no answer yet."""
+        """The number of requests without an answer."""
         return len(self._session.in_flight)
 
     @property
     def running(self) -> int:
-        """How many of them are with the workers."""
+        """The number of calls in workers."""
         return len(self._jobs)
 
     @property
     def unbegun(self) -> int:
-        """How many of them wait for skills to be described, for a worker to come up, or for an import."""
+        """The number of requests that wait for a description, for a worker or for an import."""
         workers = self._project.workers
         return len(self._waiting) + sum(workers.is_unbegun(job) for _, job in self._jobs.values())
 
-    # What arrives
+    # Input
 
     def receive(self, line: bytes | Oversized) -> None:
-        """Serve a message, or what stands in the place of one that was too long."""
+        """Serve one line, or the marker for a line that was too long."""
         self.take(decode(line))
 
     def take(self, message: Message, back: Transport | None = None) -> None:
-        """Serve a message that was read already. What concerns it goes `back`, by default to the client's transport."""
+        """Serve a parsed message. Its answer goes to `back`, by default to the client's transport."""
         if self._closed:
             return
         try:
@@ -153,7 +153,7 @@ class Connection:
             _log.exception("a message could not be served")
 
     def owes(self, back: Transport) -> bool:
-        """Whether a request that came with this way back is still open."""
+        """Whether a request with this transport is still open."""
         if back is self._out and self._session.subscriptions:
             return True
         return any(call.back is back for call in self._session.in_flight.values())
@@ -169,7 +169,7 @@ class Connection:
         elif isinstance(action, Answered):
             self._answered(action)
         elif isinstance(action, Group):
-            for each in action.actions:  # all of them have their way back before the first is served
+            for each in action.actions:  # set for all of them before the first is served
                 if isinstance(each, Call):
                     each.back = back
             for each in action.actions:
@@ -187,7 +187,7 @@ class Connection:
             call.back.write(self._session.refuse(call, RpcError.internal("see the log of the host")))
 
     def _answer(self, call: Call) -> None:
-        """Answer a request, hand it to the workers, or keep it until what it names is known."""
+        """Answer a request, submit it to the workers, or keep it until its command is known."""
         listing, shelf, method = self._project.listing, self._project.shelf, call.method
         if method in TASK_METHODS:
             self._serve_task(call)
@@ -200,7 +200,9 @@ class Connection:
         ):
             raise RpcError.method_not_found(method, call.revision.version)
         if method == "resources/unsubscribe" and call.params["uri"] in self._session.resources:
-            self._subscribe(call, call.params["uri"])  # also when the resource is gone
+            self._subscribe(
+                call, call.params["uri"]
+            )  # even if the resource is gone, so that the client can unsubscribe
         elif row is not None and row.kind == RESOURCE and shelf.is_pending:
             self._waiting.append(call)
         elif method in SKILLS_METHODS:
@@ -285,7 +287,7 @@ class Connection:
             if known is not None:
                 call.back.write(self._session.answer(call, known))
                 return
-            call.params = {**call.params, "arguments": target.arguments}  # what a sealed state is bound to
+            call.params = {**call.params, "arguments": target.arguments}  # a sealed state is bound to these
             task = self._task(ServedCall, call, target.contract, UNLIMITED)
             task.target = target
             self._submit(call, task, target.contract)
@@ -329,7 +331,7 @@ class Connection:
         self._submit(call, self._task(ToolCall, call, contract, self._limit(call, contract)), contract)
 
     def _call_unknown(self, call: Call, name: str) -> None:
-        """Say what is broken, where that is asked for, or where nothing is known because of it."""
+        """Answer a call of the diagnostics tool, or of an unknown name, with the failures of the project."""
         listing = self._project.listing
         failures = listing.catalog.failures
         text = "\n".join(map(str, failures))
@@ -365,16 +367,16 @@ class Connection:
             task, job = held
             task.answered(job, answered.question, answered.result, answered.error)
 
-    # What is written
+    # Output
 
     def _write(self, call: Call, line: bytes) -> None:
-        """Write what a call has to say, be it the answer or not."""
+        """Write a message that belongs to a call."""
         call.back.write(line, more=len(self._jobs) > 1)
         if not self._session.is_open(call):
             self._jobs.pop(call, None)
 
     def _notify(self, call: Call, line: bytes) -> bool:
-        """Write what is only of the moment, if there is room. Returns whether there was."""
+        """Write progress or a log, unless too many bytes wait. Returns whether it was written."""
         back: Transport = call.back
         has_room = back.backlog < _MOST_NOTICES
         if has_room:
@@ -387,7 +389,7 @@ class Connection:
         call.back.write(self._session.answer(call, body, meta=meta))
 
     def show(self, before: Listing, after: Listing) -> None:
-        """Serve what waited for this listing. The client hears of it only if what it can see has changed."""
+        """Serve the requests that waited for this listing. Notify the client if one of its lists has changed."""
         waiting, self._waiting = self._waiting, []
         for call in waiting:
             if self._session.is_open(call):
@@ -402,12 +404,12 @@ class Connection:
         for line in self._session.resource_updated(uri):
             self._out.write(line)
 
-    # Results that are too large
+    # Large results
 
     def _most(self, call: Call) -> int:
-        """Characters of a result that the client takes; 0 for no limit. Without a way to read on there is none.
+        """The limit for a result in characters; 0 for none. Without a store for the rest there is no limit.
 
-        A stateless request must be served alike whoever sends it, so there only the setting counts.
+        Stateless requests are answered the same for every client, so only the setting counts there.
         """
         own, revision = self._project.own, call.revision
         if READ_MORE in self._project.listing.names:
@@ -443,7 +445,7 @@ class Connection:
     # The end
 
     def close(self) -> None:
-        """The client has left, or the host leaves it. Its calls end; those of other clients go on."""
+        """End the connection and cancel its calls. Calls of other clients continue."""
         if self._closed:
             return
         self._closed = True
@@ -467,13 +469,13 @@ def _owner(call: Call) -> Hashable:
 
 
 def _from_text(arguments: str) -> JsonObject:
-    """Arguments that arrived as JSON text, for a tool of our own."""
-    from prowess.calls.jsontext import decode_object  # pydantic-core, which the host does without otherwise
+    """Decode the arguments of one of the host's own tools."""
+    from prowess.calls.jsontext import decode_object  # imports pydantic-core
 
     return decode_object(arguments) or {}
 
 
 def _invalid(call: Call, error: EncodeError) -> str:
-    """Why arguments cannot be handed on: their numbers, else whatever the encoder says."""
+    """The reason why arguments cannot be encoded: a number, or the message of the encoder."""
     problems = number_problems(call.arguments)
     return str(InputError(call.params["name"], problems)) if problems else f"Invalid arguments: {error}"

@@ -32,7 +32,7 @@ __all__ = ["SILENT", "Audience", "Way", "call_outcome", "call_payload", "unknown
 
 
 class Way(NamedTuple):
-    """How calls reach the workers of a project."""
+    """The way from a call to the workers of a project."""
 
     workers: Supervisor
     profile: str
@@ -41,7 +41,7 @@ class Way(NamedTuple):
     """Whether the record keeps progress and logs."""
 
     def how(self, contract: Contract) -> CallHead:
-        """How to call a command."""
+        """The head of the frame that calls a command."""
         how: CallHead = {"command": contract.id, "profile": self.profile}
         if self.hears_all:
             how["progress"] = how["log"] = True
@@ -50,15 +50,15 @@ class Way(NamedTuple):
 
 @frozen
 class Audience:
-    """What the caller wants to hear while the command runs. By default nothing, and there is no person to ask."""
+    """The callbacks of a caller while the command runs. By default there are none, and no person to ask."""
 
     progress: Callable[[float, float | None, str | None], None] | None = None
     log: Callable[[str, Any], None] | None = None
     ask: Callable[[JsonObject], Awaitable[JsonObject]] | None = None
-    """Puts questions to a person: each key with its `message` and `schema`, answered by an `action` and a `content`."""
+    """Puts questions to a person. Each key has a `message` and a `schema`; the answer has an `action` and a `content`."""
 
     def wants(self) -> CallHead:
-        """What the worker has to send, or may ask, because of it."""
+        """The fields of the head that ask the worker for progress, logs or questions."""
         wants: Any = {}
         if self.progress is not None:
             wants["progress"] = True
@@ -74,7 +74,7 @@ SILENT: Final = Audience()
 
 
 async def call_payload(way: Way, contract: Contract, arguments: Any, audience: Audience = SILENT) -> JsonObject:
-    """The payload, as the profile shows it."""
+    """Call a command and return the payload in the profile."""
     how: CallHead = {**way.how(contract), **audience.wants()}
     meta, payload = await _run(way, contract, dumps(how), dumps(arguments), audience)
     return {**payload, "_meta": meta} if meta else payload
@@ -83,7 +83,7 @@ async def call_payload(way: Way, contract: Contract, arguments: Any, audience: A
 async def call_outcome(
     way: Way, contract: Contract, arguments: Any, channel: Channel | None, audience: Audience = SILENT
 ) -> Outcome:
-    """What the call came to. Its facts travel beside the result."""
+    """Call a command and return the outcome, whose facts come beside the result."""
     call_id = (channel and channel.call_id) or uuid.uuid4().hex
     how: CallHead = {**way.how(contract), **audience.wants(), "outcome": True, "call_id": call_id}
     if channel is not None:
@@ -91,7 +91,7 @@ async def call_outcome(
         how["trace"], how["metadata"], how["context"] = channel.trace_id, channel.metadata, channel.context
     try:
         head, text = dumps(how), dumps({} if arguments is None else arguments)
-    except EncodeError as error:  # the caller gave what JSON cannot say
+    except EncodeError as error:  # the caller gave values that JSON cannot express
         result = text_result(f"{contract.id}: arguments: {message_of(error)}", is_error=True)
         return Outcome(contract.id, "input", result, contract, call_id=call_id)
     facts, body = await _run(way, contract, head, text, audience)
@@ -99,7 +99,7 @@ async def call_outcome(
 
 
 def unknown_outcome(command: str, catalog: Catalog) -> Outcome:
-    """No command answers to this name."""
+    """The outcome for an unknown command."""
     unknown = UnknownCommand(command, [contract.id for contract in catalog], catalog.reasons(command))
     return Outcome(command, "unknown", text_result(str(unknown), is_error=True))
 
@@ -107,7 +107,7 @@ def unknown_outcome(command: str, catalog: Catalog) -> Outcome:
 async def _run(
     way: Way, contract: Contract, head: bytes, text: bytes, audience: Audience = SILENT
 ) -> tuple[JsonObject, JsonObject]:
-    """The facts and the body of the answer. If the caller gives up, the worker stops the call."""
+    """Run a job and return the facts and the body of its answer. If the caller is cancelled, so is the call."""
     listener = _Listener(audience)
     job = Job(contract, head, text, listener, way.seconds)
     listener.reply = partial(way.workers.answer, job)
@@ -121,10 +121,10 @@ async def _run(
 
 
 class _Listener:
-    """Hears the one answer to a job, and passes on to the audience what comes before."""
+    """Receives the answer to a job, and passes earlier events to the audience."""
 
     reply: Callable[[JsonObject], None]
-    """Takes the answers to questions."""
+    """Sends the answers to questions."""
 
     def __init__(self, audience: Audience) -> None:
         self._audience = audience
@@ -139,13 +139,13 @@ class _Listener:
         self._tell({META_KIND: facts["kind"]}, {"content": content, "isError": True})
 
     def rest(self, token: str, text: bytes) -> None:  # pragma: no cover - there is no limit on this result
-        """Nothing is cut."""
+        """Does nothing: direct calls have no limit on results."""
 
     def input_required(self, questions: JsonObject) -> None:  # pragma: no cover - only where answers were recorded
         raise NotImplementedError
 
     def questions(self, questions: JsonObject) -> None:
-        """The run waits until they are answered."""
+        """Put the questions to the audience; the call waits for the answers."""
         task = asyncio.get_running_loop().create_task(self._ask(questions))
         self._asking.add(task)
         task.add_done_callback(self._asking.discard)
@@ -159,18 +159,18 @@ class _Listener:
         self.reply(told)
 
     def url_done(self, key: str) -> None:
-        """Whoever was asked has seen for themselves."""
+        """Does nothing: the person has opened the page and knows."""
 
-    def background(self) -> None:  # pragma: no cover - somebody waits for every call
+    def background(self) -> None:  # pragma: no cover - direct calls are waited for
         """Does nothing: direct calls have no tasks."""
 
     def progress(self, done: float, total: float | None, message: str | None) -> None:
-        """The command is so far."""
+        """Pass progress to the audience."""
         if self._audience.progress is not None:
             self._audience.progress(done, total, message)
 
     def log(self, level: str, data: Any) -> None:
-        """The command has something to say."""
+        """Pass a log message to the audience."""
         if self._audience.log is not None:
             self._audience.log(level, data)
 
@@ -180,5 +180,5 @@ class _Listener:
             task.cancel()
 
     def _tell(self, facts: JsonObject, body: JsonObject) -> None:
-        if not self.answer.done():  # whoever waited has given up
+        if not self.answer.done():  # the caller was not cancelled
             self.answer.set_result((facts, body))

@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 __all__ = ["CLIENT_LIMITS", "EXPIRY", "Page", "Pages", "UnknownCursor", "read_more_tool"]
 
 CLIENT_LIMITS: Final = {"claude-code": 60_000}
-"""Characters that clients take in one result, by the name they give. Claude Code cuts at 25,000 tokens."""
+"""Characters that clients accept in one result, by client name. Claude Code cuts at 25,000 tokens."""
 EXPIRY: Final = 3600.0
-"""Seconds after the last look at a text until it is dropped."""
+"""Seconds after the last read until a text is dropped."""
 _IN_MEMORY: Final = 1024 * 1024
 _CURSOR: Final = re.compile(r"([0-9a-f]{16})-(0|[1-9][0-9]{0,15})")
 _LONGEST_CHARACTER: Final = 4
 
 
 class UnknownCursor(ValueError):
-    """A cursor that leads nowhere."""
+    """An invalid or expired cursor."""
 
     def __init__(self, cursor: object, most: int) -> None:
         super().__init__(
@@ -43,9 +43,9 @@ class Page(NamedTuple):
     start: int
     end: int
     size: int
-    """All in bytes."""
+    """The size of the whole text in bytes."""
     cursor: str | None
-    """Where the next part begins."""
+    """The cursor of the next part."""
 
 
 @dataclass(slots=True)
@@ -56,27 +56,27 @@ class _Kept:
 
 
 class Pages:
-    """Texts by token, the one that was looked at last at the end."""
+    """Texts by token, the last one read at the end."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._kept: dict[str, _Kept] = {}
 
     def keep(self, token: str, text: bytes, most: int) -> None:
-        """Keep a text, and drop those that are too old or too many for `most` bytes."""
-        import tempfile  # only where something is too large
+        """Keep a text. Drop expired ones, and the oldest ones beyond `most` bytes."""
+        import tempfile  # only for large texts
 
         file = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115 - closed when it is dropped
         try:
             file.write(text)
-        except OSError:  # the disk is full: the cursor leads nowhere, and says so
+        except OSError:  # the disk is full: reading on will fail with `UnknownCursor`
             file.close()
             return
         self._kept[token] = _Kept(file, len(text), self._now())
         self._drop_old(most)
 
     def page(self, cursor: object, characters: int, most: int) -> Page:
-        """So many characters from a cursor on; raises `UnknownCursor`."""
+        """The next characters from a cursor; raises `UnknownCursor`."""
         self._drop_old(most)
         found = _CURSOR.fullmatch(cursor) if isinstance(cursor, str) else None
         kept = self._kept.pop(found[1], None) if found else None
@@ -109,16 +109,16 @@ class Pages:
 
 
 def _read(file: IO[bytes], start: int, characters: int) -> str | None:
-    """So many characters; `None` where no character begins."""
+    """Read a number of characters; `None` if `start` is inside a character."""
     file.seek(start)
     data = file.read(characters * _LONGEST_CHARACTER)
     if data[0] & 0xC0 == 0x80:
         return None
-    return data.decode(errors="ignore")[:characters]  # what is ignored is the character that the end cuts
+    return data.decode(errors="ignore")[:characters]  # ignores a character that the end cuts
 
 
 def read_more_tool() -> JsonObject:
-    """What clients see of the tool."""
+    """The definition of the tool."""
     return {
         "name": READ_MORE,
         "description": "Returns the next part of a result that was too large to send at once.",

@@ -43,18 +43,18 @@ __all__ = ["Client", "Project"]
 _log = logging.getLogger("prowess.host")
 _KINDS: Final = frozenset(row.kind for row in ROWS)
 _SAVING: Final = 10.0
-"""Seconds that writing the manifest may take when the project is closed. It takes milliseconds, unless the disk hangs."""
+"""Seconds for saving the manifest when the project is closed. It takes milliseconds unless the disk hangs."""
 _RECORDING: Final = 1.0
-"""The same for the last calls of the record."""
+"""Seconds for saving the last calls of the record."""
 _CLOSING: Final = 5.0
-"""Seconds that the workers get to end. A process that the kernel holds outlives even a kill."""
+"""Seconds that the workers get to end. A process that is stuck in the kernel survives even a kill."""
 
 
 class Client(Protocol):
-    """What a project tells its clients."""
+    """A client that a project notifies."""
 
     def show(self, before: Listing, after: Listing) -> None:
-        """There is another listing."""
+        """Called when the listing has changed."""
         ...
 
     def resource_updated(self, uri: str) -> None:
@@ -62,7 +62,7 @@ class Client(Protocol):
         ...
 
     def close(self) -> None:
-        """The project is closed: answer what is open."""
+        """Called when the project is closed: answer the open requests."""
         ...
 
 
@@ -78,9 +78,9 @@ class Project:
         *,
         client: str = "",
     ) -> None:
-        """`spawn` starts a worker: a process, or for debuggers a part of this one.
+        """`spawn` starts a worker: a process, or for debuggers a task in this one.
 
-        `client` is who calls, for the record, where no client says its name.
+        `client` is the name of the caller in the record, for clients that send no name.
         """
         self.settings = settings
         self._paths = ConfigPaths.of(settings, environ)
@@ -88,7 +88,7 @@ class Project:
         self.workers = self._updates.supervisor
         self.sealing = Sealing(lambda: shared_key(settings) or load_key(self._paths.get_cache_dir), time.time)
         self.listing = Listing.nothing()
-        """What can be listed and called now."""
+        """The current listing."""
         self._declared: set[str] = set()
         self.shelf = Shelf(self.file_sources, self._on_files)
         """The files served as resources."""
@@ -97,20 +97,20 @@ class Project:
         self.workers.witness = self._recorder
         self._tasks: Tasks | None = None
         self.offers_tasks = True
-        """Calls may go on without a waiting client. False where another process may be asked for them."""
+        """Whether calls may become tasks. False if several processes serve, because another one may be asked for the task."""
         self._clients: dict[Client, Pages] = {}
         self._watching: asyncio.Task[None] | None = None
 
     @property
     def own(self) -> OwnSettings:
-        """The settings of Prowess itself, as they were saved last."""
+        """Prowess's own settings, as last saved."""
         return self._updates.own
 
     def _made_recorder(self, client: str, environ: Mapping[str, str]) -> Recorder:
         settings, mark = self.settings, self.workers.mark
 
         def open_book() -> Write:
-            from prowess_host.records.book import Book  # with all that it needs, after the first answer
+            from prowess_host.records.book import Book  # imports sqlite3, after the first answer
             from prowess_host.records.place import record_path
 
             return Book(record_path(self._paths), settings, environ, mark=mark, client=client).write
@@ -124,7 +124,7 @@ class Project:
         details: JsonObject = {}
         try:
             details = details_of(own, self.settings.root)
-        except SettingsError as error:  # a wrong icon is no reason to serve nothing
+        except SettingsError as error:  # serve without the icon
             _log.warning("%s", error)
         return Server(name, version, instructions=self._instructions, details=details)
 
@@ -146,11 +146,11 @@ class Project:
 
     @property
     def hears_all(self) -> bool:
-        """Whether the record keeps progress and logs, also where no client wants to hear of them."""
+        """Whether the record keeps progress and logs, even if the client asks for none."""
         return self._recorder is not None and self._recorder.keeps_output
 
     def note_unknown(self, name: str, why: str, client: str = "") -> None:
-        """Record a call of a name that no command has."""
+        """Record a call of an unknown command."""
         if self._recorder is not None:
             self._recorder.unknown(name, why, client)
 
@@ -158,9 +158,9 @@ class Project:
 
     @property
     def kinds(self) -> Collection[str]:
-        """The kinds of things that clients may ask for: those that there are, or may be as long as that is not known.
+        """The kinds that the server declares to clients: those in the listing, or all possible ones before it is complete.
 
-        What a client was told once stays true for as long as the project is served.
+        A declared kind stays declared, because clients read it only once.
         """
         listing = self.listing
         if listing.complete:
@@ -190,7 +190,7 @@ class Project:
             _tell(client.resource_updated, uri)
 
     def start(self) -> None:
-        """Come to know the skills, and follow every change from now on."""
+        """Describe the skills and watch for changes."""
         loop = asyncio.get_running_loop()
         self._watching = loop.create_task(self._watch())
         self.shelf.start(loop.call_soon_threadsafe)
@@ -207,14 +207,14 @@ class Project:
             self._updates.settled.set()
 
     async def load(self, command: str = "", *, builds: bool = True) -> None:
-        """Know all commands, or at least this one, and follow no changes. A `ChildProcessError` says what failed.
+        """Describe all commands, or at least this one, without watching for changes. Raises `ChildProcessError`.
 
-        Unless it `builds`, skills whose environments are missing are failures.
+        Without `builds`, a missing environment is a failure of its skills.
         """
         await self._updates.load(lambda listing: listing[command] is not None, command, builds=builds)
 
     def prepares(self, command: str) -> bool:
-        """Whether a command may come to be known: its skill has an environment that is being prepared."""
+        """Whether an environment that may contain a command is being prepared."""
         return self._updates.prepares(command)
 
     def environments(self) -> list[str]:
@@ -227,11 +227,11 @@ class Project:
         return self._updates.limits
 
     async def describe(self) -> Catalog:
-        """Everything that the project holds, imported now. A `ChildProcessError` says what failed."""
+        """Import and describe all skills. Raises `ChildProcessError`."""
         return await self._updates.describe_anew()
 
     def wanted(self) -> None:
-        """A client lists or calls tools, so workers may start."""
+        """Called when a client lists or calls tools: workers may start."""
         self._updates.asked.set()
 
     def _publish(self, listing: Listing) -> None:
@@ -252,32 +252,32 @@ class Project:
     # Clients
 
     def connect(self, client: Client) -> Pages:
-        """Tell this client of changes from now on. Gives the place for its long results."""
+        """Notify this client of changes from now on. Returns the store for its long results."""
         self._clients[client] = Pages(time.monotonic)
         return self._clients[client]
 
     def disconnect(self, client: Client) -> None:
-        """The client has left: tell it nothing more, and drop its long results."""
+        """Stop notifying a client, and drop its long results."""
         pages = self._clients.pop(client, None)
         if pages is not None:
             pages.close()
 
     def where_it_looked(self) -> str:
-        """What to say of a project without commands: its folder, and the folders that were searched."""
+        """The message about a project without commands: its folder, and the searched folders."""
         root = self._paths.project_root
         folders = [
             f"{folder}{'' if folder.is_dir() else ' (there is no such folder)'}" for folder in self._updates.searched
         ]
         return f"There are no commands in the project {root}. Folders that were searched: {', '.join(folders)}."
 
-    # Calls of our own: envelopes and the command line
+    # Direct calls: envelopes and the command line
 
     def catalog(self) -> Catalog:
-        """What can be called now, and what failed."""
+        """The current commands and failures."""
         return self.listing.catalog
 
     async def contract_of(self, command: str) -> Contract | None:
-        """The contract of the command that answers to a name, as soon as it is known whether there is one."""
+        """The contract of the command with a name, once the listing is complete enough to say whether it exists."""
         self.wanted()
         if self.listing[command] is None and self._watching is not None:
             await self._updates.settled.wait()
@@ -292,8 +292,8 @@ class Project:
         channel: Channel | None = None,
         audience: Audience | None = None,
     ) -> Outcome:
-        """Call a command by id, wire name or alias, with JSON arguments, as `Runtime.call` does, but in a worker."""
-        from prowess_host.direct_calls import (  # pydantic, which a host does without
+        """Call a command by id, wire name or alias, with JSON arguments. Like `Runtime.call`, but in a worker."""
+        from prowess_host.direct_calls import (  # imports pydantic
             SILENT,
             Way,
             call_outcome,
@@ -309,8 +309,8 @@ class Project:
         return await call_outcome(way, contract, arguments, channel, audience or SILENT)
 
     async def payload(self, command: str, arguments: Any, audience: Audience | None = None) -> JsonObject:
-        """The payload of a call, as clients of the project's profile are shown it."""
-        from prowess_host.direct_calls import SILENT, Way, call_payload  # as above
+        """Call a command and return the payload in the project's profile."""
+        from prowess_host.direct_calls import SILENT, Way, call_payload  # imports pydantic
 
         contract = await self.contract_of(command)
         if contract is None:
@@ -320,13 +320,13 @@ class Project:
         return await call_payload(way, contract, arguments, audience or SILENT)
 
     def seconds_of(self, contract: Contract) -> float:
-        """How long a call of this command may take."""
+        """The timeout of a command in seconds."""
         return contract.policies.timeout if contract.policies.timeout is not None else self.own.timeout
 
     # The end
 
     async def close(self) -> None:
-        """End the workers, answer all clients, and let what was learned be written down."""
+        """End the workers, answer all clients, and save the manifest."""
         self.shelf.stop()
         if self._watching is not None:
             self._watching.cancel()
@@ -340,7 +340,7 @@ class Project:
 
 
 def _tell(heard: Callable[..., None], *news: Any) -> None:
-    """A fault with one client must not keep the news from the others."""
+    """Call a client. An exception must not stop the notification of the others."""
     try:
         heard(*news)
     except Exception:  # noqa: BLE001 - see above

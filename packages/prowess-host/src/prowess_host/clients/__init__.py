@@ -1,1 +1,1 @@
-"""MCP clients on this machine: their files and limits, connecting a project to them, and trying that it works."""
+"""MCP clients on this machine: their files and limits, connecting a project to them, and trying the connection."""

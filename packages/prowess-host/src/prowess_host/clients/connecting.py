@@ -1,6 +1,6 @@
 """Connects a project to a client and disconnects it: first a plan, which changes nothing, then its execution.
 
-A plan holds the file before and after, so that whoever asks can look at the difference first.
+A plan has the file before and after, so that a person can see the difference first.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ _SECRET: Final = re.compile(
     r"""(?<![\w-])(?<!\$\{)([\w-]*(?:token|key|secret|passw|auth|credential)[\w-]*["']?[ ]*[:=][ ]*)(?!["']?[${\[])(?:"[^"]+"|'[^']+'|[^\s"',]+)""",
     re.IGNORECASE,
 )
-"""A value under a name that is usual for secrets; references and tables are none."""
+"""A value under a name that is usual for secrets, but not a reference or a table."""
 
 
 @frozen
 class Target:
-    """The place of one entry: whose file, and under which name it stands there."""
+    """The place of one entry: the client, the scope and the name of the server."""
 
     client: Client
     scope: str
     name: str
     root: Path
-    """The project that is served."""
+    """The served project."""
 
     @property
     def path(self) -> list[str]:
-        """Where in the file the entry stands."""
+        """The path of the entry in the file."""
         return [*self.client.key, self.name]
 
     def file(self, machine: Machine) -> Path:
-        """The client's file. Raises `ProwessError` for a scope that the client has not."""
+        """The client's file. Raises `ProwessError` for a scope that the client does not have."""
         if self.scope not in self.client.files:
             usual = self.client.usual_scope
             raise ProwessError(f"{self.client.title} has no settings of a {self.scope}: use --scope {usual}")
@@ -57,25 +57,25 @@ class Target:
 
 @frozen
 class Plan:
-    """What is to happen to one file."""
+    """The planned change of one file."""
 
     target: Target
     file: Path
     before: Document
     after: bytes | None
-    """The new content; `None` where the file is to go."""
+    """The new content; `None` if the file is to be deleted."""
     launch: Launch | None
-    """What the client will start; `None` where it is disconnected."""
+    """The command that the client will start; `None` when disconnecting."""
     record: Record | None
-    """What was known before."""
+    """The ledger's record of the entry."""
 
     @property
     def changes(self) -> bool:
-        """Whether there is anything to do."""
+        """Whether the plan changes anything."""
         return self.after is None or self.after != self.before.content
 
     def diff(self) -> list[str]:
-        """The difference, as a unified diff. What looks like a secret, of other servers as well, is masked."""
+        """The change as a unified diff. Values that look like secrets are masked, also those of other servers."""
         before, after = _lines(self.before.content), _lines(self.after or b"")
         old = str(self.file) if self.before.exists else "/dev/null"
         new = "/dev/null" if self.after is None else str(self.file)
@@ -87,7 +87,7 @@ def _lines(content: bytes) -> list[str]:
 
 
 def slug(root: Path) -> str:
-    """A short name for a project, as every client takes it as the name of a server."""
+    """A short name for a project that every client accepts as the name of a server."""
     words = re.sub(r"[^a-z0-9]+", "-", root.name.lower()).strip("-")
     return words[:_SLUG].strip("-") or "skills"
 
@@ -96,7 +96,7 @@ def slug(root: Path) -> str:
 
 
 def plan_connect(target: Target, launch: Launch, machine: Machine, ledger: Ledger) -> Plan:
-    """What connecting changes. Raises `ClientFileError` or `ProwessError` where it is impossible."""
+    """Plan to connect. Raises `ClientFileError` or `ProwessError` if that is impossible."""
     client, name = target.client, target.name
     if not _NAME.fullmatch(name):
         raise ProwessError(f"--name {name!r} must be letters, digits and -: clients cut or refuse other characters")
@@ -123,7 +123,7 @@ def _check_ours(target: Target, file: Path, entry: Any) -> None:
 
 
 def plan_disconnect(target: Target, machine: Machine, ledger: Ledger) -> Plan:
-    """What disconnecting changes: the file as it was before, or, if it was edited since, the file without the entry."""
+    """Plan to disconnect: restore the former file, or remove the entry if the file was edited since."""
     file = target.file(machine)
     before = read_document(file, target.client.format)
     record = ledger.find(file, target.name)
@@ -150,7 +150,7 @@ def _kept(record: Record) -> bytes | None:
 
 
 def execute(plan: Plan, ledger: Ledger) -> Path | None:
-    """Do what was planned. Gives the backup, where one was made. Raises `ClientFileError`, and then nothing changed."""
+    """Carry out a plan. Returns the backup, if one was made. Raises `ClientFileError` if nothing was changed."""
     if not plan.changes:
         if plan.launch is None and plan.record is not None:
             ledger.forget(plan.record)
@@ -195,7 +195,7 @@ def _connect(plan: Plan, ledger: Ledger) -> Path | None:
 
 
 def _continued(known: Record, record: Record, plan: Plan) -> Record:
-    """An entry that is written a second time: what was there before the first time is what disconnecting restores."""
+    """The record for an entry that is written again. Disconnecting restores the state before the first time."""
     is_untouched = known.written == digest(plan.before.content)
     return replace(
         record,
@@ -219,7 +219,7 @@ def _disconnect(plan: Plan, ledger: Ledger) -> Path | None:
     return backup
 
 
-# --- what is there --------------------------------------------------------------------------------
+# --- connections ----------------------------------------------------------------------------------
 
 
 @frozen
@@ -233,11 +233,11 @@ class Connection:
     launch: Launch | None = None
     problem: str | None = None
     is_off: bool = False
-    """The user has switched the server off in the client."""
+    """Whether the user has disabled the server in the client."""
 
 
 def connections_of(root: Path, machine: Machine, clients: Sequence[Client] = ()) -> Iterator[Connection]:
-    """Every entry in the clients' files that serves a project, whoever wrote it."""
+    """All entries in the clients' files that serve a project, including those that `connect` did not write."""
     for client in clients or CLIENTS.values():
         for scope in client.files:
             file = client.file(machine, root, scope)
@@ -254,10 +254,10 @@ def connections_of(root: Path, machine: Machine, clients: Sequence[Client] = ())
 
 
 def _is_about(launch: Launch, root: Path, scope: str) -> bool:
-    """A host without --project in a project's file serves that project."""
+    """Whether a command serves a project. A host without `--project` in a project's file serves that project."""
     return launch.serves(root) or (launch.is_host and launch.project is None and scope == "project")
 
 
 def _is_off(entry: dict[str, Any]) -> bool:
-    """Clients say it in one of these two ways."""
+    """Whether the entry is disabled, in either of the two spellings of clients."""
     return entry.get("disabled") is True or entry.get("enabled") is False

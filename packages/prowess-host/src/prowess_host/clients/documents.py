@@ -1,7 +1,7 @@
-"""A client's configuration file as a text that can be edited: read, one entry put in or taken out, and verified.
+"""A client's configuration file as an editable text: adds or removes one entry and verifies the result.
 
-After every edit the text is parsed again and compared with what it has to say. An edit that would change anything else is
-refused, so that the worst that can happen to a user's file is nothing.
+After every edit, the text is parsed again and compared with the expected data. An edit that would change anything else is
+refused, and the file stays as it was.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ class Document:
         return (_BOM if self.has_bom else b"") + self.text.encode()
 
     def entry(self, path: Sequence[str]) -> Any:
-        """What stands at a path; `None` where nothing does."""
+        """The entry at a path, or `None`."""
         return entries_at(self.data, path)
 
     def put(self, path: Sequence[str], value: Mapping[str, Any]) -> Document:
-        """With an entry at a path."""
+        """The document with an entry at a path."""
         expected = copy.deepcopy(self.data)
         node: Any = expected
         for name in path[:-1]:
@@ -68,7 +68,7 @@ class Document:
         return self._edited("put", expected, path, value)
 
     def drop(self, path: Sequence[str], *, empty: bool = False) -> Document:
-        """Without the entry at a path; with `empty`, also without the table it was the last entry of."""
+        """The document without the entry at a path; with `empty`, also without a table that became empty."""
         expected = copy.deepcopy(self.data)
         table = entries_at(expected, path[:-1])
         if not isinstance(table, dict) or path[-1] not in table:
@@ -94,7 +94,7 @@ class Document:
 
 
 def _without_empty(data: Any, path: Sequence[str]) -> Any:
-    """The data, where an empty table at a path counts as none: TOML and YAML lose it with its last entry."""
+    """The data without an empty table at a path, because TOML and YAML lose a table with its last entry."""
     if path and not entries_at(data, path) and isinstance(entries_at(data, path[:-1]), dict):
         data = copy.deepcopy(data)
         cast("dict[str, Any]", entries_at(data, path[:-1])).pop(path[-1], None)
@@ -102,7 +102,7 @@ def _without_empty(data: Any, path: Sequence[str]) -> Any:
 
 
 def entries_at(data: Any, path: Sequence[str]) -> Any:
-    """What stands at a path of nested tables; `None` where nothing does."""
+    """The value at a path of nested tables, or `None`."""
     for name in path:
         if not isinstance(data, dict):
             return None
@@ -111,7 +111,7 @@ def entries_at(data: Any, path: Sequence[str]) -> Any:
 
 
 def read_document(file: Path, form: str) -> Document:
-    """The document of a file; an empty one where there is no file. Raises `ClientFileError`."""
+    """Read a file; a missing file is an empty document. Raises `ClientFileError`."""
     try:
         raw = file.read_bytes()
     except FileNotFoundError:

@@ -15,7 +15,7 @@ SAFE: Final = frozenset(
     "APPDATA HOMEDRIVE HOMEPATH LOCALAPPDATA PATHEXT PROCESSOR_ARCHITECTURE PROGRAMFILES "
     "SYSTEMDRIVE SYSTEMROOT TEMP TMP USERNAME USERPROFILE".split()
 )
-"""What the official TypeScript SDK passes on by default, and with it the clients that leave it at that."""
+"""The variables that the official TypeScript SDK passes on by default, and so do many clients."""
 
 _DESKTOP: Final = re.compile(
     r"HOME|LOGNAME|USER|SHELL|LANG|LC_\w+|TZ|TMPDIR|DISPLAY|WAYLAND_DISPLAY|DBUS_SESSION_BUS_ADDRESS|SSH_AUTH_SOCK|XDG_\w+"
@@ -25,21 +25,21 @@ _DESKTOP_PATH: Final = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 
 @frozen
 class Environment:
-    """What a client passes on of the environment that it was started in."""
+    """The part of its own environment that a client passes on."""
 
     only: frozenset[str] | None = None
     """These variables and no others; `None` for all of them."""
     hidden: re.Pattern[str] | None = None
     """Variables whose name matches are left out."""
     desktop: bool = False
-    """The program is started from the desktop: it never saw what a shell sets, and has a short PATH."""
+    """The program is started from the desktop, so it lacks the variables of a shell and has a short PATH."""
 
     def given(self, environ: Mapping[str, str], *, windows: bool = False) -> dict[str, str]:
-        """What reaches a server. On Windows, programs of the desktop have the user's variables as a shell has them."""
+        """The variables that reach a server. On Windows, desktop programs have the user's variables too."""
         return {name: value for name, value in self.seen(environ, windows=windows).items() if self._passes(name)}
 
     def seen(self, environ: Mapping[str, str], *, windows: bool = False) -> dict[str, str]:
-        """What the client itself has: what it can fill references with."""
+        """The client's own variables, which can replace references."""
         if not self.desktop or windows:
             return dict(environ)
         known = {name: value for name, value in environ.items() if _DESKTOP.fullmatch(name)}

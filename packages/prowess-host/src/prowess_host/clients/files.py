@@ -1,6 +1,6 @@
-"""Writes a user's file whole or not at all: a backup first, then a new file renamed over the old one.
+"""Writes a user's file completely or not at all: first a backup, then a new file renamed over the old one.
 
-Mode and owner stay; a link stays a link, since it is the file it leads to that is replaced.
+Mode and owner stay. A link stays a link: its target is replaced.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ __all__ = ["Written", "back_up", "digest", "remove", "write"]
 
 @frozen
 class Written:
-    """What writing a file made that was not there before."""
+    """The file and the folders that a write has made."""
 
     file: bool
     folders: tuple[Path, ...]
-    """From the outermost one inwards."""
+    """The outermost one first."""
 
 
 def digest(content: bytes) -> str:
@@ -31,7 +31,7 @@ def digest(content: bytes) -> str:
 
 
 def write(file: Path, content: bytes) -> Written:
-    """Replace a file in one step; its folders are made. Raises `OSError`, and then nothing has changed."""
+    """Replace a file in one step, and make its folders. After an `OSError`, nothing has changed."""
     target = Path(os.path.realpath(file))
     missing: list[Path] = []
     folder = target.parent
@@ -56,7 +56,7 @@ def write(file: Path, content: bytes) -> Written:
 
 
 def _dress(file: Path, before: os.stat_result | None) -> None:
-    """Mode and owner of the file that is replaced; of a new one, what any program would give it."""
+    """Set the mode and owner of the replaced file, or the usual ones for a new file."""
     if before is None:
         mask = os.umask(0)
         os.umask(mask)
@@ -65,13 +65,13 @@ def _dress(file: Path, before: os.stat_result | None) -> None:
     file.chmod(before.st_mode & 0o7777)
     now = file.stat()
     if hasattr(os, "chown") and (now.st_uid, now.st_gid) != (before.st_uid, before.st_gid):
-        with contextlib.suppress(PermissionError):  # only an administrator can give a file to somebody else
+        with contextlib.suppress(PermissionError):  # only an administrator can change the owner
             os.chown(file, before.st_uid, before.st_gid)
-            file.chmod(before.st_mode & 0o7777)  # giving a file away takes special bits from it
+            file.chmod(before.st_mode & 0o7777)  # changing the owner clears special bits
 
 
 def back_up(folder: Path, file: Path, content: bytes) -> Path:
-    """Keep a content where only the user can read it. The same content is kept once."""
+    """Save a content where only the user can read it. Equal contents are saved once."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     kept = folder / f"{digest(content)[:16]}-{file.name}"
     if not kept.exists():
@@ -82,7 +82,7 @@ def back_up(folder: Path, file: Path, content: bytes) -> Path:
 
 
 def remove(file: Path, folders: tuple[Path, ...]) -> list[Path]:
-    """Remove a file, and those folders that are empty then, from the innermost one outwards. Gives what is gone."""
+    """Remove a file, and then the folders that are empty, innermost first. Returns the removed paths."""
     target = Path(os.path.realpath(file))
     gone: list[Path] = []
     with contextlib.suppress(FileNotFoundError):

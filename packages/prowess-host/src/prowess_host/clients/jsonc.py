@@ -1,7 +1,7 @@
-"""Edits JSON with comments and trailing commas, and leaves every byte it does not have to change.
+"""Edits JSON with comments and trailing commas, and changes no other byte.
 
-A tolerant reader notes where each member stands, and an edit is a splice of the text. Comments, order, indentation, line
-ends and a trailing comma stay as the user has them.
+A tolerant reader records the position of each member, and an edit is a splice of the text. Comments, order, indentation,
+line ends and a trailing comma stay as they are.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["drop", "parse", "put"]
 
 _BLANK: Final = re.compile(r"(?:[ \t\r\n]+|//[^\n]*|/\*.*?\*/)+", re.DOTALL)
 _SAME_LINE: Final = re.compile(r"(?:[ \t]+|/\*[^\n]*?\*/)*(?://[^\n\r]*)?(?=\r?\n|\Z)")
-"""What belongs to a member because it stands behind it: white space and comments up to the end of the line."""
+"""White space and comments after a member, up to the end of the line. They belong to the member."""
 _STRING: Final = re.compile(r'"(?:[^"\\\n\r]|\\.)*"')
 _WORD: Final = re.compile(r"[^\s,:\[\]{}\"/]+")
 _INDENTED: Final = re.compile(r"\n([ \t]+)\S")
@@ -32,7 +32,7 @@ def parse(text: str) -> Any:
 
 
 def put(text: str, path: Sequence[str], value: Any) -> str:
-    """The text with a value at a path. Objects are merged member by member, so that only what differs is written anew."""
+    """The text with a value at a path. Objects are merged member by member, so that only differences are written."""
     root = _read(text)
     if root.is_missing:
         return _document(text, _nested(path, value))
@@ -48,7 +48,7 @@ def put(text: str, path: Sequence[str], value: Any) -> str:
 
 
 def drop(text: str, path: Sequence[str]) -> str:
-    """The text without the member at a path; without that member, the same text."""
+    """The text without the member at a path; unchanged if there is none."""
     node = _read(text)
     for name in path[:-1]:
         member = node.member(name)
@@ -64,18 +64,18 @@ def drop(text: str, path: Sequence[str]) -> str:
 
 @dataclass(slots=True)
 class _Node:
-    """A value, and where it stands."""
+    """A value and its position."""
 
     start: int
     end: int
     value: Any
     members: list[_Member] | None = None
-    """Those of an object; `None` for anything else."""
+    """The members of an object; `None` for other values."""
     is_missing: bool = False
-    """The text holds no value at all."""
+    """The text has no value."""
 
     def member(self, name: str) -> _Member | None:
-        """The member that counts: of two with one name, the last."""
+        """The member with a name; the last one if there are several."""
         return next((each for each in reversed(self.members or ()) if each.name == name), None)
 
 
@@ -85,7 +85,7 @@ class _Member:
     start: int
     value: _Node
     comma: int | None = field(default=None)
-    """Where the comma behind it stands, if there is one."""
+    """The position of the comma after it, if there is one."""
 
     @property
     def end(self) -> int:
@@ -210,20 +210,20 @@ def _nested(path: Sequence[str], value: Any) -> Any:
 
 
 def _document(text: str, value: Any) -> str:
-    """A text that held nothing but comments, with a value."""
+    """A text with only comments, with a value added."""
     newline = newline_of(text)
     start = text if not text or text.endswith("\n") else text + newline
     return start + _rendered(value, "", _USUAL_INDENT, newline) + newline
 
 
 def _rendered(value: Any, base: str, unit: str, newline: str) -> str:
-    """A value as JSON whose first line is already indented."""
+    """A value as JSON; its first line is already indented."""
     text = json.dumps(value, indent=unit, ensure_ascii=False)
     return text.replace("\n", newline + base)
 
 
 def _merged(text: str, node: _Node, path: Sequence[str], value: Any) -> str:
-    """With a new value in the place of one that is there."""
+    """The text with a value replaced."""
     if node.value == value and type(node.value) is type(value):
         return text
     if node.members and isinstance(value, Mapping):
@@ -242,18 +242,18 @@ def _merged(text: str, node: _Node, path: Sequence[str], value: Any) -> str:
 
 
 def _is_compact(text: str, node: _Node, value: Any) -> bool:
-    """A list that stood in one line stays in one line."""
+    """Whether a list was on one line and stays there."""
     return isinstance(value, list) and isinstance(node.value, list) and "\n" not in text[node.start : node.end]
 
 
 def _unit(text: str) -> str:
-    """One step of indentation: that of the first line that has any."""
+    """One step of indentation, taken from the first indented line."""
     found = _INDENTED.search(text)
     return found[1] if found else _USUAL_INDENT
 
 
 def _inserted(text: str, node: _Node, name: str, value: Any) -> str:
-    """With a member at the end of an object."""
+    """The text with a member added at the end of an object."""
     members = node.members or []
     if members and "\n" not in text[node.start : node.end]:
         return _inserted_inline(text, members[-1], name, value)
@@ -277,7 +277,7 @@ def _inserted_inline(text: str, last: _Member, name: str, value: Any) -> str:
 
 
 def _first(text: str, node: _Node, name: str, value: Any) -> str:
-    """With the only member of an object; comments in it stay before the member."""
+    """The text with the first member of an object; comments in it stay before the member."""
     newline, unit = newline_of(text), _unit(text)
     outer = indentation_of(text, node.start)
     base = outer + unit
@@ -287,13 +287,13 @@ def _first(text: str, node: _Node, name: str, value: Any) -> str:
 
 
 def _behind(text: str, member: _Member) -> int:
-    """Where the line of a member ends, with its comma and the comments behind it; else where the member ends."""
+    """The end of the line of a member, after its comma and comments; else the end of the member."""
     found = _SAME_LINE.match(text, member.end)
     return found.end() if found else member.end
 
 
 def _removed(text: str, node: _Node, member: _Member) -> str:
-    """Without a member, the line it stood in, and a comma that nothing follows any more."""
+    """The text without a member, its line, and a comma that has become the last one."""
     members = node.members or []
     place = members.index(member)
     if len(members) == 1:
@@ -323,7 +323,7 @@ def _removed_before(text: str, member: _Member, following: _Member) -> str:
 
 
 def _emptied(text: str, node: _Node, member: _Member) -> str:
-    """Without the only member; only comments keep the object open."""
+    """The text without the only member. The object closes on the same line unless it has comments."""
     inside = text[node.start + 1 : member.start].rstrip() + text[member.end : node.end - 1].rstrip()
     if not inside.strip():
         return text[: node.start] + "{}" + text[node.end :]

@@ -1,4 +1,4 @@
-"""How a client is told to start the host: the command, and the shape of the entry that each client wants it in."""
+"""The command with which a client starts the host, and the form of the entry for each client."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ __all__ = ["Launch", "Shape", "host_launch", "is_fleeting"]
 
 _MODULE: Final = "prowess_host"
 _FLEETING: Final = re.compile(r"[/\\](?:archive-v\d+|environments-v\d+|builds-v\d+)[/\\]")
-"""Folders of uv's cache, where the environments of `uvx` live until the cache is cleaned."""
+"""Folders in uv's cache with the environments of `uvx`, which exist until the cache is cleaned."""
 
 
 @frozen
 class Launch:
-    """A command, and what its environment needs besides what the client passes on."""
+    """A command, with the variables that it needs in addition to those that the client passes on."""
 
     command: str
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Variables with their values, as the file has them: perhaps as references to the client's own environment."""
+    """Variables with the values in the file, which may be references to the client's own environment."""
     names: tuple[str, ...] = ()
     """Variables that the client takes from its own environment."""
 
     @property
     def project(self) -> Path | None:
-        """The project that is served; `None` where it is the one around the working directory, or this is no host."""
+        """The served project; `None` for the one around the working directory, and for a command that is not a host."""
         found = next((index for index, word in enumerate(self.args) if word == "--project"), None)
         return Path(self.args[found + 1]) if found is not None and found + 1 < len(self.args) else None
 
     @property
     def is_host(self) -> bool:
-        """Whether this starts a host of ours: by the module, or by the command `prowess`."""
+        """Whether this starts a Prowess host: by the module, or by the command `prowess`."""
         words = (self.command, *self.args)
         by_name = any(Path(word.replace("\\", "/")).name in ("prowess", "prowess.exe") for word in words)
         return _MODULE in words or (by_name and "host" in words)
@@ -47,16 +47,16 @@ class Launch:
         return self.is_host and self.project is not None and self.project.resolve() == root.resolve()
 
     def needing(self, names: Sequence[str], reference: str | None) -> Launch:
-        """With variables that the client has to pass on, by reference where it has no list for them."""
+        """The launch with variables that the client has to pass on: in its list of names, else by reference."""
         if reference is None:
             return replace(self, names=tuple(sorted({*self.names, *names})))
         return replace(self, env={**self.env, **{name: reference.format(name) for name in names}})
 
 
 def host_launch(root: Path, *, python: str = sys.executable, flags: Sequence[str] = ()) -> Launch:
-    """The host of a project, by an absolute interpreter: programs of the desktop have no PATH of the user's.
+    """The host of a project, with the absolute path of the interpreter, because desktop programs lack the user's PATH.
 
-    `-P` keeps the working directory, which the client chooses, from being searched for modules.
+    With `-P`, Python does not search the working directory, which the client chooses, for modules.
     """
     settings = [word for flag in flags for word in ("--set", flag)]
     return Launch(python, ("-P", "-m", _MODULE, "--project", str(root), *settings))
@@ -64,18 +64,18 @@ def host_launch(root: Path, *, python: str = sys.executable, flags: Sequence[str
 
 @frozen
 class Shape:
-    """The names that a client's entries have for the parts of a launch."""
+    """The keys that a client uses for the parts of a launch."""
 
     command: str = "command"
     args: str | None = "args"
-    """`None` where the command is a list that begins with the program."""
+    """`None` if the command is a list that begins with the program."""
     env: str = "env"
     names: str | None = None
-    """The list of variables to pass on, where a client has one."""
+    """The key for the list of variables to pass on, if the client has one."""
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """What the client wants besides."""
+    """Further members that the client requires."""
     label: str | None = None
-    """The key for the server's name inside the entry, where a client wants one."""
+    """The key for the server's name inside the entry, if the client requires it."""
 
     def write(self, launch: Launch, server: str) -> dict[str, Any]:
         """The entry of a launch."""
@@ -89,7 +89,7 @@ class Shape:
         return entry
 
     def read(self, entry: Any) -> Launch | None:
-        """The launch of an entry; `None` for an entry that starts no program, like that of a remote server."""
+        """The launch of an entry; `None` for an entry that starts no program, such as a remote server."""
         if not isinstance(entry, dict):
             return None
         told = cast("dict[str, Any]", entry)
@@ -107,7 +107,7 @@ class Shape:
         return Launch(command, args, {name: str(value) for name, value in values.items()}, names)
 
     def merged(self, before: Any, launch: Launch, server: str) -> dict[str, Any]:
-        """The entry with this launch; what the user added to it stays."""
+        """The entry with this launch. Members that the user added stay."""
         fresh = self.write(launch, server)
         if not isinstance(before, dict):
             return fresh
@@ -127,5 +127,5 @@ def _texts(value: Any) -> tuple[str, ...]:
 
 
 def is_fleeting(python: str) -> bool:
-    """Whether an interpreter stands in a cache, so that a client may not find it tomorrow."""
+    """Whether an interpreter is in a cache, which may be cleaned."""
     return _FLEETING.search(python) is not None

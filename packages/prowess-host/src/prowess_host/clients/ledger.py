@@ -1,6 +1,6 @@
-"""What `connect` did, so that `disconnect` can undo exactly that: one file in the user's state folder.
+"""Records what `connect` did, so that `disconnect` can undo exactly that: one file in the user's state folder.
 
-It holds paths and fingerprints, never what an entry says. Without it `disconnect` still removes the entry.
+It has paths and fingerprints, but no content of entries. Without it, `disconnect` still removes the entry.
 """
 
 from __future__ import annotations
@@ -32,27 +32,27 @@ class Record:
     made_file: bool = False
     made_folders: tuple[str, ...] = ()
     made_table: bool = False
-    """The table of all servers was not there before."""
+    """Whether the table of servers was made for this entry."""
     backup: str | None = None
-    """The file as it was before; `None` where there was none."""
+    """The former content of the file; `None` if there was no file."""
     written: str | None = None
-    """The fingerprint of what was written: while the file is still that, the backup is what it was before."""
+    """The fingerprint of the written file. While it matches, the backup is restored."""
 
     @property
     def key(self) -> tuple[str, str]:
-        """What a record is about."""
+        """The file and the name that the record is about."""
         return self.file, self.name
 
 
 class Ledger:
-    """The records. A file that cannot be read counts as empty: it only makes undoing more exact."""
+    """The records. An unreadable file counts as empty, which makes undoing less exact."""
 
     def __init__(self, folder: Path) -> None:
         self._file = folder / _FILE
         self.backups = folder / "backups"
 
     def records(self) -> list[Record]:
-        """All that was connected and not disconnected since."""
+        """The entries that were connected and not disconnected since."""
         try:
             data: Any = json.loads(self._file.read_bytes())
             rows: list[dict[str, Any]] = data["connections"] if data["format"] == _FORMAT else []
@@ -61,15 +61,15 @@ class Ledger:
             return []
 
     def find(self, file: Path, name: str) -> Record | None:
-        """What is known of an entry."""
+        """The record of an entry."""
         return next((each for each in self.records() if each.key == (str(file), name)), None)
 
     def keep(self, record: Record) -> None:
-        """Remember an entry; a record of the same one is replaced."""
+        """Save a record; it replaces an earlier one of the same entry."""
         self._save([*(each for each in self.records() if each.key != record.key), record])
 
     def forget(self, record: Record) -> None:
-        """The entry is gone. What its file owes to it is owed to the next entry of ours in there."""
+        """Drop a record. Another entry in the same file inherits what `connect` made for it."""
         others = [each for each in self.records() if each.key != record.key]
         heir = next((each for each in others if each.file == record.file), None)
         if heir is not None:

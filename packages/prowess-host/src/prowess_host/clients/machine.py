@@ -1,5 +1,6 @@
-"""The machine that clients run on: its system, the user's folders and the environment. Given, never looked up, so that
-every system can be simulated.
+"""The machine that clients run on: its system, the user's folders and the environment.
+
+Passed as a value, so that tests can simulate every system.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ class Machine:
     """A user's account on a system."""
 
     platform: str
-    """As `sys.platform` has it: `linux`, `darwin` or `win32`."""
+    """The value of `sys.platform`: `linux`, `darwin` or `win32`."""
     home: Path
     environ: Mapping[str, str]
 
     @classmethod
     def this(cls) -> Machine:
-        """The one we run on."""
+        """This machine."""
         return cls(sys.platform, Path.home(), dict(os.environ))
 
     @property
@@ -40,19 +41,19 @@ class Machine:
 
     @property
     def xdg_config(self) -> Path:
-        """Where programs that follow the XDG specification keep settings, on every system."""
+        """The folder for settings of programs that follow the XDG specification, on every system."""
         return self.folder("XDG_CONFIG_HOME", ".config")
 
     @property
     def app_config(self) -> Path:
-        """Where desktop programs keep settings: the folder differs between the three systems."""
+        """The folder for settings of desktop programs, which differs between the three systems."""
         if self.is_windows:
             return self.folder("APPDATA", "AppData", "Roaming")
         return self.home / "Library/Application Support" if self.platform == "darwin" else self.xdg_config
 
     @property
     def own_state(self) -> Path:
-        """Where we keep what we must remember between two commands: what was connected, and backups."""
+        """Our state folder: the ledger of connections, and backups."""
         if self.is_windows:
             return self.folder("LOCALAPPDATA", "AppData", "Local") / "prowess"
         if self.platform == "darwin":

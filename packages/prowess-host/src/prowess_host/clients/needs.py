@@ -1,4 +1,4 @@
-"""Which environment variables a project needs from outside: what no file of it gives."""
+"""The environment variables that a project needs from outside, because no file of it sets them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ __all__ = ["needed_variables"]
 
 
 def needed_variables(root: Path, contracts: Iterable[Contract], environ: Mapping[str, str]) -> list[str]:
-    """The names: variables that fill parameters of commands, and settings that this environment holds.
+    """The names of variables that fill parameters of commands, and of settings in this environment.
 
-    What `prowess.toml` or `.env` gives reaches the host whatever a client passes on, so it is left out.
+    Values in `prowess.toml` or `.env` reach the host in any case, so they are omitted.
     """
     files = Settings.load(root, environ={})
     known = {_plain(key) for key in files.keys()}  # noqa: SIM118 - a method of Settings, which is no mapping
@@ -40,13 +40,13 @@ def _plain(key: str) -> str:
 
 
 def _variable_of(key: str, environ: Mapping[str, str]) -> str:
-    """The variable of a setting: as it is set, else as it is usually written."""
+    """The variable of a setting: the one that is set, else the usual spelling."""
     usual = PREFIX + _plain(key).replace(".", "__").upper()
     return next((name for name in environ if name.upper() == usual), usual)
 
 
 def _is_setting(root: Path, name: str, value: str) -> bool:
-    """Whether a variable of the environment sets something here. Those of other programs only cause warnings."""
+    """Whether a variable is a setting of this project. Variables of other programs only cause warnings."""
     if not name.upper().startswith(PREFIX):
         return False
     try:

@@ -1,6 +1,6 @@
-"""A real MCP session with a host, over pipes, as a client has one: start, handshake, list of tools, end.
+"""A real MCP session with a host over pipes: start, handshake, list of tools, end.
 
-A small client of our own: it knows as much of MCP as it takes to see what any client would see.
+A minimal client, which sees what any client would see.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ __all__ = ["Session", "run_session"]
 _VERSION: Final = "2025-06-18"
 _LONGEST_LINE: Final = 1 << 28
 _ENDING: Final = 10.0
-"""Seconds for the host to end when its input has ended. It needs a tenth of one."""
+"""Seconds that the host gets to exit after the end of its input. It needs a tenth of a second."""
 _LAST_LINES: Final = 20
 
 
 @frozen
 class Session:
-    """What a client saw."""
+    """The result of a session."""
 
     tools: tuple[JsonObject, ...] = ()
     initialized: float | None = None
@@ -38,9 +38,9 @@ class Session:
     listed: float | None = None
     """Seconds from the start of the process to the list of tools."""
     server: str = ""
-    """The name and version that the server gave."""
+    """The name and version of the server."""
     failure: str | None = None
-    """Why there is no list of tools; `None` where there is one."""
+    """The reason if there is no list of tools, else `None`."""
     stderr: tuple[str, ...] = field(default=())
     """The last lines that the host and its workers wrote."""
 
@@ -48,7 +48,7 @@ class Session:
 async def run_session(
     launch: Launch, environ: Mapping[str, str], folder: Path, *, patience: float, client: str = "prowess-connect"
 ) -> Session:
-    """Start what a launch says in an environment and a folder, and list its tools. Never raises for what the host does."""
+    """Start a launch in an environment and a folder, and list its tools. Failures of the host are part of the result."""
     began = time.monotonic()
     try:
         process = await asyncio.create_subprocess_exec(
@@ -86,7 +86,7 @@ async def _listen(stream: asyncio.StreamReader, said: list[str]) -> None:
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """As a client that leaves: the input ends. What does not end then is killed."""
+    """Close the input, as a client that leaves, and kill the host if it does not exit."""
     cast("asyncio.StreamWriter", process.stdin).close()
     try:
         await asyncio.wait_for(process.wait(), _ENDING)

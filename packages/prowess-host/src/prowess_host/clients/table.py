@@ -1,6 +1,6 @@
-"""The clients that Prowess can be connected to: their files, shapes, limits and habits. One row for each.
+"""The table of known clients, one row for each: files, form of entries, limits and habits.
 
-`docs/clients.md` says where each fact comes from, and which ones nobody has checked yet.
+`docs/clients.md` has the source of each fact, and says which facts are unchecked.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class Place:
     """A file or folder of a client, on any system."""
 
     base: str
-    """`project`, `home`, `app` (where desktop programs keep settings) or `xdg` (`~/.config`, on every system)."""
+    """`project`, `home`, `app` (the folder for settings of desktop programs) or `xdg` (`~/.config`, on every system)."""
     path: str
     variable: str | None = None
-    """The client's variable that names another folder, where it has one."""
+    """The client's variable for another folder, if it has one."""
     below: str = ""
     """The path in that folder."""
     windows: tuple[str, str] | None = None
-    """Base and path on Windows, where they differ."""
+    """Base and path on Windows, if they differ."""
 
     def on(self, machine: Machine, root: Path) -> Path:
         """The path on a machine, for a project."""
@@ -48,7 +48,7 @@ class Place:
 
 @frozen
 class Limits:
-    """What a client puts up with. `None` where there is no limit, or none is known.
+    """The limits of a client. `None` if there is no limit, or none is known.
 
     Limits on names, numbers and schemas of tools are rules of `prowess_host.review.lint`.
     """
@@ -56,7 +56,7 @@ class Limits:
     start: float | None = None
     """Seconds until the tools must be listed."""
     grace: float | None = None
-    """Seconds after which it goes on without the tools for that turn."""
+    """Seconds after which it continues without the tools for that turn."""
     definitions: int | None = None
     """Tokens of all definitions from which it warns or cuts."""
     result: int | None = None
@@ -68,29 +68,29 @@ class Client:
     """One client."""
 
     name: str
-    """As it is typed."""
+    """The name to type."""
     title: str
-    """As its makers call it."""
+    """The name that its makers use."""
     files: Mapping[str, tuple[Place, ...]]
-    """By scope: the first one that exists counts, else the first one."""
+    """Files by scope. The first existing one is used, else the first one."""
     key: tuple[str, ...]
-    """Where in the file the servers stand, by name."""
+    """The path of the table of servers in the file."""
     shape: Shape
     environment: Environment
     limits: Limits
     next_step: str
-    """What a person does after connecting."""
+    """What the user does after connecting."""
     format: str = "json"
     reference: str | None = None
-    """How an entry refers to a variable of the client's own environment; `None` where it cannot, or has a list of names."""
+    """The form of a reference to a variable of the client's environment; `None` if there is none, or a list of names."""
     folder: str = "project"
-    """Where it starts servers: in the `project`, or in the user's `home`."""
+    """The working directory of servers: the `project`, or the user's `home`."""
     rules: str | None = None
     """Its name in `prowess_host.review.lint`."""
     programs: tuple[str, ...] = ()
-    """The names it is started by."""
+    """The names of its program."""
     marks: tuple[Place, ...] = ()
-    """Folders that only exist where it is installed."""
+    """Folders that exist only if it is installed."""
 
     def file(self, machine: Machine, root: Path, scope: str) -> Path:
         """The file of a scope."""
@@ -99,11 +99,11 @@ class Client:
 
     @property
     def usual_scope(self) -> str:
-        """The project, where the client has that."""
+        """The scope `project`, if the client has it, else its first scope."""
         return next(scope for scope in SCOPES if scope in self.files)
 
     def is_found(self, machine: Machine) -> bool:
-        """Whether it seems to be installed for this user."""
+        """Whether it appears to be installed for this user."""
         path = machine.environ.get("PATH", "")
         return any(shutil.which(program, path=path) for program in self.programs) or any(
             mark.on(machine, machine.home).exists() for mark in self.marks
@@ -115,7 +115,7 @@ class Client:
 
 
 def client_named(name: str) -> Client:
-    """The client that a person means. Raises `ProwessError` for a name that nobody has."""
+    """The client with this name. Raises `ProwessError` for an unknown name."""
     wanted = name.lower().replace("_", "-")
     wanted = _ALIASES.get(wanted, wanted)
     if wanted not in CLIENTS:
@@ -132,7 +132,7 @@ _CODEX_VARIABLES: Final = frozenset("HOME PATH SHELL USER LOGNAME LANG LC_ALL TE
 )
 _GEMINI_HIDDEN: Final = re.compile(r"TOKEN|SECRET|PASSWORD|KEY|AUTH|CREDENTIAL", re.IGNORECASE)
 _OLD_CLINE: Final = "Code/User/globalStorage/saoudrizwan.claude-dev"
-"""The extension's own folder; since 4.0 the extension, the command line and the SDK share one in the home."""
+"""The extension's own folder. Since 4.0, the extension, the command line and the SDK share a folder in the home."""
 _STDIO: Final = {"type": "stdio"}
 
 CLIENTS: Final[Mapping[str, Client]] = {
@@ -148,7 +148,7 @@ CLIENTS: Final[Mapping[str, Client]] = {
             key=("mcpServers",),
             shape=Shape(extra=_STDIO),
             environment=Environment(),
-            reference="${{{}:-}}",  # without the default, an unset variable loses the whole file
+            reference="${{{}:-}}",  # without the default, the client rejects the whole file if the variable is not set
             limits=Limits(start=30, definitions=25_000, result=25_000),
             next_step="start claude in the project and approve the server when it asks; /mcp shows it",
             rules="claude",
@@ -222,7 +222,7 @@ CLIENTS: Final[Mapping[str, Client]] = {
             },
             key=("context_servers",),
             shape=Shape(extra={"source": "custom"}),
-            environment=Environment(),  # that of the project, as the user's shell has it there
+            environment=Environment(),  # it reads the environment of the user's shell in the project folder
             limits=Limits(start=60),
             next_step="look for the green dot in the settings of Zed's agent panel",
             rules="zed",

@@ -1,7 +1,7 @@
-"""Edits TOML whose entries are tables of their own, like `[mcp_servers.prowess]`, and leaves every other byte alone.
+"""Edits TOML whose entries are tables of their own, like `[mcp_servers.prowess]`, and changes no other byte.
 
-A new table goes to the end of the file, where it cannot come between the keys of another one. Whoever calls compares the
-data before and after: what is written in another form (an inline table, dotted keys) is refused there and never guessed.
+A new table goes to the end of the file, so that it cannot split another table. The caller compares the data before and
+after, and so refuses files in another form (an inline table, dotted keys).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def parse(text: str) -> Any:
 
 
 def put(text: str, path: Sequence[str], value: Mapping[str, Any]) -> str:
-    """The text with a table at a path: in the place of the one that is there, else at the end."""
+    """The text with a table at a path: in place of the existing one, else at the end."""
     newline = newline_of(text)
     section = newline.join(_table(path, value)) + newline
     spans = _spans(text, path)
@@ -74,7 +74,7 @@ class _Span(NamedTuple):
 
 
 def _spans(text: str, path: Sequence[str]) -> list[_Span]:
-    """The tables at and below a path, each without the blank lines and comments that lead up to the next one."""
+    """The tables at and below a path, each without the blank lines and comments before the next table."""
     lines = text.splitlines(keepends=True)
     headers = list(_headers(lines))
     spans: list[_Span] = []
@@ -90,7 +90,7 @@ def _spans(text: str, path: Sequence[str]) -> list[_Span]:
 
 
 def _headers(lines: list[str]) -> list[tuple[int, tuple[str, ...] | None]]:
-    """The lines that begin a table, with its name; `None` for the name of an array's table."""
+    """The lines with a table header, and the name of the table; `None` for an array of tables."""
     found: list[tuple[int, tuple[str, ...] | None]] = []
     inside = ""
     for number, line in enumerate(lines):
@@ -102,13 +102,13 @@ def _headers(lines: list[str]) -> list[tuple[int, tuple[str, ...] | None]]:
 
 
 def _is_item(line: str) -> bool:
-    """A nested list on a line of its own looks like a header, and ends in a comma or goes on."""
+    """Whether a line that looks like a header is an item of a list, which has a comma or more text after it."""
     stripped = line.split("#", 1)[0].strip()
     return not stripped.endswith("]") or "," in stripped
 
 
 def _open_text(line: str, inside: str) -> str:
-    """The quotes of a text of several lines that is still open at the end of a line."""
+    """The quotes of a multi-line string that is still open at the end of a line."""
     at = 0
     while True:
         if inside:

@@ -1,6 +1,4 @@
-"""Tries whether a client could use a connection: the host is started as that client starts it, and what it lists is held
-against the client's limits.
-"""
+"""Tries a connection: starts the host as the client does, and compares the listed tools with the client's limits."""
 
 from __future__ import annotations
 
@@ -26,7 +24,7 @@ from prowess_host.review.lint import count_tokens, lint
 __all__ = ["Problem", "Trial", "environment_of", "try_connection"]
 
 _PATIENCE: Final = 120.0
-"""Seconds to wait for a client that has no limit of its own, or a shorter one."""
+"""Seconds to wait for the host, if the client has no longer limit of its own."""
 _REFERENCE: Final = re.compile(r"\$\{(?:env:)?(\w+)(?::-([^}]*))?\}|\{env:(\w+)\}|\$(\w+)")
 _OURS: Final = {"prowess_diagnostics"}
 """Tools that a project without commands may list."""
@@ -35,7 +33,7 @@ _SHOWN: Final = 3
 
 @frozen
 class Problem:
-    """Something that will not work, or not well, and what to do about it."""
+    """Something that will not work, or not well, with a remedy."""
 
     level: str
     """`error`, `warning` or `note`."""
@@ -46,19 +44,19 @@ class Problem:
     """The command, or the tool as the client calls it; empty for the connection as a whole."""
 
     def to_json(self) -> JsonObject:
-        """As plain data, without what is empty."""
+        """As plain data, without empty fields."""
         return {name: value for name, value in asdict(self).items() if value}
 
 
 @frozen
 class Trial:
-    """What came of it."""
+    """The result of a trial."""
 
     client: Client
     launch: Launch
     session: Session
     tokens: int = 0
-    """About what the definitions of all tools cost a model."""
+    """The estimated number of tokens of all definitions."""
     problems: tuple[Problem, ...] = field(default=())
 
     @property
@@ -95,7 +93,7 @@ async def try_connection(
     needed: Sequence[str] = (),
     patience: float = _PATIENCE,
 ) -> Trial:
-    """Start the host as a client does, list its tools, and say what that client will make of them."""
+    """Start the host as a client does, list its tools, and find the problems that the client will have."""
     environ = environment_of(client, launch, machine)
     folder = root if client.folder == "project" else machine.home
     session = await run_session(launch, environ, folder, patience=max(patience, client.limits.start or 0))
@@ -115,7 +113,7 @@ async def try_connection(
 
 
 def environment_of(client: Client, launch: Launch, machine: Machine) -> dict[str, str]:
-    """The environment that a client gives to what it starts."""
+    """The environment that a client gives to a server."""
     windows = machine.is_windows
     seen = client.environment.seen(machine.environ, windows=windows)
     environ = client.environment.given(machine.environ, windows=windows)
@@ -126,7 +124,7 @@ def environment_of(client: Client, launch: Launch, machine: Machine) -> dict[str
 
 
 def _filled(value: str, seen: Mapping[str, str]) -> str:
-    """A value with the references in it replaced, in any of the clients' spellings."""
+    """A value with its references replaced, in any of the clients' spellings."""
 
     def fill(found: re.Match[str]) -> str:
         name = found[1] or found[3] or found[4]
@@ -135,7 +133,7 @@ def _filled(value: str, seen: Mapping[str, str]) -> str:
     return _REFERENCE.sub(fill, value)
 
 
-# --- what can be wrong ----------------------------------------------------------------------------
+# --- problems -------------------------------------------------------------------------------------
 
 
 def _of_command(launch: Launch) -> list[Problem]:
@@ -202,7 +200,7 @@ def _of_variables(client: Client, needed: Sequence[str], environ: Mapping[str, s
 
 
 def _of_tools(client: Client, server: str, contracts: Sequence[Contract]) -> list[Problem]:
-    """What the rules of the review say of the tools as they came over the wire."""
+    """The findings of the review rules about the tools that came over the wire."""
     if client.rules is None:
         return []
     full = BUILT_IN["full"]
@@ -227,7 +225,7 @@ _REMEDIES: Final = {
 
 
 def _contract(tool: JsonObject) -> Contract:
-    """A definition from the wire as a contract that every profile shows as it stands."""
+    """A definition from the wire as a contract that every profile shows unchanged."""
     name = str(tool.get("name", ""))
     schema, output = tool.get("inputSchema"), tool.get("outputSchema")
     return Contract(

@@ -1,6 +1,6 @@
-"""Edits YAML whose entries are members of a mapping, like `extensions:` of Goose, and leaves every other byte alone.
+"""Edits YAML whose entries are members of a mapping, like `extensions:` of Goose, and changes no other byte.
 
-ruamel.yaml says where each node stands; an edit is a splice of lines. It is imported only here, by the commands that edit.
+ruamel.yaml gives the position of each node, and an edit is a splice of lines.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def parse(text: str) -> Any:
 
 
 def put(text: str, path: Sequence[str], value: Any) -> str:
-    """The text with a value at a path: in the place of the one that is there, else at the end of its mapping."""
+    """The text with a value at a path: in place of the existing one, else at the end of its mapping."""
     root = _guarded("compose", text)
     newline = newline_of(text)
     if root is None:
@@ -108,7 +108,7 @@ def _check_block(node: Any, path: Sequence[str]) -> None:
 
 
 def _last_line(node: Any) -> int:
-    """The last line of a node, from 0. The parser counts the comments behind a block to it; we do not."""
+    """The last line of a node, from 0, without the comments after a block, which the parser includes."""
     inside: Any = node.value
     if isinstance(inside, list) and inside and not node.flow_style:
         last = cast("list[Any]", inside)[-1]
@@ -127,7 +127,7 @@ def _nested(path: Sequence[str], value: Any) -> Any:
 
 
 def _inserted(text: str, node: Any, member: Mapping[str, Any], newline: str) -> str:
-    """With a member behind the last one of a mapping."""
+    """The text with a member after the last one of a mapping."""
     lines = text.splitlines(keepends=True)
     at = _last_line(node) + 1
     if at and not lines[at - 1].endswith("\n"):
@@ -137,7 +137,7 @@ def _inserted(text: str, node: Any, member: Mapping[str, Any], newline: str) -> 
 
 
 def _replaced(text: str, key: Any, node: Any, member: Mapping[str, Any], newline: str) -> str:
-    """With other lines in the place of a member."""
+    """The text with a member replaced."""
     lines = text.splitlines(keepends=True)
     fresh = _lines(member, key.start_mark.column, newline)
     return "".join([*lines[: key.start_mark.line], fresh, *lines[max(_last_line(node), key.start_mark.line) + 1 :]])
@@ -148,7 +148,7 @@ def _lines(value: Mapping[str, Any], column: int, newline: str) -> str:
 
 
 def _block(value: Mapping[str, Any], column: int) -> list[str]:
-    """A mapping as lines. Texts are written as JSON, which is YAML as well."""
+    """A mapping as lines. Strings are written as JSON, which is valid YAML."""
     gap = " " * column
     lines: list[str] = []
     for name, item in value.items():

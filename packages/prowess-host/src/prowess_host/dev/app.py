@@ -1,4 +1,4 @@
-"""What the page of `prowess dev` can ask: a handler of requests, without sockets.
+"""Handles the requests of the `prowess dev` page, without sockets.
 
 The page runs commands, so it must be the only one that can: its address holds a random token, and each request must name
 the loopback address as its host and, where it names an origin, the page's own.
@@ -39,35 +39,35 @@ _FILES: Final = {
 }
 _HOSTS: Final = ("127.0.0.1", "localhost")
 _LOOK_AGAIN: Final = 0.3
-"""Seconds between two looks at the record: other processes write it."""
+"""Seconds between two polls of the record, which other processes write."""
 _ALIVE: Final = 15.0
-"""Seconds of silence after which a sign of life is sent, so that a browser that left is noticed."""
+"""Seconds of silence after which a keep-alive is sent, so that a disconnected browser is noticed."""
 _ACTIONS: Final = frozenset({"accept", "decline", "cancel"})
 _MOST_CALLS: Final = 100
 _SUMMARY: Final = 200
 
 
 class App:
-    """The page of one project. It is told the port before its first request."""
+    """The page of one project. Set its port before the first request."""
 
     def __init__(self, project: Project, record: Reader) -> None:
         self._project = project
         self._record = record
         self._changed = asyncio.Event()
         self._asked: dict[str, tuple[JsonObject, asyncio.Future[JsonObject]]] = {}
-        """By id: questions that wait for the person, as the page shows them, and where their answers go."""
+        """Open questions by id, with the futures for their answers."""
         self.token = secrets.token_urlsafe(24)
         self.port = 0
 
     @property
     def address(self) -> str:
-        """Where the page is."""
+        """The address of the page."""
         return f"http://127.0.0.1:{self.port}/{self.token}/"
 
-    # What a project tells its clients
+    # Notifications from the project
 
-    def show(self, before: Listing, after: Listing) -> None:  # noqa: ARG002 - whoever is told asks for all of it
-        """There are other commands, or other failures."""
+    def show(self, before: Listing, after: Listing) -> None:  # noqa: ARG002 - the page fetches the whole state
+        """Notify the page of changed commands or failures."""
         self._tell()
 
     def _tell(self) -> None:
@@ -78,12 +78,12 @@ class App:
         """Does nothing: the page subscribes to no resource."""
 
     def close(self) -> None:
-        """The project is closed."""
+        """Does nothing: the server of the page ends with the project."""
 
     # Requests
 
     async def handle(self, request: Request) -> Response | Stream:
-        """Answer a request of the page; refuse any other."""
+        """Answer a request of the page; reject any other."""
         refusal = self._refusal(request)
         if refusal is not None:
             return refusal
@@ -97,7 +97,7 @@ class App:
         return text_response(405, "the page asks with GET, and calls commands with POST")
 
     def _refusal(self, request: Request) -> Response | None:
-        """Why a request is not one of the page."""
+        """The response that rejects a request of another origin, or without the token."""
         own = [f"{host}:{self.port}" for host in _HOSTS]
         if request.headers.get("host") not in own:
             return text_response(403, "this page is served on loopback only")
@@ -148,17 +148,17 @@ class App:
         }
 
     def _failed(self, failure: Failure) -> JsonObject:
-        """A failure, with its file as it is seen from the project."""
+        """A failure, with a path relative to the project."""
         file, root = Path(failure.file or ""), self._project.settings.root.resolve()
         seen = file.relative_to(root) if file.is_relative_to(root) else file
         return {**asdict(failure), "file": seen.as_posix() if failure.file else ""}
 
     async def _called(self, request: Request) -> Response:
-        """Run a command. It goes on as long as the page waits for it.
+        """Run a command. It is cancelled when the page stops waiting.
 
-        `page` is a name that the page has made up: questions of the call carry it, so that no other page shows them.
+        `page` is a random name of the page. Questions of the call carry it, so that no other page shows them.
         """
-        from prowess_host.direct_calls import Audience  # pydantic: the page is there before it
+        from prowess_host.direct_calls import Audience  # imports pydantic, after the page is shown
 
         try:
             told: Any = json.loads(request.body)
@@ -187,8 +187,8 @@ class App:
             del self._asked[number]
 
     def _answered(self, request: Request) -> Response:
-        """Answers to the questions of a call. What does not fit is sent back, so that the person can mend it."""
-        from prowess.schemas.explicit import validate  # jsonschema, which only answers need
+        """Accept answers to the questions of a call, or report why they are invalid."""
+        from prowess.schemas.explicit import validate  # imports jsonschema
 
         try:
             told: Any = json.loads(request.body)
@@ -212,11 +212,11 @@ class App:
         asked[1].set_result(answers)
         return json_response({"problems": {}})
 
-    # News
+    # Events
 
     async def _events(self, request: Request) -> AsyncGenerator[bytes]:
-        """What happens from now on: `state` when commands or failures change, `asked` for each
-        question of a call of the page, `call` for each call of anybody.
+        """The events: `state` when commands or failures change, `asked` for each question of a call of
+        this page, `call` for each call of any client.
         """
         last = self._first_number(request)
         yield _event("state", self._state())
@@ -245,7 +245,7 @@ class App:
                     await changed.wait()
 
     def _first_number(self, request: Request) -> int:
-        """What the page has seen: a browser that connects again says so."""
+        """The last call that the page has seen, which a browser sends when it reconnects."""
         seen = request.headers.get("last-event-id", "")
         return int(seen) if seen.isascii() and seen.isdigit() else self._record.last_number()
 
@@ -270,7 +270,7 @@ def _shown(contract: Contract) -> JsonObject:
 
 
 def _summary(call: Call) -> JsonObject:
-    """What a list shows of a call."""
+    """The fields of a call for a list."""
     arguments = json.dumps(call.arguments, ensure_ascii=False) if call.arguments is not None else ""
     newest = next((event.text for event in reversed(call.events) if event.kind == "progress"), "")
     told = call.to_json()

@@ -1,4 +1,4 @@
-"""Requests and responses of the page, without sockets: what another HTTP server can serve as well."""
+"""Requests and responses of the page, independent of the HTTP server."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ __all__ = ["Handler", "Request", "Response", "Stream", "json_response", "text_re
 
 @frozen
 class Request:
-    """What a browser asks."""
+    """A request of the browser."""
 
     method: str
     path: str
     """Decoded, without the query."""
     query: Mapping[str, str] = field(default_factory=dict[str, str])
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    """By lower-case names."""
+    """With lower-case names."""
     body: bytes = b""
 
 
 @frozen
 class Response:
-    """An answer that is there at once."""
+    """A complete response."""
 
     status: int
     type: str = "text/plain; charset=utf-8"
@@ -36,7 +36,7 @@ class Response:
 
 @frozen
 class Stream:
-    """An answer that goes on: server-sent events."""
+    """A response of server-sent events."""
 
     parts: AsyncGenerator[bytes]
     type: str = "text/event-stream"
@@ -53,5 +53,5 @@ def json_response(data: Any, status: int = 200) -> Response:
 
 
 def text_response(status: int, text: str) -> Response:
-    """Words for a person."""
+    """A plain text response."""
     return Response(status, body=text.encode())

@@ -1,4 +1,4 @@
-"""A small HTTP/1.1 server on loopback, for one browser and a few routes. Knows no route and no project."""
+"""A small HTTP/1.1 server on loopback for one browser. Independent of routes and projects."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LOOPBACK: Final = "127.0.0.1"
 _MOST_HEAD: Final = 32 * 1024
 _MOST_BODY: Final = 16 * 1024 * 1024
 _PATIENCE: Final = 60.0
-"""Seconds in which a request must have arrived, and that an idle connection is kept."""
+"""Seconds for a request to arrive, and for an idle connection."""
 HEADERS: Final = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": (
@@ -32,12 +32,12 @@ HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
-"""Of every answer. No other page may load it, embed it or learn its address, and the page loads nothing from elsewhere."""
+"""Headers of every response. No other page may load or embed it or learn its address, and it loads nothing from elsewhere."""
 
 
 @contextlib.asynccontextmanager
 async def serving(handler: Handler, port: int = 0) -> AsyncGenerator[int]:
-    """Serve on loopback inside the block; gives the port. An `OSError` says that the port is taken."""
+    """Serve on loopback inside the block, and yield the port. Raises `OSError` if the port is taken."""
     connections: set[asyncio.Task[None]] = set()
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -47,7 +47,7 @@ async def serving(handler: Handler, port: int = 0) -> AsyncGenerator[int]:
         try:
             await _serve(reader, writer, handler)
         except (OSError, asyncio.IncompleteReadError, TimeoutError, asyncio.CancelledError):
-            pass  # the browser has left, or we do
+            pass  # the browser has disconnected, or the server ends
         except Exception:  # noqa: BLE001 - a fault costs one connection
             _log.exception("a request of the page could not be served")
         finally:
@@ -65,7 +65,7 @@ async def serving(handler: Handler, port: int = 0) -> AsyncGenerator[int]:
 
 
 async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, handler: Handler) -> None:
-    """One connection, request after request."""
+    """Serve one connection, one request at a time."""
     while True:
         async with asyncio.timeout(_PATIENCE):
             try:
@@ -88,7 +88,7 @@ async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, han
 
 
 async def _read(reader: asyncio.StreamReader) -> Request | None:
-    """The next request; `None` at the end of the connection. A `ValueError` says what is wrong with it."""
+    """Read the next request; `None` at the end of the connection. Raises `ValueError` for a malformed one."""
     try:
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
     except asyncio.IncompleteReadError:
@@ -117,7 +117,7 @@ async def _read(reader: asyncio.StreamReader) -> Request | None:
 
 
 async def _answered(reader: asyncio.StreamReader, handler: Handler, request: Request) -> Response | Stream | None:
-    """The answer; `None` if the browser left before: then whatever was going on is cancelled."""
+    """Run the handler. If the browser disconnects first, cancel it and return `None`."""
     work = asyncio.ensure_future(handler(request))
     gone = asyncio.ensure_future(_gone(reader))
     try:
@@ -130,7 +130,7 @@ async def _answered(reader: asyncio.StreamReader, handler: Handler, request: Req
 
 
 async def _gone(reader: asyncio.StreamReader) -> None:
-    """Wait until the browser has left. A browser sends nothing before it has its answer."""
+    """Wait until the browser disconnects. It sends nothing before it has its response."""
     while not reader.at_eof():  # noqa: ASYNC110 - a reader tells nobody
         await asyncio.sleep(0.1)
 

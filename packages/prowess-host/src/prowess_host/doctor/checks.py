@@ -1,6 +1,6 @@
-"""The chain from the interpreter to the clients, link by link. Each check gives findings and never raises for what is wrong.
+"""The checks, from the interpreter to the clients. Each check yields findings and raises no errors.
 
-Values of settings are told for Prowess's own keys only: any other may be a secret.
+Values are shown only for Prowess's own settings: others may be secrets.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ __all__ = ["Patient", "examine"]
 _PACKAGES: Final = ("prowess-core", "prowess-host", "prowess", "prowess-testkit")
 _LIBRARIES: Final = ("pydantic", "pluggy", "dependency-injector", "anyio", "watchfiles")
 _SECONDS: Final = 60.0
-"""For another interpreter to say what it has."""
+"""For another interpreter to report its packages."""
 _ASK: Final = "from importlib.metadata import version as v; import prowess, platform as p; print(v('prowess-core'), p.python_version())"
 
 
 class Patient:
-    """What is examined: a project, on a machine, with settings from the command line."""
+    """A project on a machine, with settings from the command line."""
 
     def __init__(self, root: Path, machine: Machine, flags: Mapping[str, str], *, live: bool = True) -> None:
         """`live` starts the host as each client does; otherwise only files are read."""
@@ -56,7 +56,7 @@ class Patient:
 
 
 async def examine(patient: Patient) -> AsyncIterator[Finding]:
-    """All findings, in the order of the chain. What cannot be looked at because of an earlier one is left out."""
+    """All findings in order. Checks that an earlier error makes impossible are skipped."""
     for finding in _python():
         yield finding
     try:
@@ -116,7 +116,7 @@ def _python() -> Iterator[Finding]:
 
 def _limits() -> Iterator[Finding]:
     """Check which limits of skills the system can enforce."""
-    from prowess_host.confinement.confine import system  # the only one here who asks
+    from prowess_host.confinement.confine import system  # only this check needs it
 
     lacking = system().lacking(Limits())
     if lacking:
@@ -134,7 +134,7 @@ def _version(name: str) -> str | None:
 
 
 def _worker_python(settings: Settings) -> Iterator[Finding]:
-    """The interpreter that skills run in, where it is another one."""
+    """Check the interpreter of the workers, if it is another one."""
     if settings.own.python is None:
         return
     python = os.fspath(settings.root / Path(settings.own.python).expanduser())
@@ -166,7 +166,7 @@ def _telemetry(settings: Settings) -> Iterator[Finding]:
     asking = [python, "-P", "-c", "import opentelemetry.sdk.trace"]
     try:
         found = not subprocess.run(asking, capture_output=True, timeout=_SECONDS, check=False).returncode
-    except (OSError, subprocess.TimeoutExpired):  # which is told above
+    except (OSError, subprocess.TimeoutExpired):  # reported above
         return
     if not found:
         text = f"otel.on is set, but {python} has no OpenTelemetry: calls are not traced"
@@ -177,7 +177,7 @@ def _telemetry(settings: Settings) -> Iterator[Finding]:
 
 
 def _settings(settings: Settings, patient: Patient) -> Iterator[Finding]:
-    """Where each setting came from. Of those that are not our own only that they are set."""
+    """The source of each setting. The values of skills' settings are not shown."""
     file = settings.config_file
     if file is None:
         yield Finding("settings", "ok", "no prowess.toml: the defaults hold")
@@ -191,7 +191,7 @@ def _settings(settings: Settings, patient: Patient) -> Iterator[Finding]:
 
 
 def _origin(key: str, settings: Settings, patient: Patient) -> str:
-    """The source that has the last word: the command line, the environment, `.env`, the file."""
+    """The source that wins: the command line, the environment, `.env` or the file."""
     if key in patient.flags:
         return "--set"
     for environ, place in ((patient.machine.environ, "environment variable"), (settings.dotenv, ".env:")):
@@ -203,7 +203,7 @@ def _origin(key: str, settings: Settings, patient: Patient) -> str:
 
 
 def _variable_for(key: str, environ: Iterable[str]) -> str | None:
-    """The variable that sets a key: one underscore or two, in any case."""
+    """The variable that sets a key, with one underscore or two, in upper or lower case."""
     wanted = re.sub(r"[.-]+", "_", key).lower()
     for name in environ:
         if name.upper().startswith(PREFIX) and name[len(PREFIX) :].replace("__", "_").lower() == wanted:
@@ -226,7 +226,7 @@ def _environments(settings: Settings, patient: Patient) -> Iterator[Finding]:
         yield Finding("environments", "error", str(failure), "correct it; the other skills work")
     if not found.needed:
         return
-    from prowess_host.environments.build import find_uv  # only where skills need it
+    from prowess_host.environments.build import find_uv  # only if skills need it
     from prowess_host.environments.store import Store
 
     try:
@@ -262,7 +262,7 @@ def _project(settings: Settings, patient: Patient) -> Iterator[Finding]:
 
 
 def _manifest(settings: Settings, patient: Patient) -> Iterator[Finding]:
-    """Whether the next host starts at once."""
+    """Whether the next host starts from the manifest."""
     paths = ConfigPaths.of(settings, patient.machine.environ)
     nearest = next(folder for folder in (paths.cache_dir, *paths.cache_dir.parents) if folder.exists())
     if not os.access(nearest, os.W_OK):
@@ -340,6 +340,6 @@ def _of_trial(title: str, trial: Trial) -> Iterator[Finding]:
         )
         yield Finding("clients", "ok", text)
     for problem in trial.problems:
-        if problem.rule != "stderr":  # what skills have to say was told above
+        if problem.rule != "stderr":  # messages of skills are reported above
             about = f"{problem.command}: " if problem.command else ""
             yield Finding("clients", problem.level, f"{title}: {about}{problem.message}", problem.remedy)

@@ -1,4 +1,4 @@
-"""What the list of tools costs a model, command by command, and what of it could be shorter."""
+"""The cost of the tool list in tokens, by command, and the parts that could be shorter."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ __all__ = ["Cost", "costs_of"]
 
 _BYTES_PER_TOKEN: Final = 4
 _WORTH: Final = 150
-"""Tokens from which a part is worth a word."""
+"""Parts of at least this many tokens are reported."""
 _SHARE: Final = 0.2
-"""The same, as a share of the command."""
+"""Parts of at least this share of the command are reported."""
 
 
 @frozen
 class Cost:
-    """What one command costs in every prompt, in tokens. They are estimates: a quarter of the bytes."""
+    """The cost of one command in every prompt, in estimated tokens: a quarter of the bytes."""
 
     command: str
     total: int
     description: int
     arguments: int
     shorten: tuple[str, ...]
-    """What to shorten, the longest first."""
+    """The parts to shorten, longest first."""
 
     def to_json(self) -> JsonObject:
         """As plain data."""
@@ -59,7 +59,7 @@ def _tokens(data: Any) -> int:
 
 
 def _parts(contract: Contract, schema: Schema) -> Iterator[tuple[int, str]]:
-    """What can be shortened: the docstring, and each parameter with its own description and its type."""
+    """The parts that can be shortened: the docstring, and each parameter with its description and type."""
     size = _tokens(contract.shown_description)
     yield size, f"the description ({size}): put first what matters, and leave out what a schema says"
     for name, held in schema.get("properties", {}).items():

@@ -1,4 +1,4 @@
-"""One thing that the doctor looked at. Plain data."""
+"""The result of one check. Plain data."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from prowess.jsontypes import JsonObject
 __all__ = ["LEVELS", "Finding"]
 
 LEVELS: Final = ("ok", "note", "warning", "error")
-"""From good to bad."""
+"""From best to worst."""
 
 
 @frozen
 class Finding:
-    """What was found, where, and the way out."""
+    """The result, its place and the remedy."""
 
     area: str
     """`python`, `settings`, `project`, `environments`, `skills`, `manifest`, `clients` or `runs`."""

@@ -1,4 +1,4 @@
-"""Commands by clients: which rule of which client a command breaks."""
+"""The rules of each client that each command breaks."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ __all__ = ["Matrix", "matrix_of"]
 
 @frozen
 class Matrix:
-    """The cells: for each command, for each client, what it breaks there."""
+    """The broken rules by command and client."""
 
     commands: tuple[str, ...]
     clients: tuple[str, ...]
     cells: dict[tuple[str, str], tuple[Finding, ...]]
-    """By command and client; the command is empty for the tools as a whole."""
+    """By command and client; the command is empty for rules about all tools together."""
 
     def to_json(self) -> JsonObject:
-        """As plain data: only cells in which something is broken."""
+        """As plain data, without empty cells."""
         broken: JsonObject = {}
         for (command, client), findings in self.cells.items():
             told = [{"rule": each.rule, "level": each.level, "message": each.message} for each in findings]
@@ -33,7 +33,7 @@ class Matrix:
 
 
 def matrix_of(contracts: Sequence[Contract], profile: Callable[[Contract], Profile], server: str) -> Matrix:
-    """Hold every command against the rules of every client that we know rules of."""
+    """Check every command against the rules of every client with known rules."""
     rows = [row for row in CLIENTS.values() if row.rules is not None]
     cells: dict[tuple[str, str], tuple[Finding, ...]] = {}
     for row in rows:

@@ -1,4 +1,4 @@
-"""What the record says of recent calls: crashes, lost workers, timeouts. Counted by command, the most frequent first."""
+"""Counts crashes, lost workers and timeouts in the record by command, the most frequent first."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _KINDS: Final = {
     LOST: ("was cut off with its host", "see what it did last: prowess logs"),
     "output": ("broke its output schema", "correct the return annotation, or the value"),
 }
-"""What is the fault of a command or its worker; a wrong argument or a `SkillError` is an ordinary answer."""
+"""Kinds of failures that point to a fault. Wrong arguments and `SkillError` are ordinary answers."""
 
 
 def examine_runs(path: Path, *, now: float | None = None) -> Iterator[Finding]:
-    """Findings of the last days. A record that is not there says nothing."""
+    """Findings of the last days; none without a record."""
     since = (time.time() if now is None else now) - _DAYS * 86400
     try:
         calls = Reader(path).newest(Wanted(failed=True, since=since), _MOST)

@@ -1,1 +1,1 @@
-"""Files that are served as resources: those of folders that a setting names, and those of skills with a `SKILL.md`."""
+"""Files served as resources: folders from the settings, and skill folders with a `SKILL.md`."""

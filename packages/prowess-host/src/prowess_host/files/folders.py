@@ -1,4 +1,4 @@
-"""Lists the files of a folder, and reads one: nothing outside of it, no link, no hidden file, and no more than a limit."""
+"""Lists the files of a folder and reads one, without links, hidden files and files outside, up to a limit."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Final, NamedTuple
 __all__ = ["LARGEST", "MOST_FILES", "Found", "Pattern", "list_files", "read_file", "read_pattern"]
 
 MOST_FILES: Final = 10_000
-"""Files that are listed of one folder. Further ones are not served."""
+"""Files of one folder that are listed and served."""
 LARGEST: Final = 16 * 1024 * 1024
-"""Bytes of a file that is served: what the Skills extension allows a whole skill."""
+"""Bytes of one served file: the Skills extension allows this for a whole skill."""
 _DEEPEST: Final = 32
 _SKIPPED: Final = frozenset({"__pycache__", "node_modules", "site-packages", "venv"})
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -21,7 +21,7 @@ _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class Found(NamedTuple):
-    """A file of a folder, as it was."""
+    """A file and its state."""
 
     path: str
     """Relative to the folder, with slashes."""
@@ -31,16 +31,16 @@ class Found(NamedTuple):
 
 
 class Pattern(NamedTuple):
-    """Which files of which folder."""
+    """A folder and a condition for its files."""
 
     folder: str
     """Relative to the project."""
     matches: Callable[[str], object]
-    """Asked about a path that is relative to the folder."""
+    """Called with a path relative to the folder."""
 
 
 def read_pattern(text: str) -> Pattern:
-    """Read `docs/**/*.md`: a folder of the project and what its files must look like. A `ValueError` says what is wrong."""
+    """Parse `docs/**/*.md` into a folder and a condition. Raises `ValueError` for a malformed pattern."""
     parts = text.split("/")
     if not text or text.startswith("/") or "\\" in text or "\0" in text:
         raise ValueError("it must be a relative path with slashes")
@@ -62,7 +62,7 @@ def read_pattern(text: str) -> Pattern:
 
 
 def _segment(part: str) -> str:
-    """One segment of a pattern as a regular expression: `*`, `?` and `[...]` stand for what is no slash."""
+    """One segment of a pattern as a regular expression: `*`, `?` and `[...]` match anything but a slash."""
     signs = {"*": "[^/]*", "?": "[^/]"}
     pieces = re.split(r"(\*|\?|\[!?[^\]]+\])", part)
     return "".join(
@@ -71,14 +71,14 @@ def _segment(part: str) -> str:
 
 
 def _set(inner: str) -> str:
-    """A set of characters, in which only `!` at the beginning and `-` between two characters mean something."""
+    """A set of characters, in which only `!` at the beginning and `-` between two characters are special."""
     wanted = inner.removeprefix("!")
     escaped = re.sub(r"[\[\]^&~|]", r"\\\g<0>", wanted)
     return f"[{'^' if wanted != inner else ''}{escaped}]"
 
 
 def list_files(folder: str, accepts: Callable[[str], object], most: int = MOST_FILES) -> list[Found]:
-    """The files below a folder, in order. Links are neither files nor folders; hidden ones are left out."""
+    """The files below a folder, in order, without links and hidden files."""
     found: list[Found] = []
     for each in _walk(folder, "", 0):
         if accepts(each.path):
@@ -100,7 +100,7 @@ def _walk(folder: str, inside: str, depth: int) -> Iterator[Found]:
         path = f"{inside}{entry.name}"
         try:
             facts = entry.stat(follow_symlinks=False)
-        except OSError:  # gone just now
+        except OSError:  # just deleted
             continue
         if stat.S_ISDIR(facts.st_mode) and depth < _DEEPEST:
             yield from _walk(folder, f"{path}/", depth + 1)
@@ -109,7 +109,7 @@ def _walk(folder: str, inside: str, depth: int) -> Iterator[Found]:
 
 
 def _can_be_named(name: str) -> bool:
-    """Whether a name is text: a URI is."""
+    """Whether a name is valid text, which a URI needs."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -118,10 +118,10 @@ def _can_be_named(name: str) -> bool:
 
 
 def read_file(folder: str, path: str, most: int = LARGEST) -> bytes:
-    """What a file says. Raises an `OSError` for whatever is no regular file in the folder, or became something else.
+    """Read a file. Raises `OSError` unless it is a regular file in the folder.
 
-    Every part of the path is opened in the folder before it, and no link is followed: also a folder that is replaced by a
-    link while this runs leads nowhere.
+    Every part of the path is opened relative to its parent, without following links, so that a folder that is replaced by
+    a link meanwhile cannot lead outside.
     """
     *folders, name = path.split("/")
     if "\0" in path or any(not part or part.startswith(".") for part in (*folders, name)):

@@ -1,4 +1,4 @@
-"""The files of a project that are resources: which there are, what they say, and when they change. Looks in a thread."""
+"""The index of a project's files that are resources: lists, reads and watches them, in a thread."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SKILL_FILE: Final = "SKILL.md"
 DIRECTORY: Final = "inode/directory"
 _META: Final = "io.modelcontextprotocol.skills/"
 _PAUSE: Final = 2.0
-"""Seconds between two looks, if the system does not say that something has changed; more where a look takes long."""
+"""Seconds between two polls without a notification; more if a poll takes long."""
 _SHARE: Final = 50
 _SCHEME: Final = "+-."
 
@@ -39,13 +39,13 @@ class ServedFile(NamedTuple):
 
 
 class Trouble(NamedTuple):
-    """Something that is not served as it was meant, and its place."""
+    """A file or pattern that cannot be served as intended, with its place."""
 
     place: str
     """The file and the line, or the setting."""
     reason: str
     fatal: bool = True
-    """Whether nothing is served."""
+    """Whether the file is not served because of it."""
 
     def __str__(self) -> str:
         return f"{self.place} {self.reason}"
@@ -53,7 +53,7 @@ class Trouble(NamedTuple):
 
 @frozen
 class Sources:
-    """Where files are: folders and patterns by scheme, and folders with skills."""
+    """Folders and patterns by scheme, and folders with skills."""
 
     root: Path
     patterns: Mapping[str, str]
@@ -65,23 +65,23 @@ class Sources:
 
 @dataclass
 class Index:
-    """What there is at one time."""
+    """All served files at one time."""
 
     files: dict[str, ServedFile] = field(default_factory=dict[str, ServedFile])
     skills: dict[str, tuple[JsonObject, list[ServedFile]]] = field(default_factory=dict[str, Any])
-    """By the URI of its `SKILL.md`: the front matter of a skill, and its files."""
+    """The front matter and the files of each skill, by the URI of its `SKILL.md`."""
     problems: list[Trouble] = field(default_factory=list[Trouble])
     folders: list[str] = field(default_factory=list[str])
-    """The folders that were looked into."""
+    """The searched folders."""
 
     @property
     def definitions(self) -> list[JsonObject]:
-        """What `resources/list` shows of them."""
+        """The entries of `resources/list`."""
         return [file.definition for file in self.files.values()]
 
     @cached_property
     def children(self) -> Mapping[str, list[JsonObject]]:
-        """By the URI of a folder: what lies in it."""
+        """The entries of each folder, by its URI."""
         found: dict[str, dict[str, JsonObject]] = {}
         for uri, file in self.files.items():
             if not uri.startswith("skill://"):
@@ -94,7 +94,7 @@ class Index:
 
 
 def look(sources: Sources) -> Index:
-    """Everything that is there now. What cannot be served is among the problems, with its place."""
+    """Build the index of the current files. Files that cannot be served are among its problems."""
     index = Index()
     for scheme, pattern in sources.patterns.items():
         try:
@@ -154,7 +154,7 @@ def _add_file(index: Index, uri: str, folder: str, found: Found, *, name: str, d
 
 
 def _skill_folders(folders: Iterable[Path]) -> Iterator[Path]:
-    """The folders with a `SKILL.md`. A link is none."""
+    """The folders with a `SKILL.md`, without links."""
     for folder in folders:
         try:
             with os.scandir(folder) as scanned:
@@ -212,7 +212,7 @@ def _add_skill(index: Index, folder: Path) -> None:
 
 
 class Shelf:
-    """Keeps an index up to date. `changed` hears of a new one, with the URIs of files that say something else, in the loop."""
+    """Keeps the index up to date. `changed` is called in the loop with the new index and the URIs of changed files."""
 
     def __init__(self, sources: Callable[[], Sources], changed: Callable[[Index, list[str]], None]) -> None:
         self._sources = sources
@@ -222,18 +222,18 @@ class Shelf:
         self._digests: dict[tuple[str, Found], str] = {}
         self._lock = threading.Lock()
         self.index: Index | None = None
-        """What there is; `None` until somebody has looked."""
+        """The index; `None` before the first poll."""
         self.is_wanted = bool(sources())
-        """Whether there is anything to look for."""
+        """Whether the project has folders to serve."""
 
     @property
     def is_pending(self) -> bool:
-        """Whether it is not known yet what there is."""
+        """Whether the first index is still to come."""
         return self.is_wanted and self.index is None
 
     @property
     def has_skills(self) -> bool:
-        """Whether there are skills, as far as that is known."""
+        """Whether the index has skills."""
         if self.index is None:
             return self.is_wanted and any(True for _ in _skill_folders(self._sources().skills))
         return bool(self.index.skills)
@@ -243,14 +243,14 @@ class Shelf:
         return self.index.files.get(uri) if self.index is not None else None
 
     def start(self, tell: Callable[..., object]) -> None:
-        """Look from now on, if there is anything to look for. `tell` calls a function in the loop."""
+        """Start to watch, if there are folders. `tell` calls a function in the loop."""
         self.is_wanted = self.is_wanted or bool(self._sources())
         if self.is_wanted and not self._started:
             self._started = True
             threading.Thread(target=self._watch, args=(tell,), name="prowess-resources", daemon=True).start()
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop watching."""
         self._stop.set()
 
     def _watch(self, tell: Callable[..., object]) -> None:
@@ -276,7 +276,7 @@ class Shelf:
     def _notices(self, folders: list[str]) -> Callable[[float], object]:
         try:
             from watchfiles import watch
-        except ImportError:  # a foreign build: looking is enough
+        except ImportError:  # no build for this system: polling is enough
             return self._stop.wait
 
         def wait(seconds: float) -> object:
@@ -312,7 +312,7 @@ class Shelf:
     # Reading: in any thread
 
     def contents(self, file: ServedFile) -> JsonObject:
-        """What a file says, as the result of `resources/read`. An `OSError` says why it cannot be read."""
+        """Read a file for the result of `resources/read`. Raises `OSError`."""
         import base64
 
         data = read_file(file.folder, file.found.path, LARGEST)
@@ -325,12 +325,12 @@ class Shelf:
         return {"contents": [{"uri": file.uri, "mimeType": kind, **held}]}
 
     def entries(self) -> list[JsonObject]:
-        """What `skills/list` shows."""
+        """The entries of `skills/list`."""
         index = self.index or Index()
         return [each for uri in sorted(index.skills) if (each := self.entry(uri)) is not None]
 
     def entry(self, uri: str) -> JsonObject | None:
-        """What `skills/get` shows of the skill with this `SKILL.md`."""
+        """The entry of `skills/get` for the skill with this `SKILL.md`."""
         index = self.index or Index()
         if uri not in index.skills:
             return None
@@ -339,7 +339,7 @@ class Shelf:
         for file in files:
             try:
                 resources.append({"uri": file.uri, "digest": self._digest(file), "size": file.found.size})
-            except OSError:  # gone just now: the next look will see it
+            except OSError:  # just deleted: the next poll will notice
                 continue
         return {"uri": uri, "frontmatter": fields, "resources": resources}
 
@@ -357,6 +357,6 @@ class Shelf:
 
 
 def _folders_of(index: Index) -> list[str]:
-    """Every folder with something served, and those that were looked into, as far as they are there."""
+    """The existing folders to watch: those with served files, and the searched ones."""
     folders = {os.path.dirname(os.path.join(file.folder, file.found.path)) for file in index.files.values()}
     return sorted(folder for folder in folders.union(index.folders) if os.path.isdir(folder))

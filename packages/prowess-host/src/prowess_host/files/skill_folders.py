@@ -1,4 +1,4 @@
-"""Agent Skills: reads and checks the front matter of a `SKILL.md`, as agentskills.io wants it, and makes the entry of a skill."""
+"""Agent Skills: checks the front matter of a `SKILL.md` by the rules of agentskills.io, and makes the entry of a skill."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from prowess.jsontypes import JsonObject
 __all__ = ["LARGEST_SKILL", "MOST_OF_SKILL", "Problem", "digest", "read_front_matter"]
 
 MOST_OF_SKILL: Final = 512
-"""Files of a skill that every client takes."""
+"""Files of a skill that every client accepts."""
 LARGEST_SKILL: Final = 16 * 1024 * 1024
 """Bytes of all its files together."""
 _LARGEST_FRONT_MATTER: Final = 64 * 1024
@@ -24,21 +24,21 @@ _KNOWN: Final = (*_TEXTS, "metadata")
 
 
 class Problem(NamedTuple):
-    """What is wrong with a `SKILL.md`, and in which line."""
+    """A fault of a `SKILL.md`, with its line."""
 
     line: int
     reason: str
     fatal: bool = True
-    """Whether the skill is not offered because of it."""
+    """Whether the skill is not listed because of it."""
 
 
 def digest(text: bytes) -> str:
-    """How the Skills extension writes the digest of a file."""
+    """The digest of a file in the form of the Skills extension."""
     return f"sha256:{hashlib.sha256(text).hexdigest()}"
 
 
 def read_front_matter(text: bytes, folder: str) -> tuple[JsonObject, list[Problem]]:
-    """The front matter of the `SKILL.md` in a folder of this name, as JSON, and everything that is wrong with it."""
+    """Parse the front matter of the `SKILL.md` in a folder of this name; returns it with all its faults."""
     try:
         lines = text.decode("utf-8-sig").splitlines()
     except UnicodeDecodeError:
@@ -72,7 +72,7 @@ def _parsed(matter: str) -> object:
     from ruamel.yaml.events import AliasEvent
 
     class Texts(SafeConstructor):
-        """Leaves dates as they are written."""
+        """Reads dates as strings."""
 
     kind: Any = Texts
     kind.add_constructor("tag:yaml.org,2002:timestamp", kind.construct_yaml_str)

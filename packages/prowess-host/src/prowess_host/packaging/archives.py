@@ -1,6 +1,6 @@
 """The three forms of a packaged project: a wheel, a bundle (`.mcpb`) of the type `uv`, and the `server.json` of a registry.
 
-The same project gives the same bytes.
+Equal projects give equal bytes.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 __all__ = ["MANIFEST_VERSION", "SERVER_SCHEMA", "bundle", "server_json", "wheel"]
 
 MANIFEST_VERSION: Final = "0.4"
-"""Of bundles: the first one with servers of the type `uv`."""
+"""The manifest version of bundles: the first one with servers of the type `uv`."""
 SERVER_SCHEMA: Final = "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json"
 _REGISTRY_NAME: Final = re.compile(r"[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+")
 _MOST_OF_DESCRIPTION: Final = 100
 """Characters of a description in the registry."""
 _THEN: Final = (1980, 1, 1, 0, 0, 0)
-"""The time of every file, so that the same project gives the same bytes."""
+"""The time of every file, so that equal projects give equal bytes."""
 
 _PLUGIN: Final = '''"""{title}: skills for Prowess."""
 
@@ -87,7 +87,7 @@ if __name__ == "__main__":
 
 
 def wheel(source: Source, registry_name: str | None = None) -> tuple[str, bytes]:
-    """The name and the bytes of a wheel: the skills by an entry point, and a command that serves them alone."""
+    """The name and the bytes of a wheel: the skills with an entry point, and a command that serves only them."""
     module, info = source.module, f"{source.module}-{source.version}.dist-info"
     files: dict[str, bytes] = {
         f"{module}/__init__.py": _PLUGIN.format(title=source.name, folders=source.folders).encode(),
@@ -117,7 +117,7 @@ def _metadata(source: Source, registry_name: str | None) -> str:
 
 
 def _marked_readme(source: Source, registry_name: str | None) -> str:
-    """The README, with the line by which a registry knows that the package belongs to whoever registers it."""
+    """The README with the line by which a registry verifies the owner of the package."""
     mark = f"mcp-name: {registry_name}"
     if registry_name is None or mark in source.readme:
         return source.readme
@@ -125,7 +125,7 @@ def _marked_readme(source: Source, registry_name: str | None) -> str:
 
 
 def bundle(source: Source, contracts: Iterable[Contract]) -> tuple[str, bytes]:
-    """The name and the bytes of a bundle: the project, and what to install for it."""
+    """The name and the bytes of a bundle: the project, and its dependencies."""
     manifest: dict[str, Any] = {
         "manifest_version": MANIFEST_VERSION,
         "name": source.name,

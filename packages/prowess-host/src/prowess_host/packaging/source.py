@@ -26,15 +26,15 @@ _PARTS: Final = re.compile(r"[-_.]+")
 _SKIPPED: Final = frozenset({"__pycache__", "node_modules", "venv", "tests", "test"})
 _REQUIREMENT: Final = re.compile(r"\s*([A-Za-z0-9._-]+)")
 _OURS: Final = frozenset({"prowess", "prowess-host"})
-"""Either brings the host, which a package that serves itself needs."""
+"""Either one installs the host, which the package needs to serve itself."""
 
 
 @frozen
 class Source:
-    """A project, as packages describe it."""
+    """The metadata and files of a project for its packages."""
 
     name: str
-    """Normalized, as package indexes have it."""
+    """Normalized as in package indexes."""
     title: str
     version: str
     description: str
@@ -44,20 +44,20 @@ class Source:
     website: str
     python: str
     dependencies: tuple[str, ...]
-    """With Prowess itself."""
+    """Including Prowess."""
     files: Mapping[str, bytes]
-    """By path in the project: the skills, and the settings."""
+    """The skills and the settings, by path in the project."""
     folders: tuple[str, ...]
     """The folders of skills."""
 
     @property
     def module(self) -> str:
-        """The name to import it by."""
+        """The name of its import package."""
         return self.name.replace("-", "_")
 
 
 def read_source(settings: Settings, name: str | None = None, version: str | None = None) -> Source:
-    """Read a project. What `[project]` in its pyproject.toml leaves open, the settings say."""
+    """Read a project: `[project]` in its pyproject.toml, else its settings."""
     root, own = settings.root, settings.own
     project = _project_table(root)
     title = own.identity.title or own.identity.name or str(project.get("name") or root.name)
@@ -105,7 +105,7 @@ def read_source(settings: Settings, name: str | None = None, version: str | None
 
 
 def _line(value: Any) -> str:
-    """A text on one line, as metadata has it; empty for anything else."""
+    """A text on one line, as metadata needs it; empty for another type."""
     return " ".join(value.split()) if isinstance(value, str) else ""
 
 
@@ -129,7 +129,7 @@ def _project_table(root: Path) -> dict[str, Any]:
 
 
 def _relative(path: str, root: Path) -> str:
-    """A path in the project. One that leads out of it cannot be packaged."""
+    """A path relative to the project. Raises an error for a path outside, which cannot be packaged."""
     whole = Path(os.path.abspath(root / path))  # noqa: PTH100 - a link is packaged under its own name
     if not whole.is_relative_to(root):
         raise ProwessError(f"{path} is outside the project {root}; a package contains only files of the project")
@@ -137,7 +137,7 @@ def _relative(path: str, root: Path) -> str:
 
 
 def _files(root: Path, folders: tuple[str, ...]) -> Iterator[tuple[str, bytes]]:
-    """All files of skills, in order, but not those that are hidden, of tests or of environments."""
+    """All files of skills in order, without hidden files, tests and environments."""
     for folder in folders:
         for place, names, files in os.walk(root / folder):
             names[:] = sorted(
