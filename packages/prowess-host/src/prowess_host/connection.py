@@ -200,9 +200,7 @@ class Connection:
         ):
             raise RpcError.method_not_found(method, call.revision.version)
         if method == "resources/unsubscribe" and call.params["uri"] in self._session.resources:
-            self._subscribe(
-                call, call.params["uri"]
-            )  # even if the resource is gone, so that the client can unsubscribe
+            self._subscribe(call, call.params["uri"])  # even if the resource is gone
         elif row is not None and row.kind == RESOURCE and shelf.is_pending:
             self._waiting.append(call)
         elif method in SKILLS_METHODS:

@@ -1,4 +1,4 @@
-"""Limits of skills, enforced by the operating system. `confine` is the entrance. Hosts without limited skills import none of these modules."""
+"""Limits of skills, enforced by the operating system; see `confine`. Hosts without limited skills import none of it."""
 
 from __future__ import annotations
 

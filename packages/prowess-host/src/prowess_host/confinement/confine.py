@@ -1,8 +1,8 @@
 """How a worker is started under limits on this system, and what this system cannot enforce.
 
-`system()` looks once what there is: Landlock and seccomp on Linux, `sandbox-exec` on macOS. `Confinement` is one worker's
-share of it: the command that starts it, its environment, and a folder of its own for temporary files. What cannot be
-enforced is an `Unenforceable`, unless the owner lets it.
+`system()` detects the mechanisms once: Landlock and seccomp on Linux, `sandbox-exec` on macOS. A `Confinement` is for one
+worker: the command that starts it, its environment, and a private folder for temporary files. A limit that cannot be
+enforced raises `Unenforceable`, unless the owner accepts that.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = ["Confinement", "System", "Unenforceable", "check", "filtered_environm
 _SETTING: Final = "sandbox.unenforced"
 """The setting that accepts limits which cannot be enforced."""
 _THREADS: Final = 64
-"""Threads that a worker and its libraries may have beside the processes that a skill may start: the kernel counts both."""
+"""Threads for a worker and its libraries, added to the limit on processes, because the kernel counts both."""
 _KEPT: Final = ("prowess.toml", "pyproject.toml", ".prowess")
 _DESCRIPTORS: Final = 1024
 _LAUNCH: Final = str(Path(__file__).with_name("launch.py"))
@@ -53,7 +53,7 @@ _HARMLESS: Final = frozenset(
         *("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "SYSTEMROOT"),
     }
 )
-"""Harmless variables, which tell a process how to run."""
+"""Harmless variables, such as the language and the time zone."""
 _SYSTEM: Final = (
     *("/usr", "/lib", "/lib64", "/lib32", "/bin", "/sbin", "/nix/store", "/etc/ld.so.cache", "/etc/ld.so.conf"),
     *(
@@ -68,7 +68,7 @@ _SYSTEM: Final = (
     *("/etc/ssl/certs", "/etc/ssl/cert.pem", "/etc/ssl/openssl.cnf", "/etc/pki/tls/certs", "/etc/ca-certificates"),
     *("/etc/magic", "/proc/cpuinfo", "/proc/meminfo", "/proc/filesystems", "/sys/devices/system/cpu"),
 )
-"""Paths that all programs read: libraries, programs, time zones, certificates."""
+"""Paths that every limited skill may read: libraries, programs, time zones, certificates."""
 _NETWORK: Final = (
     "/etc/resolv.conf",
     "/etc/hosts",
@@ -95,13 +95,13 @@ class System:
     """The limits that this system can enforce."""
 
     kind: str = ""
-    """`linux`, `darwin`, or nothing that this module knows."""
+    """`linux`, `darwin`, or empty for an unknown system."""
     machine: str = ""
     landlock: int = 0
     """The version of Landlock; 0 if the kernel has none."""
     is_root: bool = False
     groups: Path | None = None
-    """Where control groups with a limit on processes can be made."""
+    """The control group below which groups with a limit on processes can be made."""
     sandbox_exec: bool = False
 
     def lacking(self, limits: Limits) -> list[str]:
@@ -156,7 +156,7 @@ def _landlock() -> int:
 
 
 def _groups() -> Path | None:
-    """The control group of this process, if it can have others below it that limit processes."""
+    """The control group of this process, if groups that limit processes can be made below it."""
     with contextlib.suppress(OSError, ValueError):
         for line in Path("/proc/self/cgroup").read_text("ascii").splitlines():
             _, controllers, path = line.split(":", 2)
@@ -179,13 +179,13 @@ def _read(path: Path) -> str:
 
 
 def filtered_environment(environ: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
-    """The variables that a limited worker sees: harmless ones, those of its limits, and Prowess's own marks."""
+    """The variables of a limited worker: harmless ones, those in its limits, and Prowess's own."""
     named = {*names, *_HARMLESS}
     return {name: value for name, value in environ.items() if name in named or name.startswith(("LC_", "_PROWESS_"))}
 
 
 def check(grant: Grant) -> None:
-    """Raise an error for limits that this system cannot enforce, or that a skill could lift itself."""
+    """Raise an error for limits that this system cannot enforce, or that a skill could change itself."""
     reasons = system().lacking(grant.limits)
     if reasons and not grant.unenforced:
         raise Unenforceable(reasons)
@@ -206,7 +206,7 @@ def check(grant: Grant) -> None:
 
 
 def _placed(root: Path, name: str) -> Path:
-    """A path of the limits, where it counts from."""
+    """An absolute path for a path in the limits."""
     try:
         return root / Path(name).expanduser()
     except RuntimeError as error:
@@ -259,7 +259,7 @@ class Confinement:
     def command(self, command: Sequence[str], python: str, kept: Sequence[int] = ()) -> list[str]:
         """The command that starts another one under the limits.
 
-        `python` is the interpreter that it runs, and `kept` are the descriptors that it is meant to inherit.
+        `python` is its interpreter, and `kept` are the descriptors that it inherits.
         """
         spec: dict[str, Any] = {"kept": list(kept), "resources": self._resources()}
         if self._group is not None:
@@ -278,7 +278,7 @@ class Confinement:
         return [sys.executable, "-I", "-S", _LAUNCH, json.dumps(spec), *before, *command]
 
     def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """The environment of the worker: temporary files and what counts as home are in its own folder."""
+        """The environment of the worker, with its private folder as the home and for temporary files."""
         own = str(self.temporary)
         told = json.dumps({"skill": self.grant.skill, "limits": self.limits.to_json()})
         more = {
@@ -302,12 +302,12 @@ class Confinement:
             with contextlib.suppress(OSError):
                 self._group.rmdir()
 
-    # What is given to the system
+    # The spec for `launch`
 
     def _resources(self) -> dict[str, int]:
         limits = self.limits
         found: dict[str, int | None] = {
-            "RLIMIT_AS": limits.memory if self.on.kind == "linux" else None,  # macOS takes it, and ignores it
+            "RLIMIT_AS": limits.memory if self.on.kind == "linux" else None,  # macOS accepts it without effect
             "RLIMIT_CPU": None if limits.cpu is None else max(math.ceil(limits.cpu), 1),
             "RLIMIT_FSIZE": limits.file_size,
             "RLIMIT_CORE": 0,
@@ -345,7 +345,7 @@ class Confinement:
     def _readable(self, python: str) -> list[Path]:
         writable = self._writable()
         wished = [self._path(name) for name in self.limits.read]
-        # A path within one that it may change could lead elsewhere by the next start.
+        # A folder that the skill may change could be replaced by a link before the next start.
         return [*_of_python(python, self.grant.root), *(path for path in wished if not _is_within(path, writable))]
 
     def _writable(self) -> list[Path]:
@@ -357,7 +357,7 @@ class Confinement:
 
 
 def _is_within(path: Path, folders: Iterable[Path]) -> bool:
-    """Whether the way to a path leads through one of some folders, however the path and the folders are written."""
+    """Whether a path is in one of some folders, with links and `..` resolved step by step."""
     ways = {path, *(Path(os.path.realpath(parent)) / path.name for parent in _parents(path))}
     return any(
         way.is_relative_to(folder) or way.is_relative_to(os.path.realpath(folder)) for way in ways for folder in folders
@@ -365,12 +365,12 @@ def _is_within(path: Path, folders: Iterable[Path]) -> bool:
 
 
 def _parents(path: Path) -> Iterator[Path]:
-    """The folders that the system passes on its way to a path, with those before each `..`."""
+    """The folders that the system visits on its way to a path, including those before each `..`."""
     return (Path(*path.parts[:count]) for count in range(1, len(path.parts)))
 
 
 def _tasks_of_user() -> int:
-    """How many processes and threads this user has: the kernel's limit counts all of them."""
+    """The number of processes and threads of this user: the kernel's limit counts all of them."""
     count, me = 0, os.getuid()
     for name in os.listdir("/proc") if os.path.isdir("/proc") else ():  # noqa: PTH112, PTH208 - done for every process
         if name.isdigit():
@@ -381,17 +381,17 @@ def _tasks_of_user() -> int:
 
 
 def _of_python(python: str, root: Path) -> list[Path]:
-    """What belongs to an interpreter: its environment, the installation that this was made from, and its packages."""
+    """The folders of an interpreter: its environment, the installation behind that, and its packages."""
     program = shutil.which(python) or python
     found = [Path(program), Path(os.path.realpath(program))]
     for each in tuple(found):
         prefix = each.parent.parent
         if os.path.isfile(prefix / "pyvenv.cfg") or any((prefix / "lib").glob("python3*")):  # noqa: PTH113 - pathlib raises where it may not look
             found.append(prefix)
-    found.append(Path(prowess.__file__).resolve().parent.parent)  # an environment may use it from where it is
+    found.append(Path(prowess.__file__).resolve().parent.parent)  # an environment may import Prowess from there
     if os.path.realpath(program) == os.path.realpath(sys.executable):
         found += [Path(sys.prefix), Path(sys.base_prefix)]
-        # Packages that are installed from their sources are elsewhere. The project itself is not to be read with them.
+        # Editable packages are outside the environment. If the project itself is one, it stays unreadable.
         entries = (Path(entry).resolve() for entry in sys.path if entry and os.path.isdir(entry))  # noqa: PTH112 - as above
         found += [entry for entry in entries if not root.resolve().is_relative_to(entry)]
     return list(dict.fromkeys(found))

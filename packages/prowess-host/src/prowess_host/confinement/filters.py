@@ -1,8 +1,8 @@
-"""The seccomp filter of a limited worker: which system calls it may make, as a program of the kernel's filter machine.
+"""The seccomp filter of a limited worker: the allowed system calls, as a BPF program.
 
-A pure function from limits to bytes; `launch` installs them. The kernel runs the program with every system call of the
-worker and its children, whatever language or library makes it. It reads the number and the arguments, and no memory: so it
-knows kinds of sockets, and no addresses or paths. Paths are the business of `landlock`.
+A pure function from limits to bytes; `launch` installs them. The kernel runs the program at every system call of the worker
+and its children, in any language or library. The program sees the number and the arguments, but no memory: it can tell kinds
+of sockets apart, but not addresses or paths. `landlock` controls paths.
 
 Numbers are those of the kernel's tables `asm/unistd_64.h` (x86_64) and `asm-generic/unistd.h` (aarch64).
 """
@@ -22,7 +22,7 @@ __all__ = ["MACHINES", "OWN_PID", "Machine", "filter_for"]
 
 @frozen
 class Machine:
-    """A kind of processor: how the kernel names it, and the column of its numbers in the tables."""
+    """A processor architecture: its name in the kernel, and its column in the tables of numbers."""
 
     audit: int
     column: int
@@ -31,11 +31,11 @@ class Machine:
 MACHINES: Final = {"x86_64": Machine(0xC000003E, 0), "aarch64": Machine(0xC00000B7, 1)}
 
 _LAST_KNOWN: Final = 462
-"""The last system call that somebody has looked at here (mseal). Later ones, and those of the x32 mode of x86_64, whose
-numbers begin at 0x40000000, do not exist for a limited skill."""
+"""The last system call that was reviewed for this filter (mseal). Later ones fail with ENOSYS, and so do those of the x32
+mode of x86_64, whose numbers begin at 0x40000000."""
 
 _DENIED: Final[dict[str, tuple[int | None, int | None]]] = {
-    # other processes: their memory, their descriptors, their pace
+    # other processes: their memory, descriptors and scheduling
     "ptrace": (101, 117),
     "process_vm_readv": (310, 270),
     "process_vm_writev": (311, 271),
@@ -46,7 +46,7 @@ _DENIED: Final[dict[str, tuple[int | None, int | None]]] = {
     "migrate_pages": (256, 238),
     "move_pages": (279, 239),
     "ioprio_set": (251, 30),
-    # memory and messages shared by name or number with whoever has the same user
+    # memory and messages that all processes of a user share by name or number
     "shmget": (29, 194),
     "shmat": (30, 196),
     "shmctl": (31, 195),
@@ -62,11 +62,11 @@ _DENIED: Final[dict[str, tuple[int | None, int | None]]] = {
     "mq_unlink": (241, 181),
     "memfd_create": (319, 279),
     "memfd_secret": (447, 447),
-    # keys of the user, which may be passwords
+    # keyrings of the user, which may hold passwords
     "add_key": (248, 217),
     "request_key": (249, 218),
     "keyctl": (250, 219),
-    # other namespaces and file systems, where other rules hold
+    # other namespaces and file systems, where other rules apply
     "unshare": (272, 97),
     "setns": (308, 268),
     "mount": (165, 40),
@@ -82,7 +82,7 @@ _DENIED: Final[dict[str, tuple[int | None, int | None]]] = {
     "mount_setattr": (442, 442),
     "name_to_handle_at": (303, 264),
     "open_by_handle_at": (304, 265),
-    # other users: a worker of root is owner of much, but has no capabilities
+    # other users: a worker of root owns many files, even without capabilities
     "setuid": (105, 146),
     "setgid": (106, 144),
     "setreuid": (113, 145),
@@ -92,7 +92,7 @@ _DENIED: Final[dict[str, tuple[int | None, int | None]]] = {
     "setfsuid": (122, 151),
     "setfsgid": (123, 152),
     "setgroups": (116, 159),
-    # parts of the kernel that have been a way out before
+    # parts of the kernel with past escapes
     "bpf": (321, 280),
     "perf_event_open": (298, 241),
     "userfaultfd": (323, 282),
@@ -110,11 +110,11 @@ _DENIED: Final[dict[str, tuple[int | None, int | None]]] = {
     "delete_module": (176, 106),
     "kexec_load": (246, 104),
     "kexec_file_load": (320, 294),
-    # what happens to files elsewhere: Landlock does not cover watching them
+    # watching files elsewhere: Landlock does not cover it
     "inotify_init": (253, None),
     "inotify_init1": (294, 26),
     "fanotify_init": (300, 262),
-    # owners and attributes of files elsewhere: Landlock does not cover these either
+    # owners and attributes of files elsewhere: Landlock does not cover them
     "chown": (92, None),
     "fchown": (93, 55),
     "lchown": (94, None),
@@ -138,12 +138,12 @@ _WITHOUT_EFFECT: Final[dict[str, tuple[int | None, int | None]]] = {
     "futimesat": (261, None),
     "utimensat": (280, 88),
 }
-"""Modes and times of files: Landlock does not cover them, so they stay as they are, everywhere. It is no error, because
-copying and unpacking files ends with these calls."""
+"""System calls that change modes and times of files. They succeed without effect: Landlock does not cover them, and an error
+would break copying and unpacking, which end with these calls."""
 
 _ABSENT: Final[dict[str, tuple[int | None, int | None]]] = {
-    "clone3": (435, 435),  # has its flags in memory; the C library goes on with clone
-    "io_uring_setup": (425, 425),  # would make other system calls past this filter
+    "clone3": (435, 435),  # its flags are in memory; the C library falls back to clone
+    "io_uring_setup": (425, 425),  # makes other system calls past this filter
     "io_uring_enter": (426, 426),
     "io_uring_register": (427, 427),
 }
@@ -156,7 +156,7 @@ _SIGNALS: Final[dict[str, tuple[int | None, int | None]]] = {
     "rt_tgsigqueueinfo": (297, 240),
     "pidfd_send_signal": (424, 424),
 }
-"""Where Landlock cannot keep signals within the worker and its children."""
+"""System calls that send signals, filtered if Landlock cannot limit signals to the worker and its children."""
 
 _FORK: Final = (57, None)
 _VFORK: Final = (58, None)
@@ -176,23 +176,24 @@ _PRCTL: Final = (157, 167)
 _TGKILL: Final = (234, 131)
 _SETPRIORITY: Final = (141, 140)
 _OF_A_PROCESS: Final = ((302, 261), (203, 122), (144, 119), (142, 118), (314, 274))
-"""prlimit64, sched_setaffinity, sched_setscheduler, sched_setparam, sched_setattr: 0 is whoever calls."""
+"""prlimit64, sched_setaffinity, sched_setscheduler, sched_setparam, sched_setattr, whose first argument is a process. Only 0,
+the caller, is allowed."""
 _NEW_NAMESPACES: Final = 0x02000000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000 | 0x00020000
 _CLONE_THREAD: Final = 0x00010000
 _DENIED_PRCTL: Final = (4, 35, 36, 59)
-"""PR_SET_DUMPABLE hides a process from the host; PR_SET_MM and PR_SET_CHILD_SUBREAPER change who is whose child and what it
-says of itself; PR_SET_SYSCALL_USER_DISPATCH changes what a system call is."""
+"""PR_SET_DUMPABLE hides a process from the host. PR_SET_MM changes what a process shows about itself, and
+PR_SET_CHILD_SUBREAPER the parents of orphans. PR_SET_SYSCALL_USER_DISPATCH redirects system calls."""
 _OWNER_BY_FCNTL: Final = (8, 10, 15)
-"""F_SETOWN, F_SETSIG and F_SETOWN_EX: the kernel sends a signal of choice to a process of choice when a file has news."""
+"""F_SETOWN, F_SETSIG and F_SETOWN_EX let the kernel send any signal to any process when a file becomes ready."""
 _OWNER_BY_IOCTL: Final = (0x8901, 0x8902)
-"""FIOSETOWN and SIOCSPGRP: the same."""
+"""FIOSETOWN and SIOCSPGRP do the same."""
 _ATTRIBUTES: Final = (0x40086602, 0x401C5820, 0x40806685, 0x800C6613, 0x40046602)
-"""FS_IOC_SETFLAGS (also as 32-bit programs say it), FS_IOC_FSSETXATTR, FS_IOC_ENABLE_VERITY and
-FS_IOC_SET_ENCRYPTION_POLICY: they change files that were opened to be read."""
+"""FS_IOC_SETFLAGS (also the 32-bit form), FS_IOC_FSSETXATTR, FS_IOC_ENABLE_VERITY and FS_IOC_SET_ENCRYPTION_POLICY change
+files that are open for reading only."""
 _UNIX, _INET, _INET6, _NETLINK = 1, 2, 10, 16
 _STREAM, _DATAGRAM, _SEQUENCE = 1, 2, 5
 _KIND: Final = 0xF
-"""The bits of a kind of socket that are no flags."""
+"""Masks the flags out of a socket type."""
 
 _TCP: Final = 6
 _FAST_OPEN: Final = 0x20000000
@@ -209,13 +210,13 @@ _NUMBER, _ARCH, _ARGUMENTS = 0, 4, 16
 
 
 OWN_PID: Final = 0x7EADBEEF
-"""Stands in a program for the id of the worker, which `launch` fills in."""
+"""A placeholder in the program for the process id of the worker, which `launch` fills in."""
 
 
 def filter_for(limits: Limits, machine: Machine, *, scoped: bool = True) -> bytes:
-    """The program for a worker. Where Landlock keeps no signals within (`scoped`), it may only send them to itself."""
+    """The program for a worker. Unless Landlock limits signals (`scoped`), the worker may send them only to itself."""
     program = _Program(machine)
-    program.test(_JEQ, machine.audit, then=[], otherwise=[(_RET, _KILL)], load=_ARCH)  # another processor's calls
+    program.test(_JEQ, machine.audit, then=[], otherwise=[(_RET, _KILL)], load=_ARCH)  # calls of another architecture
     program.load(_NUMBER)
     program.test(_JGT, _LAST_KNOWN, then=[(_RET, _ERRNO | errno.ENOSYS)])
     for table, code in ((_DENIED, errno.EPERM), (_WITHOUT_EFFECT, 0), (_ABSENT, errno.ENOSYS)):
@@ -242,7 +243,7 @@ def _processes(program: _Program, limits: Limits) -> None:
 
 
 def _sockets(program: _Program, limits: Limits) -> None:
-    # Two ends of one stream are no network. Those of datagrams could be sent elsewhere.
+    # A pair of stream sockets is not a network. Datagram sockets of a pair could send elsewhere.
     program.when(
         _SOCKETPAIR,
         [
@@ -269,12 +270,12 @@ def _sockets(program: _Program, limits: Limits) -> None:
             (_JEQ, _INET6, 2, 0),
             (_JEQ, _NETLINK, 6, 0),
             _REFUSE,
-            (_LD, _argument(1)),  # of the internet: streams and datagrams, and nothing raw
+            (_LD, _argument(1)),  # internet: streams and datagrams, no raw sockets
             (_AND, _KIND),
             (_JEQ, _STREAM, 5, 0),
             (_JEQ, _DATAGRAM, 4, 0),
             _REFUSE,
-            (_LD, _argument(2)),  # what routes there are, which the C library asks for
+            (_LD, _argument(2)),  # the routing table, which the C library reads
             (_JEQ, 0, 1, 0),
             _REFUSE,
         ],
@@ -326,12 +327,12 @@ _REFUSE: Final[_Step] = (_RET, _ERRNO | errno.EPERM)
 
 
 def _argument(index: int) -> int:
-    """Where the lower half of an argument is: the kernel takes all of these as 32 bits. Both machines are little-endian."""
+    """The offset of the lower half of an argument. These arguments have 32 bits, and both architectures are little-endian."""
     return _ARGUMENTS + 8 * index
 
 
 def _unless_equal(index: int, value: int) -> list[_Step]:
-    """Refuse another value of an argument, in either half."""
+    """Refuse any other value of an argument, in both halves."""
     low, high = _argument(index), _argument(index) + 4
     if value:
         return [(_LD, low), (_JEQ, value, 1, 0), _REFUSE]
@@ -346,7 +347,7 @@ def _if_any(index: int, values: Iterable[int]) -> list[_Step]:
 
 
 class _Program:
-    """Steps of the filter machine. A jump says how many steps to leave out, if true and if not."""
+    """The steps of a BPF program. A jump has the numbers of steps to skip if the test is true and if it is false."""
 
     def __init__(self, machine: Machine) -> None:
         self._column = machine.column
@@ -358,7 +359,7 @@ class _Program:
     def test(
         self, jump: int, value: int, *, then: list[_Step], otherwise: list[_Step] | None = None, load: int | None = None
     ) -> None:
-        """One comparison, with what is done if it is true and if it is not."""
+        """Add a comparison, with the steps for true and for false."""
         if load is not None:
             self.load(load)
         skipped = otherwise or []
@@ -368,19 +369,19 @@ class _Program:
             self._steps += [(jump, value, len(skipped), 0), *skipped]
 
     def answer(self, numbers: Iterable[tuple[int | None, int | None]], code: int) -> None:
-        """Give an error number to some system calls; 0 is success, and nothing done."""
+        """Let system calls fail with an error number; 0 means success without effect."""
         for pair in numbers:
             number = pair[self._column]
             if number is not None:
                 self._steps += [(_JEQ, number, 0, 1), (_RET, _ERRNO | code)]
 
     def when(self, pair: tuple[int | None, int | None], steps: list[_Step]) -> None:
-        """Look at the arguments of a system call. What the steps do not refuse goes on to the next rule."""
+        """Add steps for the arguments of a system call. If they do not refuse it, the next rule follows."""
         number = pair[self._column]
         if number is not None:
             self._steps += [(_JEQ, number, 0, len(steps) + 1), *steps, (_LD, _NUMBER)]
 
     def whole(self) -> bytes:
-        """The program, with permission at its end."""
+        """The complete program, which ends by allowing the call."""
         packed = (step if len(step) == 4 else (*step, 0, 0) for step in (*self._steps, (_RET, _ALLOW)))
         return b"".join(struct.pack("<HBBI", code, true, false, value) for code, value, true, false in packed)

@@ -1,4 +1,4 @@
-"""What one limited skill is given: its limits, and what its worker needs whatever they are. Plain data, light to import."""
+"""The limits of one skill, with the files and settings that its worker needs in any case. Plain data, light to import."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ __all__ = ["Grant", "told_settings", "told_variables"]
 
 @frozen
 class Grant:
-    """The limits of one skill, as the key of its workers: no two limited skills share a process, or its memory."""
+    """The limits of one skill, as the key of its workers: limited skills never share a process."""
 
     skill: str
     limits: Limits
     root: Path
     """The project."""
     own: tuple[Path, ...] = ()
-    """The files and folders of the skill, which it may read."""
+    """The skill's own files and folders, which it may read."""
     listed: tuple[Path, ...] = ()
-    """Folders of which it may know the names in them: those with skills."""
+    """Folders that it may list but not read: those with skills."""
     unenforced: bool = False
-    """The owner lets it run although this system cannot enforce all of its limits."""
+    """The owner accepts that this system cannot enforce all of its limits."""
     package: bool = False
-    """It is an installed package: its name in descriptions says more."""
+    """It is an installed package, which has a longer name in descriptions."""
     variables: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     """Variables of the project's `.env` that its limits name."""
 
     def describes(self, key: str) -> bool:
-        """Whether a name in a description is that of this skill."""
+        """Whether a name in a description belongs to this skill."""
         return key.startswith(f"package:{self.skill}:") if self.package else key == self.skill
 
 
@@ -45,7 +45,7 @@ def told_variables(settings: Settings, limits: Limits) -> tuple[tuple[str, str],
 
 
 def told_settings(settings: Settings, limits: Limits) -> dict[str, Any]:
-    """The settings that a limited worker is told, by dotted key: those of Prowess itself, and those that its limits name."""
+    """The settings that a limited worker gets, by dotted key: Prowess's own, and those in its limits."""
     everything = settings.as_dict()
     found: dict[str, Any] = {}
     for key in (*(each.name for each in own_keys()), *limits.settings):
@@ -58,7 +58,7 @@ def told_settings(settings: Settings, limits: Limits) -> dict[str, Any]:
 
 
 def _item(table: Any, name: str) -> Any:
-    """The value in a table, whose keys may be written with dashes or in upper case."""
+    """The value in a table. Keys may have dashes or upper case."""
     if not isinstance(table, Mapping):
         return None
     keys: Mapping[str, Any] = table  # pyright: ignore[reportUnknownVariableType] - settings are JSON

@@ -1,6 +1,6 @@
-"""The Landlock rules of a limited worker: which files it may read and change, by the version of the kernel's interface.
+"""The Landlock rules of a limited worker: the files that it may read and change, by the version of the interface.
 
-Pure functions from limits to numbers; `launch` gives them to the kernel.
+Pure functions from limits to numbers; `launch` passes them to the kernel.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from typing import Final, NamedTuple
 __all__ = ["LEAST", "READ", "SIGNALS", "Rights", "rights"]
 
 LEAST: Final = 3
-"""Linux 6.2. Before, a file could be emptied without a right to write it."""
+"""Linux 6.2. Earlier versions do not control truncation."""
 SIGNALS: Final = 6
-"""Linux 6.12: signals, and sockets with abstract names, are kept within."""
+"""Linux 6.12 also controls signals and abstract sockets."""
 
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _REMOVE_DIR, _REMOVE_FILE = 1 << 4, 1 << 5
@@ -22,18 +22,18 @@ _ALL: Final = (1 << 15) - 1
 _BIND_TCP, _CONNECT_TCP = 1 << 0, 1 << 1
 _SCOPES: Final = 3
 _OF_FILES: Final = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE
-"""The only rights that a rule for something else than a folder may give."""
+"""The rights that a rule for a file, not a folder, may have."""
 
 READ: Final = _EXECUTE | _READ_FILE | _READ_DIR
 
 
 class Rights(NamedTuple):
-    """What is governed, and what is given."""
+    """The controlled actions, and the granted ones."""
 
     handled: int
-    """Everything that may be done with files: what no rule gives is refused."""
+    """All controlled actions on files; those without a rule are refused."""
     network: int
-    """The same for TCP, a second wall behind the filter of system calls."""
+    """The same for TCP, in addition to the filter of system calls."""
     scoped: int
     list: int
     read: int
@@ -44,7 +44,7 @@ class Rights(NamedTuple):
 
 
 def rights(version: int, *, network: bool) -> Rights:
-    """The rights by the version of the interface, which must be `LEAST` at least."""
+    """The rights for a version of the interface, at least `LEAST`."""
     handled = _ALL | (_IOCTL_DEV if version >= 5 else 0)
     write = READ | _WRITE_FILE | _TRUNCATE | _REFER | _REMOVE_DIR | _REMOVE_FILE | _MAKE_DIR | _MAKE_REG | _MAKE_SYM
     return Rights(

@@ -1,7 +1,7 @@
-"""Starts one program under limits: `python -I -S launch.py SPEC PROGRAM...`. A script of its own, with the standard library only.
+"""Starts a program under limits: `python -I -S launch.py SPEC PROGRAM...`. A separate script that uses only the standard library.
 
-It asks the kernel for every limit in the spec, and becomes the program. Each step that fails ends it, so that nothing runs
-without its limits. The host has decided what the limits are (`confine`); here is no decision.
+It sets every limit in the spec, then executes the program. A step that fails ends it, so that nothing runs without its
+limits. All decisions are made in `confine`.
 """
 
 from __future__ import annotations
@@ -69,19 +69,19 @@ def _limit_resources(limits: dict[str, int]) -> None:
         which = getattr(resource, name)
         hard = resource.getrlimit(which)[1]
         most = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        last = most + 1 if name == "RLIMIT_CPU" and most != hard else most  # the first is a signal that has a name
+        last = most + 1 if name == "RLIMIT_CPU" and most != hard else most  # the soft limit sends SIGXCPU first
         resource.setrlimit(which, (most, last))
 
 
 def _join_groups(files: list[str]) -> None:
-    """Control groups that the host has made."""
+    """Join the control groups that the host has made."""
     for file in files:
         with open(file, "w", encoding="ascii") as procs:  # noqa: PTH123 - pathlib is not worth its import here
             procs.write(str(os.getpid()))
 
 
 def _close_all_but(kept: list[int]) -> None:
-    """What was inherited by mistake is no way out."""
+    """Close descriptors that were inherited by mistake."""
     below = 3
     for fd in [*sorted(kept), os.sysconf("SC_OPEN_MAX")]:
         os.closerange(below, fd)
@@ -94,7 +94,7 @@ def _restrict_files(rules: dict[str, Any]) -> None:
     for path, folder, other in rules["paths"]:
         try:
             fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
-        except OSError:  # it is not there, so nothing of it is given
+        except OSError:  # it does not exist, so there is nothing to allow
             continue
         beneath = _PathBeneath(folder if stat.S_ISDIR(os.fstat(fd).st_mode) else other, fd)
         _called(_syscall(_ADD_RULE, ruleset, _PATH_BENEATH, ctypes.byref(beneath), 0), f"Landlock: {path}")
@@ -104,11 +104,11 @@ def _restrict_files(rules: dict[str, Any]) -> None:
 
 
 def _drop_capabilities() -> None:
-    """The powers of root, for good: also for programs that it starts."""
+    """Drop the capabilities of root permanently, also for child processes."""
     if os.geteuid() == 0 or os.getuid() == 0:
-        _prctl(_SET_SECUREBITS, _NO_ROOT_LOCKED)  # refused to a root that has none of these powers
+        _prctl(_SET_SECUREBITS, _NO_ROOT_LOCKED)  # fails for a root without capabilities
     for capability in range(_MOST_CAPABILITIES):
-        _prctl(_CAPBSET_DROP, capability)  # refused to whoever has none
+        _prctl(_CAPBSET_DROP, capability)  # fails without capabilities
     _prctl(_CAP_AMBIENT, 4, 0)
     header = _CapabilityHeader(0x20080522, 0)
     _called(_libc.capset(ctypes.byref(header), (ctypes.c_uint32 * 6)()), "capset")
@@ -130,7 +130,7 @@ def _restrict_calls(program: bytes, asks: int | None) -> None:
 
 
 def main(argv: list[str]) -> NoReturn:
-    """Set the limits, and become the program."""
+    """Set the limits, then execute the program."""
     try:
         spec = json.loads(argv[0])
         asks = spec.get("asks")

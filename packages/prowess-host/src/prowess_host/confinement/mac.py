@@ -22,7 +22,7 @@ _SYSTEM: Final = (
 
 
 def profile_for(limits: Limits, readable: Iterable[str], listed: Iterable[str], writable: Iterable[str]) -> str:
-    """The rules, in the language of the sandbox: everything is denied that is not allowed."""
+    """The rules in the language of the sandbox. Everything that is not allowed is denied."""
     writes = list(writable)
     rules = [
         "(version 1)",
