@@ -228,6 +228,7 @@ def test_help_shows_every_parameter():
         **dict.fromkeys(("read_only", "destructive", "idempotent", "open_world", "inject_settings", "retry_on")),
         **dict.fromkeys(("max_attempts", "output", "output_field", "input_schema", "output_schema", "tags", "icons")),
         "category": "general",
+        "run_on": "",
         "inject_root": False,
         "autowire": True,
         "cache_ttl": 0.0,
@@ -321,16 +322,17 @@ def test_an_unknown_profile_is_refused(runtime: Runtime):
 def test_policies_show_in_the_contract(runtime: Runtime):
     """So that a reader of the catalog knows what to expect."""
     command = skill_command(
-        retry_on=(OSError, KeyError), max_attempts=5, cache_ttl=60, timeout=9, concurrency=2, thread=False
+        retry_on=(OSError, KeyError), max_attempts=5, cache_ttl=60, timeout=9, concurrency=2, thread=False, run_on="gpu"
     )(tell)
     policies = contract_of(runtime, command).policies
-    assert (("OSError", "KeyError"), 5, 60, 9, 2, False) == (
+    assert (("OSError", "KeyError"), 5, 60, 9, 2, False, "gpu") == (
         policies.retry_on,
         policies.max_attempts,
         policies.cache_ttl,
         policies.timeout,
         policies.concurrency,
         policies.thread,
+        policies.run_on,
     )
 
 

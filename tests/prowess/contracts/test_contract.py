@@ -109,6 +109,22 @@ def test_the_digest_sees_every_change_of_the_promise(change: dict[str, Any]):
     assert FULL.digest != dataclasses.replace(FULL, **change).digest
 
 
+def test_the_machine_shows_only_where_an_author_names_one():
+    """So the contracts of projects without agents stay as they were."""
+    away = dataclasses.replace(FULL, policies=Policies(run_on="gpu"))
+    assert "run_on" not in FULL.to_json()["policies"]
+    assert away == Contract.from_json(json.loads(json.dumps(away.to_json())))
+    assert away.digest != dataclasses.replace(FULL, policies=Policies()).digest
+
+
+@pytest.mark.parametrize(
+    "hints, may_repeat",
+    [(Hints(), False), (Hints(read_only=True), True), (Hints(idempotent=True, destructive=True), True)],
+)
+def test_only_what_is_declared_harmless_may_be_repeated(hints: Hints, may_repeat: bool):
+    assert hints.may_repeat is may_repeat
+
+
 def test_the_digest_does_not_see_the_place_in_the_source():
     """A function that moved promises what it promised before."""
     assert FULL.digest == dataclasses.replace(FULL, source="skills/notes.py:99").digest

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
+from patience import PATIENCE
 
 from prowess.settings.settings import Settings
+from prowess_host.cluster.agent import Agent
 from prowess_host.cluster.engine import Engine
 from prowess_host.cluster.local import LocalEngine
+
+sys.path.append(str(Path(__file__).parent))  # importlib mode puts nothing there
 
 
 @pytest.fixture(scope="session")
@@ -50,3 +58,36 @@ async def connect(cluster_settings: dict[str, str]) -> AsyncIterator[Connect]:
             return made
 
         yield connected
+
+
+Start = Callable[..., Awaitable[Agent]]
+
+
+@pytest.fixture
+async def start(cluster_settings: dict[str, str], tmp_path: Path) -> AsyncIterator[Start]:
+    """Starts agents in this process; their workers are processes."""
+    running: list[tuple[Agent, Engine, asyncio.Task[None]]] = []
+
+    async def started(name: str = "one", *, locked: Any = None, url: str = "", **more: Any) -> Agent:
+        settings = Settings.of({**cluster_settings, "agent.name": name, "agent.slots": 4, **more})
+        engine = Engine(settings, url=url)
+        assert await engine.ready(PATIENCE)
+        agent = Agent(engine, settings, tmp_path / f"cache-{name}", locked=locked)
+        running.append((agent, engine, asyncio.create_task(agent.run())))
+        return agent
+
+    yield started
+    for agent, engine, task in running:
+        agent.stop()
+        await task
+        await engine.close()
+
+
+@pytest.fixture
+def env(cluster_settings: dict[str, str]) -> dict[str, str]:
+    """A host whose commands all run on agents."""
+    return {
+        "PROWESS_CLUSTER__URL": cluster_settings["cluster.url"],
+        "PROWESS_CLUSTER__NAME": cluster_settings["cluster.name"],
+        "PROWESS_RUN_ON": '{"*" = "any"}',
+    }

@@ -52,6 +52,7 @@ def skill_command(
     timeout: float | None = None,
     concurrency: int | None = None,
     thread: bool | None = None,
+    run_on: str = "",
     output: Any = None,
     output_field: str | None = None,
     input_schema: Schema | Literal["any"] | None = None,
@@ -97,6 +98,7 @@ def skill_command(function: Callable[..., Any] | None = None, /, **options: Any)
         cache_ttl: seconds for which a successful result is kept.
         concurrency: calls that run at once; further ones wait in order.
         thread: `thread=False` runs a sync function on the event loop instead of a thread.
+        run_on: labels of the agents of a cluster that may run it, like "gpu"; by default it runs on this machine.
         force: allows a cache or retries on a destructive command that is not idempotent.
 
     Schemas, where the signature does not say enough:

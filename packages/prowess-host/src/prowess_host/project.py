@@ -35,6 +35,7 @@ from prowess_host.workers.process import Spawn, WorkerProcess
 if TYPE_CHECKING:
     from prowess.calls.channel import Channel
     from prowess.calls.outcome import Outcome
+    from prowess_host.cluster.remote import Agents
     from prowess_host.direct_calls import Audience
     from prowess_host.tasks import Tasks
 
@@ -98,8 +99,20 @@ class Project:
         self._tasks: Tasks | None = None
         self.offers_tasks = True
         """Whether calls may become tasks. False if several processes serve, because another one may be asked for the task."""
+        self.agents = self._joined() if settings.own.cluster.url else None
+        """The agents of the cluster."""
         self._clients: dict[Client, Pages] = {}
         self._watching: asyncio.Task[None] | None = None
+
+    def _joined(self) -> Agents:
+        from prowess_host.cluster.engine import Engine  # projects without a cluster pay nothing for it
+        from prowess_host.cluster.remote import Agents
+
+        engine = Engine(self.settings)
+        engine.start()
+        agents = Agents(engine, lambda: self._updates.settings, self._updates.parts)
+        self.workers.abroad = agents.spawn
+        return agents
 
     @property
     def own(self) -> OwnSettings:
@@ -334,6 +347,9 @@ class Project:
             await asyncio.wait_for(self.workers.close(), _CLOSING)
         for client in list(self._clients):
             _tell(client.close)
+        if self.agents is not None:
+            self.agents.close()
+            await self.agents.engine.close()
         await self._updates.close(_SAVING)
         if self._recorder is not None:
             await self._recorder.close(_RECORDING)

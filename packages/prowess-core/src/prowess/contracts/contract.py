@@ -31,6 +31,11 @@ class Hints:
     idempotent: bool | None = None
     open_world: bool | None = None
 
+    @property
+    def may_repeat(self) -> bool:
+        """Whether running it twice does no more than running it once."""
+        return bool(self.read_only or self.idempotent)
+
     def to_mcp(self) -> JsonObject:
         """The declared hints under their names on the wire."""
         named = {
@@ -52,6 +57,8 @@ class Policies:
     timeout: float | None = None
     concurrency: int | None = None
     thread: bool | None = None
+    run_on: str = ""
+    """The labels of the agents that may run it; empty for the machine of the host."""
 
 
 @frozen
@@ -119,6 +126,8 @@ class Contract:
         if self.kind == TOOL:
             for name in _BESIDE_TOOLS:
                 del data[name]
+        if not self.policies.run_on:
+            del data["policies"]["run_on"]
         return data
 
     @classmethod

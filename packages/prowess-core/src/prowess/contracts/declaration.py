@@ -58,7 +58,7 @@ _WHOLE: Final[_Kinds] = ("a whole number", (int,))
 _SECONDS: Final[_Kinds] = ("a number of seconds", (int, float))
 _LIST: Final[_Kinds] = ("a list", (list, tuple))
 _KINDS: Final[Mapping[str, _Kinds]] = {
-    **dict.fromkeys(("name", "description", "category", "title", "output_field", "profile"), _TEXT),
+    **dict.fromkeys(("name", "description", "category", "title", "output_field", "profile", "run_on"), _TEXT),
     **dict.fromkeys(("uri", "mime_type"), _TEXT),
     **dict.fromkeys(("read_only", "destructive", "idempotent", "open_world", "thread"), _FLAG),
     **dict.fromkeys(("inject_root", "autowire", "force"), _FLAG),
@@ -110,6 +110,7 @@ class Declaration:
     timeout: float | None = None
     concurrency: int | None = None
     thread: bool | None = None
+    run_on: str = ""
     output: Any = None
     output_field: str | None = None
     input_schema: Schema | Literal["any"] | None = None

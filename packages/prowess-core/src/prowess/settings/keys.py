@@ -20,6 +20,7 @@ __all__ = [
     "OWN_NAMES",
     "OWN_TABLES",
     "SPECS",
+    "AgentSettings",
     "ClusterSettings",
     "EnvironmentsSettings",
     "HostSettings",
@@ -192,6 +193,22 @@ class ClusterSettings:
     tls_ca: str | None = _key(None, "file with the certificate of the engine's authority, relative to the project root")
     tls_cert: str | None = _key(None, "file with our certificate for the engine, relative to the project root")
     tls_key: str | None = _key(None, "file with the key of that certificate, relative to the project root")
+    silence: float = _key(
+        15.0, "seconds without a sign of life after which an agent counts as gone, and a host for an agent", above=0
+    )
+    patience: float = _key(10.0, "seconds in which an agent must be found for a command that runs on agents", least=0)
+    workers: int = _key(3, "workers of one placement on agents; further ones start as calls need them", least=1)
+    files: tuple[str, ...] = _key((), "files that agents get besides the code: patterns, relative to the project root")
+
+
+@frozen
+class AgentSettings:
+    """`[agent]`: what `prowess agent` offers to the hosts of its cluster."""
+
+    name: str | None = _key(None, "name of the agent for people; by default that of the machine")
+    labels: tuple[str, ...] = _key((), "labels that commands ask for with run_on, for example gpu")
+    slots: int = _key(0, "workers that it runs at the same time; 0 for as many as it has processors", least=0)
+    keys: tuple[str, ...] = _key((), "public keys of those who approve code; --locked runs only what they approved")
 
 
 @frozen
@@ -251,6 +268,13 @@ class OwnSettings:
     )
     environments: EnvironmentsSettings = EnvironmentsSettings()
     cluster: ClusterSettings = ClusterSettings()
+    agent: AgentSettings = AgentSettings()
+    run_on: Mapping[str, str] = field(
+        default_factory=dict[str, str],
+        metadata={
+            "help": 'labels of the agents that run a command, by patterns of ids: "model.*" = "gpu"; "" for none'
+        },
+    )
     wire_names: Mapping[str, str] = field(
         default_factory=dict[str, str], metadata={"help": "names on the wire, by command id"}
     )

@@ -228,6 +228,7 @@ class _Compiler:
                 timeout=declared.timeout,
                 concurrency=declared.concurrency,
                 thread=declared.thread,
+                run_on=declared.run_on,
             ),
             aliases=tuple(alias.replace("/", ".") for alias in declared.aliases),
             tags=declared.tags,

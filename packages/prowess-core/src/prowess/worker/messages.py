@@ -139,6 +139,8 @@ class BeginHead(Hello):
     """The worker runs only these skills, with no other providers."""
     without: NotRequired[list[str]]
     """Other workers run these skills."""
+    environ: NotRequired[Mapping[str, str]]
+    """Environment variables for libraries: those of `.env`, for a worker that does not have the file."""
 
 
 class ReadyHead(Hello):

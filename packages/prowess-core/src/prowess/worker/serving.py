@@ -592,7 +592,10 @@ def _check_version(begin: BeginHead) -> None:
 def _settings(root: Path, told: BeginHead) -> Settings:
     """Those the host goes by, whatever the files say by now."""
     settings = Settings.read_again(root, Written(*(told["written"] or ())), environ=os.environ, flags=told["flags"])
-    for name, value in settings.dotenv.items():  # for libraries that read the environment, which skills import
+    for name, value in {
+        **settings.dotenv,
+        **told.get("environ", {}),
+    }.items():  # for libraries that read the environment, which skills import
         if not name.upper().startswith(PREFIX):
             os.environ.setdefault(name, value)
     return settings

@@ -129,12 +129,26 @@ class Apart:
         self._wake(needed.key)
         return Unplaced()
 
+    def elsewhere(self, skill: str, labels: str) -> Placement | Unplaced:
+        """The placement of a skill on agents, which make its environment themselves."""
+        wanted, broken = self._wanted.get(skill), self._broken.get(skill)
+        if broken is not None:
+            return Unplaced(str(broken))
+        if wanted is None:
+            return Unplaced() if skill in self._expected else Placement(place=labels)
+        return Placement(wanted.needed.key if wanted.needed is not None else None, wanted.grant, labels)
+
     def share_of(self, placement: Placement) -> Mapping[str, Any]:
         """The skills that the workers of a placement run."""
-        if placement == OWN:
+        if placement.is_common:
             return {"without": sorted(self.names)} if self.names else {}
         here = (skill for skill, (_, there) in self._active.items() if there == placement)
-        coming = (skill for skill, it in self._wanted.items() if self._placement(it) == placement)
+        place = placement.place
+        coming = (
+            skill
+            for skill, it in self._wanted.items()
+            if (self.elsewhere(skill, place) if place else self._placement(it)) == placement
+        )
         told = {"only": sorted({*here, *coming})}
         if placement.limits is None or self._settings is None:
             return told

@@ -10,6 +10,7 @@ import logging
 import os
 import threading
 from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
 from typing import Final
 
 from prowess.contracts.catalog import Failure
@@ -20,12 +21,27 @@ from prowess.skills.stamps import digest_of, read
 from prowess.skills.texts import pack
 from prowess.worker.messages import SourceHead
 
-__all__ = ["Good", "Sources"]
+__all__ = ["Good", "Parts", "Sources"]
 
 _log = logging.getLogger("prowess.host")
 _MOST_OF_ONE: Final = 8 << 20
 _MOST: Final = 64 << 20
 """Bytes that are kept for one skill, and for all. Files that skills share are counted once."""
+
+
+@frozen
+class Parts:
+    """Where the code of a project is, for workers elsewhere."""
+
+    root: Path
+    folders: tuple[Path, ...]
+    """The folders of skills, with all their files."""
+    files: Collection[str]
+    """Files that skills import."""
+    patterns: tuple[str, ...]
+    """Further files, by patterns of the owner."""
+    without: Collection[str]
+    """Files that must stay here: settings, which may be secrets."""
 
 
 @frozen

@@ -10,10 +10,12 @@ import contextlib
 import logging
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
 
 from prowess.contracts.catalog import Catalog, Failure
+from prowess.contracts.contract import Contract
 from prowess.errors import SettingsError
 from prowess.jsontypes import JsonObject
 from prowess.settings.limits import Limits
@@ -24,10 +26,11 @@ from prowess_host.catalog.apart import Apart, may_be_in
 from prowess_host.catalog.known import KnownCatalog, described
 from prowess_host.catalog.listing import Listing
 from prowess_host.catalog.manifest import Standing
+from prowess_host.catalog.sources import Parts
 from prowess_host.catalog.trust import skill_of
 from prowess_host.catalog.watcher import Watcher
 from prowess_host.workers.describe import LostWorker
-from prowess_host.workers.placement import Placement
+from prowess_host.workers.placement import Placement, Unplaced
 from prowess_host.workers.process import Spawn, WorkerProcess
 from prowess_host.workers.supervisor import Source, Successor, Supervisor
 
@@ -76,6 +79,7 @@ class CatalogUpdates:
         )
         self.supervisor.placement_of = self._apart.placement_of
         self.supervisor.share_of = self._apart.share_of
+        self.supervisor.elsewhere = self._elsewhere
         self._publishes = False
         """Whether the first listing has been published."""
         self._listed = asyncio.Event()
@@ -183,6 +187,11 @@ class CatalogUpdates:
     def environments(self) -> list[str]:
         """One line about each skill with an environment or limits."""
         return self._apart.in_words()
+
+    @property
+    def settings(self) -> Settings:
+        """All settings that are in force."""
+        return self._all_settings
 
     @property
     def limits(self) -> Mapping[str, Limits]:
@@ -467,6 +476,30 @@ class CatalogUpdates:
                 gone[skill] = f"{gone[skill]}; {failure}" if skill in gone else str(failure)
         self.supervisor.give_up(gone)
         return Catalog(catalog.contracts, tuple(failures))
+
+    def _elsewhere(self, contract: Contract) -> Placement | Unplaced | None:
+        """The placement of a command that runs on agents, by the settings or by what its author says."""
+        labels = self._run_on(contract)
+        if not labels:
+            return None
+        if self.supervisor.abroad is None:
+            return Unplaced(f"it runs on agents ({labels}), and the project has no cluster: set cluster.url")
+        return self._apart.elsewhere(contract.skill, labels)
+
+    def _run_on(self, contract: Contract) -> str:
+        """The labels for a command: of its id in the settings, else of a pattern there, else of its author."""
+        given = self.own.run_on
+        if not given:
+            return contract.policies.run_on
+        found = (labels for pattern, labels in given.items() if fnmatchcase(contract.id, pattern))
+        return given.get(contract.id, next(found, contract.policies.run_on))
+
+    def parts(self) -> Parts:
+        """The files that workers elsewhere need."""
+        description, paths = self._known.description, self._paths
+        files = {path for facts in description.skills.values() for path in facts.files}.union(description.imported)
+        secrets = frozenset(map(str, paths.settings_files))
+        return Parts(paths.project_root, self.searched, files, self.own.cluster.files, secrets)
 
     def _source_of(self, skill: str) -> Source | None:
         """The source that a worker imports a skill from."""

@@ -56,6 +56,7 @@ COMMANDS: Final[dict[str, Entry]] = {  # the commands of a group stand together
     "invoke": Entry("invoking", "Answer request envelopes from the input.", _USE),
     "host": Entry("hosting", "Serve a project to an MCP client. An IDE starts this.", _SERVE),
     "serve": Entry("serving", "Serve a project over HTTP.", _SERVE),
+    "agent": Entry("agent", "Run workers on this machine for the hosts of a cluster.", _SERVE),
     "connect": Entry("connect", "Put the project into an IDE or another MCP client.", _SERVE),
     "disconnect": Entry("disconnect", "Take it out again.", _SERVE),
     "status": Entry("status", "Show where it is connected, and whether that works.", _SERVE),

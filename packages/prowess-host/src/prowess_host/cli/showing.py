@@ -183,6 +183,8 @@ def _policies(contract: Contract) -> Iterator[str]:
         yield f"{policies.concurrency} at once"
     if policies.thread is False:
         yield "runs on the event loop"
+    if policies.run_on:
+        yield f"runs on agents with {policies.run_on}"
 
 
 def _example(contract: Contract, style: Style) -> list[str]:

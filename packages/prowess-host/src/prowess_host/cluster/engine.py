@@ -148,9 +148,10 @@ class Engine:
         if self._running is None:
             self._running = asyncio.get_running_loop().create_task(self._run())
 
-    def on_change(self, listener: Callable[[], None]) -> None:
-        """Call this whenever the engine has come up, or is gone."""
+    def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call this whenever the engine has come up, or is gone. The returned function ends that."""
         self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
 
     async def ready(self, seconds: float = _PATIENCE) -> bool:
         """Wait for the first connection, at most so long. Gives whether it is up."""

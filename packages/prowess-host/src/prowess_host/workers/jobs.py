@@ -158,7 +158,7 @@ def _advice(contract: Contract, *, started: bool) -> str:
     hints = contract.hints
     if not started:
         return "It never began, so trying again is safe."
-    if hints.read_only or hints.idempotent:
+    if hints.may_repeat:
         return "Trying again is safe."
     return "It may have taken effect before it was lost: check before trying again."
 

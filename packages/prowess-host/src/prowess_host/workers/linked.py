@@ -7,12 +7,13 @@ import contextlib
 import json
 import socket
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
 from prowess.worker.board import Board, Importing
 from prowess.worker.link import Frame, Link
 from prowess.worker.messages import ImportingHead, Kind, WithdrawHead
+from prowess.worker.progress import Thread, threads_of
 
 __all__ = ["HeardBoard", "LinkedWorker"]
 
@@ -77,6 +78,16 @@ class LinkedWorker(ABC):
 
     is_apart = True
     """Whether it has an interpreter of its own."""
+    is_certain = True
+    """Whether it is certain, after its end, which calls it had begun."""
+    is_preparing = False
+    """Whether its code and its environment are being brought to another machine, which is not part of its start."""
+    refusal = ""
+    """Why there is none, if it could not be started. Its calls are answered with this."""
+    relays = False
+    """Whether all frames are passed on, both ways: somebody else begins, and goes by what a board would show."""
+    verdict = ""
+    """Why it ended, where its exit code does not say it."""
     last_line = b""
     """What it printed last, where that is read."""
     printed = 0
@@ -99,17 +110,24 @@ class LinkedWorker(ABC):
         self.exit_code: int | None = None
         if board is None:
             board = HeardBoard(self.send)
-        if isinstance(board, HeardBoard):
+        self.on_preparing: Callable[[str], None] = _nobody_waits
+        """Hears how far the preparation is; an empty text says that it is over."""
+        if isinstance(board, HeardBoard) and not self.relays:
             self.link = Link(_beside(board, on_frame), self._lost.set)
         else:
             self.link = Link(on_frame, self._lost.set)
         self._board = board
-        self.link.send(Kind.BEGIN, 0, begin)
+        if not self.relays:
+            self.send(Kind.BEGIN, 0, begin)
 
     @property
     @abstractmethod
     def pid(self) -> int:
         """The id of the process that it runs in."""
+
+    def threads(self) -> Mapping[int, Thread] | None:
+        """What this system says about its threads; `None` if it says nothing."""
+        return threads_of(self.pid)
 
     @abstractmethod
     def kill(self) -> None:
@@ -188,6 +206,10 @@ class LinkedWorker(ABC):
             self._on_exit()
         finally:
             self._board.close()
+
+
+def _nobody_waits(_line: str) -> None:
+    """The default: workers on this machine need no preparation."""
 
 
 def _beside(board: HeardBoard, on_frame: Callable[[Frame], None]) -> Callable[[Frame], None]:

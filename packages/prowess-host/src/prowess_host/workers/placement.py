@@ -22,7 +22,12 @@ class Placement:
     limits: Grant | None = None
     """The limits of the workers; `None` for all permissions of the user."""
     place: str = ""
-    """Another machine; empty for this one."""
+    """The labels of the agents that its workers run on; empty for this machine."""
+
+    @property
+    def is_common(self) -> bool:
+        """Whether its workers run the skills that declare nothing, wherever that is."""
+        return self.python is None and self.limits is None
 
 
 OWN: Final = Placement()

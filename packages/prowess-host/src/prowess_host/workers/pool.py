@@ -25,7 +25,7 @@ from prowess.skills.description import Description
 from prowess.worker.board import Board, Importing
 from prowess.worker.link import Frame
 from prowess.worker.messages import BeginHead, Kind, hello, mismatch
-from prowess.worker.progress import Progress, threads_of
+from prowess.worker.progress import Progress
 from prowess_host.workers.describe import Describing, LostImport, LostWorker
 from prowess_host.workers.jobs import Job
 from prowess_host.workers.lifecycle import ENDING, GETS_CALLS, Action, Event, State, step
@@ -49,6 +49,8 @@ _LACKING: Final = (
 _REBUILD: Final = "make the environment again with `prowess sync --rebuild`"
 _MOST_FRAME: Final = 256 * 1024 * 1024
 """Bytes of a frame that a limited worker may send: its skill has the link in its hands, and can announce 8 GB."""
+_FULL: Final = 5.0
+"""Seconds in which no further worker is asked for after agents had no room for one."""
 _MOST_STAND_INS: Final = 3
 """Workers that are started because others are held by an import. Further calls wait for one of the imports."""
 
@@ -162,8 +164,16 @@ class Worker:
             self.process.forget(number)
 
     def begun(self) -> list[Job]:
-        """The jobs that it has begun, as far as is known; for certain, if it has ended."""
-        return [job for job in self.jobs.values() if self.process.has_begun(job.number)]
+        """The jobs that it has begun, as far as is known; for certain, if it has ended.
+
+        If nobody knows what it did at its end, these are all but those that may run twice.
+        """
+        doubtful = not self.process.is_certain
+        return [
+            job
+            for job in self.jobs.values()
+            if self.process.has_begun(job.number) or (doubtful and not job.contract.hints.may_repeat)
+        ]
 
     def unbegun(self) -> list[Job]:
         """The jobs that it has not begun, as far as is known."""
@@ -197,6 +207,7 @@ class Pool:
         on_print: Callable[[Worker, int, bytes], None],
         on_unbegun: Callable[[Job], None],
         on_overdue_import: Callable[[Worker], None],
+        on_preparing: Callable[[Worker, str], None],
         placement: Placement = OWN,
         mark: str = "",
     ) -> None:
@@ -218,6 +229,7 @@ class Pool:
         self._on_exit = on_exit
         self._on_unbegun = on_unbegun
         self._on_print = on_print
+        self._on_preparing = on_preparing
         self._loop = asyncio.get_running_loop()
         self._actions: Mapping[Action, Callable[[Worker], None]] = {
             Action.REPLACE: self._replace,
@@ -242,6 +254,8 @@ class Pool:
         self.spare: Worker | None = None
         self.gone: Mapping[str, str] = {}
         """Skills that do not load and have no last good version, each with the reason."""
+        self._full_until = 0.0
+        """Until then, no agent is asked for another worker: none had room."""
         self._deaths: list[float] = []
         self.diagnosis = ""
         """Why the last worker that could not start, could not."""
@@ -356,8 +370,8 @@ class Pool:
         """The worker for a call: the least busy of the active ones; what must be one sticks to the first."""
         if contract.skill in self.gone:
             return None
-        if len(self.active) < self._host.workers:
-            self.fill()
+        if len(self.active) < self._least or self._grows():
+            self.fill(len(self.active) + 1)
         if not self.active:
             return None
         if len(self.active) == 1 and self.active[0].state is not State.IMPORTING:
@@ -397,9 +411,20 @@ class Pool:
 
     # Coming up
 
-    def fill(self) -> None:
-        """Have as many active workers as there should be, as far as they can be had."""
-        while len(self.active) < self._host.workers:
+    @property
+    def _least(self) -> int:
+        """The workers that there should be. On agents, further ones come up as calls need them."""
+        return 1 if self.placement.place else self._host.workers
+
+    def _grows(self) -> bool:
+        """Whether another worker on an agent would serve a call sooner."""
+        if not self.placement.place or len(self.active) >= self._own.cluster.workers:
+            return False
+        return self._loop.time() >= self._full_until and all(worker.jobs for worker in self.active)
+
+    def fill(self, count: int = 0) -> None:
+        """Have as many active workers as there should be, or so many, as far as they can be had."""
+        while len(self.active) < max(self._least, count):
             worker, self.spare = self.spare or self._spawn(), None
             if worker is None:
                 return
@@ -445,7 +470,8 @@ class Pool:
             self.diagnosis = f"{self.python} cannot be run in {self._root}: {error.strerror}; {self._remedy()}"
             return None
         process = worker.process
-        worker.progress = Progress(partial(threads_of, process.pid), lambda: process.beats)
+        process.on_preparing = partial(self._on_preparing, worker)
+        worker.progress = Progress(process.threads, lambda: process.beats)
         if self.placement.limits is not None:
             process.link.bound(_MOST_FRAME, partial(self._refuse_frame, worker))
         self.workers.append(worker)
@@ -498,7 +524,9 @@ class Pool:
             self.spare = None
         begun = worker.begun()
         cause = _cause(worker, begun)
-        if not expected and not worker.proven and not begun and not isinstance(cause, LostImport):
+        if worker.process.refusal:
+            self._full_until = self._loop.time() + _FULL
+        elif not expected and not worker.proven and not begun and not isinstance(cause, LostImport):
             self._deaths.append(self._loop.time())
             self.diagnosis = str(cause)
         if worker.describing is not None:
@@ -522,6 +550,13 @@ class Pool:
         for worker in leaving:
             self.send(worker, Event.RETIRE)
 
+    def renew(self) -> None:
+        """Have new workers run the code as it is now, as many as are active."""
+        count = len(self.active)
+        self.rest()
+        if count and not self.closing:
+            self.fill(count)
+
     # Generations
 
     @property
@@ -543,7 +578,7 @@ class Pool:
 def _cause(worker: Worker, begun: Collection[Job]) -> LostWorker:
     """Why a worker has ended, as far as can be told."""
     code = worker.process.exit_code
-    how = describe_exit(code)
+    how = worker.process.verdict or describe_exit(code)
     importing = worker.process.importing
     if begun or not worker.describes or not worker.ended_itself:  # it may have been a call, or we ourselves
         importing = ()

@@ -13,6 +13,7 @@ from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapp
 from pathlib import Path
 from typing import Any, Final
 
+from prowess.contracts.contract import Contract
 from prowess.frozen import frozen
 from prowess.jsontypes import JsonObject
 from prowess.settings.settings import Settings
@@ -64,7 +65,9 @@ class Source:
 class Supervisor:
     """The workers of one host, and their jobs."""
 
-    def __init__(self, root: Path, settings: Settings, flags: Mapping[str, Any], spawn: Spawn = WorkerProcess) -> None:
+    def __init__(  # noqa: PLR0915 - one line for each thing that it knows
+        self, root: Path, settings: Settings, flags: Mapping[str, Any], spawn: Spawn = WorkerProcess
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self._settings = settings.own.host
         self._now = self._loop.time
@@ -93,6 +96,10 @@ class Supervisor:
         """The skills that every worker of the project's own pool imports first."""
         self.placement_of: Callable[[str], Placement | Unplaced] = _all_at_home
         """Returns the placement of a skill."""
+        self.elsewhere: Callable[[Contract], Placement | Unplaced | None] = _all_here
+        """Returns the placement of a command that runs on agents; `None` for one that runs here."""
+        self.abroad: Spawn | None = None
+        """Starts workers on agents."""
         self.share_of: Callable[[Placement], Mapping[str, Any]] = _everything
         """What the workers of a placement are told of the skills that they are there for."""
 
@@ -109,6 +116,7 @@ class Supervisor:
             on_print=self._on_print,
             on_unbegun=self._take_back,
             on_overdue_import=self._answer_import,
+            on_preparing=self._on_preparing,
             placement=placement,
             mark=self._pool.mark if placement != OWN else "",
         )
@@ -122,11 +130,14 @@ class Supervisor:
             return self._pool
         pool = self._pools.get(placement)
         if pool is None:
-            pool = self._pools[placement] = self._made_pool(placement, WorkerProcess)
+            pool = self._pools[placement] = self._made_pool(placement, self._spawn_in(placement))
         pool.used = self._now()
         if pool.resting is None:
             self._let_rest(pool)
         return pool
+
+    def _spawn_in(self, placement: Placement) -> Spawn:
+        return self.abroad if placement.place and self.abroad is not None else WorkerProcess
 
     def _let_rest(self, pool: Pool) -> None:
         """End the workers of a pool that nobody has needed for a while; else look again when that may be so."""
@@ -209,7 +220,7 @@ class Supervisor:
 
     def _dispatch(self, job: Job) -> None:
         contract = job.contract
-        placement = self.placement_of(contract.skill)
+        placement = self.elsewhere(contract) or self.placement_of(contract.skill)
         if isinstance(placement, Unplaced):
             self._dispatch_later(job, placement.reason)
             return
@@ -463,13 +474,24 @@ class Supervisor:
 
     def _on_start(self, worker: Worker) -> None:
         self._timeouts.watch()
-        if not worker.fresh and worker.pool is self._pool:
+        if not worker.fresh and worker.pool.placement.is_common:
             for skill in self.hooks():
                 self._give_source(worker, skill)
 
+    def _on_preparing(self, worker: Worker, line: str) -> None:
+        """The code or the environment of a worker is on its way to an agent: the clocks of its calls stand still."""
+        for job in worker.jobs.values():
+            if line:
+                self._timeouts.stop_clock(job)
+                tell_waiting(job, line)
+            else:
+                self._timeouts.resume_clock(job)
+
     def _on_exit(self, worker: Worker, begun: list[Job]) -> None:
         """Answer for the calls that went down with a worker, and give those it never began to another."""
-        ended = f"its worker ended ({worker.verdict or describe_exit(worker.process.exit_code)})"
+        ended = (
+            f"its worker ended ({worker.verdict or worker.process.verdict or describe_exit(worker.process.exit_code)})"
+        )
         for job in begun:
             self._fail(job, "the host is shutting down" if self._pool.closing else ended, started=True)
         importing = worker.process.importing
@@ -479,7 +501,10 @@ class Supervisor:
             for job in [job for job in worker.jobs.values() if job.contract.skill == skill]:
                 self._fail(job, f"{ended} while it was loaded", started=False)  # it would end the next worker as well
         for job in list(worker.jobs.values()):
-            job.deaths += 1
+            if worker.process.refusal and not worker.pool.active:
+                self._fail(job, worker.process.refusal, started=False)
+                continue
+            job.deaths += not worker.process.refusal
             self._move(job)
         self._release()
 
@@ -570,6 +595,9 @@ class Supervisor:
         pool = successor.worker.pool
         self._backoff.clear_all()
         pool.adopt(successor.worker)
+        for other in list(self._pools.values()):
+            if other.placement.place:
+                other.renew()
         if pool is self._pool:
             for skill in sorted({*self.hooks()}.intersection(kept)):
                 self._give_source(successor.worker, skill)
@@ -589,6 +617,10 @@ class Supervisor:
 def _all_at_home(_skill: str) -> Placement:
     """The default: all skills run in the project's placement."""
     return OWN
+
+
+def _all_here(_contract: Contract) -> None:
+    """The default: all commands run on this machine."""
 
 
 def _everything(_placement: Placement) -> Mapping[str, Any]:

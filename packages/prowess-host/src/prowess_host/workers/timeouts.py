@@ -153,7 +153,7 @@ class Timeouts:
         is_measured = importing or worker.describes or worker.pinged is not None or not worker.is_up
         usable = self._usable(worker, now) if is_measured else 0.0
         if not worker.is_up:
-            self._check_start(worker, usable)
+            self._check_start(worker, 0.0 if worker.process.is_preparing else usable)
             return
         self._check_imports(worker, importing, usable)
         if worker.describing is not None and worker.describes and not importing and worker.describing.spend(usable):

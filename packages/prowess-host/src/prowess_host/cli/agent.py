@@ -1,0 +1,81 @@
+"""`prowess agent`: runs workers here for the hosts of a cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+
+import click
+
+from prowess.errors import ProwessError
+from prowess.settings.paths import ConfigPaths
+from prowess.settings.settings import Settings
+from prowess_host.cli.exit_codes import DONE
+from prowess_host.cli.main import leave
+from prowess_host.cli.options import ProjectOptions, project_options
+from prowess_host.cli.projects import settings_of
+
+__all__ = ["command"]
+
+_EPILOG = """\b
+Examples:
+  prowess agent --join nats://10.0.0.5:4222
+  prowess agent --join nats://10.0.0.5:4222 --labels gpu --slots 2
+"""
+_MISSING = "prowess agent needs {name}, which is not installed: pip install 'prowess[cluster]'"
+
+
+@click.command("agent", epilog=_EPILOG)
+@project_options
+@click.option("--join", metavar="URL", help="Address of the engine of the cluster. Default: the setting cluster.url.")
+@click.option("--labels", metavar="A,B", help="Labels that commands ask for with run_on.")
+@click.option("--slots", type=click.IntRange(0), help="Workers at the same time. Default: as many as processors.")
+@click.option("--locked", is_flag=True, help="Run only code that the keys in agent.keys have approved.")
+def command(where: ProjectOptions, *, join: str | None, labels: str | None, slots: int | None, locked: bool) -> int:
+    """Run workers on this machine for the hosts of a cluster. The settings are those of this machine's folder."""
+    flags = {"cluster.url": join, "agent.slots": None if slots is None else str(slots)}
+    given = [f"{name}={value}" for name, value in flags.items() if value is not None]
+    if labels is not None:
+        given.append(f"agent.labels={[each.strip() for each in labels.split(',') if each.strip()]}")
+    settings = settings_of(ProjectOptions(where.project, (*where.set, *given)))
+    if locked and not settings.own.agent.keys:
+        raise ProwessError("--locked needs the public keys of those who approve code: set agent.keys")
+    try:
+        import nats
+    except ModuleNotFoundError as error:
+        raise ProwessError(_MISSING.format(name=error.name)) from None
+    del nats
+    logging.basicConfig(level=logging.WARNING, format="prowess: %(message)s", stream=sys.stderr)
+    _serve(settings, locked=locked)
+    return DONE
+
+
+def _serve(settings: Settings, *, locked: bool) -> None:
+    from prowess.worker.polling import new_loop
+    from prowess_host.cluster.agent import Agent
+    from prowess_host.cluster.engine import Engine
+    from prowess_host.workers.process_tree import adopt_orphans, reap_orphans
+
+    async def run() -> None:
+        engine = Engine(settings)
+        engine.on_change(lambda: print(f"prowess: the engine at {engine.place} is {engine.state}", flush=True))
+        engine.start()
+        keys = settings.own.agent.keys if locked else None
+        agent = Agent(engine, settings, ConfigPaths.of(settings, os.environ).get_cache_dir(), locked=keys)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, agent.stop)
+        loop.add_signal_handler(signal.SIGCHLD, reap_orphans)
+        labels = " ".join(agent.labels)
+        print(
+            f"prowess: agent {agent.name} with {agent.slots} slots and the labels {labels}; Ctrl-C ends it", flush=True
+        )
+        await agent.run()
+        await engine.close()
+
+    adopt_orphans()
+    asyncio.Runner(loop_factory=new_loop).run(run())
+    leave(DONE)

@@ -1,0 +1,180 @@
+"""Agents that die, and networks that are cut: each call is answered once, and nothing runs twice that must not."""
+
+from __future__ import annotations
+
+import collections
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from inside import inside
+from patience import PATIENCE
+from piped import result, until
+from proxy import Proxy
+from written import is_there, touch, written
+
+from prowess_host.cluster.agent import Agent
+
+Start = Callable[..., Awaitable[Agent]]
+SKILL = """
+    import asyncio, os, time
+    from pathlib import Path
+    from prowess import skill_command
+
+    def note(mark, number):
+        with open(mark, "a") as file:
+            file.write(f"{number} {__file__}\\n")
+
+    @skill_command
+    def effect(mark: str, number: int = 0) -> int:
+        note(mark, number)
+        time.sleep(0.05)
+        return number
+
+    @skill_command(read_only=True)
+    def look(mark: str, number: int = 0) -> int:
+        note(mark, number)
+        time.sleep(0.05)
+        return number
+
+    @skill_command
+    def hold(mark: str) -> str:
+        Path(mark + ".begun").touch()
+        while not Path(mark + ".go").exists():
+            time.sleep(0.01)
+        note(mark, 0)
+        return "held"
+"""
+
+
+@pytest.fixture
+async def proxy(engine: Any) -> AsyncIterator[Proxy]:
+    proxy = Proxy(engine.url)
+    yield proxy
+    await proxy.close()
+
+
+@pytest.fixture
+def node(cluster_settings: dict[str, str], tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """An agent in a process of its own."""
+    command = [sys.executable, "-c", "from prowess_host.cli.main import main; main()", "agent", "--slots", "2"]
+    command += [word for key, value in cluster_settings.items() for word in ("--set", f"{key}={value}")]
+    env = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "node")}
+    (tmp_path / "nowhere").mkdir()
+    process = subprocess.Popen([*command, "--project", str(tmp_path / "nowhere")], env=env, stdout=subprocess.DEVNULL)
+    yield process
+    process.kill()
+    process.wait()
+
+
+def lines(mark: Path) -> list[str]:
+    return mark.read_text().splitlines() if mark.exists() else []
+
+
+async def test_node_killed_in_the_middle_of_200_calls(
+    start: Start, node: subprocess.Popen[bytes], env: dict[str, str], tmp_path: Path
+) -> None:
+    """Each is answered once. What may have taken effect is lost, and all else runs on the other agent."""
+    root, mark = written(tmp_path / "p", jobs=SKILL), tmp_path / "mark"
+    env = {**env, "PROWESS_CLUSTER__SILENCE": "3", "PROWESS_CLUSTER__WORKERS": "4", "PROWESS_THREADS": "8"}
+    async with inside(root, env=env) as host:
+        await host.call("jobs_look", mark=str(tmp_path / "first"))  # nobody else is there
+        await start("other")
+        calls = [
+            host.start_call("jobs_look" if number % 2 else "jobs_effect", mark=str(mark), number=number)
+            for number in range(200)
+        ]
+        await until(lambda: len(lines(mark)) > 30)
+        node.send_signal(signal.SIGKILL)
+        with anyio.fail_after(PATIENCE):
+            answers = [await result(call) for call in calls]
+
+    effects = collections.Counter(int(line.split()[0]) for line in lines(mark))
+    lost = {number for number, answer in enumerate(answers) if answer["isError"]}
+    for number, answer in enumerate(answers):
+        text = answer["content"][0]["text"]
+        if number not in lost:
+            assert (str(number), True) == (text, effects[number] >= 1)
+        else:
+            assert "is silent" in text
+            assert ("Trying again is safe" in text) is bool(number % 2)
+        if number % 2 == 0:
+            assert effects[number] <= 1, "an effect was repeated"
+    assert 0 < len(lost) < 150
+
+
+async def test_network_that_is_cut_for_a_while_costs_no_call(
+    start: Start, proxy: Proxy, env: dict[str, str], tmp_path: Path
+) -> None:
+    """What was said meanwhile on both sides arrives when it is mended."""
+    agent = await start(url=await proxy.start())
+    root, mark = written(tmp_path / "p", jobs=SKILL), tmp_path / "mark"
+    async with inside(root, env={**env, "PROWESS_CLUSTER__SILENCE": "300"}) as host:
+        held = host.start_call("jobs_hold", mark=str(mark))
+        await until(lambda: is_there(mark, ".begun"))
+        proxy.cut()
+        await until(lambda: not agent.engine.up)
+        others = [host.start_call("jobs_effect", mark=str(mark), number=number) for number in range(1, 20)]
+        touch(mark, ".go")
+        await until(lambda: lines(mark))
+        proxy.mend()
+        await until(lambda: agent.engine.up)
+
+        assert "held" == (await result(held))["content"][0]["text"]
+        assert [str(number) for number in range(1, 20)] == [
+            (await result(other))["content"][0]["text"] for other in others
+        ]
+    assert list(range(20)) == sorted(int(line.split()[0]) for line in lines(mark))
+
+
+async def test_network_that_stays_cut_ends_the_worker_on_both_sides(
+    start: Start, proxy: Proxy, env: dict[str, str], tmp_path: Path
+) -> None:
+    """The call is answered, and its worker does nothing more."""
+    agent = await start(url=await proxy.start())
+    root, mark = written(tmp_path / "p", jobs=SKILL), tmp_path / "mark"
+    async with inside(root, env={**env, "PROWESS_CLUSTER__SILENCE": "1"}) as host:
+        held = host.start_call("jobs_hold", mark=str(mark))
+        await until(lambda: is_there(mark, ".begun"))
+        proxy.cut()
+        text = (await result(held))["content"][0]["text"]
+        assert "the agent one is silent" in text
+        assert "It may have taken effect" in text
+        await until(lambda: not agent.tenants)
+        touch(mark, ".go")
+        proxy.mend()
+        touch(mark)
+        assert "3" == await host.text("jobs_effect", mark=str(tmp_path / "new"), number=3)
+    assert [] == lines(mark)
+
+
+async def test_two_agents_that_both_believe_they_have_a_call(
+    start: Start, proxy: Proxy, env: dict[str, str], tmp_path: Path
+) -> None:
+    """The first one got it, and is not heard. The call runs elsewhere if it may, and the first answer counts for nothing."""
+    first = await start("first", url=await proxy.start())
+    root = written(tmp_path / "p", jobs=SKILL)
+    env = {**env, "PROWESS_CLUSTER__SILENCE": "2", "PROWESS_CLUSTER__WORKERS": "1"}
+    looked, done = tmp_path / "looked", tmp_path / "done"
+    async with inside(root, env=env) as host:
+        await host.call("jobs_look", mark=str(tmp_path / "warm"))
+        second = await start("second")
+        proxy.hush()
+        look = host.start_call("jobs_look", mark=str(looked), number=1)
+        effect = host.start_call("jobs_effect", mark=str(done), number=2)
+        assert "1" == (await result(look))["content"][0]["text"]
+        answer = (await result(effect))["content"][0]["text"]
+        assert "It may have taken effect" in answer
+        await until(lambda: not first.tenants)  # it was told to end, or hears nothing of its host
+        proxy.mend()
+        await host.barrier()
+
+    assert [True, True] == [any(str(agent.cache) in line for line in lines(looked)) for agent in (first, second)]
+    assert 1 == len(lines(done))
+    assert str(first.cache) in lines(done)[0]
