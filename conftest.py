@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.errors import FlakyStrategyDefinition, UnsatisfiedAssumption
+from xdist.workermanage import NodeManager
 
 sys.path.append(str(Path(__file__).parent / "tests"))  # importlib mode puts nothing there
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as shells start what runs in the background
@@ -93,6 +94,11 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
         raise
     finally:
         handle.inner_test = original
+
+
+def pytest_configure() -> None:
+    """A test process writes its coverage when it ends. xdist would kill it after 10 s, too early on a busy machine."""
+    NodeManager.EXIT_TIMEOUT = 240
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:

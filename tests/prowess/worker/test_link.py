@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import threading
 import tracemalloc
 from itertools import pairwise
 
@@ -109,6 +110,38 @@ async def test_frames_that_go_together_keep_their_places():
     with fail_after(PATIENCE):
         await lost.wait()
     assert list(range(1, 10)) == [frame.number for frame in heard]
+
+
+def as_if_blocked(one: Link) -> None:
+    """Send what is held back from another thread, while this one, which is the loop's, waits."""
+    thread = threading.Thread(target=one.release_from_thread)
+    thread.start()
+    thread.join()
+
+
+async def test_what_is_held_back_leaves_while_something_blocks_the_loop():
+    """What the system does not take stays, in its place."""
+    link = Link(lambda _: None, lambda: None)
+    as_if_blocked(link)  # nothing is connected yet
+    ours, theirs = socket.socketpair()
+    theirs.settimeout(PATIENCE)
+    await asyncio.get_running_loop().create_connection(lambda: link, sock=ours)
+    as_if_blocked(link)
+    link.send(Kind.RESULT, 1, more=True)
+    link.send(Kind.RESULT, 2, more=True)
+    as_if_blocked(link)
+    assert [1, 2] == [receive(theirs).number for _ in range(2)]
+    many = range(3, 103)
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
+    for number in many:
+        link.send(Kind.RESULT, number, b"{}", b"x" * 10_000, more=True)
+    as_if_blocked(link)
+    assert link._held
+    with fail_after(PATIENCE):
+        assert list(many) == await asyncio.to_thread(lambda: [receive(theirs).number for _ in many])
+    theirs.close()
+    link.close()
+    as_if_blocked(link)
 
 
 def test_what_has_arrived_can_be_taken_without_a_loop(monkeypatch: pytest.MonkeyPatch):

@@ -127,6 +127,21 @@ SKILL = """
         time.sleep(seconds)
 
     @skill_command
+    async def hold_loop() -> None:
+        held.set()
+        gate.wait()
+
+    @skill_command(cache_ttl=600, idempotent=True)
+    async def kept() -> str:
+        return "kept"
+
+    @skill_command(concurrency=1)
+    async def alone() -> str:
+        while not gate.is_set():
+            await asyncio.sleep(0.001)
+        return "alone"
+
+    @skill_command
     async def who(ctx: Context) -> str:
         return f"{ctx.client_name} {ctx.capabilities} {ctx.trace_id}"
 
@@ -162,8 +177,9 @@ def told(frame: Frame) -> tuple:
 class Host:
     """The other end of the link."""
 
-    def __init__(self, worker: LinkServer, board: Board) -> None:
+    def __init__(self, worker: LinkServer, board: Board, runtime: Runtime) -> None:
         self.worker = worker
+        self.runtime = runtime
         self.board = board
         self.frames: list[Frame] = []
         self.live: list[dict[str, str]] = []
@@ -228,7 +244,7 @@ async def linked(tmp_path: Path, mark: str = "") -> AsyncGenerator[Host]:
     async with Runtime.open(write(tmp_path, t=SKILL), flags={"api.key": "s3cr3t-key"}) as runtime:
         await runtime.find("t.say")  # calls begin in the order in which they come, once nothing has to be imported
         worker = LinkServer(runtime, board, mark=mark)
-        host = Host(worker, board)
+        host = Host(worker, board, runtime)
         ours, theirs = socket.socketpair()
         await loop.create_connection(lambda: host.link, sock=ours)
         await loop.create_connection(lambda: worker.link, sock=theirs)
@@ -537,6 +553,7 @@ class Odd:
         self.end = end
         self.abandoned_threads = 0
         self.loaded = ()
+        self.may_wait = False
 
     def known(self, _command: str) -> Odd:
         return self
@@ -633,12 +650,50 @@ def test_files_of_the_project_are_those_below_it(tmp_path: Path, monkeypatch: py
     assert [str(tmp_path / "here.py")] == list(project_files(tmp_path))
 
 
+async def test_a_call_that_waits_for_the_loop_has_not_begun(tmp_path: Path):
+    """An execution that identical calls share is a task of its own. While another call blocks the loop it can be taken back."""
+    async with linked(tmp_path) as host:
+        module = host.runtime.module("t")
+
+        def withdraw() -> None:
+            module.held.wait(PATIENCE)
+            if not host.board.started(1):
+                host.board.withdraw([1])
+            module.gate.set()
+
+        thread = threading.Thread(target=withdraw)
+        thread.start()
+        host.begin(1, "t.kept")
+        host.begin(2, "t.hold_loop")
+        await host.heard(Kind.UNBEGUN, 1)
+        await host.heard(Kind.RESULT, 2)
+        thread.join()
+        assert "kept" == (await host.call(3, "t.kept"))[1]["content"][0]["text"]
+        assert host.board.started(3)
+
+
+async def test_a_call_that_waits_for_a_slot_has_not_begun(tmp_path: Path):
+    """Nor does it take a slot when it was taken back."""
+    async with linked(tmp_path) as host:
+        for number in (1, 2, 3):
+            host.begin(number, "t.alone")
+        await host.lingering()
+        assert [True, False, False] == [host.board.started(number) for number in (1, 2, 3)]
+        host.board.withdraw([2])
+        host.runtime.module("t").gate.set()
+        await host.heard(Kind.UNBEGUN, 2)
+        for number in (1, 3):
+            assert "alone" in (await host.heard(Kind.RESULT, number)).body.decode()
+        assert host.board.started(3)
+
+
 # Its heart
 
 
 async def test_a_blocked_loop_is_said_with_the_place(caplog: pytest.LogCaptureFixture):
     """Once for each time; and it is quiet while there is nothing to do."""
-    heart = Heart(0.05)
+    heart, stuck = Heart(0.05), threading.Event()
+    heart.stuck = stuck.set
     heart.wake()  # nobody watches yet
     heart.start()
     heart.wake()
@@ -647,6 +702,7 @@ async def test_a_blocked_loop_is_said_with_the_place(caplog: pytest.LogCaptureFi
     while not caplog.records and time.monotonic() < patience:
         time.sleep(0.01)  # noqa: ASYNC251 - this is the one that blocks
     assert ["test_serving.py" in record.getMessage() for record in caplog.records] == [True]
+    assert stuck.is_set()
     with fail_after(PATIENCE):
         while heart._wanted.is_set():  # noqa: ASYNC110 - a thread's event
             await asyncio.sleep(0.001)

@@ -90,6 +90,24 @@ async def test_a_retired_worker_gives_back_all_that_waits(ends: Ends):
     assert not ends.stream.start(1)
 
 
+async def test_a_call_that_waits_for_its_turn_can_be_given_back(ends: Ends):
+    """It has begun and then waits, before anything of it ran; also where the worker is retired meanwhile."""
+    for number in (1, 2, 3):
+        ends.tell(Kind.CALL, number)
+    await ends.until(3)
+    assert all(ends.stream.start(number) for number in (1, 2, 3))
+    assert [1, 2, 3] == [(await ends.told()).number for _ in range(3)]
+    ends.stream.pause(1)
+    assert ends.stream.start(1)
+    ends.stream.pause(2)
+    ends.tell(Kind.RETIRE)
+    assert [(Kind.BEGUN, 1), (Kind.UNBEGUN, 2)] == [(await ends.told())[:2] for _ in range(2)]
+    assert not ends.stream.start(2)
+    ends.stream.pause(3)
+    assert (Kind.UNBEGUN, 3) == (await ends.told())[:2]
+    assert not ends.stream.start(3)
+
+
 async def test_imports_and_beats_are_told(ends: Ends):
     ends.stream.note([Importing(1, "one", "/a/\udcff.py")])
     ends.stream.note([])

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias, cast
 from prowess.calls.deadline import Deadline
 from prowess.jsontypes import Json, JsonObject, new_object
 
-__all__ = ["Arguments", "Call", "Channel", "Questions"]
+__all__ = ["Arguments", "Call", "Channel", "Questions", "Withdrawn"]
 
 Questions: TypeAlias = "Mapping[str, JsonObject]"
 """The questions by key: for a form its `message` and `schema`."""
@@ -30,6 +30,15 @@ _numbers: Final = itertools.count(1)
 
 def _ignore(*_: Any) -> None:
     """The default of `Channel`, for a caller that ignores events."""
+
+
+def _always() -> bool:
+    """The default of `Channel`, for a caller that takes no call back."""
+    return True
+
+
+class Withdrawn(BaseException):
+    """The caller has taken the call back while it waited for its turn: nothing of it has run."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -69,6 +78,10 @@ class Channel:
     """For a resource: the requested URI."""
     updated: Callable[[str], None] = _ignore
     """Called with the URIs of changed resources."""
+    waits: Callable[[], None] = _ignore
+    """Called when the call begins to wait for its turn. Until `goes_on`, the caller may take it back."""
+    goes_on: Callable[[], bool] = _always
+    """Called when its turn has come; false if the caller has taken it back."""
 
 
 @dataclass(slots=True)
@@ -146,6 +159,11 @@ class Call:
         if self.time is None or self.time.when == inf:
             return None
         return time.monotonic() + self.time.when - self.loop.time()
+
+    def take_turn(self) -> None:
+        """Go on after `waits` of the channel."""
+        if not self.channel.goes_on():
+            raise Withdrawn
 
     # Speaking to the caller
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 import anyio
 
-from prowess.calls.channel import Arguments, Call
+from prowess.calls.channel import Arguments, Call, Withdrawn
 from prowess.calls.deadline import Deadlines
 from prowess.calls.threads import Raised
 from prowess.frozen import frozen
@@ -71,7 +71,7 @@ def with_concurrency(step: Step, most: int) -> Step:
     slots = _Slots(most)
 
     async def run(call: Call) -> Result:
-        await slots.take()
+        await slots.take(call)
         try:
             return await step(call)
         finally:
@@ -88,17 +88,19 @@ class _Slots:
         self._waiting: deque[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = deque()
         self._lock = threading.Lock()
 
-    async def take(self) -> None:
-        loop = asyncio.get_running_loop()
+    async def take(self, call: Call) -> None:
+        loop = call.loop
         with self._lock:
             if self._free:
                 self._free -= 1
                 return
             mine = loop, loop.create_future()
             self._waiting.append(mine)
+        call.channel.waits()
         try:
             await mine[1]
-        except asyncio.CancelledError:
+            call.take_turn()
+        except (asyncio.CancelledError, Withdrawn):
             self._leave(mine)
             raise
 
@@ -290,12 +292,14 @@ def with_cache(step: Step, cache: Cache, key_of: Callable[[Call], Hashable], sec
         place = call.loop, key
         flight = flights.get(place)
         if flight is None:
+            call.channel.waits()  # for a turn of the loop, which another call may block
             flight = flights[place] = _Flight(call, lambda call: fly(call, key))
         return await flight.board(call, lambda: flights.pop(place))
 
     async def fly(call: Call, key: Hashable) -> Result:
         place = call.loop, key
         try:
+            call.take_turn()
             result = await step(call)
             if not result.is_error:
                 cache.put(key, result)

@@ -14,7 +14,7 @@ from pydantic_core import from_json, to_json
 
 from prowess.calls.advice import advice
 from prowess.calls.arguments import changeable, copies, positional
-from prowess.calls.channel import Arguments, Call, Channel
+from prowess.calls.channel import Arguments, Call, Channel, Withdrawn
 from prowess.calls.execution import is_cancellation, runner
 from prowess.calls.outcome import Kind, Outcome
 from prowess.calls.policies import (
@@ -86,6 +86,8 @@ class Entry:
         self._services = services
         self._may_ask = not (plan.declaration.cache_ttl or plan.declaration.retry_on)
         self._step = self._compose()
+        self.may_wait = bool(plan.declaration.cache_ttl) or plan.declaration.concurrency is not None
+        """Whether a call may have to wait for its turn before anything of the command runs."""
         self._text_differed = False
         self.completions = {argument: Entry(each, services) for argument, each in plan.completions.items()}
         """The completing functions by argument."""
@@ -196,7 +198,7 @@ class Entry:
         """The boundary: an outcome, whatever happened, unless the call was really cancelled."""
         if isinstance(error, InputRequired):
             return self._outcome("input_required", text_result(str(error)), call, questions=error.questions)
-        if is_cancellation(error):
+        if isinstance(error, Withdrawn) or is_cancellation(error):
             raise error
         kind, text, facts = self._diagnosis(error, call)
         return self._outcome(kind, Result(text=call.shown(text), is_error=True), call, **facts)

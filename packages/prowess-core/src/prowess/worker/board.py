@@ -51,6 +51,10 @@ class Board:
         self._memory[slot] = _STARTED
         return not self._memory[0] and not self._memory[_WITHDRAWN + slot]
 
+    def pause(self, number: int) -> None:
+        """The worker says: this call waits for its turn, and has to ask again before anything of it runs."""
+        self._memory[self.slot(number)] = 0
+
     def retire(self) -> None:
         """The host says: start nothing more. After this `started` gives the final word on every call."""
         self._memory[0] = 1

@@ -7,8 +7,11 @@ that it may pass on unread. Knows nothing of what the strings say.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import socket
 import struct
+import threading
 from collections.abc import Callable
 from typing import Final, NamedTuple, cast
 
@@ -113,6 +116,7 @@ class Link(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._held: list[bytes | memoryview] = []
         """Frames from before the connection was made, or that wait for the end of this turn of the loop."""
+        self._releasing = threading.Lock()
         self._receiving = False
         """Whether several frames are being handed over: what is sent meanwhile goes together."""
         self._most = 0
@@ -148,8 +152,20 @@ class Link(asyncio.BufferedProtocol):
     def _release(self) -> None:
         """Send what was held back."""
         if self._held and self._transport is not None:
-            self._transport.write(b"".join(self._held))
-            self._held.clear()
+            with self._releasing:
+                self._transport.write(b"".join(self._held))
+                self._held.clear()
+
+    def release_from_thread(self) -> None:
+        """The same, as far as the system takes it, while something blocks the loop and so holds up the end of its turn."""
+        transport = self._transport
+        if not self._held or transport is None or transport.is_closing():
+            return
+        with self._releasing, contextlib.suppress(OSError):  # it takes no more, or the other end is gone
+            while self._held and not transport.get_write_buffer_size():
+                sent = os.write(transport.get_extra_info("socket").fileno(), self._held[0])
+                rest = memoryview(self._held[0])[sent:]
+                self._held[:1] = [rest] if rest else []
 
     def bound(self, most: int, on_excess: Callable[[int], None]) -> None:
         """Do not wait for frames of more bytes than this: `on_excess` hears of the first one, which ends the reading."""

@@ -27,7 +27,7 @@ import anyio
 from pydantic_core import from_json, to_json
 
 from prowess.calls.arguments import JsonText
-from prowess.calls.channel import Channel, Questions
+from prowess.calls.channel import Channel, Questions, Withdrawn
 from prowess.calls.deadline import TIMED_OUT
 from prowess.calls.outcome import META_KIND, Outcome, write_outcome
 from prowess.errors import AskError, UnknownCommand, message_of
@@ -117,6 +117,8 @@ class LinkServer:
         self.gone = asyncio.Event()
         self.link = board if isinstance(board, Stream) else Link(self._on_frame, self.gone.set)
         self.link.on_room = self._send_progress
+        if isinstance(self.link, Link):
+            self._heart.stuck = self.link.release_from_thread
         self._progress_held: dict[int, bytes] = {}
         """By call: its newest progress, from when the host does not read as fast as commands report."""
         self._logs_lost = 0
@@ -215,8 +217,16 @@ class LinkServer:
             if (argument := how.get("completes")) is not None:
                 outcome = await entry.complete(argument, from_json(text), self._channel(number, how))
             else:
-                outcome = await entry.call(JsonText(text), self._channel(number, how))
+                channel = self._channel(number, how)
+                if entry.may_wait:
+                    channel.waits, channel.goes_on = (
+                        partial(self._board.pause, number),
+                        partial(self._board.start, number),
+                    )
+                outcome = await entry.call(JsonText(text), channel)
             return self._written(number, outcome, how)
+        except Withdrawn:
+            return Kind.UNBEGUN, b"", b""
         except asyncio.CancelledError:
             if self._calls[number] in self._given_up:
                 raise
@@ -487,6 +497,8 @@ class Heart:
     def __init__(self, limit: float = 1.0, beat: Callable[[], object] = bool) -> None:
         self.busy: Callable[[], object] = bool
         """Whether there are calls, or something else to do."""
+        self.stuck: Callable[[], object] = bool
+        """Called, in a thread, while the loop gets nowhere."""
         self._limit = limit
         self._tell = beat
         self._ticks = 0
@@ -539,6 +551,7 @@ class Heart:
                 seen, silent = self._ticks, 0.0
                 progress.start()
                 continue
+            self.stuck()
             before, silent = silent, silent + progress.usable(step)
             if before <= self._limit < silent:
                 _log.warning("the event loop is blocked at %s", _place(self._thread))

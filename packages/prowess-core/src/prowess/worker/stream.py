@@ -190,6 +190,13 @@ class Stream:
         self._put(memoryview(encode_frame(Kind.BEGUN, number)), wait=True)
         return True
 
+    def pause(self, number: int) -> None:
+        """This call waits for its turn, and has to ask again before anything of it runs. Until then it can be withdrawn."""
+        with self._changed:
+            self._waiting.add(number)
+        if self._retired:
+            self._give_back([number])
+
     def note(self, imports: Iterable[Importing]) -> None:
         """These imports are going on."""
         told: ImportingHead = {"imports": [list(each) for each in imports]}
