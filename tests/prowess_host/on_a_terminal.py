@@ -9,14 +9,13 @@ import pty
 import re
 import select
 import struct
-import subprocess
-import sys
 import termios
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from patience import PATIENCE
+from shell import Command
 
 __all__ = ["Terminal", "on_a_terminal"]
 
@@ -26,7 +25,7 @@ CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 class Terminal:
     """A terminal with a program on it."""
 
-    def __init__(self, process: subprocess.Popen[bytes], master: int) -> None:
+    def __init__(self, process: Command, master: int) -> None:
         self.process = process
         self.master = master
         self.raw = ""
@@ -68,17 +67,8 @@ def on_a_terminal(*words: str, cwd: Path, columns: int = 100, **environ: str) ->
     """Run `prowess` with these words on a terminal."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
-    code = "import os; os.login_tty(0); from prowess_host.cli.main import main; main()"  # so that Ctrl-C reaches it
-    command = [sys.executable, "-c", code, *words]
     known = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS", "LINES", "CI")}
-    process = subprocess.Popen(
-        command,
-        stdin=slave,
-        stdout=slave,
-        stderr=slave,
-        cwd=cwd,
-        env={**known, "TERM": "xterm-256color", **environ},
-    )
+    process = Command(*words, cwd=cwd, environ={**known, "TERM": "xterm-256color", **environ}, fds=(slave,))
     os.close(slave)
     try:
         yield Terminal(process, master)

@@ -1,7 +1,7 @@
-"""The process that workers of `inside` are forked from: it has imported what every worker imports, and runs nothing else.
+"""A process that others are forked from: it has imported what all of them import, and runs nothing else.
 
-A request is a JSON object and descriptors, over a socket: the link, the output, the pipe for the exit code, and the board if
-there is one. The answer is the id of the worker.
+As a program it is what workers are forked from (`forked`). A request is a JSON object and descriptors, over a socket: a pipe
+for the exit code, and what the new process is given. The answer is its id.
 """
 
 from __future__ import annotations
@@ -12,15 +12,18 @@ import select
 import signal
 import socket
 import sys
-from typing import NoReturn
+from collections.abc import Callable
+from typing import Any, NoReturn
 
 from prowess.worker import serving
+
+__all__ = ["as_started", "become_worker", "main"]
 
 _LONGEST = 1 << 20
 
 
-def main(control: socket.socket) -> None:
-    """Fork workers, and tell how they end, until nobody asks any more."""
+def main(control: socket.socket, become: Callable[..., NoReturn]) -> None:
+    """Fork processes, and tell how they end, until nobody asks any more. `become` gets the object and the descriptors."""
     waking, woken = socket.socketpair()
     for end in (waking, woken):
         end.setblocking(False)
@@ -33,19 +36,19 @@ def main(control: socket.socket) -> None:
             waking.recv(4096)
             tell_of_ended(ends)
         if control in ready:
-            data, fds, _, _ = socket.recv_fds(control, _LONGEST, 4)
+            data, fds, _, _ = socket.recv_fds(control, _LONGEST, 8)
             if not data:
                 return
-            link, output, end, *board = fds
-            told = json.loads(data)
+            end, *others = fds
             pid = os.fork()
             if not pid:
                 for each in (control, waking, woken):
                     each.close()
-                os.close(end)
-                become(told["root"], told["environ"], link, output, *board)
+                for each in (end, *ends.values()):
+                    os.close(each)
+                become(json.loads(data), *others)
             ends[pid] = end
-            for fd in (link, output, *board):
+            for fd in others:
                 os.close(fd)
             control.send(b"%d" % pid)
 
@@ -59,22 +62,27 @@ def tell_of_ended(ends: dict[int, int]) -> None:
             os.close(end)
 
 
-def become(root: str, environ: dict[str, str], link: int, output: int, board: int | None = None) -> NoReturn:
-    """Be the worker, as one that was started with a command line would be."""
+def as_started(folder: str, environ: dict[str, str]) -> None:
+    """Have the signals, the folder and the environment of a process that was started with a command line."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    os.setpgid(0, 0)
-    os.chdir(root)
+    os.chdir(folder)
     os.environ.clear()
     os.environ.update(environ)
+
+
+def become_worker(told: dict[str, Any], link: int, output: int, board: int | None = None) -> NoReturn:
+    """Be a worker."""
+    as_started(told["root"], told["environ"])
+    os.setpgid(0, 0)
     for fd in (1, 2):
         os.dup2(output, fd)
     os.close(output)
     try:
-        serving.main([str(link), "-" if board is None else str(board), root, "labelled"])
+        serving.main([str(link), "-" if board is None else str(board), told["root"], "labelled"])
     finally:
         os._exit(1)
 
 
 if __name__ == "__main__":
-    main(socket.socket(fileno=int(sys.argv[1])))
+    main(socket.socket(fileno=int(sys.argv[1])), become_worker)

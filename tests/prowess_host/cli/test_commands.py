@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import shell
 from patience import PATIENCE
 
 SKILL = '''
@@ -42,17 +43,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def prowess(project: Path, *words: str, given: str = "") -> tuple[int, str, str]:
-    command = [
-        sys.executable,
-        "-c",
-        "from prowess_host.cli.main import main; main()",
-        words[0],
-        "--project",
-        str(project),
-    ]
-    done = subprocess.run(
-        [*command, *words[1:]], input=given, capture_output=True, text=True, check=False, timeout=PATIENCE
-    )
+    done = shell.prowess(words[0], "--project", str(project), *words[1:], given=given)
     return done.returncode, done.stdout, done.stderr
 
 

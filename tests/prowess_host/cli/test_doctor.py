@@ -26,6 +26,11 @@ def ask(question: str, api_key: str = "") -> str:
 
 
 @pytest.fixture
+def forked_workers() -> None:
+    """Workers are started here: whether they can be is what it looks at."""
+
+
+@pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     home = tmp_path / "home"
     root = home / "project"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from patience import PATIENCE
+from shell import prowess
 
 SKILL = """
 import os, threading
@@ -55,15 +55,7 @@ def request(text: str, tool: str = "tools/echo", **more: Any) -> dict[str, Any]:
 
 
 def invoke(project: Path, given: bytes, *options: str) -> tuple[int, list[dict[str, Any]]]:
-    command = [
-        sys.executable,
-        "-c",
-        "from prowess_host.cli.main import main; main()",
-        "invoke",
-        "--project",
-        str(project),
-    ]
-    done = subprocess.run([*command, *options], input=given, capture_output=True, check=False, timeout=PATIENCE)
+    done = prowess("invoke", "--project", str(project), *options, given=given)
     return done.returncode, [json.loads(line) for line in done.stdout.splitlines()]
 
 

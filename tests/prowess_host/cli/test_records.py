@@ -14,6 +14,7 @@ from typing import Any
 
 import anyio
 import pytest
+import shell
 from patience import PATIENCE
 from piped import hosted, make_project
 
@@ -80,9 +81,7 @@ PROWESS = [sys.executable, "-c", "from prowess_host.cli.main import main; main()
 
 
 def prowess(root: Path, *words: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*PROWESS, *words], cwd=root, capture_output=True, text=True, timeout=PATIENCE, check=False, **options
-    )
+    return shell.prowess(*words, cwd=root, **options)
 
 
 def logged(root: Path, *words: str) -> list[dict[str, Any]]:
@@ -211,7 +210,7 @@ def test_a_destructive_command_runs_again_only_where_that_is_wanted(used: Path):
     prowess(used, "call", "t.wipe", f"path={file}")
     file.touch()
     name = id_of(used, "t.wipe")
-    done = prowess(used, "replay", name, stdin=subprocess.DEVNULL)
+    done = prowess(used, "replay", name)
     assert (2, True) == (done.returncode, file.exists())
     assert "--yes" in done.stderr
     assert 0 == prowess(used, "replay", name, "--yes").returncode

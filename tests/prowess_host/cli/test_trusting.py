@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
-from patience import PATIENCE
+import shell
 
 from prowess.settings.limits import Limits
 from prowess_host.confinement.confine import system
@@ -53,8 +52,7 @@ def prowess(project: Path, *args: str) -> subprocess.CompletedProcess[str]:
         "TOKEN": "t",
         "XDG_CACHE_HOME": str(project.parent),
     }
-    command = [str(Path(sys.executable).with_name("prowess")), *args, "--project", str(project)]
-    return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    return shell.prowess(*args, "--project", str(project), env=environ)
 
 
 def listed(project: Path) -> tuple[list[str], list[str]]:

@@ -1,0 +1,79 @@
+"""`prowess` as at a shell, in a process that is forked from one that has imported the command line (`shell_template`).
+
+It has its own process, arguments, environment, folder, descriptors and exit code, and lacks only the start, which costs a
+third of a second of processor time. The start is tested in `test_start.py` and `tests/structure/test_lightness.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import select
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+from forked import ask, started
+from patience import PATIENCE
+
+__all__ = ["Command", "prowess"]
+
+
+@functools.cache
+def template() -> socket.socket:
+    """The process that commands are forked from."""
+    return started("shell_template.py")
+
+
+class Command:
+    """A command that runs. It gets one descriptor, of a terminal, or three."""
+
+    def __init__(self, *words: str, cwd: Path, environ: Mapping[str, str], fds: tuple[int, ...]) -> None:
+        told = {"words": words, "folder": str(cwd), "environ": dict(environ)}
+        self.pid, self._ending = ask(template(), told, *fds)
+        self.returncode: int | None = None
+
+    def wait(self, timeout: float = PATIENCE) -> int:
+        """Until it has ended; gives its exit code."""
+        if self.returncode is None:
+            if not select.select([self._ending], [], [], timeout)[0]:
+                self.kill()
+                raise subprocess.TimeoutExpired("prowess", timeout)
+            self.returncode = int(os.read(self._ending, 100))
+            os.close(self._ending)
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        if self.returncode is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+def prowess(
+    *words: str, cwd: Path | None = None, given: str | bytes = "", env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end, with `given` as its input."""
+    with tempfile.TemporaryFile() as told, tempfile.TemporaryFile() as complained:
+        reading, writing = os.pipe()
+        fds = (reading, told.fileno(), complained.fileno())
+        command = Command(*words, cwd=cwd or Path.cwd(), environ=os.environ if env is None else env, fds=fds)
+        os.close(reading)
+        typing = threading.Thread(target=_type, args=(writing, given.encode() if isinstance(given, str) else given))
+        typing.start()
+        code = command.wait()
+        typing.join()
+        for file in (told, complained):
+            file.seek(0)
+        return subprocess.CompletedProcess(["prowess", *words], code, told.read().decode(), complained.read().decode())
+
+
+def _type(fd: int, data: bytes) -> None:
+    with contextlib.suppress(BrokenPipeError), open(fd, "wb", buffering=0) as file:
+        file.write(data)

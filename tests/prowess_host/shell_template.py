@@ -1,0 +1,83 @@
+"""The process that the command line is forked from, with all its commands imported.
+
+It becomes what a shell starts: descriptors, folder, environment and arguments are those of a program of its own. Its workers
+are forked as well, by a copy of this process that it has made of itself before.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import importlib
+import os
+import pkgutil
+import signal
+import socket
+import sys
+import threading
+from pathlib import Path
+from typing import Any, NoReturn
+
+sys.path.append(str(Path(__file__).parent))
+sys.path.append(str(Path(__file__).parent.parent))
+
+import forked
+import template
+
+import prowess_host.cli
+from prowess_host.cli.main import main
+from prowess_host.project import Project
+
+
+def become_command(told: dict[str, Any], *fds: int) -> NoReturn:
+    """Be `prowess` with these words."""
+    template.as_started(told["folder"], told["environ"])
+    if "PYTHONPATH" in os.environ:
+        sys.path[:0] = os.environ["PYTHONPATH"].split(os.pathsep)
+    workers = template_of_workers(*fds)
+    forked.template = lambda: workers
+    Project.__init__.__defaults__ = (forked.spawn,)
+    if len(fds) == 1:
+        os.login_tty(*fds)  # so that Ctrl-C reaches it
+    else:
+        for number, fd in enumerate(fds):
+            os.dup2(fd, number)
+            os.close(fd)
+    sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w", buffering=1)  # noqa: SIM115 - they are never closed
+    os._exit(run(told["words"]))
+
+
+def template_of_workers(*fds: int) -> socket.socket:
+    """The socket of a copy of this process, without these descriptors. It ends with this process."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    if os.fork():
+        theirs.close()
+        return ours
+    for fd in (ours.detach(), *fds):
+        os.close(fd)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the command
+    template.main(theirs, template.become_worker)
+    os._exit(0)
+
+
+def run(words: list[str]) -> int:
+    """Run a command to its end as the interpreter does; gives the exit code."""
+    code: Any = 1
+    try:
+        main(words)
+    except SystemExit as error:
+        code = error.code
+    except BaseException:  # noqa: BLE001 - it is shown
+        sys.excepthook(*sys.exc_info())
+    threading._shutdown()  # noqa: SLF001 - as below
+    atexit._run_exitfuncs()  # noqa: SLF001 - what comes after that takes as long as the start
+    sys.stdout.flush()
+    sys.stderr.flush()
+    return code if isinstance(code, int) else 0 if code is None else 1
+
+
+if __name__ == "__main__":
+    for module in pkgutil.walk_packages(prowess_host.cli.__path__, "prowess_host.cli."):
+        importlib.import_module(module.name)
+    gc.freeze()
+    template.main(socket.socket(fileno=int(sys.argv[1])), become_command)
