@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jsonschema import Draft7Validator
+from jsonschema import Draft7Validator, FormatChecker
 from patience import PATIENCE
 
 from prowess.errors import ProwessError
@@ -26,6 +26,9 @@ from prowess_host.packaging.archives import SERVER_SCHEMA, bundle, server_json, 
 from prowess_host.packaging.source import Source, read_source
 
 HERE = Path(__file__).parent
+SERVER = Draft7Validator(
+    json.loads((HERE / "server-2025-12-11.schema.json").read_text()), format_checker=FormatChecker()
+)
 MANIFEST = Draft7Validator(json.loads((HERE / "mcpb-manifest-v0.4.schema.json").read_text()))
 SKILL = '''
 from prowess import skill_command
@@ -178,6 +181,8 @@ def test_the_entry_of_a_registry_keeps_its_rules(project: Path) -> None:
     entry = json.loads(server_json(source_of(project), "io.github.ada/sums", ["API_KEY"]))
     assert (SERVER_SCHEMA, "io.github.ada/sums", "1.2.0") == (entry["$schema"], entry["name"], entry["version"])
     assert 100 == len(entry["description"])
+    assert SERVER.schema["$id"] == SERVER_SCHEMA
+    assert [] == [error.message for error in SERVER.iter_errors(entry)]
     [package] = entry["packages"]
     assert {
         "registryType": "pypi",
@@ -187,9 +192,19 @@ def test_the_entry_of_a_registry_keeps_its_rules(project: Path) -> None:
         "transport": {"type": "stdio"},
         "environmentVariables": [{"name": "API_KEY", "description": "Needed by the tools: API_KEY", "isSecret": True}],
     } == package
-    for wrong in ("sums", "a/b/c", "a b/c", ""):
+    for wrong in ("sums", "a/b/c", "a b/c", "", "a/" + "b" * 200):
         with pytest.raises(ProwessError, match="is not a registry name"):
             server_json(source_of(project), wrong)
+
+
+@pytest.mark.parametrize(
+    "identity", ['title = "  "', f'title = "{"t" * 300}"', 'description = " "', 'website_url = "http://x.example.com"']
+)
+def test_an_entry_is_valid_whatever_the_settings_say(project: Path, identity: str) -> None:
+    """The registry checks it against its schema."""
+    (project / "prowess.toml").write_text(f"[identity]\n{identity}\n")
+    entry = json.loads(server_json(source_of(project, name="sums"), "io.github.ada/sums"))
+    assert [] == [error.message for error in SERVER.iter_errors(entry)]
 
 
 # What is packaged

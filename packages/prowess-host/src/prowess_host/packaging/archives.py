@@ -26,6 +26,7 @@ MANIFEST_VERSION: Final = "0.4"
 """The manifest version of bundles: the first one with servers of the type `uv`."""
 SERVER_SCHEMA: Final = "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json"
 _REGISTRY_NAME: Final = re.compile(r"[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+")
+_LONGEST_NAME: Final = 200
 _MOST_OF_DESCRIPTION: Final = 100
 """Characters of a description in the registry."""
 _THEN: Final = (1980, 1, 1, 0, 0, 0)
@@ -169,7 +170,7 @@ def bundle(source: Source, contracts: Iterable[Contract]) -> tuple[str, bytes]:
 
 def server_json(source: Source, registry_name: str, variables: Iterable[str] = ()) -> bytes:
     """The entry of a registry for the wheel, once it is on a package index."""
-    if not _REGISTRY_NAME.fullmatch(registry_name):
+    if not _REGISTRY_NAME.fullmatch(registry_name) or len(registry_name) > _LONGEST_NAME:
         raise ProwessError(f"{registry_name!r} is not a registry name; use a name like io.github.you/{source.name}")
     package: dict[str, Any] = {
         "registryType": "pypi",

@@ -60,7 +60,7 @@ def read_source(settings: Settings, name: str | None = None, version: str | None
     """Read a project: `[project]` in its pyproject.toml, else its settings."""
     root, own = settings.root, settings.own
     project = _project_table(root)
-    title = own.identity.title or own.identity.name or str(project.get("name") or root.name)
+    title = _line(own.identity.title) or _line(own.identity.name) or str(project.get("name") or root.name)
     found = name or project.get("name") or own.identity.name or root.name
     if not isinstance(found, str) or not _NAME.fullmatch(found):
         raise ProwessError(f"{found!r} is not a package name; give one of letters, digits and hyphens with --name")
