@@ -238,3 +238,26 @@ def test_a_dangling_reference_is_the_authors_mistake() -> None:
     """Also when nobody checked the schema before it was used."""
     with pytest.raises(SchemaError, match="has no target"):
         validate({"items": {"$ref": "#/$defs/Nope"}}, [1])
+
+
+EVIL = "^(a+)+$"
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "problems"),
+    [
+        ({"pattern": EVIL}, "a" * 50 + "!", 1),
+        ({"pattern": EVIL}, "aa", 0),
+        ({"pattern": EVIL}, 1, 0),
+        ({"patternProperties": {EVIL: {"type": "string"}}}, {"a" * 50 + "!": 1, "aa": 1, "a": "x"}, 1),
+        ({"patternProperties": {EVIL: False}}, [], 0),
+        ({"patternProperties": {EVIL: True}, "additionalProperties": False}, {"a" * 50 + "!": 1, "b": 1, "a": 1}, 2),
+        ({"patternProperties": {EVIL: True}, "additionalProperties": {"type": "string"}}, {"b": 1, "c": "x"}, 1),
+        ({"properties": {"a": True}, "additionalProperties": False}, {"a": 1}, 0),
+        ({"additionalProperties": True}, {"a": 1}, 0),
+        ({"additionalProperties": False}, "text", 0),
+    ],
+)
+def test_values_are_checked_at_a_cost_that_none_can_drive_up(schema: dict[str, Any], value: Any, problems: int) -> None:
+    """Patterns are matched in linear time, wherever they stand."""
+    assert problems == len(validate(schema, value))

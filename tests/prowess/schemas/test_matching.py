@@ -87,3 +87,20 @@ def test_float_without_a_fraction_is_an_integer() -> None:
     assert has_type(1.0, "integer")
     assert not has_type(1.5, "integer")
     assert not has_type(True, "integer")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "found"),
+    [
+        ("^(a+)+$", "a" * 50 + "!", False),
+        (r"^(\w|\w\w)*$", "a" * 50 + "!", False),
+        ("(x+x+)+y", "x" * 50, False),
+        ("^a(?!b)", "ac", True),
+        (r"(a)\1", "xaa", True),
+        (r"(a)\1", "xab", False),
+        ("[", "anything", True),
+    ],
+)
+def test_a_pattern_is_matched_in_linear_time(pattern: str, text: str, found: bool) -> None:
+    """With Python's matcher the first three would take years, and hold the interpreter. It is left what only it knows."""
+    assert found is pattern_matches(pattern, text)

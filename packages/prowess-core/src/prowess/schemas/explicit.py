@@ -5,6 +5,7 @@ The only module that needs `jsonschema`, which it imports at the first use. It n
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate
@@ -150,10 +151,48 @@ def validate(schema: Schema, value: Json, *, root: str = "") -> list[str]:
 
 
 def _validator(schema: Schema) -> Draft202012Validator:
-    from jsonschema import Draft202012Validator
     from referencing import Registry
 
-    return Draft202012Validator(schema, registry=Registry())
+    return _bounded()(schema, registry=Registry())
+
+
+@functools.cache
+def _bounded() -> type[Draft202012Validator]:
+    """The validator, with patterns that are matched in linear time."""
+    from jsonschema import Draft202012Validator, validators
+    from jsonschema.exceptions import ValidationError
+
+    def pattern(_validator: Any, wanted: str, value: Any, _schema: Any) -> Iterator[ValidationError]:
+        if isinstance(value, str) and not pattern_matches(wanted, value):
+            yield ValidationError(f"{value!r} does not match {wanted!r}")
+
+    def pattern_properties(validator: Any, patterns: Any, value: Any, _schema: Any) -> Iterator[ValidationError]:
+        for wanted, schema in patterns.items() if isinstance(value, dict) else ():
+            for name, held in cast("dict[str, Any]", value).items():
+                if pattern_matches(wanted, name):
+                    yield from validator.descend(held, schema, path=name, schema_path=wanted)
+
+    def additional_properties(validator: Any, wanted: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
+        if not isinstance(value, dict):
+            return
+        extra = [name for name in cast("dict[str, Any]", value) if _is_additional(name, schema)]
+        if wanted is False and extra:
+            yield ValidationError(f"Additional properties are not allowed ({', '.join(map(repr, extra))})")
+        for name in extra if is_schema(wanted) else ():
+            yield from validator.descend(value[name], wanted, path=name)
+
+    changed = {
+        "pattern": pattern,
+        "patternProperties": pattern_properties,
+        "additionalProperties": additional_properties,
+    }
+    return cast("Any", validators).extend(Draft202012Validator, changed)
+
+
+def _is_additional(name: str, schema: Schema) -> bool:
+    known: dict[str, Any] = schema.get("properties", {})
+    patterns: dict[str, Any] = schema.get("patternProperties", {})
+    return name not in known and not any(pattern_matches(pattern, name) for pattern in patterns)
 
 
 _Problem: TypeAlias = tuple[Path, str]
@@ -180,9 +219,8 @@ def _problem(error: ValidationError, expectation: str) -> _Problem:
 def _unknown_properties(error: ValidationError) -> Iterator[_Problem]:
     schema = cast(Schema, error.schema)
     known: dict[str, Any] = schema.get("properties", {})
-    patterns: dict[str, Any] = schema.get("patternProperties", {})
     for name, held in cast("dict[str, Any]", error.instance).items():
-        if name not in known and not any(pattern_matches(pattern, name) for pattern in patterns):
+        if _is_additional(name, schema):
             said = f"expected no such property{did_you_mean(name, known)}, got {_shown(held)}"
             yield (*error.absolute_path, name), said
 

@@ -5,6 +5,7 @@ It ignores formats, and keywords that pydantic never writes.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable
 from typing import Any, cast
@@ -54,10 +55,27 @@ def identity(value: Any) -> Any:
 
 def pattern_matches(pattern: str, text: str) -> bool:
     """Whether a pattern occurs in a text. One that only another dialect understands is taken to."""
+    return _matcher(pattern)(text)
+
+
+@functools.lru_cache(maxsize=1024)
+def _matcher(pattern: str) -> Callable[[str], bool]:
+    """The matcher of pydantic, whose time is linear: with that of Python, a short text can take for ever.
+
+    It knows no look-around and no back-references, so patterns with those are left to Python.
+    """
+    from pydantic_core import SchemaError, SchemaValidator  # where nothing is matched, this module stays light
+    from pydantic_core.core_schema import str_schema
+
     try:
-        return re.search(pattern, text) is not None
+        return SchemaValidator(str_schema(pattern=pattern, regex_engine="rust-regex")).isinstance_python
+    except SchemaError:
+        pass
+    try:
+        compiled = re.compile(pattern)
     except re.error:
-        return True
+        return lambda _: True
+    return lambda text: compiled.search(text) is not None
 
 
 def _is_multiple(value: float, of: float) -> bool:
