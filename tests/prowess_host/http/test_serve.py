@@ -223,6 +223,42 @@ def _two(pid: int) -> list[int]:
     return [int(child) for child in children] if len(children) == 2 else []
 
 
+def test_settings_that_no_process_can_serve_with_end_all(root: Path, tmp_path: Path) -> None:
+    """Instead of one start after the other, for ever."""
+    broken = tmp_path / "broken.pem"
+    broken.write_text("no certificate")
+    options = ("--workers", "2", "--set", f"serve.tls_cert={broken}", "--set", f"serve.tls_key={broken}")
+    with pytest.raises(AssertionError, match="cannot be used"), served_over_http(root, *options, code=2):
+        pass
+
+
+async def test_no_request_of_many_hangs_while_processes_die(tmp_path: Path) -> None:
+    """Each is answered, or its connection ends, and is answered when it is sent again."""
+    clients, calls = 16, 8
+    with served_over_http(make_project(tmp_path, t=SKILL), "--workers", "2") as web:
+        await asyncio.to_thread(until, lambda: _is_served(web))
+        done = 0
+
+        def client(number: int) -> None:
+            nonlocal done
+            for step in range(calls):
+                text = f"{number}-{step}"
+                assert text == _patiently(lambda text=text: web.call("t_echo", text=text)).text
+                done += 1
+
+        def reap() -> None:
+            for death in range(3):
+                until(lambda death=death: done >= clients * calls * (death + 1) // 5)
+                os.kill(until(lambda: _two(web.process.pid))[death % 2], signal.SIGKILL)
+                until(lambda death=death: web.errors.read_text().count("another takes its place") > death)
+
+        with fail_after(PATIENCE):
+            await asyncio.gather(
+                asyncio.to_thread(reap), *(asyncio.to_thread(client, number) for number in range(clients))
+            )
+        assert clients * calls == done
+
+
 def test_processes_do_not_outlive_whoever_started_them(root: Path) -> None:
     """Also where it had no time to say a word."""
     with served_over_http(root, "--workers", "2", code=-9) as web:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from patience import PATIENCE
 from piped import CAPABILITIES_KEY, make_project, write_skill
-from web import Answer, Web, served_over_http
+from web import JSON, Answer, Web, served_over_http
 
 TAKES_TASKS = {CAPABILITIES_KEY: {"extensions": {"io.modelcontextprotocol/tasks": {}}, "elicitation": {}}}
 SKILL = '''
@@ -73,11 +73,24 @@ def test_a_task_survives_its_connection_and_belongs_to_its_caller(web: Web) -> N
     assert "Ada" == done["result"]["content"][0]["text"]
 
 
-def test_replicas_offer_no_tasks(tmp_path: Path) -> None:
-    """Another process would be asked for them, and know nothing."""
+def test_replicas_keep_nothing_for_later(tmp_path: Path) -> None:
+    """Another process would be asked for it, and know nothing: tasks, detached envelopes, the rest of a long result."""
     root = make_project(tmp_path)
-    write_skill(root, "jobs.py", SKILL.replace("ctx.background()", "return str(ctx.background())"))
-    with served_over_http(root, "--set", "serve.sessions=false") as web:
+    skill = """
+    @skill_command
+    def long() -> str:
+        return "x" * 5000
+    """
+    write_skill(root, "jobs.py", SKILL.replace("ctx.background()", "return str(ctx.background())") + skill)
+    with served_over_http(root, "--set", "serve.sessions=false", "--set", "max_result=1000") as web:
+        assert "max_result does not apply here" in web.errors.read_text()
+        assert "x" * 5000 == web.call("jobs_long").text
+        opened = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "jobs_long", "arguments": {}}}
+        assert "x" * 5000 == web.ask("POST", "/mcp", opened, JSON).text
+        envelope = {"id": "1", "version": "1.0.0", "timestamp": "2026-01-01T00:00:00Z", "tool": "jobs.long"}
+        detached = {**envelope, "payload": {}, "metadata": {"wait": False}}
+        refused = web.ask("POST", "/v1/invoke", detached, JSON)
+        assert (422, "cannot_detach") == (refused.status, refused.json["errors"][0]["code"])
         told = web.stateless("server/discover").json["result"]["capabilities"]
         assert "io.modelcontextprotocol/tasks" not in told.get("extensions", {})
         params = {"name": "jobs_slow", "arguments": {}, "_meta": TAKES_TASKS}

@@ -50,6 +50,9 @@ _implicit_lock: Final = threading.Lock()
 class Runtime:
     """Runs the commands of one project in this process. Create one with `Runtime.open`."""
 
+    offers_tasks = True
+    """Calls may go on without a waiting caller."""
+
     def __init__(
         self,
         root: Path,

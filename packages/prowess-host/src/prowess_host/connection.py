@@ -407,10 +407,11 @@ class Connection:
     def _most(self, call: Call) -> int:
         """The limit for a result in characters; 0 for none. Without a store for the rest there is no limit.
 
-        Stateless requests are answered the same for every client, so only the setting counts there.
+        Stateless requests are answered the same for every client, so only the setting counts there. Of several processes,
+        another one would be asked for the rest.
         """
         own, revision = self._project.own, call.revision
-        if READ_MORE in self._project.listing.names:
+        if READ_MORE in self._project.listing.names or not self._project.offers_tasks:
             return 0
         if own.max_result is not None or revision.stateless:
             return own.max_result or 0

@@ -282,6 +282,11 @@ class Engine(Protocol):
         """The settings of the project, with the credentials."""
         ...
 
+    @property
+    def offers_tasks(self) -> bool:
+        """Whether a call may go on without a waiting caller, who asks for its result later."""
+        ...
+
     async def contract_of(self, command: str) -> Contract | None:
         """The contract of the command that answers to a name."""
         ...
@@ -360,8 +365,12 @@ class _Desk:
             return await self._ask_again(request, caller, started)
         command = await self._find(request)
         self._authorize(request, caller, command)
+        detached = request.metadata.get("wait") is False
+        if detached and not self._engine.offers_tasks:
+            text = "metadata.wait: several processes serve here, and another one would be asked for the result; leave it out"
+            raise request.refusal("cannot_detach", 422, text, "metadata.wait")
         work = self._run(request, command, started)
-        if request.metadata.get("wait") is False:
+        if detached:
             return self._accept(request, _Accepted(asyncio.ensure_future(work), command), caller, started)
         return await work
 

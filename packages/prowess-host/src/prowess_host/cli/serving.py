@@ -28,6 +28,7 @@ Examples:
   prowess serve --port 9000 --workers 4        four processes at one port
   PROWESS_AUTH__TOKEN=… prowess serve --host 0.0.0.0
 """
+_WHOLE = "prowess: max_result does not apply here: the rest of a result is kept by one process, and another one may be asked for it\n"
 _MISSING = "prowess serve needs {name}, which is not installed: pip install 'prowess[http]'"
 
 
@@ -54,6 +55,8 @@ def command(
     if replica is not None:
         _serve(where, replica, lambda: None)
     own = settings.own.serve
+    if settings.own.max_result is not None and (own.workers > 1 or not own.sessions):
+        sys.stderr.write(_WHOLE)
     listening = server.bind(own)
     address, asks = server.address_of(own, listening), not server.is_open(settings)
 

@@ -17,6 +17,11 @@ __all__ = ["supervise"]
 
 _LEAST: Final = 1.0
 """Seconds between two starts of one process, so that one that cannot start does not take the processor."""
+_MOST: Final = 30.0
+"""To what they grow while processes end soon after their start."""
+_SOON: Final = 10.0
+_WRONG_SETTINGS: Final = 2
+"""The exit code of a process that says itself what is wrong."""
 _LOOK: Final = 0.2
 _MORE: Final = 10.0
 """Seconds beyond the time that calls get, after which a process is killed."""
@@ -39,18 +44,23 @@ def supervise(command: list[str], listening: socket.socket, count: int, drain: f
     ready()
     started: dict[subprocess.Popen[bytes], float] = {}
     command = [*command, "--replica", f"{listening.fileno()},{reading}"]
-    due = [0.0] * count
+    due, wait = [0.0] * count, _LEAST
     while not received:
-        for process in [each for each in started if each.poll() is not None]:
-            sys.stderr.write(f"prowess: a serving process has ended ({process.returncode}); another takes its place\n")
-            due.append(started.pop(process) + _LEAST)
         now = time.monotonic()
+        for process in [each for each in started if each.poll() is not None]:
+            lived = now - started.pop(process)
+            if process.returncode == _WRONG_SETTINGS and not started:
+                os.close(writing)
+                return _WRONG_SETTINGS
+            wait = min(wait * 2, _MOST) if lived < _SOON else _LEAST
+            sys.stderr.write(f"prowess: a serving process has ended ({process.returncode}); another takes its place\n")
+            due.append(now + max(wait - lived, 0.0))
         for moment in [each for each in due if each <= now]:
             due.remove(moment)
             process = subprocess.Popen(command, pass_fds=(listening.fileno(), reading), start_new_session=True)
             started[process] = now
-        wait = max(0.0, min(due, default=now + 3600.0) - now)
-        if select.select([wake_reading], [], [], wait)[0]:
+        pause = max(0.0, min(due, default=now + 3600.0) - now)
+        if select.select([wake_reading], [], [], pause)[0]:
             os.read(wake_reading, 4096)
     return _end(list(started), writing, received, drain)
 

@@ -75,6 +75,8 @@ def check_safe(settings: Settings) -> None:
             require_safe(url)
     if (own.tls_cert is None) != (own.tls_key is None):
         raise SettingsError("serve.tls_cert and serve.tls_key belong together: set both, or neither")
+    if own.tls_cert is not None and own.tls_key is not None:
+        _tls(settings.root / own.tls_cert, settings.root / own.tls_key)
 
 
 def is_open(settings: Settings) -> bool:
