@@ -212,6 +212,15 @@ async def test_an_unknown_handle_is_not_found(handle: Any, project: Path) -> Non
     assert (404, "unknown_handle") == (response["status"]["http"], response["errors"][0]["code"])
 
 
+async def test_nothing_is_detached_where_nobody_could_ask_again(project: Path) -> None:
+    """The caller hears it at once, and nothing runs."""
+    async with Runtime.open(project) as runtime:
+        runtime.offers_tasks = False
+        refused = await invoke(runtime, request("research.nothing", metadata={"wait": False}))
+        assert (422, "cannot_detach") == (refused["status"]["http"], refused["errors"][0]["code"])
+        assert 200 == (await invoke(runtime, request("research.nothing", metadata={"wait": True})))["status"]["http"]
+
+
 async def test_the_oldest_finished_handles_are_forgotten(project: Path) -> None:
     """What is kept for callers who never come back is bounded."""
     async with Runtime.open(project) as runtime:
