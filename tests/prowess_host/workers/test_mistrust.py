@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
+from prowess.calls.outcome import Kind as Failing
 from prowess.contracts.catalog import Failure
 from prowess.contracts.contract import Contract
 from prowess.settings.limits import Limits
 from prowess.skills.description import Description, SkillFacts, View
+from prowess.skills.texts import pack, unpack
 from prowess.worker.link import Frame
 from prowess.worker.messages import Kind
 from prowess_host.confinement.grants import Grant
+from prowess_host.workers.jobs import Job
+from prowess_host.workers.linked import HeardBoard
 from prowess_host.workers.mistrust import sound
+from prowess_host.workers.shapes import KINDS_OF_OUTCOMES
 
 OWN = Grant("own", Limits(), Path())
 
@@ -26,6 +31,17 @@ def said(kind: Kind, head: Any = None, body: bytes = b"") -> Frame | None:
 
 def contract(name: str, skill: str = "own", description: str = "Does.") -> Contract:
     return Contract(f"{skill}.{name}", f"{skill}_{name}", skill, name, description, {})
+
+
+def job(kind: str = "tool", **how: Any) -> Job:
+    listener: Any = None
+    return Job(Contract("own.a", "own_a", "own", "a", "", {}, kind=kind), json.dumps(how).encode(), b"{}", listener, 1)
+
+
+def answered(payload: Any, meta: Any = None, kind: str = "tool", **how: Any) -> bool:
+    """Whether a call of this kind may be answered so."""
+    frame = Frame(Kind.RESULT, 1, json.dumps(meta or {}).encode(), json.dumps(payload).encode())
+    return sound(frame, OWN, job(kind, **how)) is not None
 
 
 def description(**skills: SkillFacts) -> dict[str, Any]:
@@ -114,7 +130,8 @@ def test_commands_of_others_and_hidden_characters_are_failures() -> None:
 
 def test_what_clients_are_shown_is_looked_at_too() -> None:
     """The worker makes it, of whatever it likes."""
-    views = {"own.a": View({"description": "x\u200b"}, None, None), "other.b": View({}, None, None)}
+    shown = {"type": "object"}
+    views = {"own.a": View({**shown, "description": "x\u200b"}, None, None), "other.b": View(shown, None, None)}
     frame = said(Kind.CATALOG, description(own=SkillFacts((contract("a"), contract("c")), views=views)))
 
     assert frame is not None
@@ -156,3 +173,204 @@ def test_words_of_failures_hide_nothing() -> None:
     assert frame is not None
     (found,) = Description.from_json(json.loads(frame.head)).skills["own"].failures
     assert found.reason == "\\x1b[2J \\u202e"
+
+
+TEXT = {"type": "text", "text": "x"}
+BYTES = {"data": "eA==", "mimeType": "image/png"}
+HELD = {"uri": "a://b", "text": "x"}
+GOOD = [
+    ("tool", {"content": [TEXT], "isError": False}, {}),
+    ("tool", {"content": [], "structuredContent": {"a": 1}}, {}),
+    ("tool", {"content": [], "structuredContent": [1]}, {"boxed": False}),
+    ("tool", {"content": [{"type": "image", **BYTES}, {"type": "resource", "resource": HELD}], "isError": True}, {}),
+    ("tool", {"content": [{"type": "resource_link", "uri": "a://b", "name": "n"}]}, {}),
+    ("resource", {"contents": [HELD, {"uri": "a://b", "blob": "eA=="}]}, {}),
+    ("resource", {"content": [TEXT], "isError": True}, {}),
+    ("prompt", {"description": "d", "messages": [{"role": "user", "content": TEXT}]}, {}),
+    ("prompt", {"completion": {"values": ["a"], "total": 1, "hasMore": False}}, {"completes": "x"}),
+]
+BAD = [
+    ("tool", {}, {}),
+    ("tool", {"content": "x"}, {}),
+    ("tool", {"content": ["x"]}, {}),
+    ("tool", {"content": [{"type": "text"}]}, {}),
+    ("tool", {"content": [{"type": "text", "text": 5}]}, {}),
+    ("tool", {"content": [{"type": "image", "data": "eA=="}]}, {}),
+    ("tool", {"content": [{"type": "strange", "text": "x"}]}, {}),
+    ("tool", {"content": [{"type": ["text"], "text": "x"}]}, {}),
+    ("tool", {"content": [{"type": "resource", "resource": {"uri": "a://b"}}]}, {}),
+    ("tool", {"content": [], "isError": "no"}, {}),
+    ("tool", {"content": [], "structuredContent": [1]}, {}),
+    ("tool", {"content": [], "resultType": "input_required", "inputRequests": {}}, {}),
+    ("tool", {"contents": [HELD]}, {}),
+    ("resource", {"contents": [{"text": "x"}]}, {}),
+    ("resource", {"content": [TEXT], "isError": False}, {}),
+    ("prompt", {"messages": [{"role": "system", "content": TEXT}]}, {}),
+    ("prompt", {"completion": {"values": [1]}}, {"completes": "x"}),
+]
+
+
+@pytest.mark.parametrize(("kind", "payload", "how"), GOOD)
+def test_results_of_the_shape_that_clients_know_pass(kind: str, payload: Any, how: Any) -> None:
+    assert answered(payload, None, kind, **how)
+
+
+@pytest.mark.parametrize(("kind", "payload", "how"), BAD)
+def test_results_of_another_shape_end_the_worker(kind: str, payload: Any, how: Any) -> None:
+    """A client may end the session over one, or take it for a question of the host."""
+    assert not answered(payload, None, kind, **how)
+
+
+def test_outcomes_are_looked_at_too() -> None:
+    """The host reads these itself: `prowess call` and envelopes."""
+    good = {"content": [TEXT], "isError": False, "result": {"text": "x", "value": 1, "meta": {}}}
+
+    assert answered(good, {"prowess/kind": "ok"}, outcome=True)
+    assert not answered(good, {}, outcome=True)
+    assert not answered(good, {"prowess/kind": "fine"}, outcome=True)
+    assert not answered(good, {"prowess/kind": "ok"}, "prompt", outcome=True)
+    assert not answered({**good, "result": {"text": "x", "strange": 1}}, {"prowess/kind": "ok"}, outcome=True)
+    assert not answered({**good, "result": {"text": "x", "blocks": [5]}}, {"prowess/kind": "ok"}, outcome=True)
+    for facts in ({"prowess/attempts": "x"}, {"prowess/retry_after": []}, {"prowess/kind": ["ok"]}):
+        assert not answered({"content": []}, facts)
+    assert set(get_args(Failing)) == KINDS_OF_OUTCOMES
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"description": 5},
+        {"wire_name": "a b"},
+        {"wire_name": ""},
+        {"aliases": ["x" * 200]},
+        {"input_schema": {"properties": {"a": 1}}},
+        {"policies": {"retry_on": [], "timeout": -1}},
+        {"policies": {"retry_on": [], "timeout": 1e300}},
+        {"policies": {"retry_on": [], "concurrency": 0}},
+        {"hints": {"read_only": "yes"}},
+        {"icons": [{"href": "x"}]},
+        {"source": "nowhere"},
+        {"kind": "strange"},
+        {"title": []},
+        {"completions": {"a": "b"}},
+    ],
+)
+def test_contracts_of_another_shape_end_the_worker(change: dict[str, Any]) -> None:
+    """The host would fail over them, or a client would refuse the list of all skills."""
+    told = description(own=SkillFacts((contract("a"),)))
+    assert said(Kind.CATALOG, told) is not None
+    told["skills"]["own"]["contracts"][0] |= change
+
+    assert said(Kind.CATALOG, told) is None
+
+
+@pytest.mark.parametrize(
+    "view", [[{"type": "string"}, None], [{}, None], [None, None], ["x", None], [{"type": "object"}, {"type": "array"}]]
+)
+def test_views_of_another_shape_end_the_worker(view: Any) -> None:
+    told = description(own=SkillFacts((contract("a"),)))
+    told["skills"]["own"]["views"] = {"own.a": view}
+
+    assert said(Kind.CATALOG, told) is None
+
+
+def test_files_of_others_are_none_of_its_business(tmp_path: Path) -> None:
+    """What it says of their versions would have the host reload for ever, or miss a save. Its own texts are those on disk."""
+    own, read, out = tmp_path / "skills" / "own.py", tmp_path / "lib" / "a.py", tmp_path / "lib" / "out" / "b.py"
+    own.parent.mkdir()
+    own.write_text("reviewed")
+    other = tmp_path / "skills" / "other.py"
+    grant = Grant("own", Limits(read=("lib",), write=("lib/out",)), tmp_path, (own,))
+    paths = [str(each) for each in (own, read, out, other, "/dev/zero", f"{read.parent}/../x.py", "relative.py")]
+    facts = SkillFacts((contract("a"),), files=tuple(paths), absent=tuple(paths), own=tuple(paths), place=str(other))
+    told = description(own=facts)
+    told["sightings"] = {path: [1, 1, 1, 1, "x", 1] for path in paths}
+    told["imported"] = {path: [1, 1, 1, 1] for path in paths}
+    texts = {str(own): b"forged", str(other): b"forged"}
+
+    frame = sound(Frame(Kind.CATALOG, 0, json.dumps(told).encode(), pack(texts)), grant)
+    true = sound(Frame(Kind.CATALOG, 0, json.dumps(told).encode(), pack({str(own): b"reviewed"})), grant)
+
+    assert frame is not None
+    assert true is not None
+    assert ({}, {str(own): b"reviewed"}) == (unpack(frame.body), unpack(true.body))
+    found = Description.from_json(json.loads(frame.head))
+    allowed = (str(own), str(read))
+    assert found.skills["own"].place == ""
+    assert {allowed} == {found.skills["own"].files, found.skills["own"].absent, found.skills["own"].own}
+    assert {allowed} == {tuple(found.sightings), tuple(found.imported)}
+
+
+def test_failures_and_imports_are_its_own() -> None:
+    """Those of others count when they are broken: it must not speak for them."""
+    told = description(own=SkillFacts(failures=(Failure("other.b", "broken", "/etc/passwd", 1), Failure("own.c", "x"))))
+    frame = said(Kind.CATALOG, told)
+
+    assert frame is not None
+    found = Description.from_json(json.loads(frame.head)).skills["own"].failures
+    assert [("own", None), ("own.c", None)] == [(each.source, each.file) for each in found]
+
+
+def test_questions_have_what_belongs_to_their_kind() -> None:
+    """With every character visible, and with pages that are pages."""
+    form = {"message": "Name\u202e?", "schema": {"type": "object", "properties": {}}, "strange": 1}
+    frame = said(Kind.QUESTIONS, {"a": form, "b": {"ask": "url", "message": "m", "url": "https://a.example/x"}})
+
+    assert frame is not None
+    told = json.loads(frame.head)
+    assert {"ask": "form", "message": "Name\\u202e?", "schema": form["schema"]} == told["a"]
+    for bad in (
+        {"ask": "url", "message": "m", "url": "javascript:alert(1)"},
+        {"ask": "url", "message": "m", "url": "https://a b"},
+        {"ask": "strange"},
+        {"ask": ["form"]},
+        {"message": 5, "schema": {}},
+        {"message": "m"},
+        {"ask": "sample", "params": []},
+        "x",
+    ):
+        assert said(Kind.QUESTIONS, {"a": bad}) is None
+        assert said(Kind.INPUT_REQUIRED, {"a": bad}) is None
+
+
+def test_words_for_people_hide_nothing() -> None:
+    """In progress, logs and refusals."""
+    hidden, seen = "a\u200bb\x1b", "a\\u200bb\\x1b"
+    for kind, head in (
+        (Kind.PROGRESS, {"done": 1, "total": None, "message": hidden}),
+        (Kind.LOG, {"level": "info", "data": {hidden: [hidden]}}),
+        (Kind.REFUSED, {"kind": "failed", "message": hidden}),
+        (Kind.FAILED, {"message": hidden}),
+        (Kind.READY, {"link": [1, 1], "release": hidden}),
+    ):
+        frame = said(kind, head)
+        assert frame is not None
+        assert json.dumps(hidden)[1:-1] not in frame.head.decode()
+        assert json.dumps(seen)[1:-1] in frame.head.decode()
+    assert said(Kind.LOG, {"level": "loud", "data": 1}) is None
+
+
+def test_only_what_a_worker_was_told_is_a_secret_of_its() -> None:
+    """Texts of its choice would push those of others out of the list, or hide what it does in the record."""
+    grant = Grant("own", Limits(), Path(), variables=(("TOKEN", "of-env"),))
+
+    assert {"of-settings", "7", "of-env"} == grant.told_texts({"own": {"key": "of-settings", "list": [7]}})
+
+
+@pytest.mark.parametrize("head", [b"", b"5", b"{}", b'{"imports": 5}', b'{"imports": [[1]]}', b"[" * 100_000])
+def test_nonsense_about_imports_is_none_without_shared_memory(head: bytes) -> None:
+    """It is read before anything else is looked at."""
+    board = HeardBoard(lambda *_: None)
+
+    assert board.hear(Frame(Kind.IMPORTING, 0, head, b""))
+    assert () == board.noted
+
+
+def test_calls_that_begin_are_counted_as_far_as_a_worker_can_have_them() -> None:
+    """A flood of numbers would fill the memory of the host."""
+    board = HeardBoard(lambda *_: None)
+    for number in range(70_000):
+        board.hear(Frame(Kind.BEGUN, number, b"", b""))
+
+    assert board.started(1)
+    assert not board.started(69_999)

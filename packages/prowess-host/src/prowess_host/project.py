@@ -197,8 +197,11 @@ class Project:
         for uri in changed:
             self.resource_updated(uri)
 
-    def resource_updated(self, uri: str) -> None:
-        """Notify the subscribers of a changed resource."""
+    def resource_updated(self, uri: str, skill: str = "") -> None:
+        """Notify the subscribers of a changed resource; with a `skill`, only if the resource is one of that skill."""
+        found = self.listing.resource(uri) if skill else None
+        if skill and (found is None or found[0].skill != skill):
+            return
         for client in list(self._clients):
             _tell(client.resource_updated, uri)
 

@@ -6,7 +6,7 @@ Names are unique over all kinds, so that an id means one thing everywhere: in a 
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import field
 from pathlib import Path
 
@@ -25,11 +25,11 @@ class Names:
     clashes: tuple[Failure, ...] = ()
 
 
-def assign(contracts: Iterable[Contract], hide: Iterable[str], root: Path) -> Names:
+def assign(contracts: Iterable[Contract], hide: Iterable[str], root: Path, yielding: Collection[str] = ()) -> Names:
     """Give every command its names.
 
     A command with a name that another one claims as well gets none at all, unless the name is its own id: then only the
-    others lose.
+    others lose. Commands of skills that are `yielding` take no name from others: these alone lose.
     """
     patterns = tuple(hide)
     shown = [contract for contract in contracts if not _is_hidden(contract.id, patterns)]
@@ -39,7 +39,7 @@ def assign(contracts: Iterable[Contract], hide: Iterable[str], root: Path) -> Na
             claims.setdefault(name, []).append(contract)
     refused: dict[int, Failure] = {}
     for name in sorted(name for name, claimants in claims.items() if len(claimants) > 1):
-        for contract in _losers(name, claims[name]):
+        for contract in _losers(name, claims[name], yielding):
             others = [other for other in claims[name] if other is not contract]
             refused.setdefault(id(contract), _clash(name, contract, others, root))
     named = {name: each for name, claimants in claims.items() for each in claimants if id(each) not in refused}
@@ -55,7 +55,10 @@ def _is_hidden(command: str, patterns: Iterable[str]) -> bool:
     return hidden
 
 
-def _losers(name: str, claimants: list[Contract]) -> list[Contract]:
+def _losers(name: str, claimants: list[Contract], yielding: Collection[str]) -> list[Contract]:
+    first = [contract for contract in claimants if contract.skill not in yielding]
+    if len(first) == 1:
+        return [contract for contract in claimants if contract is not first[0]]
     owners = [contract for contract in claimants if contract.id == name]
     return [contract for contract in claimants if len(owners) != 1 or contract is not owners[0]]
 
@@ -63,6 +66,5 @@ def _losers(name: str, claimants: list[Contract]) -> list[Contract]:
 def _clash(name: str, contract: Contract, others: list[Contract], root: Path) -> Failure:
     claims = ", ".join(f"{other.id} ({other.source})" for other in others)
     file, _, line = contract.source.rpartition(":")
-    return Failure(
-        contract.id, f"the name {name!r} is also claimed by {claims}; rename one", str(root / file), int(line)
-    )
+    at = int(line) if line.isdecimal() else None  # a worker in another language need not say it
+    return Failure(contract.id, f"the name {name!r} is also claimed by {claims}; rename one", str(root / file), at)

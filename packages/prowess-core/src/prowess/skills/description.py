@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -171,9 +171,9 @@ class Description:
         files = {path for facts in self.skills.values() if facts.has_hooks for path in facts.files}
         return frozenset((path, self.sightings[path].digest) for path in files & self.sightings.keys())
 
-    def catalog(self, hide: Iterable[str], root: Path) -> Catalog:
-        """Who may be called, and everything that failed."""
-        names = assign((each for facts in self.skills.values() for each in facts.contracts), hide, root)
+    def catalog(self, hide: Iterable[str], root: Path, yielding: Collection[str] = ()) -> Catalog:
+        """Who may be called, and everything that failed. Skills that are `yielding` take no name from others."""
+        names = assign((each for facts in self.skills.values() for each in facts.contracts), hide, root, yielding)
         contracts = {contract.id: contract for contract in names.contracts.values()}
         failures = [*self.failures, *names.clashes]
         failures.extend(failure for facts in self.skills.values() for failure in facts.failures)

@@ -100,7 +100,11 @@ class Board:
         try:
             noted = json.loads(self._memory[_NOTES:].partition(b"\0")[0])
             return tuple(Importing(int(since), str(skill), str(file)) for since, skill, file in noted)
-        except (TypeError, ValueError):  # the worker is writing just now, or was when it ended; or it writes nonsense
+        except (
+            RecursionError,
+            TypeError,
+            ValueError,
+        ):  # the worker is writing just now, or was when it ended; or it writes nonsense
             return ()
 
     def close(self) -> None:

@@ -41,6 +41,8 @@ class KnownCatalog:
         self._torn: list[Failure] = []
         self.apart: tuple[str, ...] = ()
         """The skills with environments, at the time of the description."""
+        self.limited: Collection[str] | None = None
+        """The skills with limits, as soon as they are known."""
         self.unready: list[Failure] = []
         """The failures of those environments."""
         self._files: tuple[Description, Mapping[str, Stamp]] = Description(), {}
@@ -106,7 +108,9 @@ class KnownCatalog:
             description = replace(description, skills=kept, failures=())
         refused = withheld(description.skills, self._sandbox)
         description = replace(description, skills={**description.skills, **refused})
-        found = description.catalog(self._hide, self._paths.project_root)
+        found = description.catalog(
+            self._hide, self._paths.project_root, self.apart if self.limited is None else self.limited
+        )
         more = (*self._torn, *(failure for failure in self.unready if among is None or failure.source in among))
         return replace(found, failures=(*found.failures, *more)) if more else found
 

@@ -292,6 +292,7 @@ class CatalogUpdates:
         """Read which skills have environments or limits of their own. Later workers get this list."""
         await self._apart.read(self.searched, self._all_settings, self._paths.project_root)
         self._known.apart = tuple(sorted(self._apart.names))
+        self._known.limited = frozenset(self._apart.limits)
 
     async def _describe_apart(self, placement: Placement, skills: Collection[str]) -> None:
         """Describe skills in their placement, adopt the description, and send new calls there."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
 from dataclasses import field
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,11 @@ class Grant:
         """Whether a name in a description belongs to this skill."""
         return key.startswith(f"package:{self.skill}:") if self.package else key == self.skill
 
+    def told_texts(self, settings: Any) -> frozenset[str]:
+        """The texts that its worker is told: in settings and in variables."""
+        named = (os.environ[name] for name in self.limits.env if name in os.environ)
+        return frozenset((*_texts(settings), *named, *dict(self.variables).values()))
+
 
 def told_variables(settings: Settings, limits: Limits) -> tuple[tuple[str, str], ...]:
     """The variables of `.env` that limits name."""
@@ -55,6 +61,17 @@ def told_settings(settings: Settings, limits: Limits) -> dict[str, Any]:
         if value is not None and key != TABLE:
             found[key] = list(value) if isinstance(value, tuple) else value  # pyright: ignore[reportUnknownArgumentType]
     return {**found, "env_file": ""}
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        for item in value.values():  # pyright: ignore[reportUnknownVariableType] - settings are JSON
+            yield from _texts(item)
+    elif isinstance(value, (list, tuple)):
+        for item in value:  # pyright: ignore[reportUnknownVariableType] - as above
+            yield from _texts(item)
+    else:
+        yield str(value)
 
 
 def _item(table: Any, name: str) -> Any:

@@ -39,10 +39,12 @@ class HeardBoard:
     def hear(self, frame: Frame) -> bool:
         """Whether this frame is about what a board would show."""
         if frame.kind == Kind.BEGUN:
-            self._begun.add(frame.number)
+            if len(self._begun) < Board.SLOTS:  # no worker has more calls
+                self._begun.add(frame.number)
         elif frame.kind == Kind.IMPORTING:
-            told: ImportingHead = json.loads(frame.head)
-            self.noted = tuple(Importing(*each) for each in told["imports"])
+            with contextlib.suppress(AttributeError, KeyError, RecursionError, TypeError, ValueError):
+                told: ImportingHead = json.loads(frame.head)
+                self.noted = tuple(Importing(int(at), str(skill), str(file)) for at, skill, file in told["imports"])
         elif frame.kind == Kind.BEAT:
             self.beats += 1
         else:
@@ -90,6 +92,8 @@ class LinkedWorker(ABC):
     """Why it ended, where its exit code does not say it."""
     last_line = b""
     """What it printed last, where that is read."""
+    only = ""
+    """The only skill that it may import, if it has limits: what it says of others does not count."""
     printed = 0
     """Bytes that it has printed, where they are read."""
 
@@ -170,7 +174,8 @@ class LinkedWorker(ABC):
     @property
     def importing(self) -> tuple[Importing, ...]:
         """What it is importing, or was when it ended."""
-        return self._board.noted
+        noted = self._board.noted
+        return tuple(it._replace(skill=self.only, file=_printable(it.file)) for it in noted[:1]) if self.only else noted
 
     @property
     def beats(self) -> int:
@@ -210,6 +215,10 @@ class LinkedWorker(ABC):
 
 def _nobody_waits(_line: str) -> None:
     """The default: workers on this machine need no preparation."""
+
+
+def _printable(text: str) -> str:
+    return text if text.isprintable() else text.encode("unicode_escape").decode("ascii")
 
 
 def _beside(board: HeardBoard, on_frame: Callable[[Frame], None]) -> Callable[[Frame], None]:

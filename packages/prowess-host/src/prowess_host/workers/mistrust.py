@@ -7,28 +7,55 @@ of it can end a message to the client and begin another, and what it describes i
 from __future__ import annotations
 
 import json
+import os
+import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Final, cast
 
 from prowess.contracts.contract import Contract
 from prowess.contracts.hidden import hidden_in_data, hidden_of
+from prowess.skills.stamps import read
+from prowess.skills.texts import pack, unpack
 from prowess.worker.link import Frame
 from prowess.worker.messages import Kind
 from prowess_host.confinement.grants import Grant
+from prowess_host.workers.jobs import Job
+from prowess_host.workers.shapes import (
+    OUTCOME,
+    check_contract,
+    check_meta,
+    check_payload,
+    check_view,
+    questions,
+    visible,
+)
 
 __all__ = ["sound"]
 
+_MOST_DESCRIPTION: Final = 8 * 1024 * 1024
+"""Bytes of what a worker may say of one skill: every client is sent most of it."""
+_LEVELS: Final = frozenset({"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"})
 
-def sound(frame: Frame, grant: Grant) -> Frame | None:
-    """The validated frame; `None` if it is invalid, after which the worker is killed."""
+
+def sound(frame: Frame, grant: Grant, job: Job | None = None) -> Frame | None:
+    """The validated frame; `None` if it is invalid, after which the worker is killed. `job` is the call that it is about."""
     try:
         head = _object(frame.head) if frame.head else {}
         check = _CHECKS.get(frame.kind)
         if check is not None:
             head = check(head, grant)
-        body = _payload(frame.body) if frame.kind == Kind.RESULT else frame.body
+        body = frame.body
+        if frame.kind == Kind.RESULT:
+            body = _payload(body, head, job)
+        elif frame.kind == Kind.CATALOG:
+            if len(frame.head) > _MOST_DESCRIPTION:
+                return None
+            body = _sources(body, grant)
+        elif frame.kind == Kind.REST:
+            body.decode()
         return Frame(frame.kind, frame.number, _written(head), body)
-    except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
+    except (AttributeError, IndexError, KeyError, RecursionError, TypeError, ValueError, OverflowError):
         return None
 
 
@@ -43,9 +70,14 @@ def _refuse(_: str) -> None:
     raise ValueError
 
 
-def _payload(text: bytes) -> bytes:
+def _payload(text: bytes, meta: dict[str, Any], job: Job | None) -> bytes:
     found = _object(text)
     found.pop("_meta", None)  # it is in the head
+    check_meta(meta)
+    if job is not None:
+        told = _object(job.head)
+        kind = "completion" if "completes" in told else job.contract.kind
+        check_payload(found, meta, OUTCOME if told.get("outcome") else kind, kind, boxed=told.get("boxed", True))
     return _written(found)
 
 
@@ -59,16 +91,66 @@ def _written(data: Mapping[str, Any]) -> bytes:
 
 
 def _description(head: dict[str, Any], grant: Grant) -> dict[str, Any]:
-    """What it says of its own skill, without what clients must not be shown."""
+    """What it says of its own skill, without what clients must not be shown, and of its own files alone."""
     skill = grant.skill
     skills = {name: facts for name, facts in head["skills"].items() if grant.describes(name)}
     for facts in skills.values():
-        facts["failures"] = [*facts["failures"], *_refused(facts, skill)]
+        facts["failures"] = [*(_failure(each, grant) for each in facts["failures"]), *_refused(facts, skill)]
         facts["contracts"] = [it for it in facts["contracts"] if _is_own(it, skill) and not _hidden(it, facts)]
         shown = {it["id"] for it in facts["contracts"]}
         facts["views"] = {command: view for command, view in facts["views"].items() if command in shown}
+        for contract in facts["contracts"]:
+            check_contract(contract)
+            check_view(facts["views"].get(contract["id"], [{"type": "object"}, None]))
+        for name in ("files", "absent", "own"):
+            facts[name] = [path for path in facts[name] if _may_name(path, grant)]
+        facts["place"] = facts["place"] if _may_name(facts["place"], grant) else ""
         facts["has_hooks"] = False  # hooks shape what others promise
-    return {**head, "skills": skills, "failures": []}
+    seen = {name: {path: it for path, it in head[name].items() if _may_name(path, grant)} for name in _SEEN}
+    return {**head, **seen, "skills": skills, "names": sorted(skills), "failures": []}
+
+
+_SEEN: Final = ("sightings", "imported")
+"""What it says of versions of files: the host goes by that when it looks whether something was saved."""
+
+
+def _may_name(path: Any, grant: Grant) -> bool:
+    """Whether a file is one of the skill, or one that its limits open for reading and not for writing."""
+    if type(path) is not str or os.path.normpath(path) != path or not os.path.isabs(path):  # noqa: PTH117 - a text of whatever form
+        return False
+    opened = [grant.root / Path(name).expanduser() for name in grant.limits.read]
+    closed = [grant.root / Path(name).expanduser() for name in grant.limits.write]
+    within = Path(path).is_relative_to
+    return any(map(within, (*grant.own, *opened, *_packages(grant)))) and not any(map(within, closed))
+
+
+def _packages(grant: Grant) -> list[Path]:
+    """Where the files of an installed package may be."""
+    return [Path(entry) for entry in sys.path if os.path.isabs(entry)] if grant.package else []  # noqa: PTH117 - as above
+
+
+def _sources(body: bytes, grant: Grant) -> bytes:
+    """The texts of its files, as far as the files say so: the host may have them imported once the skill has no limits."""
+    return pack({path: text for path, text in unpack(body).items() if _may_name(path, grant) and _says(path, text)})
+
+
+def _says(path: str, text: bytes) -> bool:
+    try:
+        return read(path) == text
+    except (OSError, ValueError):
+        return False
+
+
+def _failure(told: list[Any], grant: Grant) -> list[Any]:
+    """A failure of its own: those of other skills count when these are broken."""
+    source, reason, file, line = told
+    own = source == grant.skill or str(source).startswith(f"{grant.skill}.")
+    return [
+        str(source) if own else grant.skill,
+        str(reason),
+        file if _may_name(file, grant) else None,
+        line if type(line) is int else None,
+    ]
 
 
 def _refused(facts: dict[str, Any], skill: str) -> list[list[Any]]:
@@ -96,14 +178,21 @@ def _live(head: dict[str, Any], grant: Grant) -> dict[str, Any]:
     return {"digests": {name: digest for name, digest in head["digests"].items() if grant.describes(name)}}
 
 
+def _ready(head: dict[str, Any], _grant: Grant) -> dict[str, Any]:
+    return {
+        "link": [number for number in head["link"] if type(number) is int],
+        "release": visible(str(head["release"])),
+    }
+
+
 def _message(head: dict[str, Any], _grant: Grant) -> dict[str, Any]:
-    return {**head, "message": str(head["message"])}
+    return {**head, "message": visible(str(head["message"]))}
 
 
 def _refusal(head: dict[str, Any], _grant: Grant) -> dict[str, Any]:
-    told: dict[str, Any] = {key: str(head[key]) for key in ("kind", "message")}
+    told: dict[str, Any] = {key: visible(str(head[key])) for key in ("kind", "message")}
     if "name" in head:
-        told["name"] = str(head["name"])
+        told["name"] = visible(str(head["name"]))
     return {**told, "broken": bool(head["broken"])} if "broken" in head else told
 
 
@@ -112,12 +201,22 @@ def _progress(head: dict[str, Any], _grant: Grant) -> dict[str, Any]:
     return {
         "done": float(head["done"]),
         "total": None if total is None else float(total),
-        "message": None if message is None else str(message),
+        "message": None if message is None else visible(str(message)),
     }
 
 
 def _log(head: dict[str, Any], _grant: Grant) -> dict[str, Any]:
-    return {"level": str(head["level"]), "data": head["data"]}
+    if head["level"] not in _LEVELS:
+        raise ValueError
+    return {"level": head["level"], "data": visible(head["data"])}
+
+
+def _asked(head: dict[str, Any], _grant: Grant) -> dict[str, Any]:
+    return questions(head)
+
+
+def _updated(head: dict[str, Any], _grant: Grant) -> dict[str, Any]:
+    return {"uri": str(head["uri"])}
 
 
 def _secrets(head: dict[str, Any], _grant: Grant) -> dict[str, Any]:
@@ -133,10 +232,11 @@ def _rest(head: dict[str, Any], _grant: Grant) -> dict[str, Any]:
 
 
 def _imports(head: dict[str, Any], grant: Grant) -> dict[str, Any]:
-    return {"imports": [[int(since), grant.skill, str(file)] for since, _, file in head["imports"]]}
+    return {"imports": [[int(since), grant.skill, visible(str(file))] for since, _, file in head["imports"]]}
 
 
 _CHECKS: Final[Mapping[int, Callable[[dict[str, Any], Grant], dict[str, Any]]]] = {
+    Kind.READY: _ready,
     Kind.CATALOG: _description,
     Kind.LIVE: _live,
     Kind.FAILED: _message,
@@ -144,6 +244,9 @@ _CHECKS: Final[Mapping[int, Callable[[dict[str, Any], Grant], dict[str, Any]]]] 
     Kind.PROGRESS: _progress,
     Kind.LOG: _log,
     Kind.SECRETS: _secrets,
+    Kind.UPDATED: _updated,
+    Kind.QUESTIONS: _asked,
+    Kind.INPUT_REQUIRED: _asked,
     Kind.URL_DONE: _key,
     Kind.REST: _rest,
     Kind.IMPORTING: _imports,

@@ -57,8 +57,8 @@ class WorkerProcess(LinkedWorker):
         self._launched = launched = launched or Launched(python, root, shared=shared, placement=placement)
         super().__init__(begin, launched.board, on_frame=on_frame, on_exit=on_exit)
         self._process, self._output = launched.process, launched.output
-        skill = placement.limits.skill if placement.limits is not None else ""
-        self._lines = LabelledLines(f"worker {self.pid}", on_print, limited=skill)
+        self.only = placement.limits.skill if placement.limits is not None else ""
+        self._lines = LabelledLines(f"worker {self.pid}", on_print, limited=self.only)
         self._complaints = complaints()
         os.set_blocking(self._output, False)
         self._loop.add_reader(self._output, self._pass_on_output)

@@ -27,7 +27,6 @@ from prowess_host.workers.describe import Describing, LostImport
 from prowess_host.workers.describers import Ask, Describers
 from prowess_host.workers.jobs import LAST, NOT_SAID, TELLING, Job, Witness, tell_lost, tell_timeout, tell_waiting
 from prowess_host.workers.lifecycle import Event, State
-from prowess_host.workers.mistrust import sound
 from prowess_host.workers.placement import OWN, Placement, Unplaced
 from prowess_host.workers.pool import Pool, Worker
 from prowess_host.workers.process import Spawn, WorkerProcess, describe_exit
@@ -88,8 +87,8 @@ class Supervisor:
         """Keeps a record of all jobs."""
         self.on_live: Callable[[Mapping[str, str]], None] = _nobody_compares
         """Hears the digests of skills that an active worker has just imported."""
-        self.on_updated: Callable[[str], None] = _nobody_subscribed
-        """Hears the URIs of resources that commands have changed."""
+        self.on_updated: Callable[[str, str], None] = _nobody_subscribed
+        """Hears the URIs of resources that commands have changed, with the only skill whose resources these may be."""
         self.source_of: Callable[[str], Source | None] = _nothing_kept
         """The source that a skill is to be imported from."""
         self.hooks: Callable[[], Iterable[str]] = tuple
@@ -346,14 +345,17 @@ class Supervisor:
             return
         if worker.verdict:
             return
-        if frame.kind in _OF_A_CALL and frame.number not in worker.jobs:
+        job = worker.jobs.get(frame.number) if frame.kind in _OF_A_CALL else None
+        if job is None and (frame.kind != Kind.PONG or worker.pinged is None):
             worker.strays += 1
             if worker.strays > _MOST_STRAYS:
                 worker.pool.condemn(worker, f"more than {_MOST_STRAYS} messages about calls that it does not have")
                 return
         elif frame.kind in LAST:
             worker.strays = 0
-        believed = sound(frame, limited)
+        from prowess_host.workers.mistrust import sound  # for limited skills alone
+
+        believed = sound(frame, limited, job)
         if believed is not None:
             self._take(worker, believed)
         else:
@@ -418,9 +420,9 @@ class Supervisor:
             told: LiveHead = json.loads(frame.head)
             self._hear_live(worker, told["digests"])
         elif kind == Kind.SECRETS:
-            self._hear_secrets(json.loads(frame.head))
+            self._hear_secrets(worker, json.loads(frame.head))
         elif kind == Kind.UPDATED:
-            self._hear_updated(json.loads(frame.head))
+            self._hear_updated(worker, json.loads(frame.head))
         elif kind == Kind.CATALOG:
             self._hear_description(worker, frame)
         elif kind == Kind.FAILED:
@@ -452,15 +454,21 @@ class Supervisor:
         self._backoff.clear(description.skills)
         worker.pool.hear_description(worker, description)
 
-    def _hear_secrets(self, told: SecretsHead) -> None:
-        texts: list[object] = list(told.get("texts") or ())
+    def _hear_secrets(self, worker: Worker, told: SecretsHead) -> None:
+        """Keep texts out of the record. Of a limited worker only those that it was told: others could hide its deeds."""
+        texts = [text for text in list[object](told.get("texts") or ()) if isinstance(text, str)]
+        placement = worker.pool.placement
+        if placement.limits is not None:
+            told_to_it = placement.limits.told_texts(self.share_of(placement).get("flags"))
+            texts = [text for text in texts if text in told_to_it]
         if self.witness is not None:
-            self.witness.keep_out([text for text in texts if isinstance(text, str)])
+            self.witness.keep_out(texts)
 
-    def _hear_updated(self, told: Mapping[str, object]) -> None:
+    def _hear_updated(self, worker: Worker, told: Mapping[str, object]) -> None:
         uri: object = told.get("uri")  # a worker in another language
+        limited = worker.pool.placement.limits
         if isinstance(uri, str):
-            self.on_updated(uri)
+            self.on_updated(uri, limited.skill if limited is not None else "")
 
     def _hear_live(self, worker: Worker, digests: dict[str, str]) -> None:
         worker.loaded.update(digests)
@@ -632,7 +640,7 @@ def _nothing_kept(_skill: str) -> Source | None:
     """Skills are imported from their files."""
 
 
-def _nobody_subscribed(_uri: str) -> None:
+def _nobody_subscribed(_uri: str, _skill: str) -> None:
     """The default: no client subscribes to resources."""
 
 
