@@ -247,8 +247,8 @@ class RemoteWorker(LinkedWorker):
         self._ended = asyncio.Event()
         self._code = Code({}, ())
         super().__init__(begin, None, on_frame=on_frame, on_exit=on_exit)
-        skill = placement.limits.skill if placement.limits is not None else ""
-        self._make_lines = partial(LabelledLines, on_print=on_print, limited=skill)
+        self.only = placement.limits.skill if placement.limits is not None else ""
+        self._make_lines = partial(LabelledLines, on_print=on_print, limited=self.only)
         self._lines = self._make_lines("worker")
         self._complaints = complaints()
         self._coming = self._loop.create_task(self._come_up())
