@@ -1,4 +1,4 @@
-"""The host's end of a link to a worker, whatever the worker runs in, and how the host knows which calls it has begun."""
+"""The host's end of the link to a worker of any kind, and its knowledge of which calls the worker has begun."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from prowess.worker.progress import Thread, threads_of
 __all__ = ["HeardBoard", "LinkedWorker"]
 
 _LAST_WORDS: Final = 0.2
-"""Seconds the link of a worker that has ended is read on: a child that it forked may hold it open for ever."""
+"""Seconds for reading the link of a worker that has ended. A child that it forked may hold the link open for ever."""
 
 
 class HeardBoard:
-    """What a board in shared memory would show, from what the worker says of it.
+    """Replaces the board in shared memory by the frames of the worker.
 
-    As long as the worker lives, a call of which it has said nothing may just have begun. After it has ended, and all that
-    it said was heard, this is certain.
+    While the worker lives, a call without a BEGUN frame may just have begun. After the worker has ended and all its frames
+    are read, it is certain.
     """
 
     def __init__(self, send: Callable[[Kind, int, bytes], None]) -> None:
         self._send = send
         self._begun: set[int] = set()
         self.noted: tuple[Importing, ...] = ()
-        """The imports that are going on, or were when the worker ended."""
+        """The running imports, or those that ran when the worker ended."""
         self.beats = 0
         """A number that changes with every beat; 0 before the first one."""
 
     def hear(self, frame: Frame) -> bool:
-        """Whether this frame is about what a board would show."""
+        """Read a frame. Returns whether it replaces the board."""
         if frame.kind == Kind.BEGUN:
             if len(self._begun) < Board.SLOTS:  # no worker has more calls
                 self._begun.add(frame.number)
@@ -52,28 +52,28 @@ class HeardBoard:
         return True
 
     def retire(self) -> None:
-        """Say: start nothing more."""
+        """Tell the worker to begin no more calls."""
         self._send(Kind.RETIRE, 0, b"")
 
     def withdraw(self, numbers: Iterable[int]) -> None:
-        """Say: do not start these calls."""
+        """Tell the worker not to begin these calls."""
         told: WithdrawHead = {"numbers": list(numbers)}
         self._send(Kind.WITHDRAW, 0, json.dumps(told).encode())
 
     def started(self, number: int) -> bool:
-        """Whether the worker has said that it has begun a call."""
+        """Whether BEGUN has arrived for a call."""
         return number in self._begun
 
     def forget(self, number: int) -> None:
-        """A call is over."""
+        """Forget a call that is over."""
         self._begun.discard(number)
 
     def close(self) -> None:
-        """There is nothing to let go of."""
+        """Does nothing: there is no memory to release."""
 
 
 class LinkedWorker(ABC):
-    """A worker and the link to it. It takes frames at once, and reads them when it is up.
+    """A worker and its link. Frames can be sent at once; the worker reads them after its start.
 
     `begin` is the head of the first frame. `on_exit` is called once, after the last frame.
     """
@@ -95,7 +95,7 @@ class LinkedWorker(ABC):
     only = ""
     """The only skill that it may import, if it has limits: what it says of others does not count."""
     printed = 0
-    """Bytes that it has printed, where they are read."""
+    """The number of printed bytes, if its output is read."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class LinkedWorker(ABC):
     @property
     @abstractmethod
     def pid(self) -> int:
-        """The id of the process that it runs in."""
+        """The id of its process."""
 
     def threads(self) -> Mapping[int, Thread] | None:
         """What this system says about its threads; `None` if it says nothing."""
@@ -135,34 +135,34 @@ class LinkedWorker(ABC):
 
     @abstractmethod
     def kill(self) -> None:
-        """End it, at once."""
+        """End it at once."""
 
     def send(self, kind: Kind, number: int = 0, head: bytes = b"", body: bytes = b"", *, more: bool = False) -> None:
-        """Put a frame on its way; of no effect when the worker is gone."""
+        """Send a frame. Has no effect if the worker is gone."""
         self.link.send(kind, number, head, body, more=more)
 
-    # What it has begun, and must not begin. Not to be asked any more after `on_exit`.
+    # Begun and forbidden calls. Do not use these methods after `on_exit`.
 
     @property
     def tells_at_once(self) -> bool:
-        """Whether it is certain at any time which calls it has not begun: there is shared memory."""
+        """Whether shared memory shows at any time which calls it has not begun."""
         return isinstance(self._board, Board)
 
     def has_begun(self, number: int) -> bool:
-        """Whether a call was begun, as far as is known. This is certain when the worker has ended."""
+        """Whether a call has begun, as far as known. After the end of the worker, this is certain."""
         return self._board.started(number)
 
     def retire(self, numbers: Collection[int]) -> list[int]:
-        """Let it begin nothing more. Gives those of these calls that it certainly will not begin.
+        """Forbid it to begin any call. Returns those of these calls that it will certainly not begin.
 
-        It says UNBEGUN of every other one that it has not begun, unless it ends before that.
+        For each other call that it has not begun, it sends UNBEGUN, unless it ends before.
         """
         if not self._over:
             self._board.retire()
         return self._unbegun(numbers)
 
     def withdraw(self, numbers: Collection[int]) -> list[int]:
-        """Forbid it to begin these calls; as `retire` otherwise."""
+        """Forbid it to begin these calls. Otherwise like `retire`."""
         if not self._over and numbers:
             self._board.withdraw(numbers)
         return self._unbegun(numbers)
@@ -179,26 +179,26 @@ class LinkedWorker(ABC):
 
     @property
     def beats(self) -> int:
-        """A number that changes as long as its threads get a processor."""
+        """A number that changes while its threads get a processor."""
         return 0 if self._over else self._board.beats
 
     def forget(self, number: int) -> None:
-        """A call is over: its number may be used again."""
+        """Forget a call that is over, so that its number can be used again."""
         if not self._over:
             self._board.forget(number)
 
-    # Its life
+    # Lifetime
 
     async def _connect(self, sock: socket.socket) -> None:
         self._sock = sock
         await self._loop.create_connection(lambda: self.link, sock=sock)
 
     async def wait(self) -> None:
-        """Until it is over and reported."""
+        """Wait until it has ended and its end is reported."""
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _hear_last_words(self) -> None:
-        """It has ended: read what it has sent, so that it is certain what it had begun."""
+        """Read the frames that it sent before its end, so that its begun calls are known."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._lost.wait(), _LAST_WORDS)
         if not self._lost.is_set():

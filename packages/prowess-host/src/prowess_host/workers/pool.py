@@ -1,4 +1,4 @@
-"""The workers of one host: starts them, chooses those that get calls, and replaces them.
+"""The workers of one placement: starts them, chooses those that get calls, and replaces them.
 
 The pool sends every event through the table of `lifecycle` and carries out the actions. `timeouts` decides when a worker
 is stuck, and `supervisor` decides what happens to the calls of a worker that leaves.
@@ -37,12 +37,12 @@ __all__ = ["Pool", "Worker"]
 
 _log = logging.getLogger("prowess.host")
 _LEAVING: Final = 0.5
-"""Seconds an idle worker gets to close what it had opened when the host leaves."""
+"""Seconds that an idle worker gets to close its resources when the host ends."""
 _SENDING: Final = 2.0
-"""The same where it sends its last traces as well."""
+"""The same for a worker that also sends its last traces."""
 _PRINTING: Final = 5.0
-"""Seconds more that it gets at most, while it goes on printing: what it had kept back would be lost, and nobody would
-know how much. A worker needs less to drop the rest and to say so."""
+"""Further seconds at most while it prints buffered output, which would be lost without notice. A worker needs less to drop
+the rest and report it."""
 _LACKING: Final = (
     "the Python of the workers, {python}, has no Prowess: install it there ({install}), or change the setting `python`"
 )
@@ -52,12 +52,12 @@ _MOST_FRAME: Final = 256 * 1024 * 1024
 _FULL: Final = 5.0
 """Seconds in which no further worker is asked for after agents had no room for one."""
 _MOST_STAND_INS: Final = 3
-"""Workers that are started because others are held by an import. Further calls wait for one of the imports."""
+"""Workers that are started while others are held by imports. Further calls wait for one of the imports."""
 
 
 @dataclass(slots=True, eq=False)
 class Worker:
-    """A worker process and what the host knows of it."""
+    """A worker and the host's knowledge about it."""
 
     process: LinkedWorker = field(init=False)
     pool: Pool = field(init=False)
@@ -65,82 +65,82 @@ class Worker:
     jobs: dict[int, Job] = field(default_factory=dict[int, Job])
     slots: set[int] = field(default_factory=set[int])
     withdrawn: set[int] = field(default_factory=set[int])
-    """The numbers of calls that it was forbidden to begin, and of which it has not said yet that it knows."""
+    """The numbers of calls that it was forbidden to begin, without its confirmation yet."""
     is_up: bool = False
     proven: bool = False
-    """It has done something, so that this one can at least start."""
+    """Whether it has answered, which shows that it could start."""
     ended_itself: bool = False
-    """Whether its end was news to the host."""
+    """Whether it ended without being told or killed by the host."""
     reason: str = ""
-    """What it said of why it cannot serve."""
+    """The reason that it gave for not being able to serve."""
     verdict: str = ""
-    """Why the host has ended it: it did what no worker does."""
+    """Why the host has ended it: a violation of the link's protocol."""
     strays: int = 0
-    """Frames of no call that it has, since it answered one."""
+    """Frames about calls that it does not have, since its last answer."""
     describing: Describing | None = None
     loaded: set[str] = field(default_factory=set[str])
     """The skills that it has imported."""
     fresh: bool = False
-    """It goes by the files as they are now, since it was started to describe them."""
+    """Whether it was started after the last save, to describe the current files."""
     sourced: set[str] = field(default_factory=set[str])
-    """The skills that it has imported, or whose sources it was given."""
+    """The skills that it has imported, or whose sources it has got."""
     given_up: list[tuple[float, str]] = field(default_factory=list[tuple[float, str]])
-    """Commands with a limit on calls at once that nobody waits for, and that may run on; since when."""
+    """Times and commands of cancelled or overdue calls that may still run and count for `concurrency`."""
 
-    # The clocks: what `timeouts` knows of it
+    # The clocks of `timeouts`
 
     progress: Progress = field(init=False)
     lap: float | None = None
-    """When its progress was measured last. `None` while nothing has to be measured."""
+    """The time of the last measurement; `None` while nothing is measured."""
     starting: float = 0.0
-    """Seconds it could use to come up."""
+    """Usable seconds since its start."""
     heard: float = 0.0
     pinged: float | None = None
     silence: float = 0.0
-    """Seconds it could have used to answer the ping."""
+    """Usable seconds since the unanswered ping."""
     imports: dict[Importing, float] = field(default_factory=dict[Importing, float])
-    """The imports that go on in it, each with the seconds it could use for that."""
+    """Its running imports, each with its usable seconds."""
     questions: list[float] = field(default_factory=list[float])
-    """When to ask whether what was given up has ended."""
+    """Times at which to ask whether cancelled calls have ended."""
     questioned: bool = False
-    """The last ping was such a question."""
+    """Whether the last ping was such a question."""
     asked: float = 0.0
-    """When the question was sent."""
+    """The time of the question."""
 
     @property
     def gets_calls(self) -> bool:
-        """Whether it is not retired."""
+        """Whether it gets new calls."""
         return self.state in GETS_CALLS
 
     @property
     def may_linger(self) -> bool:
-        """Whether something that was given up may go on in it."""
+        """Whether a cancelled or overdue call may still run in it."""
         return bool(self.questions or self.questioned)
 
     @property
     def is_watched(self) -> bool:
-        """Whether the timeouts keep an eye on it."""
+        """Whether `timeouts` checks it."""
         return bool(self.jobs or self.may_linger or not self.is_up or self.describes or self.importing)
 
     @property
     def describes(self) -> bool:
-        """Whether the host waits for its description."""
+        """Whether it has been asked for a description."""
         return self.describing is not None and self.describing.open
 
     @property
     def importing(self) -> tuple[Importing, ...]:
-        """What it is importing."""
+        """Its running imports."""
         return self.process.importing if self.is_up and self.state is not State.GONE else ()
 
     def serves(self, skill: str) -> bool:
-        """Whether a call of this skill would not wait for the import of another one."""
+        """Whether a call of this skill can run without waiting for the import of another one."""
         if self.state is not State.IMPORTING:
             return True
         importing = {it.skill for it in self.importing}
         return not importing or skill in importing
 
     def take(self, job: Job, after: int) -> int:
-        """Have it hold a job, under the next number whose slot on its board is free."""
+        """Assign a job to it, under the next number with a free slot on its board."""
         number = after + 1
         while (slot := Board.slot(number)) in self.slots:
             number += 1
@@ -151,13 +151,13 @@ class Worker:
         return number
 
     def drop(self, job: Job) -> None:
-        """It does not hold this job any more."""
+        """Remove a job from it."""
         del self.jobs[job.number]
         if job.number not in self.withdrawn:
             self.slots.discard(Board.slot(job.number))
 
     def release(self, number: int) -> None:
-        """It knows that this call was withdrawn: the number may be used again."""
+        """Called when it confirms that a call was withdrawn: the number can be used again."""
         if number in self.withdrawn:
             self.withdrawn.discard(number)
             self.slots.discard(Board.slot(number))
@@ -176,11 +176,11 @@ class Worker:
         ]
 
     def unbegun(self) -> list[Job]:
-        """The jobs that it has not begun, as far as is known."""
+        """Its unbegun jobs, as far as known."""
         return [job for job in self.jobs.values() if not self.process.has_begun(job.number)]
 
     def running(self, command: str) -> int:
-        """How many calls of a command are in it, as far as anybody knows."""
+        """The number of calls of a command in it, including cancelled ones that may still run."""
         jobs = sum(job.contract.id == command for job in self.jobs.values())
         return jobs + sum(name == command for _, name in self.given_up)
 
@@ -188,10 +188,9 @@ class Worker:
 class Pool:
     """All workers of one placement.
 
-    `on_start` hears of each new one, `on_frame` of what they say, `on_print` of what calls print (by their numbers),
-    `on_exit` of their end, with the jobs it takes down,
-    `on_unbegun` of each job that was taken from a worker that had not begun it, and `on_overdue_import` of a worker
-    whose import takes too long, and of this import.
+    Callbacks: `on_start` for each new worker, `on_frame` for each frame, `on_print` for each printed line with the number of
+    its call, `on_exit` for the end of a worker with the jobs it had begun, `on_unbegun` for each job that was taken from a
+    worker before it began, and `on_overdue_import` for an import that takes too long.
     """
 
     def __init__(  # noqa: PLR0915 - one line for each thing that it knows
@@ -216,13 +215,13 @@ class Pool:
         self._start_process = spawn
         self.placement = placement
         self.mark = mark or os.urandom(4).hex()
-        """With its number this makes the id of a call."""
+        """The first part of call ids; the number of the call follows."""
         self.share: Callable[[], BeginHead | Mapping[str, Any]] = dict
-        """What a worker is told of the skills that it is there for."""
+        """The head of the first frame to a worker, with its skills."""
         self.used = 0.0
         """The time of the last use."""
         self.resting: asyncio.TimerHandle | None = None
-        """Looks whether it is still needed."""
+        """The timer that ends an idle pool."""
         self.configure(settings)
         self._on_start = on_start
         self._on_frame = on_frame
@@ -246,11 +245,11 @@ class Pool:
             Action.REPORT: self._report,
         }
         self.workers: list[Worker] = []
-        """Every one that has not ended."""
+        """All workers that have not ended."""
         self.active: list[Worker] = []
-        """Those that get new calls."""
+        """The workers that get new calls."""
         self.stand_ins: list[Worker] = []
-        """Those that get new calls as long as active ones are held by an import."""
+        """Workers that get calls while imports hold the active ones."""
         self.spare: Worker | None = None
         self.gone: Mapping[str, str] = {}
         """Skills that do not load and have no last good version, each with the reason."""
@@ -258,11 +257,11 @@ class Pool:
         """Until then, no agent is asked for another worker: none had room."""
         self._deaths: list[float] = []
         self.diagnosis = ""
-        """Why the last worker that could not start, could not."""
+        """Why the last worker failed to start."""
         self.closing = False
 
     def configure(self, settings: Settings) -> None:
-        """Go by other settings from now on. Every worker is told the same ones, whatever the files say by then."""
+        """Use other settings from now on. Workers get these settings instead of reading the files, which may change."""
         self._own = settings.own
         self._host = settings.own.host
         written = list(settings.written) if settings.written else None
@@ -273,22 +272,22 @@ class Pool:
         """The interpreter of its workers."""
         return self.placement.python or self._own.python or sys.executable
 
-    # The life of a worker
+    # The lifecycle
 
     def send(self, worker: Worker, event: Event) -> None:
-        """Something has happened to a worker: do what the table says."""
+        """Carry out the step of the table for an event."""
         worker.state, actions = step(worker.state, event)
         for action in actions:
             self._actions[action](worker)
         self.check_calls(worker)
 
     def check_calls(self, worker: Worker) -> None:
-        """A retired worker goes as soon as it has no calls."""
+        """End a retired worker as soon as it has no calls."""
         if worker.state in ENDING and not worker.jobs:
             self.send(worker, Event.ABANDONED if worker.may_linger else Event.EMPTY)
 
     def _replace(self, worker: Worker) -> None:
-        """Nothing is given to this worker any more."""
+        """Give no new calls to a worker, and start another one."""
         if worker in self.stand_ins:
             self.stand_ins.remove(worker)
         if worker in self.active:
@@ -301,12 +300,12 @@ class Pool:
             self._on_unbegun(worker.jobs[number])
 
     def _move_others(self, worker: Worker) -> None:
-        """Its own import is waited for. What has nothing to do with that goes on elsewhere."""
+        """Move the calls that do not need the skills that a worker is importing."""
         skills = {it.skill for it in worker.importing}
         self.withdraw(worker, [job for job in worker.unbegun() if job.contract.skill not in skills])
 
     def withdraw(self, worker: Worker, jobs: Collection[Job]) -> None:
-        """Forbid a worker to begin some jobs, and take them from it: now, or when it says that it has not begun them."""
+        """Forbid a worker to begin some jobs, and move them: now, or when it confirms that it has not begun them."""
         numbers = [job.number for job in jobs]
         worker.withdrawn.update(numbers)
         for number in worker.process.withdraw(numbers):
@@ -342,7 +341,7 @@ class Pool:
         self._end_silent(worker, seconds, worker.process.printed, self._loop.time() + seconds + _PRINTING)
 
     def _end_silent(self, worker: Worker, seconds: float, printed: int, latest: float) -> None:
-        """Kill it after these seconds, unless it prints meanwhile."""
+        """Kill it after these seconds, or later if it prints meanwhile."""
 
         def look() -> None:
             so_far = worker.process.printed
@@ -354,7 +353,7 @@ class Pool:
         self._loop.call_later(seconds, look)
 
     def condemn(self, worker: Worker, why: str) -> None:
-        """End a limited worker for what it sends. Nothing that it says counts any more."""
+        """Kill a limited worker for invalid messages. Its further messages are ignored."""
         skill = self.placement.limits.skill if self.placement.limits is not None else "the project"
         worker.verdict = f"it sent {why}"
         _log.warning("worker %s of %s sent %s, and is killed", worker.process.pid, skill, why)
@@ -364,10 +363,10 @@ class Pool:
     def _refuse_frame(self, worker: Worker, size: int) -> None:
         self.condemn(worker, f"a frame of {size} bytes, and {_MOST_FRAME} are the most")
 
-    # Who gets a call
+    # Choosing a worker
 
     def worker_for(self, contract: Contract) -> Worker | None:
-        """The worker for a call: the least busy of the active ones; what must be one sticks to the first."""
+        """The least busy active worker; the first one for commands with a cache or `concurrency`, so that it sees all calls."""
         if contract.skill in self.gone:
             return None
         if len(self.active) < self._least or self._grows():
@@ -384,7 +383,7 @@ class Pool:
         return min(able, key=lambda worker: len(worker.jobs))
 
     def _stand_in(self, skill: str) -> Worker:
-        """A worker for a call while all active ones are held by the imports of other skills."""
+        """A stand-in for a call while imports of other skills hold all active workers."""
         for worker in self.stand_ins:
             if worker.serves(skill):
                 return worker
@@ -396,20 +395,20 @@ class Pool:
         return min((*self.active, *self.stand_ins), key=lambda worker: len(worker.jobs))
 
     def _is_import_of_all(self) -> bool:
-        """Whether workers are held by one and the same import: then every further one would be (it has hooks)."""
+        """Whether one import holds several workers. Then it would hold a new one too, because the skill has hooks."""
         held = [{it.skill for it in worker.importing} for worker in (*self.active, *self.stand_ins)]
         skills = [skill for each in held for skill in each]
         return len(skills) > len(set(skills))
 
     def why_none(self, skill: str = "") -> str:
-        """Why there is no worker, or none for this skill."""
+        """The reason why there is no worker for this skill, or for any."""
         if skill in self.gone:
             return f"{skill} no longer loads, and has no last good version; fix the skill: {self.gone[skill]}"
         if self.closing:
             return "the host is shutting down"
         return f"no worker can be started: {self.diagnosis or 'too many workers have ended recently'}"
 
-    # Coming up
+    # Starting
 
     @property
     def _least(self) -> int:
@@ -431,7 +430,7 @@ class Pool:
             self.active.append(worker)
 
     def see_to_spare(self, *, wanted: bool) -> None:
-        """Have one come up ahead of time, or let it go again."""
+        """Start a spare worker, or end it."""
         if wanted and self.spare is None:
             self.spare = self._spawn()
         elif self.spare is not None and not wanted:
@@ -439,16 +438,16 @@ class Pool:
             self.send(spare, Event.RETIRE)
 
     def spawn_helper(self) -> Worker | None:
-        """A worker that describes skills and gets no calls."""
+        """Start a worker that describes skills and gets no calls."""
         return self._spawn()
 
     def spawn_successor(self) -> Worker | None:
-        """A worker that loads the code as it is now. It gets no calls until it is adopted."""
-        self._deaths.clear()  # what could not start may start now
+        """Start a worker for the current files. It gets no calls before `adopt`."""
+        self._deaths.clear()  # the save may have mended the start
         return self._spawn(fresh=True)
 
     def _spawn(self, *, fresh: bool = False) -> Worker | None:
-        """A new worker, unless too many could not start: that is a diagnosis, not a loop."""
+        """Start a worker, unless too many have failed to start."""
         now = self._loop.time()
         self._deaths = [death for death in self._deaths if now - death < self._host.restart_window]
         if self.closing or len(self._deaths) > self._host.restart_limit:
@@ -482,19 +481,19 @@ class Pool:
         return "check the setting `python`" if self.placement.python is None else _REBUILD
 
     def why_lacking(self) -> str:
-        """What to say where the interpreter has no Prowess."""
+        """The message if the interpreter lacks Prowess."""
         if self.placement.python is None:
             return _LACKING.format(python=self.python, install=install_command("prowess-core", self.python))
         return f"the environment of {self.python} has no Prowess; {_REBUILD}"
 
     def hear_ready(self, worker: Worker, told: Mapping[str, Any]) -> None:
-        """A worker says that it is up, and what it is."""
+        """Handle READY."""
         worker.reason = mismatch(hello(), told, self.python)
         worker.is_up = not worker.reason
         self.send(worker, Event.UNFIT if worker.reason else Event.UP)
 
     def hear_description(self, worker: Worker, description: Description) -> None:
-        """What a worker says it can do."""
+        """Handle a description."""
         worker.proven = True
         self.diagnosis = ""
         worker.loaded.update(description.skills)
@@ -502,21 +501,21 @@ class Pool:
         if worker.describing is not None:
             worker.describing.hear(description)
 
-    # Going
+    # Ending
 
     def dismiss_all(self) -> None:
-        """The host leaves, and so do they, whatever they do."""
+        """End all workers, because the host ends."""
         self.closing = True
         for worker in self.workers:
             is_busy = worker.jobs or worker.may_linger or not worker.is_up
             self.send(worker, Event.DISCARD if is_busy else Event.HOST_LEAVES)
 
     async def wait(self) -> None:
-        """Until all have ended."""
+        """Wait until all workers have ended."""
         await asyncio.gather(*(worker.process.wait() for worker in list(self.workers)))
 
     def _ended(self, worker: Worker) -> None:
-        """Its process is gone, as it should be or not."""
+        """Handle the end of a worker."""
         expected = self.closing or not (worker.gets_calls or worker.reason)
         worker.ended_itself = not expected
         self.workers.remove(worker)
@@ -540,11 +539,11 @@ class Pool:
 
     @property
     def is_idle(self) -> bool:
-        """Whether its workers are idle."""
+        """Whether all its workers are idle."""
         return not any(worker.jobs or worker.describes or not worker.is_up for worker in self.workers)
 
     def rest(self) -> None:
-        """End all workers. The next call starts a new one."""
+        """End all workers until the next call."""
         leaving, self.active = [*self.active, *self.stand_ins], []
         self.see_to_spare(wanted=False)
         for worker in leaving:
@@ -561,11 +560,11 @@ class Pool:
 
     @property
     def loaded(self) -> set[str]:
-        """The skills that workers of today have imported, so that they run on whatever becomes of their files."""
+        """The skills that current workers have imported, and can run even if their files break."""
         return {skill for worker in self.active[:1] for skill in worker.loaded}
 
     def adopt(self, successor: Worker) -> None:
-        """New calls go to the new generation. Old workers finish what they have."""
+        """Send new calls to the new generation. Old workers finish their calls."""
         old, self.active = self.active, [successor]
         if successor.process.exit_code is not None:
             self.active.clear()
@@ -576,14 +575,14 @@ class Pool:
 
 
 def _cause(worker: Worker, begun: Collection[Job]) -> LostWorker:
-    """Why a worker has ended, as far as can be told."""
+    """The likely cause of a worker's end."""
     code = worker.process.exit_code
     how = worker.process.verdict or describe_exit(code)
     importing = worker.process.importing
-    if begun or not worker.describes or not worker.ended_itself:  # it may have been a call, or we ourselves
+    if begun or not worker.describes or not worker.ended_itself:  # a call or the host may have ended it
         importing = ()
     for first in importing[:1]:
-        # one of several imports may have done it: as with somebody else's kill, the skill gets another chance
+        # any of several imports may have ended it: as after a kill from outside, the skill is tried again
         doubtful = len(importing) > 1 or code in (-signal.SIGKILL, -signal.SIGTERM)
         return LostImport(first, f"its import ended the process ({how})", killed=doubtful)
     if not worker.is_up and b"No module named 'prowess" in worker.process.last_line:
