@@ -14,26 +14,26 @@ from prowess_host.workers.linked import LinkedWorker
 __all__ = ["Describing", "LostImport", "LostWorker"]
 
 _LONGEST: Final = 300.0
-"""Seconds that a worker could use to describe what it has imported. It takes milliseconds for each skill."""
+"""Usable seconds for a description of imported skills. It takes milliseconds for each skill."""
 
 
 class LostWorker(ChildProcessError):
-    """A worker ended while it described, and what it was asked for need not have to do with that."""
+    """A worker ended during a description, perhaps for another reason."""
 
 
 class LostImport(LostWorker):
-    """A worker ended, or did not come to an end, while it imported a skill."""
+    """A worker ended or hung during the import of a skill."""
 
     def __init__(self, importing: Importing, reason: str, *, killed: bool = False) -> None:
         super().__init__(f"{importing.skill} ({importing.file}): {reason}")
         self.importing = importing
         self.reason = reason
         self.killed = killed
-        """Whether it looks as if somebody else had ended it."""
+        """Whether a signal from outside seems to have ended it."""
 
 
 class Describing:
-    """A question for skills, put to a worker."""
+    """A request to a worker for a description of skills."""
 
     def __init__(self, process: LinkedWorker, told: DescribeHead) -> None:
         self._spent = 0.0
@@ -43,26 +43,26 @@ class Describing:
 
     @property
     def open(self) -> bool:
-        """Whether there is neither an answer nor a reason why there is none."""
+        """Whether it has neither an answer nor a failure."""
         return not self._told.done()
 
     def hear(self, description: Description) -> None:
-        """The answer."""
+        """Set the answer."""
         if self.open:
             self._told.set_result(description)
 
     def fail(self, error: ChildProcessError) -> None:
-        """There will be none."""
+        """Set the failure."""
         if self.open:
             self._told.set_exception(error)
 
     def spend(self, seconds: float) -> bool:
-        """The worker could use these seconds, and imported nothing: imports have a limit of their own. True if it is over."""
+        """Add usable seconds without an import, since imports have their own limit. Returns whether the time is up."""
         self._spent += seconds
         if self._spent > _LONGEST:
             self.fail(ChildProcessError(f"a worker did not describe the skills in {_LONGEST:g} s without an import"))
         return not self.open
 
     async def answer(self) -> Description:
-        """Wait for the answer; a `ChildProcessError` says why there is none."""
+        """Wait for the answer. Raises `ChildProcessError`."""
         return await asyncio.shield(self._told)

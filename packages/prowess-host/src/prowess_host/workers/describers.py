@@ -1,6 +1,6 @@
-"""Having many skills described at once: by an active worker and by helpers, which end when everything is described.
+"""Describes many skills at once, in an active worker and in helpers, which end afterwards.
 
-Imports take the time, and an interpreter imports one thing after the other. So there are as many workers as processors.
+Imports take most of the time, and one interpreter imports one module at a time. So there is a worker for each processor.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ __all__ = ["Ask", "Describers"]
 
 _log = logging.getLogger("prowess.host")
 _FEW: Final = 20
-"""So many skills are described by one worker: to start another one takes longer than most imports."""
+"""Up to this many skills are described by one worker, because starting another one takes longer than most imports."""
 _MOST_AT_ONCE: Final = 16
 _PARTS: Final = 4
-"""A worker is given a fourth of its share of what is left, so that all of them end at about the same time."""
+"""A worker gets a quarter of its share of the remaining skills at a time, so that all workers end together."""
 
 Ask: TypeAlias = "Callable[[Collection[str]], Awaitable[Description]]"
-"""Has all skills described but those that are given."""
+"""Describes all skills except the given ones."""
 
 
 class Describers:
@@ -41,17 +41,17 @@ class Describers:
         self._helpers: list[Worker] = []
         self._parts: list[Description] = []
         self._left: deque[str] = deque()
-        """The skills that nobody describes yet."""
+        """Skills that are not assigned to a worker."""
         self._lost: list[LostImport] = []
-        """The skills that have ended their worker, and that nobody was told of yet."""
+        """Imports that have ended a worker and are not reported yet."""
 
     def close(self) -> None:
-        """Let the helpers go."""
+        """End the helpers."""
         for helper in self._helpers:
             self._pool.send(helper, Event.RETIRE)
 
     async def ask(self, known: Collection[str]) -> Description:
-        """All skills but the known ones. What was described before a skill ended its worker is not described again."""
+        """Describe all skills except the known ones. A repetition after a lost worker keeps the earlier descriptions."""
         self._tell_of_lost()
         most_workers = processors() if self._main().process.is_apart else 1
         done = {name for part in self._parts for name in part.skills}
@@ -66,7 +66,7 @@ class Describers:
         return combined(first, self._parts) or await self._described(self._main(), {"known": sorted(known)})
 
     def _main(self) -> Worker:
-        """The worker that will be called: what it imports for us, nobody waits for later."""
+        """The worker that will get calls: what it imports now is warm later."""
         self._pool.fill()
         if not self._pool.active:
             raise ChildProcessError(self._pool.why_none())
@@ -77,13 +77,13 @@ class Describers:
             raise self._lost.pop()
 
     async def _share_out(self, workers: int) -> None:
-        """Describe all that is left, with so many workers."""
+        """Describe the remaining skills with this many workers."""
         helping = {asyncio.ensure_future(self._help(workers)) for _ in range(workers - 1)}
         try:
             while self._left or helping:
                 if self._left:
                     await self._describe_some(self._main(), workers)
-                else:  # what a helper cannot describe is left again
+                else:  # a skill that a helper failed to describe is back in the queue
                     done, helping = await asyncio.wait(helping, return_when=asyncio.FIRST_COMPLETED)
                     for task in done:
                         task.result()
@@ -92,7 +92,7 @@ class Describers:
                 task.cancel()
 
     async def _help(self, workers: int) -> None:
-        """Have a helper describe as long as something is left; another one, if a skill ends it."""
+        """Let a helper describe the remaining skills; start another one if a skill ends it."""
         while self._left:
             helper = self._pool.spawn_helper()
             if helper is None:
@@ -106,13 +106,13 @@ class Describers:
                 return
 
     async def _describe_some(self, worker: Worker, workers: int) -> None:
-        """Have a worker describe some of what is left. What it could not describe is left again."""
+        """Let a worker describe some of the remaining skills. Failed ones go back to the queue."""
         count = min(math.ceil(len(self._left) / (workers * _PARTS)), _MOST_AT_ONCE)
         names = [self._left.popleft() for _ in range(count)]
         try:
             self._parts.append(await self._described(worker, {"known": [], "only": names}))
         except LostImport as error:
-            if error.importing.skill not in names:  # it has hooks, or was called just then
+            if error.importing.skill not in names:  # the skill has hooks, or was just called
                 self._left.extend(names)
                 raise
             self._lost.append(error)

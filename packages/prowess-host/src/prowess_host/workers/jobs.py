@@ -38,10 +38,10 @@ _UNREADABLE: Final = "the worker refused the call, and its reason cannot be read
 
 
 class Listener(Protocol):
-    """Whoever wants to know what becomes of a job. Exactly one of `result`, `input_required` and `refused` is called."""
+    """The callbacks of a job. Exactly one of `result`, `input_required` and `refused` is called."""
 
     def result(self, meta: bytes, body: bytes) -> None:
-        """The payload, ready-made: `_meta`, and the rest."""
+        """The encoded payload: `_meta` and the rest."""
         ...
 
     def rest(self, token: str, text: bytes) -> None:
@@ -49,11 +49,11 @@ class Listener(Protocol):
         ...
 
     def input_required(self, questions: JsonObject) -> None:
-        """The run has ended with questions, and wants to be repeated with the answers."""
+        """The run has ended with questions. The client repeats the call with the answers."""
         ...
 
     def refused(self, facts: JsonObject) -> None:
-        """There is no result, for a reason with a `kind` and a `message`."""
+        """There is no result; the facts have a `kind` and a `message`."""
         ...
 
     def questions(self, questions: JsonObject) -> None:
@@ -61,39 +61,39 @@ class Listener(Protocol):
         ...
 
     def url_done(self, key: str) -> None:
-        """The page of a question has done its job."""
+        """The person has finished on the page of a question."""
         ...
 
     def background(self) -> None:
-        """The call goes on without a waiting client."""
+        """The call continues in the background."""
         ...
 
     def progress(self, done: float, total: float | None, message: str | None) -> None:
-        """The command is so far."""
+        """The command reports progress."""
         ...
 
     def log(self, level: str, data: Any) -> None:
-        """The command has something to say."""
+        """The command logs a message."""
         ...
 
 
 class Witness(Protocol):
-    """Whoever keeps a record of jobs. Nothing of this may raise, or wait."""
+    """Records jobs. Its methods never raise or block."""
 
     def watch(self, job: Job) -> None:
-        """A job is submitted. It may be given another listener, which tells the first one everything."""
+        """A job is submitted. The witness may wrap its listener."""
         ...
 
     def cancelled(self, job: Job) -> None:
-        """Nobody wants to hear of it any more."""
+        """The job was cancelled."""
         ...
 
     def printed(self, job: Job | None, number: int, line: bytes) -> None:
-        """A call printed a line. It may be over by now, and then there is only its number."""
+        """A call printed a line. If it is over, only its number is known."""
         ...
 
     def keep_out(self, secrets: list[str], /) -> None:
-        """Texts that were injected: they must not be in any record."""
+        """Injected secrets, which must not be recorded."""
         ...
 
 
@@ -108,43 +108,43 @@ class Job:
     seconds: float
     number: int = 0
     worker: int = 0
-    """The process that has it, or had it last."""
+    """The process that has it or had it last."""
     due: float = NEVER
-    """When the host answers in the place of a worker that does not."""
+    """The time at which the host answers instead of the worker."""
     left: float = NEVER
-    """Seconds until then, while the clock stands still."""
+    """The remaining seconds while the clock is stopped."""
     deaths: int = 0
-    """How many workers have ended before they began it."""
+    """The number of workers that have ended before they began it."""
     moves: int = 0
-    """How many workers it was taken from, for whatever reason."""
+    """The number of workers it was taken from, for any reason."""
     was_broken: bool = False
     """A worker has refused it because the skill did not load there."""
-    verdict: str = ""
-    """Why it is not given to another worker, if this one says that it has not begun it."""
+    failure: str = ""
+    """Why it fails instead of moving to another worker, if its worker has not begun it."""
     over: bool = False
     waited: float = 0.0
-    """The progress that it was told to have made while it waited for its placement."""
+    """The progress that was reported while it waited for its placement."""
     is_private: bool = False
-    """Whether it is left out of the record: half a word that somebody types is nobody's call."""
+    """Whether it is not recorded, because it only completes a word that a person types."""
 
 
-# What the host says itself
+# Answers of the host
 
 
 def tell_waiting(job: Job, message: str) -> None:
-    """It waits for its placement. Whatever the command itself reports later is more than this."""
+    """Report that it waits for its placement, as a progress below that of the command."""
     job.waited += _STEP
     _tell(job, job.listener.progress, job.waited, None, message)
 
 
 def tell_timeout(job: Job) -> None:
-    """It took too long."""
+    """Answer that the call timed out."""
     text = f"{job.contract.id} timed out after {job.seconds:g} s"
     _tell(job, job.listener.result, b'{"prowess/kind":"timeout"}', _error_body(text))
 
 
 def tell_lost(job: Job, reason: str, *, started: bool) -> None:
-    """No worker will answer it."""
+    """Answer that its worker is lost."""
     text = f"{job.contract.id} was lost: {reason}. {_advice(job.contract, started=started)}"
     _tell(job, job.listener.result, b'{"prowess/kind":"worker_lost"}', _error_body(text))
 
@@ -163,7 +163,7 @@ def _advice(contract: Contract, *, started: bool) -> str:
     return "It may have taken effect before it was lost: check before trying again."
 
 
-# What workers say
+# Frames of workers
 
 
 def _tell_result(job: Job, frame: Frame) -> bool:
@@ -209,7 +209,7 @@ def _tell_log(job: Job, frame: Frame) -> bool:
 
 
 def _tell(job: Job, heard: Callable[..., None], *args: Any) -> bool:
-    """Whatever a listener does with the news, the link to the worker must not break over it."""
+    """Call a listener. Its exceptions must not break the link to the worker."""
     try:
         heard(*args)
     except Exception:  # noqa: BLE001 - see above
@@ -229,6 +229,6 @@ TELLING: Final[dict[int, Callable[[Job, Frame], bool]]] = {
     Kind.PROGRESS: _tell_progress,
     Kind.LOG: _tell_log,
 }
-"""How to pass on what a worker says of a job, by the kind of the frame. Each tells whether that went well."""
+"""Functions that pass a frame to the listener, by kind. Each returns whether that succeeded."""
 LAST: Final[frozenset[int]] = frozenset({Kind.RESULT, Kind.INPUT_REQUIRED, Kind.REFUSED})
 """The kinds that end a job."""

@@ -1,4 +1,4 @@
-"""Starts the processes of a worker, without an event loop: a host may do it before it has imported what it serves with."""
+"""Starts the processes of a worker without an event loop, so that a host can do it before its other imports."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Launched"]
 
 
 class Launched:
-    """A worker that was started, its guard, and the host's ends of their pipes. An `OSError` says why there is none."""
+    """A started worker, its guard, and the host's ends of their pipes. Raises `OSError`."""
 
     def __init__(self, python: str, root: Path, *, shared: bool, placement: Placement = OWN) -> None:
         """`shared` says whether it gets a board in shared memory. `placement` may wrap the command in limits."""
@@ -59,11 +59,11 @@ class Launched:
                     process_group=self.guard.pid,
                 )
             undo.pop_all()
-        with contextlib.suppress(BrokenPipeError):  # the guard was killed already: the host does without it
+        with contextlib.suppress(BrokenPipeError):  # the guard was killed already: continue without it
             os.write(self._lifeline, b"%d\n" % self.process.pid)
 
     def is_for(self, python: str, root: Path, *, shared: bool) -> bool:
-        """Whether it was started as this asks for."""
+        """Whether it was started with these options."""
         return self._wanted == (python, root, shared)
 
     def end_guard(self) -> None:
@@ -89,7 +89,7 @@ def _confinement(placement: Placement) -> Confinement | None:
     """The confinement of a worker whose skill has limits."""
     if placement.limits is None:
         return None
-    from prowess_host.confinement.confine import Confinement  # skills without limits pay nothing for it
+    from prowess_host.confinement.confine import Confinement  # only for skills with limits
 
     return Confinement(placement.limits)
 

@@ -1,7 +1,7 @@
 """Validates the messages of a limited worker, because its skill can write anything to the link.
 
-The host passes results of other workers on as they are. Those of a limited one are read and written anew, so that no text
-of it can end a message to the client and begin another, and what it describes is its own skill alone.
+The host passes on the results of other workers unchanged. It parses and encodes those of a limited worker again, so that a
+result cannot end a message to the client and forge another, and accepts descriptions of the worker's own skill only.
 """
 
 from __future__ import annotations
@@ -82,10 +82,10 @@ def _payload(text: bytes, meta: dict[str, Any], job: Job | None) -> bytes:
 
 
 def _written(data: Mapping[str, Any]) -> bytes:
-    """JSON that every client can read: no infinite numbers (1e999 is read as one), and no halves of characters."""
+    """Encode JSON that every client can read: without infinite numbers (1e999 is read as one) and lone surrogates."""
     text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     if "\\ud" in text:
-        told = json.dumps(data, ensure_ascii=False).encode("utf-16", "surrogatepass")  # two halves are a character here
+        told = json.dumps(data, ensure_ascii=False).encode("utf-16", "surrogatepass")  # joins pairs of surrogates
         text = json.dumps(json.loads(told.decode("utf-16", "replace")), ensure_ascii=True, separators=(",", ":"))
     return text.encode("ascii")
 
@@ -170,7 +170,7 @@ def _is_own(contract: dict[str, Any], skill: str) -> bool:
 
 
 def _hidden(contract: dict[str, Any], facts: dict[str, Any]) -> str:
-    """What is hidden in a contract, or in what clients are shown of it."""
+    """Hidden characters in a contract or in its views."""
     return hidden_of(Contract.from_json(contract)) or hidden_in_data(facts["views"].get(contract["id"]))
 
 

@@ -12,20 +12,20 @@ __all__ = ["LabelledLines"]
 _MOST_PRINTED: Final = 64 * 1024
 """Bytes of a printed line that is passed on in one piece."""
 _MOST_RECORD: Final = 8 * 1024
-"""Bytes after which what looked like the start of a record was none."""
+"""Bytes after which an unfinished record is treated as text."""
 _MOST_LABELS: Final = 256
-"""Unfinished lines that are kept apart."""
+"""Unfinished lines of different labels that are kept."""
 
 
 class LabelledLines:
-    """What a worker prints in, whole lines with their labels out.
+    """Splits the output of a worker into whole lines with labels.
 
     Python code in a worker prints records (`prowess.worker.output`) with the label of its call. Everything between them comes
     from native code and from child processes, and gets the label of the worker.
     """
 
     def __init__(self, label: str, on_print: Callable[[int, bytes], None] | None = None, *, limited: str = "") -> None:
-        """`on_print` hears the number of a call, and a line that it printed.
+        """`on_print` gets the number of a call, and a line that it printed.
 
         `limited` names the skill of a limited worker: its lines get no other label, and cannot move a terminal.
         """
@@ -35,7 +35,7 @@ class LabelledLines:
         self._rest = b""
         """The beginning of a record."""
         self._unfinished: dict[bytes, bytes] = {}
-        """By label: a line that has no end yet."""
+        """Unfinished lines by label."""
 
     def feed(self, data: bytes) -> list[bytes]:
         """The lines that these bytes complete."""
@@ -56,7 +56,7 @@ class LabelledLines:
         return lines
 
     def close(self) -> list[bytes]:
-        """The lines that have no end."""
+        """The unfinished lines at the end."""
         lines: list[bytes] = []
         self._add(self._label, self._rest.removeprefix(START), lines)
         self._rest = b""

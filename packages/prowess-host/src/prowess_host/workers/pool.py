@@ -73,9 +73,9 @@ class Worker:
     """Whether it ended without being told or killed by the host."""
     reason: str = ""
     """The reason that it gave for not being able to serve."""
-    verdict: str = ""
+    violation: str = ""
     """Why the host has ended it: a violation of the link's protocol."""
-    strays: int = 0
+    stray_frames: int = 0
     """Frames about calls that it does not have, since its last answer."""
     describing: Describing | None = None
     loaded: set[str] = field(default_factory=set[str])
@@ -90,7 +90,7 @@ class Worker:
     # The clocks of `timeouts`
 
     progress: Progress = field(init=False)
-    lap: float | None = None
+    measured: float | None = None
     """The time of the last measurement; `None` while nothing is measured."""
     starting: float = 0.0
     """Usable seconds since its start."""
@@ -355,7 +355,7 @@ class Pool:
     def condemn(self, worker: Worker, why: str) -> None:
         """Kill a limited worker for invalid messages. Its further messages are ignored."""
         skill = self.placement.limits.skill if self.placement.limits is not None else "the project"
-        worker.verdict = f"it sent {why}"
+        worker.violation = f"it sent {why}"
         _log.warning("worker %s of %s sent %s, and is killed", worker.process.pid, skill, why)
         worker.process.link.stop_reading()
         self.send(worker, Event.DISCARD)

@@ -37,17 +37,17 @@ __all__ = ["Source", "Successor", "Supervisor"]
 _log = logging.getLogger("prowess.host")
 _LATE: Final = json.dumps(CancelHead(late=True)).encode()
 _MOST_DEATHS: Final = 3
-"""Workers that may end before they begin a call."""
+"""After this many workers have ended before they began a call, the call fails."""
 _MOST_STRAYS: Final = 10_000
-"""Messages of a limited worker about calls that are over, or never were. A cancelled command may report for a while."""
+"""Frames of a limited worker about unknown calls. A cancelled command may report for a while."""
 _OF_A_CALL: Final = frozenset({*TELLING, Kind.UNBEGUN, Kind.BEGUN})
 _MOST_MOVES: Final = 10
-"""Workers that a call may be taken from, for whatever reason. Somebody may save ten times while a skill is imported."""
+"""How often a call may move. A person may save ten times while a skill is imported."""
 
 
 @frozen
 class Successor:
-    """A worker of the next generation, and what it can do."""
+    """A worker of the next generation, with its description."""
 
     worker: Worker
     description: Description
@@ -55,7 +55,7 @@ class Successor:
 
 @frozen
 class Source:
-    """The source of a skill, as a worker is told it."""
+    """The source of a skill in the form for a worker."""
 
     head: bytes
     body: bytes
@@ -75,22 +75,22 @@ class Supervisor:
         self._gone: Mapping[str, str] = {}
         self._pool = self._made_pool(OWN, spawn)
         self._pools = {OWN: self._pool}
-        """The project's own pool, and those that were needed so far."""
+        """The project's own pool, and those that were made when needed."""
         self._backoff = BackOff(self._now)
         self._timeouts = Timeouts(self._pools.values, settings.own.host, jobs=self._jobs, on_overdue=self._overdue)
         self._running: dict[Job, Worker] = {}
         self._waiting: list[Job] = []
         self._unplaced: list[Job] = []
-        """Those whose placement is being prepared."""
+        """Jobs whose placement is being prepared."""
         self._number = 0
         self.witness: Witness | None = None
-        """Keeps a record of all jobs."""
+        """Records all jobs."""
         self.on_live: Callable[[Mapping[str, str]], None] = _nobody_compares
         """Hears the digests of skills that an active worker has just imported."""
         self.on_updated: Callable[[str, str], None] = _nobody_subscribed
         """Hears the URIs of resources that commands have changed, with the only skill whose resources these may be."""
         self.source_of: Callable[[str], Source | None] = _nothing_kept
-        """The source that a skill is to be imported from."""
+        """Returns the kept source of a skill."""
         self.hooks: Callable[[], Iterable[str]] = tuple
         """The skills that every worker of the project's own pool imports first."""
         self.placement_of: Callable[[str], Placement | Unplaced] = _all_at_home
@@ -100,7 +100,7 @@ class Supervisor:
         self.abroad: Spawn | None = None
         """Starts workers on agents."""
         self.share_of: Callable[[Placement], Mapping[str, Any]] = _everything
-        """What the workers of a placement are told of the skills that they are there for."""
+        """Returns the skills of a placement, for its workers."""
 
     def _made_pool(self, placement: Placement, spawn: Spawn) -> Pool:
         root, flags = self._made_with
@@ -124,7 +124,7 @@ class Supervisor:
         return pool
 
     def _pool_of(self, placement: Placement) -> Pool:
-        """The pool of a placement, made when it is needed first. All but the project's own end when nobody needs them."""
+        """The pool of a placement, made at first use. All pools except the project's own end when idle."""
         if placement is OWN:
             return self._pool
         pool = self._pools.get(placement)
@@ -139,7 +139,7 @@ class Supervisor:
         return self.abroad if placement.place and self.abroad is not None else WorkerProcess
 
     def _let_rest(self, pool: Pool) -> None:
-        """End the workers of a pool that nobody has needed for a while; else look again when that may be so."""
+        """End the workers of an idle pool, else check again later."""
         now = self._now()
         if not pool.is_idle:
             pool.used = now
@@ -151,11 +151,11 @@ class Supervisor:
             pool.rest()
 
     def start(self) -> None:
-        """Have a worker come up, so that the first call finds one."""
+        """Start a worker, so that the first call need not wait."""
         self._pool.fill()
 
     def configure(self, settings: Settings) -> None:
-        """Go by other settings from now on."""
+        """Use other settings from now on."""
         self._settings = settings.own.host
         self._all_settings = settings
         for pool in self._pools.values():
@@ -163,7 +163,7 @@ class Supervisor:
         self._timeouts.configure(settings.own.host)
 
     async def close(self) -> None:
-        """End all workers. What still runs is answered for."""
+        """End all workers and answer the running jobs."""
         self._timeouts.close()
         pools = list(self._pools.values())
         for pool in pools:
@@ -180,20 +180,20 @@ class Supervisor:
     # Jobs
 
     def submit(self, job: Job) -> None:
-        """Run a job; its listener hears of the end exactly once, unless it is cancelled."""
+        """Run a job. Its listener gets exactly one answer unless the job is cancelled."""
         if self.witness is not None and not job.is_private:
             self.witness.watch(job)
         self._timeouts.start_clock(job)
         self._dispatch(job)
 
     def cancel(self, job: Job) -> None:
-        """Nobody wants to hear of this job any more."""
+        """Cancel a job; it gets no answer."""
         self._give_up(job)
         if self.witness is not None:
             self.witness.cancelled(job)
 
     def answer(self, job: Job, told: JsonObject) -> None:
-        """What a person answered, as `{"answers": ...}`, or why nobody did, as `{"error": ...}`."""
+        """Pass on the answers of a person (`{"answers": ...}`), or why there are none (`{"error": ...}`)."""
         worker = self._running.get(job)
         if worker is not None:
             self._timeouts.resume_clock(job)
@@ -201,16 +201,16 @@ class Supervisor:
 
     @property
     def mark(self) -> str:
-        """What the ids of calls begin with."""
+        """The first part of call ids."""
         return self._pool.mark
 
     @property
     def busy(self) -> int:
-        """How many jobs are not over."""
+        """The number of unfinished jobs."""
         return len(self._running) + len(self._waiting) + len(self._unplaced)
 
     def is_unbegun(self, job: Job) -> bool:
-        """Whether a job waits for a worker that is still coming up, or for an import there."""
+        """Whether a job waits for the start of a worker, or for an import."""
         worker = self._running.get(job)
         return worker is not None and not worker.process.has_begun(job.number)
 
@@ -238,7 +238,7 @@ class Supervisor:
         worker.process.send(Kind.CALL, number, job.head, job.arguments, more=len(worker.jobs) > 1)
 
     def _dispatch_later(self, job: Job, reason: str) -> None:
-        """A job waits for its placement, which takes as long as it takes, unless there will be none for a reason."""
+        """Let a job wait for its placement, without a timeout, or fail it with the reason."""
         if reason or self._pool.closing:
             self._fail(job, reason or self._pool.why_none(), started=False)
             return
@@ -247,7 +247,7 @@ class Supervisor:
         tell_waiting(job, f"preparing the environment of {job.contract.skill}")
 
     def placed(self) -> None:
-        """The placement of some skills is ready by now, or cannot be had."""
+        """Dispatch waiting jobs, because the placement of some skills is ready or has failed."""
         unplaced, self._unplaced = self._unplaced, []
         for job in unplaced:
             if not job.over:
@@ -255,13 +255,13 @@ class Supervisor:
                 self._dispatch(job)
 
     def tell_unplaced(self, skills: Collection[str], message: str) -> None:
-        """Tell those who wait for the placement of some skills how far that is."""
+        """Report the progress of a placement to the jobs that wait for it."""
         for job in self._unplaced:
             if job.contract.skill in skills and not job.over:
                 tell_waiting(job, message)
 
     def _give_source(self, worker: Worker, skill: str) -> None:
-        """Before a worker imports a skill: the files may say something else by now."""
+        """Send the kept source of a skill to a worker that will import it, because the files may have changed."""
         if skill in worker.sourced:
             return
         source = self.source_of(skill)
@@ -270,7 +270,7 @@ class Supervisor:
             worker.process.send(Kind.SOURCE, 0, source.head, source.body)
 
     def _held_back(self, job: Job, target: Worker) -> bool:
-        """Whether `concurrency` would be broken across workers: each keeps it among its own calls only."""
+        """Whether `concurrency` forbids a job now. Each worker counts only its own calls, so the host counts across workers."""
         most = job.contract.policies.concurrency
         command = job.contract.id
         if any(other.contract.id == command and other is not job for other in self._waiting):
@@ -280,19 +280,19 @@ class Supervisor:
         return most is not None and elsewhere > 0 and elsewhere + target.running(command) >= most
 
     def _release(self) -> None:
-        """Dispatch what was held back, as far as it goes now."""
+        """Dispatch jobs that were held back, if possible."""
         waiting, self._waiting = self._waiting, []
         for job in waiting:
             if not job.over:
                 self._dispatch(job)
 
     def _move(self, job: Job) -> None:
-        """Give a job that was never begun to another worker, within bounds: what moves it may happen there as well."""
+        """Give an unbegun job to another worker, within bounds, because the same may happen there."""
         worker = self._running.pop(job)
         worker.drop(job)
         job.moves += 1
-        if job.verdict:
-            self._fail(job, job.verdict, started=False)
+        if job.failure:
+            self._fail(job, job.failure, started=False)
         elif job.deaths >= _MOST_DEATHS:
             why = f" ({worker.pool.diagnosis})" if worker.pool.diagnosis else ""
             self._fail(job, f"{job.deaths} workers ended before the call began{why}; see the log", started=False)
@@ -302,11 +302,11 @@ class Supervisor:
             self._dispatch(job)
 
     def _take_back(self, job: Job) -> None:
-        """Its worker goes on without it, or goes, because of us."""
+        """Take a job from its worker."""
         self._move(job)
 
     def _finish(self, job: Job) -> None:
-        """The job is over, whatever came of it."""
+        """Clean up after a finished job."""
         job.over = True
         if len(job.arguments) >= LARGE:
             give_back_soon()
@@ -324,7 +324,7 @@ class Supervisor:
         tell_lost(job, reason, started=started)
 
     def _give_up(self, job: Job, head: bytes = b"") -> None:
-        """Have a worker stop a job, and see to it that it does."""
+        """Tell a worker to stop a job, and check that it does."""
         worker = self._running.get(job)
         self._finish(job)
         if worker is not None:
@@ -332,18 +332,18 @@ class Supervisor:
             self._timeouts.give_up(worker, job.contract)
 
     def _overdue(self, job: Job) -> None:
-        """The worker did not answer in time, so it is stuck: the host answers, and sees to the worker."""
+        """Answer a job that is overdue, and check its worker."""
         self._give_up(job, _LATE)
         tell_timeout(job)
 
-    # What workers say
+    # Frames of workers
 
     def _on_frame(self, worker: Worker, frame: Frame) -> None:
         limited = worker.pool.placement.limits
         if limited is None:
             self._take(worker, frame)
             return
-        if worker.verdict:
+        if worker.violation:
             return
         job = worker.jobs.get(frame.number) if frame.kind in _OF_A_CALL else None
         if job is None and (frame.kind != Kind.PONG or worker.pinged is None):
@@ -362,7 +362,7 @@ class Supervisor:
             worker.pool.condemn(worker, "an invalid message")
 
     def _take(self, worker: Worker, frame: Frame) -> None:
-        if frame.kind != Kind.UNBEGUN or worker.process.tells_at_once:  # else a thread of it says so
+        if frame.kind != Kind.UNBEGUN or worker.process.tells_at_once:  # otherwise a thread of the worker answers
             self._timeouts.hear(worker)
         if frame.kind not in TELLING:
             self._hear(worker, frame)
@@ -394,7 +394,7 @@ class Supervisor:
         return True
 
     def _pass_on(self, job: Job, frame: Frame) -> None:
-        """Tell a listener what its worker says."""
+        """Pass a frame to the listener of its job."""
         kind = frame.kind
         if kind in LAST:
             self._finish(job)
@@ -405,7 +405,7 @@ class Supervisor:
             self.answer(job, {"error": NOT_SAID})
 
     def _hear(self, worker: Worker, frame: Frame) -> None:
-        """What a worker says of itself."""
+        """Handle a frame about the worker itself."""
         kind = frame.kind
         if kind == Kind.UNBEGUN:
             self._hear_unbegun(worker, frame.number)
@@ -436,7 +436,7 @@ class Supervisor:
             self.witness.printed(worker.jobs.get(number), number, line)
 
     def _hear_unbegun(self, worker: Worker, number: int) -> None:
-        """A call that was withdrawn. It may have looked begun, and so not have moved yet."""
+        """Handle UNBEGUN for a withdrawn call, which moves now unless it has moved before."""
         job = worker.jobs.get(number)
         if job is not None:
             self._take_back(job)
@@ -478,7 +478,7 @@ class Supervisor:
             at_home = {name: it for name, it in digests.items() if self.placement_of(name) == worker.pool.placement}
             self.on_live(at_home)
 
-    # What becomes of workers
+    # Ends of workers
 
     def _on_start(self, worker: Worker) -> None:
         self._timeouts.watch()
@@ -498,16 +498,16 @@ class Supervisor:
     def _on_exit(self, worker: Worker, begun: list[Job]) -> None:
         """Answer for the calls that went down with a worker, and give those it never began to another."""
         ended = (
-            f"its worker ended ({worker.verdict or worker.process.verdict or describe_exit(worker.process.exit_code)})"
+            f"its worker ended ({worker.violation or worker.process.verdict or describe_exit(worker.process.exit_code)})"
         )
         for job in begun:
             self._fail(job, "the host is shutting down" if self._pool.closing else ended, started=True)
         importing = worker.process.importing
-        if worker.ended_itself and len(importing) == 1:  # of several imports nobody knows which one did it
+        if worker.ended_itself and len(importing) == 1:  # with several imports, the cause is unknown
             skill = importing[0].skill
             self._backoff.note(skill, f"the import of {skill} ({importing[0].file}) ended the worker")
             for job in [job for job in worker.jobs.values() if job.contract.skill == skill]:
-                self._fail(job, f"{ended} while it was loaded", started=False)  # it would end the next worker as well
+                self._fail(job, f"{ended} while it was loaded", started=False)  # it would end the next worker too
         for job in list(worker.jobs.values()):
             if worker.process.refusal and not worker.pool.active:
                 self._fail(job, worker.process.refusal, started=False)
@@ -517,7 +517,7 @@ class Supervisor:
         self._release()
 
     def _answer_import(self, worker: Worker) -> None:
-        """An import takes too long: the calls that wait for it get to know that."""
+        """Answer the calls that wait for an overdue import."""
         limit = self._settings.import_limit
         for importing in [it for it, spent in worker.imports.items() if spent > limit]:
             reason = f"the import of {importing.skill} ({importing.file}) takes more than {limit:g} s"
@@ -528,17 +528,17 @@ class Supervisor:
                 worker.describing.fail(LostImport(importing, reason))
             jobs = [job for job in worker.unbegun() if job.contract.skill == importing.skill]
             for job in jobs:
-                job.verdict = reason
+                job.failure = reason
             worker.pool.withdraw(worker, jobs)
 
     # The catalog, and new generations
 
     @contextlib.asynccontextmanager
     async def describers(self) -> AsyncGenerator[Ask]:
-        """Has all skills described but the known ones, as an active worker sees them; one question at a time.
+        """Yields a function that describes all skills except the known ones. Use one at a time.
 
-        Many skills are shared out among several workers. A `ChildProcessError` says why there is no answer, and a
-        `LostImport` whose fault it was: ask again without that skill.
+        Many skills are divided among several workers. The function raises `ChildProcessError`; for a `LostImport`, ask
+        again without that skill.
         """
         describers = Describers(self._pool, self._described)
         try:
@@ -547,14 +547,14 @@ class Supervisor:
             describers.close()
 
     async def next_generation(self, known: Collection[str] = ()) -> Successor:
-        """A worker that has loaded the code as it is now, but for the known skills. It runs nothing until it is adopted.
+        """A worker that has loaded the current files, except the known skills. It gets no calls before `adopt`.
 
-        Fails as `describers` do.
+        Fails as `describers` does.
         """
         return await self._successor(self._pool, {"known": sorted(known)})
 
     async def next_of(self, placement: Placement, skills: Collection[str] | None = None) -> Successor:
-        """The same for some skills of another placement, or all of them: a worker that has loaded these."""
+        """The same for some or all skills of another placement."""
         told: DescribeHead = {"known": []}
         if skills is not None:
             told["only"] = sorted(skills)
@@ -576,7 +576,7 @@ class Supervisor:
         return await describing.answer()
 
     async def importable(self, skills: Collection[str]) -> set[str]:
-        """Those of these skills whose import does not end a worker. Each is tried in a worker that does nothing else."""
+        """The skills whose import does not end a worker. Each is tried in a helper."""
         found = set[str]()
         for skill in sorted(skills):
             helper = self._pool.spawn_helper()
@@ -593,11 +593,11 @@ class Supervisor:
 
     @property
     def loaded(self) -> set[str]:
-        """The skills that workers of today have imported, so that they run on whatever becomes of their files."""
+        """The skills that current workers have imported, and can run even if their files break."""
         return {skill for pool in self._pools.values() for skill in pool.loaded}
 
     def adopt(self, successor: Successor, kept: Collection[str]) -> None:
-        """New calls go to the new generation. It takes the skills in `kept` from their last good sources."""
+        """Send new calls to the new generation, which imports the skills in `kept` from their last good sources."""
         successor.worker.sourced.difference_update(kept)
         successor.worker.fresh = False
         pool = successor.worker.pool
@@ -612,13 +612,13 @@ class Supervisor:
         self._release()
 
     def give_up(self, reasons: Mapping[str, str]) -> None:
-        """These are all the skills that do not load and have no last good version, each with the reason."""
+        """Set the skills that do not load and have no last good version, each with the reason."""
         self._gone = reasons
         for pool in self._pools.values():
             pool.gone = reasons
 
     def discard(self, successor: Successor) -> None:
-        """It is not wanted after all."""
+        """End a successor that is not needed."""
         successor.worker.pool.send(successor.worker, Event.DISCARD)
 
 
@@ -637,7 +637,7 @@ def _everything(_placement: Placement) -> Mapping[str, Any]:
 
 
 def _nothing_kept(_skill: str) -> Source | None:
-    """Skills are imported from their files."""
+    """The default: skills are imported from their files."""
 
 
 def _nobody_subscribed(_uri: str, _skill: str) -> None:
@@ -645,4 +645,4 @@ def _nobody_subscribed(_uri: str, _skill: str) -> None:
 
 
 def _nobody_compares(_digests: Mapping[str, str]) -> None:
-    """Where nothing was known before, nothing can differ."""
+    """The default: digests are not compared."""

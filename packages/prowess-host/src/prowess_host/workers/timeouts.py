@@ -26,11 +26,11 @@ __all__ = ["Timeouts"]
 
 _log = logging.getLogger("prowess.host")
 _LATE: Final = 0.1
-"""Seconds the host leaves a worker to answer for itself when a call has run out of time."""
+"""Seconds that a worker gets to answer itself after a call has timed out."""
 
 
 class Timeouts:
-    """The clocks of the jobs of one host, and the signs of life of its workers. `jobs` gives those that are not over."""
+    """The clocks of the jobs of one host, and of its workers. `jobs` returns the unfinished jobs."""
 
     def __init__(
         self,
@@ -49,58 +49,58 @@ class Timeouts:
         self.configure(host)
 
     def configure(self, host: HostSettings) -> None:
-        """Go by other settings from now on."""
+        """Use other settings from now on."""
         self._host = host
         self._often = host.stall_limit / 8
         """Seconds between two checks."""
 
     def close(self) -> None:
-        """Check no more."""
+        """Stop checking."""
         if self._timer is not None:
             self._timer.cancel()
 
     # Clocks of jobs
 
     def start_clock(self, job: Job) -> None:
-        """From now on it has its time."""
+        """Start the timeout of a job."""
         job.left = job.seconds + _LATE
         self.resume_clock(job)
 
     def stop_clock(self, job: Job) -> None:
-        """A person is being asked: that takes as long as it takes."""
+        """Stop the clock while a person is asked."""
         if job.due != NEVER:
             job.due, job.left = NEVER, max(job.due - self._now(), _LATE)
 
     def resume_clock(self, job: Job) -> None:
-        """It has the time that was left when its clock was stopped."""
+        """Continue with the remaining time."""
         now = self._now()
         job.due, job.left = min(job.due, now + job.left), NEVER
         if self._timer is None or job.due < self._timer.when():
             self._check_by(min(job.due, now + self._often))
 
-    # What was given up
+    # Cancelled and overdue calls
 
     def give_up(self, worker: Worker, contract: Contract) -> None:
-        """See to it that a call ends for which nobody waits any more."""
+        """Check later that a cancelled or overdue call has ended."""
         if contract.policies.concurrency is not None:
             worker.given_up.append((self._now(), contract.id))
         self.question(worker)
 
     def question(self, worker: Worker) -> None:
-        """Ask a worker, after its grace, whether what was given up has really ended."""
+        """After the grace, ask a worker whether cancelled calls have ended."""
         worker.questions.append(self._now() + self._host.cancel_grace)
         self._check_by(worker.questions[-1])
 
     def hear(self, worker: Worker) -> None:
-        """A worker has said something."""
+        """Called for each frame of a worker."""
         worker.heard = self._now()
         worker.pinged = None
         worker.silence = 0.0
-        if worker.state is not State.READY:  # where it is no news: it is so with nearly every answer
+        if worker.state is not State.READY:  # READY is the usual state: skip the table
             worker.pool.send(worker, Event.HEARD)
 
     def hear_pong(self, worker: Worker, lingering: int) -> bool:
-        """How many calls run on in a worker although they were given up. True if it has been asked, and none does."""
+        """Handle the number of cancelled calls that still run. Returns whether it was the answer to a question, and is 0."""
         if not worker.questioned:
             return False
         worker.questioned = False
@@ -115,11 +115,11 @@ class Timeouts:
     # Checking
 
     def watch(self) -> None:
-        """Something has begun that must not take too long: a start, or a description."""
+        """Start checking: a start or a description has begun."""
         self._check_by(self._now() + self._often)
 
     def _check_by(self, when: float) -> None:
-        """Check everything at this time at the latest."""
+        """Schedule the next check at this time at the latest."""
         if self._timer is not None:
             if self._timer.when() <= when:
                 return
@@ -142,7 +142,7 @@ class Timeouts:
                     self._check_worker(worker, now)
                     due = min([due, *worker.questions])
                 else:
-                    worker.lap = None
+                    worker.measured = None
             pool.see_to_spare(wanted=any(self._may_need_another(worker, now) for worker in pool.active))
             goes_on = goes_on or pool.spare is not None or any(worker.is_watched for worker in pool.workers)
         if goes_on or self._jobs():
@@ -166,8 +166,8 @@ class Timeouts:
             self._ping(worker, now)
 
     def _usable(self, worker: Worker, now: float) -> float:
-        """Seconds since the last check that a worker could use."""
-        before, worker.lap = worker.lap, now
+        """The usable seconds of a worker since the last check."""
+        before, worker.measured = worker.measured, now
         if before is None:
             worker.progress.start()
             return 0.0
@@ -180,21 +180,21 @@ class Timeouts:
             worker.pool.send(worker, Event.START_OVERDUE)
 
     def _check_imports(self, worker: Worker, importing: tuple[Importing, ...], usable: float) -> None:
-        worker.imports = {it: worker.imports.get(it, -usable) + usable for it in importing}  # a new one begins at 0
+        worker.imports = {it: worker.imports.get(it, -usable) + usable for it in importing}  # a new import begins at 0
         if worker.state is State.IMPORTING and not importing:
             worker.pool.send(worker, Event.IMPORT_ENDED)
         if any(spent > self._host.import_limit for spent in worker.imports.values()):
             worker.pool.send(worker, Event.IMPORT_OVERDUE)
 
     def _check_silence(self, worker: Worker, usable: float) -> None:
-        """A worker that could have answered for most of the stall limit is held by an import, or blocked."""
+        """Send an event for a worker that has not answered for most of the stall limit: held by an import, or blocked."""
         worker.silence += usable
         if worker.silence > self._host.stall_limit * 0.4:
             worker.pool.send(worker, Event.UNANSWERED)
         if worker.silence > self._host.stall_limit * 0.75:
             if worker.importing:
                 worker.pool.send(worker, Event.IMPORT_HOLDS)
-            elif worker.questioned or not worker.jobs:  # what blocks it was given up
+            elif worker.questioned or not worker.jobs:  # it is blocked by a cancelled call
                 worker.pool.send(worker, Event.LINGERS)
             else:
                 worker.pool.send(worker, Event.BLOCKED)
@@ -212,11 +212,11 @@ class Timeouts:
         worker.pinged = now
         worker.silence = 0.0
         if not worker.importing:
-            worker.lap = None
+            worker.measured = None
         worker.process.send(Kind.PING)
 
     def _may_need_another(self, worker: Worker, now: float) -> bool:
-        """Whether a worker is silent, or has a thread that has used up more than half of its time."""
+        """Whether a worker is silent, or a sync call has used more than half of its time."""
         if worker.state is State.SILENT or (worker.state is State.IMPORTING and not worker.pool.stand_ins):
             return True
         late = (job for job in worker.begun() if job.due != NEVER and job.due - now < job.seconds / 2)
