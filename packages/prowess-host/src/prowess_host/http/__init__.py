@@ -1,5 +1,5 @@
-"""The project over HTTP: MCP of both eras, envelopes, health, metrics. Imported by `prowess serve` alone.
+"""The project over HTTP: MCP of both eras, envelopes, health, metrics. Only `prowess serve` imports it.
 
-`binding` and `replies` are the MCP binding: headers and bytes in, decisions and events out, without a server. `app` joins
-it with a project, and `server` runs the app.
+`binding` and `replies` are the MCP binding, independent of the server: they turn headers and bytes into decisions and
+events. `app` connects the binding to a project, and `server` runs the app.
 """

@@ -63,7 +63,7 @@ class Access:
 
     @property
     def leaves_it_to_envelopes(self) -> bool:
-        """Whether an envelope may bring its own credentials instead of a header."""
+        """Whether an envelope may have its own credentials instead of a header."""
         return self._tokens is None
 
     async def admit(self, headers: Headers) -> Caller:
@@ -102,7 +102,7 @@ class Access:
         return caller.scopes is None or all(self._credentials.needed_by(each) <= caller.scopes for each in named)
 
     def challenge(self, status: int) -> tuple[tuple[bytes, bytes], ...]:
-        """The fields of a response that refuses a caller for what an envelope says."""
+        """The headers of a response that refuses the credentials in an envelope."""
         return self._refused(status, "insufficient_scope" if status == 403 else "").refusal.headers
 
     @property
@@ -175,7 +175,7 @@ class InFlight:
         self._of[client] = self._of.get(client, 0) + 1
 
     def leave(self, client: Hashable) -> None:
-        """One is over."""
+        """Count one less."""
         self.number -= 1
         self._of[client] -= 1
         if not self._of[client]:

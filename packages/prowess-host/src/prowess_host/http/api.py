@@ -1,6 +1,6 @@
-"""The HTTP interface beside MCP: envelopes, one path for each command, the OpenAPI description, and the schemas.
+"""The HTTP interface besides MCP: envelopes, one path for each command, the OpenAPI description, and the schemas.
 
-What envelopes need (pydantic, jsonschema) is imported when the first one comes, in a thread: MCP does without it.
+The first envelope imports pydantic and jsonschema in a thread; MCP needs neither.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Api:
         yield "/openapi.json", "openapi", {"GET": self._openapi}
 
     def prefixes(self) -> Iterator[tuple[str, str, _Handlers]]:
-        """The same of paths that go on."""
+        """The same for prefixes of paths."""
         yield f"{COMMANDS_PATH}/", "command", {"GET": self._command, "POST": self._call}
         yield SCHEMAS_PATH, "schema", {"GET": self._schema}
 
@@ -100,7 +100,7 @@ class Api:
         await self._answer(exchange, {**head, "tool": name, "payload": payload}, caller)
 
     def _mismatches(self, contract: Contract, payload: Any) -> list[JsonObject]:
-        """Where a body is not what `/openapi.json` says: callers by MCP and envelopes are read more leniently."""
+        """The differences between a body and `/openapi.json`. MCP and envelopes accept more."""
         from prowess_host.http.bodies import find_mismatches
 
         try:
@@ -110,7 +110,7 @@ class Api:
         return [{"code": "invalid_input", "message": _brief(each), "path": each.json_path} for each in errors]
 
     async def _caller(self, exchange: Exchange) -> Caller | None:
-        """The caller by its header; `None` where the envelope itself may say who calls."""
+        """The caller in the header; `None` if the envelope may have credentials."""
         if "authorization" not in exchange.headers and self._access.leaves_it_to_envelopes:
             return None
         return await self._access.admit(exchange.headers)
@@ -145,7 +145,7 @@ class Api:
             fields += self._access.challenge(status)
         await exchange.json(status, response, *fields)
 
-    # What there is
+    # Descriptions
 
     async def _commands(self, exchange: Exchange) -> None:
         await self._access.admit(exchange.headers)
@@ -193,7 +193,7 @@ def _load_invoke() -> Callable[[Project, bytes | Mapping[str, Any], Caller | Non
 
 
 def _head() -> JsonObject:
-    """What an envelope begins with."""
+    """The first fields of an envelope."""
     return {
         "id": uuid.uuid4().hex,
         "version": _ENVELOPE_VERSION,

@@ -1,6 +1,6 @@
-"""Compares a body with the schema of its command, at a cost that no body can drive up: this runs in the host, which serves everybody.
+"""Validates a body against the schema of its command in bounded time, because it runs in the host, which serves all clients.
 
-Python's regular expressions can take for ever, and hold the interpreter meanwhile. Imported when the first body comes.
+Python's regular expressions can take for ever and hold the interpreter meanwhile. Imported with the first body.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["find_mismatches"]
 
 
 def find_mismatches(schema: JsonObject, body: Any) -> Iterator[ValidationError]:
-    """Where a body does not fit. A schema whose patterns cannot be matched in linear time is left to the worker."""
+    """The errors of a body. If the patterns of a schema cannot be matched in linear time, the worker validates instead."""
     patterns: dict[str, SchemaValidator] = {}
     try:
         for each in _patterns_in(schema):
@@ -40,11 +40,11 @@ def find_mismatches(schema: JsonObject, body: Any) -> Iterator[ValidationError]:
 
 
 class _Unmatched(Exception):
-    """The names of members have patterns, which several keywords look at."""
+    """The schema has patterns for names of members, which several keywords use."""
 
 
 def _patterns_in(schema: Any) -> Iterator[str]:
-    """Whatever could be a pattern: a parameter of that name is none, and costs nothing."""
+    """All texts that could be patterns. A parameter with that name is harmless."""
     pending = [schema]
     while pending:
         each = pending.pop()

@@ -1,7 +1,7 @@
 """Checks hosts and origins, so that web pages cannot call the server.
 
-A page whose name its owner points at 127.0.0.1 sends that name as `Host`, and any page sends its own `Origin`. Names are
-compared, and a literal address cannot be such a name.
+In DNS rebinding, the owner of a page points its name at 127.0.0.1; the browser then sends that name as `Host`. Any page
+sends its own `Origin`. Both are compared with the allowed names. A literal address as `Host` cannot come from rebinding.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LOCALHOST: Final = "localhost"
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine, as nobody else reaches it."""
+    """Whether a host is loopback."""
     address = _address(host)
     return host == _LOCALHOST if address is None else address.is_loopback
 
@@ -52,10 +52,10 @@ class Guard:
     """The allowed hosts and origins."""
 
     hosts: frozenset[str]
-    """Names, lower case, besides those of loopback."""
+    """Lower-case names, in addition to loopback."""
     origins: frozenset[str]
     addresses: bool
-    """Whether any literal address will do: for servers that are reached from elsewhere."""
+    """Whether any literal address is allowed, for servers that other machines reach."""
 
     def refusal(self, headers: Headers) -> Refused | None:
         """The reason for rejecting a request, or `None`."""
@@ -76,7 +76,7 @@ class Guard:
         return host in self.hosts or is_loopback(host) or (self.addresses and _address(host) is not None)
 
     def allows(self, origin: str, host: str) -> bool:
-        """Whether pages of an origin may call: those of this machine, of this server, and those that were named."""
+        """Whether pages of an origin may call: those of this machine, of this server, and configured ones."""
         if origin.lower() in self.origins:
             return True
         try:

@@ -46,7 +46,7 @@ class Headers:
                 self.repeated.add(name)
                 if name == b"accept":
                     value = b"%b,%b" % (self._fields[name], value)
-                elif name != b"x-forwarded-for":  # otherwise the first one counts, and whoever cares sees `repeated`
+                elif name != b"x-forwarded-for":  # the first one counts; `repeated` notes the others
                     continue
             self._fields[name] = value
 
@@ -59,7 +59,7 @@ class Headers:
         return None if value is None else value.decode("latin-1").strip(" \t")
 
     def once(self, name: str) -> str | None:
-        """The value of a field that may stand there only once; a second one is an `RpcError`."""
+        """The value of a field. Raises `RpcError` if it is repeated."""
         if name.encode() in self.repeated:
             raise _mismatch(f"the header {name} is there more than once")
         return self.get(name)
@@ -73,7 +73,7 @@ class Accepted(NamedTuple):
 
     @classmethod
     def of(cls, accept: str | None) -> Accepted:
-        """The field `Accept`; a client that sends none reads everything."""
+        """Parse the field `Accept`. A client without it accepts everything."""
         if not accept:
             return cls(json=True, sse=True)
         types: dict[str, bool] = {}
@@ -92,11 +92,11 @@ def _takes(types: Mapping[str, bool], kind: str) -> bool:
     return next((types[each] for each in ranges if each in types), False)
 
 
-# What the fields repeat of the body
+# Fields that repeat parts of the body
 
 
 def check_mirrors(headers: Headers, request: Request, mirrored: Mirrored) -> None:
-    """Compare the fields of a stateless request with its body, as whoever routes by them relies on. Raises `RpcError`."""
+    """Compare the fields of a stateless request with its body, because proxies may route by them. Raises `RpcError`."""
     _same("Mcp-Method", headers.once("mcp-method"), request.method)
     member = _NAMED.get(request.method)
     target = request.params.get(member) if member else None
@@ -138,7 +138,7 @@ def _equal(sent: str, value: Any) -> bool:
 
 
 def _decoded(name: str, value: str | None) -> str | None:
-    """A value as the client meant it: text beyond ASCII arrives as base64."""
+    """Decode a value: text beyond ASCII arrives as base64."""
     if value is None:
         return None
     if any(character not in _PLAIN for character in value):
@@ -177,7 +177,7 @@ def _at(value: Any, path: tuple[str, ...]) -> Any:
 
 
 def mirrored_parameters(schema: Any, path: tuple[str, ...] = ()) -> dict[str, tuple[str, ...]]:
-    """The parameters that a schema wants repeated in headers: those that `properties` alone lead to."""
+    """The parameters that a schema repeats in headers. Only those below `properties` count."""
     found: dict[str, tuple[str, ...]] = {}
     properties = cast("JsonObject", schema).get("properties") if isinstance(schema, dict) else None
     if not isinstance(properties, dict):

@@ -1,6 +1,6 @@
-"""uvicorn's protocol with bounds on what a client may cost: bytes, fields and time of a request, time to take an answer.
+"""uvicorn's protocol with limits for each client: bytes, fields and time of a request, and time to read a response.
 
-Each refusal closes the connection. Time is measured only where a client lets us wait: what arrives at once costs no timer.
+Each refusal closes the connection. A timer starts only when a request is incomplete, so that most requests cost none.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["limited_protocol"]
 _MOST_FIELDS: Final = 100
 _AT_ONCE_OVER: Final = struct.pack("ii", 1, 0)
 _AT_ONCE: Final = 64 * 1024
-"""Bytes that are joined to be sent by one call."""
+"""Bytes that are joined for one system call."""
 
 
 class _TooLarge(ValueError):
@@ -29,7 +29,7 @@ class _TooLarge(ValueError):
 
 
 class _Joined:
-    """A transport that sends what is written in one turn of the loop together: a head and its body, mostly."""
+    """A transport that joins the writes of one turn of the loop, usually a head and its body."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
@@ -69,7 +69,7 @@ def limited_protocol(own: ServeSettings) -> type[HttpToolsProtocol]:
         """One connection."""
 
         _head = 0
-        """Bytes that came while a head was read; the beginning of a body may be among them."""
+        """Bytes that arrived while a head was read, perhaps with the beginning of a body."""
         _in_head = True
         _waits_for = "head"
         _arriving: asyncio.TimerHandle | None = None
@@ -78,14 +78,14 @@ def limited_protocol(own: ServeSettings) -> type[HttpToolsProtocol]:
         # The connection
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            """Somebody has connected."""
+            """Called when a client has connected."""
             super().connection_made(cast("asyncio.Transport", _Joined(transport)))
             self._arriving = self.loop.call_later(own.patience, self._too_slow)
             if len(self.connections) > own.max_connections:
                 self._refuse(503, "too many connections", b"retry-after: 1\r\n")
 
         def connection_lost(self, exc: Exception | None) -> None:
-            """It is over."""
+            """Called when the connection has ended."""
             self._stop()
             self.resume_writing()
             super().connection_lost(exc)
@@ -107,7 +107,7 @@ def limited_protocol(own: ServeSettings) -> type[HttpToolsProtocol]:
                 self._leaving = None
             super().resume_writing()
 
-        # What arrives
+        # Input
 
         def data_received(self, data: bytes) -> None:
             """Some bytes of a request, or of several."""
@@ -153,7 +153,7 @@ def limited_protocol(own: ServeSettings) -> type[HttpToolsProtocol]:
             super().on_message_complete()
 
         def send_400_response(self, msg: str) -> None:
-            """What came is no request, or has too large a head."""
+            """Refuse a malformed request, or one with too large a head."""
             if self._size_of_head() > own.max_header or len(self.headers or ()) > _MOST_FIELDS:
                 self._refuse(431, "the request headers are too large")
             else:
@@ -192,7 +192,7 @@ def limited_protocol(own: ServeSettings) -> type[HttpToolsProtocol]:
                 head += f"content-length: {len(body)}\r\nconnection: close\r\n"
                 self.transport.write(b"%b%b\r\n%b" % (head.encode(), fields, body))
             if cycle is not None and not cycle.response_complete:
-                cycle.disconnected = True  # whatever it would answer follows ours
+                cycle.disconnected = True  # its response would follow ours
                 cycle.message_event.set()
             self.transport.close()
 

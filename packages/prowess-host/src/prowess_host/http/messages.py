@@ -23,9 +23,9 @@ _CLOSE: Final = (b"connection", b"close")
 _SILENCE: Final = 15.0
 """Seconds without an event after which a stream sends a keep-alive."""
 _SOON: Final = 0.05
-"""Seconds in which most answers come. Only after that somebody looks whether the client is still there."""
+"""Seconds in which most answers are ready. Only then the connection is watched for a disconnect."""
 _UNSTREAMED: Final = 5.0
-"""Seconds without an answer after which a response becomes a stream, so that nobody on the way gives it up."""
+"""Seconds without an answer after which a response becomes a stream, so that proxies do not time out."""
 
 
 def dump_json(value: Any) -> bytes:
@@ -52,7 +52,7 @@ class Exchange:
         self._receive = receive
         self._send = send
 
-    # What arrives
+    # The request
 
     @property
     def address(self) -> str:
@@ -61,7 +61,7 @@ class Exchange:
         return "" if client is None else client[0]
 
     async def body(self, most: int) -> bytes | Refused:
-        """The whole body, or why it is refused. `ConnectionError` where the client has left."""
+        """Read the whole body, or return the refusal. Raises `ConnectionError` if the client disconnects."""
         length = self.headers.get("content-length")
         if length is not None and length.isascii() and length.isdigit() and int(length) > most:
             return _too_large(most)
@@ -84,7 +84,7 @@ class Exchange:
         while (await self._receive())["type"] != "http.disconnect":
             pass
 
-    # What is answered
+    # The response
 
     async def refuse(self, refused: Refused) -> None:
         """Send the response of a refusal."""
@@ -117,9 +117,9 @@ class Exchange:
         began: Callable[[], None] | None = None,
         most: float = 0.0,
     ) -> bool:
-        """Send what comes until it ends; `False` where the client has left before, or after `most` seconds.
+        """Send from an outlet until it ends. Returns `False` if the client disconnects, or after `most` seconds.
 
-        `silent` is told where nothing has come for a while, and `began` when the response begins as a stream.
+        `silent` is called after a while without data, and `began` when the response begins as a stream.
         """
         loop = asyncio.get_running_loop()
         due = float("inf")
@@ -153,7 +153,7 @@ class Exchange:
             gone.cancel()
 
     async def _send_news(self, outlet: Outlet, began: Callable[[], None] | None) -> bool:
-        """Send what there is; gives whether that was the end."""
+        """Send the waiting bytes. Returns whether they were the last."""
         head = outlet.head
         if head is not None and head.whole:
             await self.answer(head.status, head.body, *head.headers)
@@ -173,7 +173,7 @@ class Exchange:
 
 
 async def _comes(news: asyncio.Event, seconds: float) -> bool:
-    """Whether there is news within so much time."""
+    """Wait for the event, and return whether it was set in time."""
     try:
         async with asyncio.timeout(max(seconds, 0.0)):
             await news.wait()

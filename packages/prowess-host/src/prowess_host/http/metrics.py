@@ -31,7 +31,7 @@ class Metrics:
         self._seconds[route] += seconds  # pyright: ignore[reportArgumentType] - a Counter of floats works
 
     def text(self, gauges: Mapping[str, tuple[str, float]]) -> bytes:
-        """Everything, with gauges of now: each with its help and its value."""
+        """All counters, with the current gauges, each with its help and its value."""
         return "".join(f"{line}\n" for line in self._lines(gauges)).encode()
 
     def _lines(self, gauges: Mapping[str, tuple[str, float]]) -> Iterable[str]:

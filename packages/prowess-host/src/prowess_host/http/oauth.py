@@ -1,6 +1,6 @@
 """Access tokens of an authorization server: JSON Web Tokens, checked with the keys that it publishes.
 
-The only module that imports joserfc, which the extra `oauth` brings. Tokens are in no message and in no log.
+The only module that imports joserfc (extra `oauth`). Messages and logs never contain tokens.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ _ALGORITHMS: Final = [
     "EdDSA",
     "Ed25519",
 ]
-"""Signatures with a private key. One with a shared secret would let whoever reads the keys forge tokens."""
+"""Signatures with a private key. With a shared secret, every reader of the keys could forge tokens."""
 _FRESH: Final = 3600.0
 """Seconds after which keys are fetched again."""
 _STALE: Final = 24 * 3600.0
 """Seconds after which keys that cannot be fetched again are no longer trusted: one of them may be revoked."""
 _AGAIN: Final = 30.0
-"""The least seconds between two requests for keys, however many tokens name unknown keys."""
+"""Seconds between two requests for keys at least, even if many tokens name unknown keys."""
 _MOST_KEYS: Final = 10
 """Keys that are tried on a token that names none."""
 _SECONDS: Final = 10.0
@@ -95,7 +95,7 @@ class TokenReader:
             return None
         now = self._now()
         expires, not_before = claims.get("exp"), claims.get("nbf", 0)
-        if not isinstance(expires, (int, float)) or not now < expires + _LEEWAY:  # asked so that NaN fails
+        if not isinstance(expires, (int, float)) or not now < expires + _LEEWAY:  # written so that NaN fails
             return None
         if not isinstance(not_before, (int, float)) or not now >= not_before - _LEEWAY:
             return None
@@ -116,7 +116,7 @@ class TokenReader:
         return self._keys
 
     async def _may_be_signed_by_a_new_key(self, token: str, keys: KeySet | None) -> bool:
-        """Ask for the keys again where a token names one that is not among them. Gives whether there are others now."""
+        """Fetch the keys again if a token names an unknown one. Returns whether there are new keys."""
         if keys is None or _key_id(token) in {key.kid for key in keys.keys}:
             return False
         await self._fetch()
@@ -228,7 +228,7 @@ def _scopes_of(claims: JsonObject) -> frozenset[str]:
     return frozenset(filter(_is_text, cast("list[Any]", sent))) if isinstance(sent, list) else frozenset()
 
 
-# What clients are told
+# Metadata for clients
 
 
 def metadata_urls(resource: str) -> tuple[str, str]:

@@ -121,7 +121,7 @@ def _command(contract: Contract) -> JsonObject:
 
 
 def _with_output(contract: Contract) -> JsonObject:
-    """The response envelope, with what this command puts into it."""
+    """The response envelope, with the output schema of a command."""
     output = contract.output.schema
     if output is None:
         return _reference(_RESPONSE)
@@ -129,7 +129,7 @@ def _with_output(contract: Contract) -> JsonObject:
 
 
 def _inlined(schema: Any) -> JsonObject:
-    """A schema that stands inside of another document: an `$id` of its own makes its references lead to itself."""
+    """A schema for use inside another document. Its `$id` makes its references resolve within itself."""
     if not _refers(schema):
         return cast("JsonObject", schema)
     return {"$id": f"urn:prowess:{abs(hash(json.dumps(schema, sort_keys=True, default=str)))}", **schema}
@@ -140,7 +140,7 @@ def _refers(schema: Any) -> bool:
 
 
 def _responses(schema: JsonObject, statuses: tuple[str, ...]) -> JsonObject:
-    """The responses of a call. Below the envelope, what HTTP itself refuses is an error of another form."""
+    """The responses of a call. Errors of HTTP itself have another form than the envelope."""
     both: JsonObject = {"anyOf": [schema, _reference("Error")]}
     return {status: _answer(_REASONS[status], schema if status in {"200", "202"} else both) for status in statuses}
 
@@ -158,7 +158,7 @@ def _reference(name: str) -> JsonObject:
 
 
 def _component(schema: JsonObject) -> JsonObject:
-    """A published schema as a component: it says its dialect, and its name is its place."""
+    """A published schema as a component, with its dialect."""
     return {"$schema": _DRAFT_7, **{key: value for key, value in schema.items() if key not in {"$schema", "$id"}}}
 
 

@@ -28,10 +28,10 @@ _MORE: Final = 10.0
 
 
 def supervise(command: list[str], listening: socket.socket, count: int, drain: float, ready: Callable[[], None]) -> int:
-    """Keep so many processes running until a signal ends them; gives the exit code.
+    """Keep this many processes running until a signal, and return the exit code.
 
-    Each gets the socket and the reading end of a pipe of ours, whose end tells it that we are gone. `ready` is called once
-    signals are heard.
+    Each process gets the socket and the reading end of a pipe, whose end shows that the supervisor is gone. `ready` is
+    called once the signal handlers are set.
     """
     reading, writing = os.pipe()
     wake_reading, wake_writing = os.pipe()
@@ -66,7 +66,7 @@ def supervise(command: list[str], listening: socket.socket, count: int, drain: f
 
 
 def _wake(_number: int, _frame: object) -> None:
-    """A process has ended: the wake-up pipe says so."""
+    """Does nothing: a signal also writes to the wake-up pipe."""
 
 
 def _end(processes: list[subprocess.Popen[bytes]], writing: int, received: list[int], drain: float) -> int:

@@ -1,7 +1,7 @@
-"""The way back of one request of HTTP: lines of a connection in, events of a response out. No server, no clock.
+"""Transports for one HTTP response each: they turn the lines of a connection into a response, without server or clock.
 
-A response is JSON as long as one line is all there is to say, and a stream of events otherwise. The streams of a session
-are kept for a while, so that a client whose connection broke can go on where it was.
+A response is JSON if it has one line, else a stream of events. The streams of a session are kept for a while, so that a
+client can reconnect and continue.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ COMMENT: Final = b":\n\n"
 
 
 class Head(NamedTuple):
-    """How a response begins. A response that is `whole` has its length in its headers."""
+    """The head of a response. A `whole` response has its length in its headers."""
 
     status: int
     headers: tuple[tuple[bytes, bytes], ...]
@@ -37,7 +37,7 @@ class Head(NamedTuple):
 
 
 class Outlet:
-    """One HTTP response while it is sent: the next bytes, and whether they are the last."""
+    """One HTTP response while it is sent: the waiting bytes, and whether they are the last."""
 
     __slots__ = ("_news", "_parts", "ended", "head", "size")
 
@@ -50,19 +50,19 @@ class Outlet:
         self.ended = False
 
     def begin(self, head: Head) -> None:
-        """Begin the response, and end it at once where it is whole."""
+        """Begin the response, and end it at once if it is whole."""
         self.head = head
         self.ended = head.whole
         self._news()
 
     def put(self, data: bytes) -> None:
-        """Send something more."""
+        """Add bytes."""
         self._parts.append(data)
         self.size += len(data)
         self._news()
 
     def end(self) -> None:
-        """End the response after what was put."""
+        """End the response after the added bytes."""
         self.ended = True
         self._news()
 
@@ -102,7 +102,7 @@ class History:
             self._dropped[oldest] = number
 
     def after(self, stream: int, number: int) -> list[bytes] | None:
-        """The events of a stream that follow this one; `None` where some of them are no longer kept."""
+        """The events of a stream after this one; `None` if some of them are no longer kept."""
         if self._dropped.get(stream, 0) > number:
             return None
         return [event for each, event in self._kept.get(stream, ()) if each > number]
@@ -114,15 +114,15 @@ class History:
 
 
 class _Stream:
-    """Events on their way to a response, and into the history where there is one."""
+    """Sends events to a response, and to the history if there is one."""
 
     def __init__(self, outlet: Outlet | None, history: History | None, retry: int | None) -> None:
         self._outlet = outlet
         self._history = history
         self._retry = retry
-        """Milliseconds after which a client shall come back; `None` where it does not know that streams are resumed."""
+        """Milliseconds after which a client should reconnect; `None` for a client that cannot resume streams."""
         self.number = 0
-        """In the history, once it has begun as a stream."""
+        """The number in the history, once it has begun as a stream."""
         self._events = 0
         self.over = False
 
@@ -132,7 +132,7 @@ class _Stream:
         return 0 if self._outlet is None else self._outlet.size
 
     def _start(self) -> None:
-        """Begin as a stream; a client that can come back is told at once how."""
+        """Begin a stream. A client that can resume it gets the id and the delay for that first."""
         if self._outlet is not None:
             self._outlet.begin(Head(200, SSE_HEADERS))
         if self._history is not None and not self.number:
@@ -165,12 +165,12 @@ class _Stream:
         return self._outlet is not None
 
     def detach(self, outlet: Outlet | None) -> None:
-        """Nobody reads this response any more: what follows is kept, unless another one goes on already."""
+        """Called when the client has disconnected: keep further events, unless another response has resumed the stream."""
         if outlet is self._outlet:
             self._outlet = None
 
     def resume(self, outlet: Outlet, number: int) -> bool:
-        """Go on in another response, after the event with this number; `False` where that is not possible any more."""
+        """Continue in another response, after the event with this number. Returns `False` if the events are no longer kept."""
         missed = None if self._history is None else self._history.after(self.number, number)
         if missed is None:
             return False
@@ -186,10 +186,10 @@ class _Stream:
 
 
 class Reply(_Stream):
-    """The way back of a POST: ends with the last answer that it owes."""
+    """The transport for the response of a POST, which ends with the last answer to its requests."""
 
     owes: Callable[[Reply], bool]
-    """Whether something is still to be answered by it: what its connection says. Set before anything is written."""
+    """Returns whether its connection still has to answer one of its requests. Set before the first write."""
 
     def __init__(
         self,
@@ -205,14 +205,14 @@ class Reply(_Stream):
         self._accepted = accepted
         self._stateless = stateless
         self.owner = owner
-        """Whoever calls: tasks belong to them."""
+        """The caller, who owns the tasks of its calls."""
         self.started = False
-        """The response has begun, as JSON or as a stream."""
+        """Whether the response has begun, as JSON or as a stream."""
         self.streams = False
         self.when_over: Callable[[], None] | None = None
 
     def write(self, line: bytes, *, more: bool = False) -> None:  # noqa: ARG002 - the protocol's signature
-        """Send whole lines; an empty one only says that something has ended."""
+        """Send whole lines. An empty one only marks that a request has ended."""
         if self.over:
             return
         last = not self.owes(self)
@@ -246,14 +246,14 @@ class Reply(_Stream):
             self.when_over()
 
     def stream(self) -> None:
-        """Begin as a stream of events, if the client reads one and nothing was sent yet."""
+        """Begin a stream of events, if the client accepts one and nothing was sent yet."""
         if not self.started and self._accepted.sse and self._outlet is not None:
             self.started = self.streams = True
             self._start()
 
 
 class Standing(_Stream):
-    """The stream of a session for what concerns no request. Its client comes and goes; what it missed is kept."""
+    """The stream of a session for messages that belong to no request. Missed events are kept while the client is away."""
 
     def __init__(self, history: History, retry: int | None) -> None:
         super().__init__(None, history, retry)
@@ -267,7 +267,7 @@ class Standing(_Stream):
                 self._event(each)
 
     def attach(self, outlet: Outlet) -> None:
-        """Send what comes, and what nobody was sent yet, to this response, and no longer to the one before."""
+        """Send missed and further events to this response instead of the one before."""
         self.detach(self._outlet)
         missed = self._history.after(self.number, self._seen) if self._history is not None else None
         self._outlet = outlet
@@ -277,7 +277,7 @@ class Standing(_Stream):
         self._prime()
 
     def detach(self, outlet: Outlet | None) -> None:
-        """The client has disconnected; it may come back."""
+        """Called when the client has disconnected; it may reconnect."""
         if outlet is not None and outlet is self._outlet:
             self._seen = self._events
             outlet.end()

@@ -37,9 +37,9 @@ __all__ = ["Address", "address_of", "bind", "check_safe", "is_open", "serve_http
 
 _BACKLOG: Final = 2048
 _GARBAGE: Final = 10_000
-"""Objects between two collections: a request makes some hundred, which go by themselves."""
+"""Objects between two garbage collections. The hundreds of objects of a request are freed by reference counting."""
 _KEEP_ALIVE: Final = 75
-"""Seconds that an idle connection is kept: longer than the usual proxy keeps one, so that it hangs up and not we."""
+"""Seconds that an idle connection is kept, longer than in usual proxies, so that the proxy closes it first."""
 _WAY_OUT: Final = """\
 {host} can be reached from other machines, so callers must authenticate.
 Set a token that clients send, in the environment or in prowess.toml:
@@ -52,7 +52,7 @@ class Address:
     """The addresses of a server."""
 
     url: str
-    """Without a path, and without a slash at its end."""
+    """Without a path and a trailing slash."""
 
     @property
     def mcp(self) -> str:
@@ -61,7 +61,7 @@ class Address:
 
 
 def check_safe(settings: Settings) -> None:
-    """Refuse to serve other machines without credentials. Raises `SettingsError` with the way out."""
+    """Refuse to serve other machines without credentials. Raises `SettingsError` with the remedy."""
     own = settings.own.serve
     if not is_loopback(own.host) and is_open(settings):
         raise SettingsError(_WAY_OUT.format(host=own.host))
@@ -85,7 +85,7 @@ def is_open(settings: Settings) -> bool:
 
 
 def bind(own: ServeSettings) -> socket.socket:
-    """A listening socket. Raises `SettingsError` where the address cannot be had."""
+    """Open a listening socket. Raises `SettingsError` if the address is not available."""
     try:
         family, kind, number, _, address = socket.getaddrinfo(
             own.host, own.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -109,7 +109,7 @@ def bind(own: ServeSettings) -> socket.socket:
 
 
 def address_of(own: ServeSettings, listening: socket.socket) -> Address:
-    """Where clients reach a socket."""
+    """The addresses under which clients reach a socket."""
     if own.url:
         return Address(own.url.rstrip("/"))
     host, port = listening.getsockname()[:2]
@@ -157,7 +157,7 @@ def _tls(certificate: Path, key: Path) -> ssl.SSLContext:
 
 
 def _access(settings: Settings, address: Address) -> tuple[Access, dict[str, JsonObject]]:
-    """Who may call, and the documents that tell clients where to get a token."""
+    """The rules for access, and the documents that tell clients where to get a token."""
     own, credentials = settings.own.serve, Credentials.of(settings)
     if own.oauth_issuer is None:
         return Access(credentials), {}
@@ -191,9 +191,9 @@ async def serve_http(
     ready: Callable[[], None],
     lifeline: int | None = None,
 ) -> int:
-    """Serve a project at a socket until a signal says otherwise, or until the `lifeline` ends. Gives the exit code.
+    """Serve a project on a socket until a signal or the end of the `lifeline`, and return the exit code.
 
-    `ready` is called once signals are heard.
+    `ready` is called once the signal handlers are set.
     """
     own = settings.own.serve
     address = address_of(own, listening)
@@ -206,9 +206,9 @@ async def serve_http(
     leaving = _Leaving(app, running)
     leaving.listen(lifeline)
     ready()
-    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # what clients send wrong is no news
+    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # hides messages about malformed requests
     gc.collect()
-    gc.freeze()  # what is imported by now stays: no collection need look at it again
+    gc.freeze()  # excludes the imported modules from garbage collections
     gc.set_threshold(_GARBAGE)
     project.start()
     project.wanted()
@@ -222,7 +222,7 @@ async def serve_http(
 
 
 class _Leaving:
-    """What makes a server leave: a signal, or the end of the pipe that leads to whoever started it."""
+    """Stops the server at a signal, or at the end of the pipe from its supervisor."""
 
     def __init__(self, app: App, running: uvicorn.Server) -> None:
         self._app = app
@@ -240,12 +240,12 @@ class _Leaving:
 
     def _leave(self, code: int) -> None:
         if self._running.should_exit:
-            os._exit(code)  # a second signal: at once; the guards of the workers see to the rest
+            os._exit(code)  # a second signal: exit at once; the guards end the workers
         self.exit_code = code
         self._app.leave()
         self._running.should_exit = True
 
     def _abandoned(self, lifeline: int) -> None:
-        """The lifeline has ended, because nothing is ever written to it."""
+        """The lifeline is readable, which means that it has ended: nothing is ever written to it."""
         asyncio.get_running_loop().remove_reader(lifeline)
         self._leave(0)

@@ -1,4 +1,4 @@
-"""The sessions of clients with a handshake: bounded in number and in idle time, each with the streams it can resume."""
+"""The sessions of clients with a handshake, limited in number and idle time, each with its resumable streams."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 __all__ = ["HttpSession", "Sessions", "TooManySessions"]
 
 _MOST_STREAMS: Final = 100
-"""Streams of a session that can be resumed; the oldest that is over goes first."""
+"""Resumable streams of a session. The oldest finished one is dropped first."""
 _RETRY: Final = 1000
-"""Milliseconds after which a client that lost a stream shall ask for the rest."""
+"""Milliseconds after which a client that lost a stream should reconnect."""
 _EVENT: Final = re.compile(r"([0-9]{1,15})-([0-9]{1,15})")
 """The id of an event: a stream, and a number in it."""
 _PRIMED: Final = frozenset({"2025-11-25"})
-"""Revisions whose clients understand an event without data. Those of others take it for a broken message."""
+"""Revisions whose clients accept an event without data. Other clients treat it as a broken message."""
 
 
 class TooManySessions(Exception):
@@ -39,7 +39,7 @@ class TooManySessions(Exception):
 
 
 class HttpSession:
-    """One session: its connection, its streams, and who may use it."""
+    """One session: its connection, its streams and its caller."""
 
     def __init__(  # noqa: PLR0917 - made in one place
         self,
@@ -62,7 +62,7 @@ class HttpSession:
 
     @property
     def revision(self) -> Revision | None:
-        """What its handshake settled on."""
+        """The result of its handshake."""
         return self.connection.revision
 
     @property
@@ -79,7 +79,7 @@ class HttpSession:
         return reply
 
     def keep(self, reply: Reply) -> None:
-        """Keep the stream of a POST, so that its client can come back to it."""
+        """Keep the stream of a POST, so that its client can resume it."""
         self._replies[reply.number] = reply
         if len(self._replies) > _MOST_STREAMS:
             oldest = next((number for number, each in self._replies.items() if each.over), None)
@@ -88,7 +88,7 @@ class HttpSession:
                 self.history.forget(oldest)
 
     def resume(self, last_event: str, outlet: Outlet) -> bool:
-        """Go on with the stream of an event, after it; `False` where nobody knows that event any more."""
+        """Resume the stream of an event after it. Returns `False` if the event is no longer known."""
         named = _EVENT.fullmatch(last_event)
         if named is None:
             return False
@@ -99,7 +99,7 @@ class HttpSession:
         return reply is not None and reply.resume(outlet, number)
 
     def left(self, outlet: Outlet) -> None:
-        """Nobody reads a response any more: what its stream still has to say is kept."""
+        """Called when the client of a response has disconnected: keep further events of its stream."""
         self.standing.detach(outlet)
         for reply in self._replies.values():
             reply.detach(outlet)
@@ -162,7 +162,7 @@ class Sessions:
         self.end(min(idle, key=itemgetter(0, 1))[2])
 
     def find(self, session_id: str, caller: Caller) -> HttpSession | None:
-        """The session with an id. To everybody but its own client it does not exist."""
+        """The session with an id. Only its own client can find it."""
         session = self._open.get(session_id)
         if session is None or session.caller != caller:
             return None
@@ -179,17 +179,17 @@ class Sessions:
         session.close()
 
     def sweep(self) -> None:
-        """End the sessions that were idle for too long."""
+        """End the sessions that have been idle for too long."""
         oldest = self._now() - self._idle
         for session in [each for each in self._open.values() if each.seen < oldest and not each.in_use]:
             self.end(session)
 
     def end_streams(self) -> None:
-        """Let go of all who only listen: they would keep the server from leaving."""
+        """End the streams without a request, which would keep the server from stopping."""
         for session in self._open.values():
             session.standing.end()
 
     def close(self) -> None:
-        """End all."""
+        """End all sessions."""
         for session in list(self._open.values()):
             self.end(session)
