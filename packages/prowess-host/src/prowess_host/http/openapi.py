@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -132,7 +133,8 @@ def _inlined(schema: Any) -> JsonObject:
     """A schema for use inside another document. Its `$id` makes its references resolve within itself."""
     if not _refers(schema):
         return cast("JsonObject", schema)
-    return {"$id": f"urn:prowess:{abs(hash(json.dumps(schema, sort_keys=True, default=str)))}", **schema}
+    text = json.dumps(schema, sort_keys=True, default=str)
+    return {"$id": f"urn:prowess:{hashlib.sha256(text.encode()).hexdigest()[:16]}", **schema}  # equal in every process
 
 
 def _refers(schema: Any) -> bool:
