@@ -47,17 +47,17 @@ _CLIENTS_FAULT: Final = frozenset({"input", _UNKNOWN})
 
 
 class Target(NamedTuple):
-    """What a request names, and what it says to it."""
+    """The target of a request, with the arguments."""
 
     contract: Contract
     arguments: JsonObject
     uri: str = ""
     completes: str | None = None
-    """The argument that is to be completed."""
+    """The name of the argument to complete."""
 
 
 def find_file(call: Call, listing: Listing, shelf: Shelf) -> ServedFile | None:
-    """The file that a request reads or subscribes to, if no resource of a skill has its URI."""
+    """The file for a request, unless a resource of a skill has its URI."""
     uri = call.params.get("uri")
     if BY_METHOD[call.method].kind != RESOURCE or uri is None or listing.fixed_resource(uri) is not None:
         return None
@@ -65,7 +65,7 @@ def find_file(call: Call, listing: Listing, shelf: Shelf) -> ServedFile | None:
 
 
 def find(call: Call, listing: Listing) -> Target | None:
-    """What a request names, of what is known by now. What is wrong with the request itself is an `RpcError`."""
+    """Look up the target of a request in the listing. Raises `RpcError` for a wrong request."""
     params = call.params
     if call.method == "completion/complete":
         return _find_completion(params, listing)
@@ -100,7 +100,7 @@ _REFERENCES: Final[Mapping[Any, tuple[str, str]]] = {"ref/prompt": (PROMPT, "nam
 
 
 def unknown(call: Call, listing: Listing) -> RpcError:
-    """Nothing of what is served has the name in the request."""
+    """The error for an unknown name in a request."""
     params = call.params
     place = params.get("ref", params)
     if "uri" in place:
@@ -114,7 +114,7 @@ def unknown(call: Call, listing: Listing) -> RpcError:
 
 
 def complete(target: Target) -> bytes | None:
-    """The completion as a result, where the values are known here; `None` where a worker has to be asked."""
+    """The completion, if the schema lists the values; `None` if a worker has to be asked."""
     known = target.contract.completions.get(cast("str", target.completes), ())
     if known is None:
         return None
@@ -129,7 +129,7 @@ def _values(values: list[str]) -> bytes:
 
 
 def error_of(target: Target, kind: str, text: str, facts: JsonObject, *, stateless: bool) -> RpcError:
-    """How a failure is told: these kinds have no results that say so."""
+    """The error for a failure, because these kinds have no results with `isError`."""
     if kind == _UNKNOWN and target.uri:
         return RpcError.unknown_resource(target.uri, f": {text}", stateless=stateless)
     data = {**facts, _KIND: kind, **({"uri": target.uri} if target.uri else {})}
@@ -140,7 +140,7 @@ def error_of(target: Target, kind: str, text: str, facts: JsonObject, *, statele
 
 
 def read_served_file(call: Call, shelf: Shelf, file: ServedFile) -> bytes:
-    """The result of reading a file. In a thread."""
+    """Read a file for the result. Runs in a thread."""
     try:
         return dumps(shelf.contents(file), "the file")
     except OSError as error:
@@ -191,12 +191,12 @@ class ServedCall(ToolCall):
         return Job(target.contract, dumps(how), text, self, seconds, is_private=target.completes is not None)
 
     def _may_ask(self, how: CallHead) -> None:
-        """Nobody is asked while somebody types: the protocol has no way to say so in the answer."""
+        """Completions must not ask questions, which the protocol has no way to send."""
         if self.target.completes is None:
             super()._may_ask(how)
 
     def result(self, meta: bytes, body: bytes) -> None:
-        """The one answer."""
+        """Answer the request."""
         told = cast("JsonObject", json.loads(meta))
         kind = told.get(_KIND)
         if kind is None:
@@ -210,7 +210,7 @@ class ServedCall(ToolCall):
         self._write(self._call, self._session.refuse(self._call, error))
 
     def refused(self, facts: JsonObject) -> None:
-        """There is no result: the client lacks something, or the worker does not know it any more."""
+        """Answer with an error: the client lacks a capability, or the worker no longer has the target."""
         if facts["kind"] == "missing_capability":
             super().refused(facts)
         else:

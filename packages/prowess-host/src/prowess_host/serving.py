@@ -26,16 +26,16 @@ from prowess_host.workers.process_tree import reap_orphans
 __all__ = ["StdioHost", "serve_stdio"]
 
 _FLUSH: Final = 1.0
-"""Seconds without a byte after which a client counts as not reading when the host leaves."""
+"""Seconds without a byte after which a client counts as not reading when the host ends."""
 """Seconds that the client gets to read the last answers."""
 _LOOK: Final = 0.005
-"""Seconds between two looks at what still runs, at end of input."""
+"""Seconds between two checks for running calls, at end of input."""
 _LOOK_AGAIN: Final = 0.25
-"""Seconds between two looks at whether a client that did not read has read."""
+"""Seconds between two checks whether a slow client has read."""
 _NOT_YET: Final = 60.0
-"""Seconds that a call may wait for its beginning at end of input, when skills are described or its worker comes up."""
+"""Seconds that a call may wait for its start at end of input, while skills are described or its worker starts."""
 _LONGEST: Final = 120.0
-"""Seconds that calls get altogether at end of input, however many wait for one another."""
+"""Seconds that all calls together get at end of input."""
 
 
 async def serve_stdio(  # noqa: PLR0917 - called in one place
@@ -46,7 +46,7 @@ async def serve_stdio(  # noqa: PLR0917 - called in one place
     environ: Mapping[str, str],
     ahead: Launched | None = None,
 ) -> int:
-    """Serve the client at a claimed wire; gives the exit code. `ahead` is a first worker that was started already."""
+    """Serve the client on claimed descriptors, and return the exit code. `ahead` is a worker that was started already."""
     if not 0 < sys.get_int_max_str_digits() <= MOST_DIGITS:  # the environment may lift the limit, for the workers
         sys.set_int_max_str_digits(MOST_DIGITS)
     project = Project(settings, flags, environ, spawner(ahead))
@@ -68,7 +68,7 @@ class StdioHost:
         self._exit_code = 0
 
     async def run(self) -> int:
-        """Serve; gives the exit code."""
+        """Serve, and return the exit code."""
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, self._signalled, number)
         self._loop.add_signal_handler(signal.SIGCHLD, reap_orphans)
@@ -93,7 +93,7 @@ class StdioHost:
             self._loop.call_later(_LOOK_AGAIN, self._resume_reading)
 
     def _resume_reading(self) -> None:
-        """Read on when the client has read, or has left."""
+        """Continue reading when the client has read, or has left."""
         if self._ended.is_set():
             return
         if self._writer.full and not self._reader.left:
@@ -102,21 +102,21 @@ class StdioHost:
             self._reader.start()
 
     def _signalled(self, number: int) -> None:
-        """Leave in good order; at a second signal, or when we are leaving already, at once."""
+        """End gracefully; at a second signal, or if the host is already ending, exit at once."""
         self._exit_code = 128 + number
         if self._ended.is_set():
-            os._exit(self._exit_code)  # the guards of the workers see to the rest
+            os._exit(self._exit_code)  # the guards end the workers
         self._ended.set()
 
     def _broken(self) -> None:
-        """The client does not read any more."""
+        """Called when the client has stopped reading."""
         self._broke = True
         self._ended.set()
 
     async def _drain(self) -> None:
-        """No new requests; what was accepted may finish, within bounds.
+        """Let the accepted calls finish, within bounds.
 
-        A call has its time from when it begins. One that waits for others has it from when one of them has ended.
+        The time of a call starts when it begins. For a call that waits for others, it starts when one of them has ended.
         """
         connection = self._connection
         now = self._loop.time()

@@ -18,13 +18,13 @@ __all__ = ["Complaints", "Room", "complaints", "write_all", "write_some"]
 
 
 def write_all(fd: int, view: memoryview) -> None:
-    """Write everything, however long that takes, also where the client made the descriptor non-blocking."""
+    """Write everything, however long that takes, even if the client made the descriptor non-blocking."""
     while view:
         view = view[write_some(fd, view) :]
 
 
 def write_some(fd: int, view: memoryview) -> int:
-    """Wait until something can be written; gives how many bytes were. Small pieces, so that progress can be seen."""
+    """Wait until something can be written, and return the number of bytes. Writes small pieces to show progress."""
     try:
         return os.write(fd, view[: select.PIPE_BUF])
     except BlockingIOError:
@@ -33,7 +33,7 @@ def write_some(fd: int, view: memoryview) -> int:
 
 
 class Room:
-    """Writes to a pipe as much as it takes without waiting, although it is a blocking one."""
+    """Writes as much as a blocking pipe takes without waiting."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -41,7 +41,7 @@ class Room:
         self._poll.register(fd, select.POLLOUT)
 
     def fill(self, data: bytes | memoryview) -> int:
-        """How many of the bytes have been written. A pipe that is ready takes `PIPE_BUF` of them whole."""
+        """Write, and return the number of bytes. A pipe that polls as ready takes `PIPE_BUF` bytes at once."""
         done = 0
         while done < len(data) and self._poll.poll(0):
             done += os.write(self._fd, data[done : done + select.PIPE_BUF])
@@ -49,18 +49,18 @@ class Room:
 
 
 _LAST_COMPLAINTS: Final = 1.5
-"""Seconds that whoever reads stderr gets to take the last lines."""
+"""Seconds that the reader of stderr gets for the last lines."""
 _MOST_TURNS: Final = 10
-"""So often a slow reader gets that time, if it has read something. Then the rest is dropped, and counted."""
+"""How often a slow reader gets that time again after reading something. Then the rest is dropped and counted."""
 _MOST_COMPLAINTS: Final = 8 * 1024 * 1024
-"""Bytes that wait for whoever should read stderr. Beyond it the oldest lines are dropped: the newest tell most."""
+"""Bytes that may wait for the reader of stderr. Beyond that, the oldest lines are dropped."""
 
 
 class Complaints(io.TextIOBase):
-    """A text stream to stderr that never waits for whoever should read it.
+    """A text stream to stderr that never waits for the reader.
 
-    What does not fit at once waits in a thread. Of what waits too long the oldest is dropped, and how much that was is
-    told as soon as there is room. The descriptor stays as it is: others may share it.
+    Text that does not fit at once waits in a thread. If too much waits, the oldest lines are dropped, and their number is
+    printed as soon as there is room. The descriptor stays blocking, because other processes may share it.
     """
 
     def __init__(self, fd: int = 2, most: int = _MOST_COMPLAINTS) -> None:
@@ -70,16 +70,16 @@ class Complaints(io.TextIOBase):
         self._waiting: deque[bytes] = deque()
         self._size = 0
         self._taken = 0
-        """Bytes that somebody has read, of what waited."""
+        """Waiting bytes that have been read."""
         self._dropped = 0
         self._draining = False
         self._gives_up = False
-        """Whether the rest of what is being written is dropped as well."""
+        """Whether to drop the rest of the current write too."""
         self._is_line_whole = True
-        """Whether what was written last ended a line: the rest of it may be dropped."""
+        """Whether the last write ended a line. If not, the notice about dropped lines starts a new one."""
 
     def writable(self) -> bool:
-        """It is for writing only."""
+        """Always true."""
         return True
 
     def write(self, text: str, /) -> int:
@@ -97,9 +97,9 @@ class Complaints(io.TextIOBase):
                 self._keep(data)
 
     def finish(self, seconds: float) -> None:
-        """Wait until everything is written, but not for a reader that takes nothing for so long.
+        """Wait until everything is written, unless the reader takes nothing for this many seconds.
 
-        A reader that is slow for ever gets the last line only: how many lines were dropped.
+        A reader that stays slow gets only the number of dropped lines at the end.
         """
         with self._changed:
             for _ in range(_MOST_TURNS):
@@ -113,7 +113,7 @@ class Complaints(io.TextIOBase):
             self._changed.wait_for(lambda: not self._draining, seconds)
 
     def _write_at_once(self, data: bytes) -> int:
-        """How many of the bytes could be written without waiting, or never will be."""
+        """Write without waiting. Returns the number of bytes that are written or can never be."""
         try:
             mode = os.fstat(self._fd).st_mode
             if stat.S_ISFIFO(mode):
@@ -125,9 +125,9 @@ class Complaints(io.TextIOBase):
                 write_all(self._fd, memoryview(data))
         except BlockingIOError:
             return 0
-        except OSError:  # whoever should read has left, or the disk is full
+        except OSError:  # the reader is gone, or the disk is full
             return len(data)
-        return len(data) if stat.S_ISREG(mode) else 0  # a terminal may be halted
+        return len(data) if stat.S_ISREG(mode) else 0  # a terminal may be paused
 
     def _keep(self, data: bytes) -> None:
         self._waiting.append(data)
@@ -158,7 +158,7 @@ class Complaints(io.TextIOBase):
                 self._write_on(memoryview(data))
 
     def _write_on(self, view: memoryview) -> None:
-        """Write all of it, unless whoever waits for that gives up meanwhile."""
+        """Write all of it, unless `finish` gives up meanwhile."""
         done = 0
         while done < len(view):
             size = write_some(self._fd, view[done:])
@@ -174,13 +174,13 @@ class Complaints(io.TextIOBase):
 
 
 def _lines(data: bytes) -> int:
-    """How many lines these bytes are, with one that has no end."""
+    """The number of lines, including an unfinished one."""
     return data.count(b"\n") + (data[-1:] not in b"\n")
 
 
 @functools.cache
 def complaints() -> Complaints:
-    """The one to the stderr of this process: all that is said there goes through it, so that lines stay whole."""
+    """The stream for the stderr of this process. All messages use it, so that lines stay whole."""
     stream = Complaints()
     atexit.register(stream.finish, _LAST_COMPLAINTS)
     return stream

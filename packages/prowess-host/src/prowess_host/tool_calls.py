@@ -49,24 +49,24 @@ _TRACING: Final = ("traceparent", "tracestate", "baggage")
 
 
 class Limit(NamedTuple):
-    """How many characters of a result the client takes at once, and where the rest is kept."""
+    """The characters of a result that the client accepts at once, and the store for the rest."""
 
     most: int
     """0 for no limit."""
     kept: int
-    """Bytes that may be kept."""
+    """Bytes that the store may keep."""
     keep: Callable[[str, bytes], None]
 
 
 def _keep_nothing(_token: str, _text: bytes) -> None:
-    """There is no rest where there is no limit."""
+    """Does nothing: without a limit there is no rest."""
 
 
 UNLIMITED: Final = Limit(0, 0, _keep_nothing)
 
 
 class Sealing:
-    """What sealed states are made with. The key is read when the first question is asked, and kept."""
+    """The key for sealed states. It is read at the first question."""
 
     def __init__(self, load: Callable[[], bytes], now: Callable[[], float]) -> None:
         self._load = load
@@ -74,7 +74,7 @@ class Sealing:
         self.now = now
 
     def key(self) -> bytes:
-        """The secret that states are signed with."""
+        """The secret key of the signatures."""
         if self._key is None:
             self._key = self._load()
         return self._key
@@ -99,11 +99,11 @@ class ToolCall:
         open_task: _OpenTask | None = None,
         caller: str = "",
     ) -> None:
-        """`hears_all`: the record wants to hear of progress and logs also where the client does not.
+        """`hears_all`: the record keeps progress and logs even if the client asks for none.
 
-        `names_request`: the worker gets the id of the request, for traces. Then every call has a head of its own.
-        `open_task` makes the task that a call becomes when it goes into the background.
-        `caller` is whoever may repeat the call with answers, where several callers share a server.
+        `names_request`: the worker gets the id of the request for traces, so each call has its own head.
+        `open_task` makes the task for a call that continues in the background.
+        `caller` identifies the only caller who may repeat the call with answers, if several share a server.
         """
         self._caller = caller
         self._open_task = open_task
@@ -119,21 +119,21 @@ class ToolCall:
         self._limit = limit
         self._answers: Answers | None = None
         self._asked: dict[int, tuple[str, str]] = {}
-        """The key and the kind of each question that is open, by the id of our request."""
+        """The key and the kind of each open question, by the id of our request."""
         self._pages: dict[str, str] = {}
-        """By key: what a page is called that the person was asked to visit."""
+        """The names of pages that the person was asked to visit, by key."""
         self._job: Job | None = None
         self._task: Task | None = None
-        """What the client has a handle of, when the call goes on in the background."""
+        """The task of a call in the background."""
         self._told: dict[str, JsonObject] = {}
         self._newest = b""
-        """The newest progress, if the client does not read as fast as it comes."""
+        """The newest progress that is held back from a slow client."""
         self._lost_logs = 0
 
     def job(self, profile: str, seconds: float) -> Job:
         """The job for the workers; raises `RpcError` for a forged or foreign request state.
 
-        Arguments that JSON cannot say (numbers beyond any float) are an `EncodeError`.
+        Raises `EncodeError` for arguments that JSON cannot express (numbers beyond any float).
         """
         text = self._call.text
         if text is None:
@@ -143,7 +143,7 @@ class ToolCall:
         return self._job
 
     def _head(self, profile: str) -> bytes:
-        """How to call, as bytes: in one session the same from call to call, but for what is said of a single one."""
+        """The encoded head of the call frame, cached in the session unless it has parts that belong to this call alone."""
         call, heads = self._call, self._session.heads
         own = self._names_request or call.revision.stateless or "_meta" in call.params
         if own or call.client is not self._session.client:
@@ -185,7 +185,7 @@ class ToolCall:
     # Asking, in both eras
 
     def _may_ask(self, how: CallHead) -> None:
-        """Say what the client can be asked, and what it has answered."""
+        """Add to the head which questions the client can be asked, and its answers."""
         client, revision = self._call.client, self._call.revision
         kinds = askable(client, revision)
         if revision.stateless:
@@ -196,7 +196,7 @@ class ToolCall:
             how["background"] = True
 
     def _recorded(self) -> Mapping[str, JsonObject]:
-        """The answers that a stateless request brings along."""
+        """The answers in a stateless request."""
         params = self._call.params
         if params.get("requestState") is None and not params.get("inputResponses"):
             return {}
@@ -209,7 +209,7 @@ class ToolCall:
         return Occasion(self._contract.id, self._contract.digest, arguments, caller)
 
     def input_required(self, questions: JsonObject) -> None:
-        """A run of the stateless era ended with questions: the client shall ask them and call again."""
+        """Answer a stateless request with questions; the client repeats the call with the answers."""
         self._job = None  # as in `result`
         call = self._call
         try:
@@ -225,11 +225,11 @@ class ToolCall:
             self._write(call, self._session.answer(call, body, result_type="input_required"))
 
     def questions(self, questions: JsonObject) -> None:
-        """A run of the handshake era waits: each question is a request of ours."""
+        """Send each question as a request to a client of the handshake era, while the call waits."""
         kinds = [kind_of(question) for question in questions.values()]
         try:
             require_asking(self._call.client, self._call.revision, kinds)
-        except RpcError as error:  # whatever the worker takes the client for
+        except RpcError as error:  # the worker may assume a capability that the client lacks
             self._unasked(cast("Job", self._job), error.message)
             return
         if self._task is not None:
@@ -244,13 +244,13 @@ class ToolCall:
             self._write(self._call, line)
 
     def url_done(self, key: str) -> None:
-        """Tell the client, in the revision that wants to know."""
+        """Notify the client, if its revision has that notification."""
         page = self._pages.pop(key, "")
         if page and self._session.is_open(self._call):
             self._write(self._call, encode_notification("notifications/elicitation/complete", {"elicitationId": page}))
 
     def answered(self, job: Job, question: int, result: JsonObject, error: JsonObject | None) -> None:
-        """The client answered one of the questions. When all are answered the run goes on."""
+        """Handle the answer to a question. After the last one, the call continues."""
         key, kind = self._asked.pop(question)
         if error is not None:
             self._unasked(job, f"the client could not ask {key!r}: {error.get('message')}")
@@ -265,16 +265,16 @@ class ToolCall:
             self._supervisor.answer(job, {"answers": told})
 
     def _unasked(self, job: Job, why: str) -> None:
-        """One question has failed, and with it those that were asked together with it."""
+        """Fail a question, and with it those that were asked together with it."""
         for question in self._asked:
             self._write(self._call, self._session.withdraw_question(question))
         self._asked, self._told = {}, {}
         self._supervisor.answer(job, {"error": why})
 
-    # Going on without a waiting client
+    # In the background
 
     def background(self) -> None:
-        """Give the client a handle, unless too many calls go on already: then it waits for the result."""
+        """Give the client a handle. If the limit of tasks is reached, it waits for the result instead."""
         job = self._job
         if job is None or self._open_task is None or self._task is not None or not self._session.is_open(self._call):
             return
@@ -287,11 +287,11 @@ class ToolCall:
             self._task = task
             self._write(self._call, self._session.answer(self._call, task.created(), result_type="task"))
 
-    # What workers say
+    # Frames of workers
 
     def result(self, meta: bytes, body: bytes) -> None:
-        """The one answer."""
-        self._job = None  # which holds this, and its arguments: the garbage collector may come late
+        """Answer the call."""
+        self._job = None  # breaks a reference cycle, which would keep the arguments until a garbage collection
         if self._task is not None:
             self._task.complete(meta, body)
             return
@@ -300,12 +300,12 @@ class ToolCall:
         self._write(self._call, self._session.answer(self._call, body, meta=meta))
 
     def rest(self, token: str, text: bytes) -> None:
-        """What is too large for the client is kept for it."""
+        """Keep a result that is too large for the client."""
         if self._task is not None or self._session.is_open(self._call):
             self._limit.keep(token, text)
 
     def refused(self, facts: JsonObject) -> None:
-        """There is no result: the client lacks something, or the worker does not know the command any more."""
+        """Answer without a result: the client lacks a capability, or the worker no longer has the command."""
         self._job = None  # as in `result`
         if facts["kind"] == "missing_capability":
             lacking: JsonObject = {}
@@ -323,7 +323,7 @@ class ToolCall:
         self.result(b"{}", dumps({"content": [{"type": "text", "text": text}], "isError": True}))
 
     def progress(self, done: float, total: float | None, message: str | None) -> None:
-        """Passed on, if the client wants it. What it does not read in time is replaced by what comes later."""
+        """Send progress, if the client asked for it. For a slow client, only the newest is kept."""
         if self._task is not None:
             self._task.progress(done, total, message)
             return
@@ -332,7 +332,7 @@ class ToolCall:
             self._newest = b"" if self._notify(self._call, line) else line
 
     def log(self, level: str, data: Any) -> None:
-        """Passed on, if the client wants it. How much of it the client did not read in time, it is told."""
+        """Send a log message, if the client asked for it. A slow client gets the number of dropped messages later."""
         line = self._session.report_log(self._call, level, data, logger=self._contract.id)
         if line:
             if self._lost_logs and self._notify(self._call, self._lost()):
@@ -340,7 +340,7 @@ class ToolCall:
             self._lost_logs += not self._notify(self._call, line)
 
     def _catch_up(self) -> None:
-        """Say before the answer what was held back."""
+        """Send the held back progress and the number of dropped logs before the answer."""
         if self._newest:
             self._write(self._call, self._newest)
         if self._lost_logs:
@@ -352,20 +352,20 @@ class ToolCall:
 
 
 def shared_key(settings: Settings) -> bytes | None:
-    """The key of the states of several hosts, if the setting `auth.state_key` gives one. `SettingsError` if it is weak."""
+    """The key that several hosts share, from the setting `auth.state_key`. Raises `SettingsError` if it is weak."""
     secret = settings.get("auth.state_key", None)
     if secret is None:
         return None
     if not isinstance(secret, str) or len(secret) < _KEY_BYTES:
         raise SettingsError(f"auth.state_key must be a secret text of at least {_KEY_BYTES} characters")
-    import hashlib  # only where somebody is asked something
+    import hashlib  # only for questions
 
     return hashlib.sha256(secret.encode()).digest()
 
 
 def load_key(folder: Callable[[], Path]) -> bytes:
     """The key of this user's sealed states: made once, and readable by this user only. Without a place for it, a key for this process."""
-    import secrets  # only where somebody is asked something
+    import secrets  # only for questions
 
     from prowess_host.catalog.cache import read_own
 
@@ -377,11 +377,11 @@ def load_key(folder: Callable[[], Path]) -> bytes:
             with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
                 file.write(fresh)
             try:
-                with suppress(FileExistsError):  # another host was first: its key counts
+                with suppress(FileExistsError):  # another host was first: use its key
                     os.link(draft, path)
             finally:
                 draft.unlink()
-        key = read_own(path)  # a key that another user has made would let that user forge states
+        key = read_own(path)  # with a key made by another user, that user could forge states
     except OSError:
         return fresh
     return key if len(key) == _KEY_BYTES else fresh

@@ -1,7 +1,7 @@
 """The process that makes one environment with uv: `python -P -m prowess_host.environments.build`.
 
-It reads an order as one line of JSON, and writes what happens as lines of JSON. When its input ends, whoever wanted the
-environment is gone: it ends uv and itself. A draft that is left behind is removed by the next build.
+It reads an order as one line of JSON, and reports as lines of JSON. When its input ends, the host is gone: it ends uv and
+itself. The next build removes a draft that is left behind.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _Tell: TypeAlias = Callable[[str], None]
 
 
 def find_uv(named: str | None) -> str:
-    """The uv to use: the one of the settings, the package, or the one on PATH."""
+    """The uv to use: from the settings, from the package, or on PATH."""
     if named:
         found = shutil.which(Path(named).expanduser())
         if found is None:
@@ -110,7 +110,7 @@ def lock(order: dict[str, Any], tell: _Tell) -> None:
 
 
 class _Uv:
-    """The program, with what the owner of the project says of networks and indexes."""
+    """The program uv, with the settings about networks and indexes."""
 
     def __init__(self, program: str, order: dict[str, Any], tell: _Tell) -> None:
         self._program = program
@@ -120,7 +120,7 @@ class _Uv:
         self._environ |= {"NO_COLOR": "1", "UV_NO_PROGRESS": "1", "PATH": _path(self._environ.get("PATH", ""))}
 
     def run(self, arguments: list[str]) -> str:
-        """Run uv; gives what it prints. Raises `BuildError` with its own words. Where no index is reached, its cache counts."""
+        """Run uv and return its output. If no index is reachable, use its cache. Raises `BuildError` with its message."""
         code, said, printed = self._run(arguments)
         if code and not self._order["offline"] and _UNREACHABLE.search(said):
             self._tell("no index can be reached; installing from the cache of uv")
@@ -142,7 +142,7 @@ class _Uv:
         process = subprocess.Popen(
             command,
             env=self._environ,
-            cwd=self._order["cache"],  # no pyproject.toml or uv.toml that happens to lie around
+            cwd=self._order["cache"],  # a folder without pyproject.toml and uv.toml
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -174,11 +174,11 @@ class _Uv:
 
 def _make(uv: _Uv, store: Store, draft: Path, order: dict[str, Any]) -> None:
     python = _python_wanted(order)
-    # Relocatable, since the draft moves. Of the project around, nothing counts.
+    # Relocatable, because the draft is moved. uv must ignore the surrounding project.
     uv.run(["venv", "--no-project", "--relocatable", *(["--python", python] if python else []), str(draft)])
     given = _given(draft, order)
     own = str(draft / "bin" / "python")
-    # What uv compiles with runs what packages have for the start of Python; the limits of a skill do not hold here.
+    # Compiling starts Python, which runs code of packages (.pth files), and the limits of a skill do not apply here.
     compiled = [] if order["limited"] else ["--compile-bytecode"]
     uv.run(["pip", "install", *compiled, "--python", own, *given])
     if order["limited"]:
@@ -195,7 +195,7 @@ def _make(uv: _Uv, store: Store, draft: Path, order: dict[str, Any]) -> None:
 
 
 def _given(draft: Path, order: dict[str, Any]) -> list[str]:
-    """The arguments that name what is needed: by the skill, by its lock, and Prowess, which is part of the resolution."""
+    """The arguments with the requirements: those of the skill, its lock, and Prowess."""
     folder = draft / "prowess"
     folder.mkdir(parents=True)
     lines = list(order["dependencies"])
@@ -236,7 +236,7 @@ def _check_lock(order: dict[str, Any]) -> None:
 
 
 def _python_wanted(order: dict[str, Any]) -> str:
-    """What uv is asked for: the author's choice, else the project's interpreter where that will do."""
+    """The Python version or interpreter for uv: the author's choice, else the project's interpreter if it is suitable."""
     if order["python"]:
         return str(order["python"])
     base, requires = str(order["base"]), str(order["requires_python"])
@@ -256,7 +256,7 @@ def _version_of(python: str) -> str:
 
 
 def _path(path: str) -> str:
-    """PATH for uv, which gives up at the first interpreter that does not run: the real ones in the place of pyenv's shims."""
+    """PATH for uv with real interpreters instead of pyenv's shims, because uv gives up at the first one that does not run."""
     pyenv = Path(os.environ.get("PYENV_ROOT") or "~/.pyenv").expanduser()
     folders = [folder for folder in path.split(os.pathsep) if folder and Path(folder) != pyenv / "shims"]
     return os.pathsep.join([*folders, *map(str, sorted(pyenv.glob("versions/*/bin"), reverse=True))])

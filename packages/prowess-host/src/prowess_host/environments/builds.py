@@ -1,6 +1,6 @@
-"""Has environments made by helper processes, for an event loop that must not wait: one build for each environment.
+"""Makes environments in helper processes, so that the event loop need not wait: one build for each environment.
 
-The host itself never calls uv. A helper ends when the host does.
+The host itself never calls uv. A helper ends with the host.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["Builds", "Needed", "run"]
 _AT_ONCE: Final = 2
 """Builds that run at the same time; each may use several processors and the whole network."""
 _BEAT: Final = 5.0
-"""Seconds after which those who wait are told that it goes on, so that no client gives up."""
+"""Seconds between progress reports to waiting calls, so that clients do not time out."""
 _LAST_WORDS: Final = 2000
 
 
@@ -47,11 +47,11 @@ class Needed:
     lock_file: str = ""
     """The path of the lock file, existing or not."""
     limited: bool = False
-    """The skill has limits: nothing of what it needs may run while the environment is made."""
+    """Whether the skill has limits. Then none of its code may run while the environment is made."""
 
     @classmethod
     def by(cls, source: Source, declared: Declared, own: OwnSettings, root: Path, *, limited: bool = False) -> Needed:
-        """What a skill with these needs needs, with these settings. Raises `NeedsError` for what its limits forbid."""
+        """The environment for declared needs and settings. Raises `NeedsError` for needs that limits forbid."""
         if limited:
             check_limited(declared)
         lock = lock_of(source.path, is_folder=source.is_folder)
@@ -105,7 +105,7 @@ class Builds:
         if not self.store.is_ready(key):
             await self._built(needed, tell)
         if key not in self._held:
-            self._held[key] = self.store.hold(key, needed.root)  # nobody deletes it as long as this process lives
+            self._held[key] = self.store.hold(key, needed.root)  # prevents its deletion while this process lives
         return str(self.store.python(key))
 
     async def _built(self, needed: Needed, tell: Callable[[str], None]) -> None:
@@ -120,7 +120,7 @@ class Builds:
 
     def _over(self, key: str, task: asyncio.Task[None]) -> None:
         del self._going_on[key], self._tells[key]
-        _ = task.cancelled() or task.exception()  # perhaps nobody waits any more
+        _ = task.cancelled() or task.exception()  # retrieves the exception, in case no call waits
 
     async def _build(self, needed: Needed) -> None:
         def tell(line: str) -> None:
@@ -131,7 +131,7 @@ class Builds:
             await run(needed.order(self.cache), tell, needed.own.environments.build_timeout)
 
     def close(self) -> None:
-        """End all builds. What they have begun, the next build of the same environment clears away."""
+        """End all builds. The next build of the same environment removes their drafts."""
         for task in self._going_on.values():
             task.cancel()
         for descriptor in self._held.values():
@@ -187,7 +187,7 @@ class _Helper:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start it. What cannot be started is over, with the reason."""
+        """Start it. If that fails, it ends with the reason."""
         cache = Path(self._order["cache"])
         try:
             cache.mkdir(parents=True, exist_ok=True)
@@ -246,5 +246,5 @@ class _Helper:
 
 
 def _found(link: str, root: Path) -> str:
-    """A folder counts from the project; an address stays as it is."""
+    """An absolute path for a folder, relative to the project; a URL stays as it is."""
     return link if "://" in link else str(root / Path(link).expanduser())

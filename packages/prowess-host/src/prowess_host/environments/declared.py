@@ -1,7 +1,7 @@
 """The declared dependencies of a skill: a block of inline metadata (PEP 723), or a `pyproject.toml` or `requirements.txt` in its folder.
 
-Reads files and nothing else. A skill that says nothing, or needs nothing but the interpreter that the project has, shares
-the project's own environment.
+Only reads files. A skill without a declaration, or whose needs the project's interpreter meets, shares the project's
+environment.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _CLAUSE: Final = re.compile(r"\s*(~=|==|!=|<=|>=|<|>)\s*(\d+(?:\.\d+)*)(\.\*)?\s
 
 
 _NAMED: Final = re.compile(r"[A-Za-z0-9][\w\s.,<>=!~*+()\[\]-]*(;[\w\s.,<>=!~*+()\[\]'\"-]*)?")
-"""A requirement that names a package, with versions and conditions: no address, path, option or variable."""
+"""A requirement with a package name, versions and conditions, without URL, path, option or variable."""
 _VERSION: Final = re.compile(r"[\w\s.,<>=!~*+@-]*")
 
 
@@ -39,21 +39,21 @@ class Declared:
     file: str
     """The file with the declaration."""
     dependencies: tuple[str, ...] = ()
-    """Requirements, in order. What uv has to read for itself is not among them."""
+    """Requirements in order, without those that uv reads itself."""
     requires_python: str = ""
     python: str = ""
-    """The interpreter that the author asks for: a version, or a path."""
+    """The requested interpreter: a version or a path."""
     by_file: str = ""
-    """A digest of the file, where uv reads the file itself: it has settings for uv, or options of pip."""
+    """A digest of the file if uv reads it itself, because it has settings for uv or options of pip."""
     lock: str = ""
-    """The file with the exact versions; empty where there is none."""
+    """The file with the exact versions, or empty."""
     locked: str = ""
     """The content of the lock file."""
 
     @property
     def digest(self) -> str:
-        """A fingerprint of the needs, without the lock: equal needs have equal ones."""
-        place = str(Path(self.file).parent) if self.by_file else ""  # paths in the file count from there
+        """A fingerprint of the needs, without the lock."""
+        place = str(Path(self.file).parent) if self.by_file else ""  # paths in the file are relative to it
         return _digest([sorted(self.dependencies), self.requires_python, self.python, self.by_file, place])
 
 
@@ -70,9 +70,9 @@ def declared_by(source: Source) -> Declared | None:
 
 
 def check_limited(found: Declared) -> None:
-    """Refuse what would let a skill with limits run code of its own, or read files, while its environment is made.
+    """Refuse needs with which a limited skill could run its code, or read files, while its environment is made.
 
-    uv runs without the limits: it runs what a package is built with, and the interpreter that it is told.
+    uv runs without limits, and so do the build systems of packages and the requested interpreter.
     """
     file = Path(found.file)
     if found.by_file:
@@ -94,7 +94,7 @@ def check_limited(found: Declared) -> None:
 
 
 def satisfies(version: tuple[int, ...], wanted: str) -> bool:
-    """Whether a Python of this version is one that a `requires-python` asks for. What cannot be read is not satisfied."""
+    """Whether a Python version meets a `requires-python`; false if that cannot be parsed."""
     clauses = wanted.split(",") if wanted.strip() else []
     return all(_meets(version, clause) for clause in clauses)
 
@@ -126,7 +126,7 @@ def _padded(version: tuple[int, ...], size: int) -> tuple[int, ...]:
 
 
 def _is_nothing(found: Declared) -> bool:
-    """Whether the project's own environment is sufficient."""
+    """Whether the project's environment is enough."""
     needs = found.dependencies or found.by_file or found.python
     return not needs and satisfies(sys.version_info[:3], found.requires_python)
 
@@ -182,7 +182,7 @@ def _of_script(file: Path, text: str) -> Declared | None:
 
 
 def _of_table(file: Path, table: Mapping[str, Any], data: Mapping[str, Any], text: str) -> Declared:
-    """A table with `dependencies` and `requires-python`, in a document that may have settings for uv and for Prowess."""
+    """The needs in a table with `dependencies` and `requires-python`, in a document with possible settings for uv and Prowess."""
     dependencies: object = table.get("dependencies", [])
     requires: object = table.get("requires-python", "")
     tools: object = data.get("tool")

@@ -1,7 +1,7 @@
-"""What can go wrong with the environment of a skill.
+"""The exceptions about environments of skills.
 
 ProwessError
-├── NeedsError    what the skill says it needs cannot be read
+├── NeedsError    the declared dependencies cannot be read
 └── BuildError    the environment cannot be made
 """
 

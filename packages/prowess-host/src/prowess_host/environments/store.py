@@ -1,7 +1,7 @@
-"""The folder of environments in the user's cache: one for each set of needs, shared by all that have the same.
+"""The folder of environments in the user's cache: one for each set of needs, shared by skills with equal needs.
 
-An environment is complete when its note is there: it is built beside its place and moved there in one step. A host holds a
-shared lock on each environment that it uses, and whoever builds or deletes one holds the lock alone.
+An environment is built as a draft and moved to its place in one step. A host holds a shared lock on each environment that it
+uses; building and deleting need the exclusive lock.
 """
 
 from __future__ import annotations
@@ -41,26 +41,26 @@ class InUse(OSError):
 
 @frozen
 class Environment:
-    """One that is there."""
+    """A complete environment."""
 
     key: str
     path: Path
     python: str
-    """Its version."""
+    """The version of its Python."""
     dependencies: tuple[str, ...]
     size: int
-    """Bytes, as its files say; some may be shared with the cache of uv."""
+    """The size of its files in bytes. Some may be shared with the cache of uv."""
     made: float
     used: float
-    """When a worker was started in it last, in seconds since 1970."""
+    """The time of the last start of a worker in it, in seconds since 1970."""
 
     def in_words(self, now: float) -> str:
-        """What there is to say of it, for people."""
+        """One line about it, for people."""
         return f"Python {self.python}, {in_megabytes(self.size)}, made {_ago(now - self.made)}, used {_ago(now - self.used)}"
 
 
 def key_of(declared: Declared, own: OwnSettings, root: Path, *, limited: bool = False) -> str:
-    """The name of the environment that needs are met by: whatever changes what would be installed is in it."""
+    """The name of the environment for some needs: a digest of everything that affects the installed packages."""
     settings = own.environments
     ours = settings.prowess
     data = [
@@ -73,14 +73,14 @@ def key_of(declared: Declared, own: OwnSettings, root: Path, *, limited: bool = 
 
 
 def base_python(own: OwnSettings) -> str:
-    """The interpreter for needs that name none: that of the project's workers, without its packages."""
+    """The default interpreter: that of the project's workers, without its packages."""
     if own.python is not None:
         return own.python
     return os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
 
 
 def source_tree() -> Path | None:
-    """The folder that Prowess is imported from, where that is a checkout and nothing that was installed."""
+    """The folder of Prowess if it is imported from a checkout, else `None`."""
     folder = Path(prowess.__file__).resolve().parents[1]
     return folder if (folder.parent / "pyproject.toml").is_file() else None
 
@@ -92,31 +92,31 @@ class Store:
         self.folder = cache / "environments"
 
     def path(self, key: str) -> Path:
-        """Where an environment is, or would be."""
+        """The path of an environment, existing or not."""
         return self.folder / key
 
     def python(self, key: str) -> Path:
-        """Its interpreter."""
+        """The interpreter of an environment."""
         return self.path(key) / "bin" / "python"
 
     def is_ready(self, key: str) -> bool:
-        """Whether it is there, with an interpreter that still exists."""
+        """Whether an environment is complete, and its interpreter still exists."""
         return (self.path(key) / _NOTE).is_file() and self.python(key).exists()
 
     def note(self, path: Path, facts: dict[str, Any]) -> None:
-        """Say of a draft what it is: it is complete."""
+        """Write the facts about a draft, which marks it as complete."""
         text = json.dumps({**facts, "made": time.time(), "size": _size(path), "release": RELEASE})
         (path / _NOTE).write_text(text, encoding="utf-8")
 
     def draft(self, key: str) -> Path:
-        """A place to build in. What an earlier build has left behind is removed: its builder held the lock."""
+        """An empty folder to build in. The draft of an earlier build is removed: its builder would hold the lock."""
         for each in self.folder.glob(f"{key}.*"):
             if _DRAFT.fullmatch(each.name):
                 shutil.rmtree(each, ignore_errors=True)
         return self.folder / f"{key}.{os.urandom(4).hex()}"
 
     def move_in(self, draft: Path, key: str) -> None:
-        """Put a complete draft into its place, in one step."""
+        """Move a complete draft to its place in one step."""
         self._move_out(key)
         draft.rename(self.path(key))
 
@@ -129,7 +129,7 @@ class Store:
 
     @contextlib.contextmanager
     def alone(self, key: str, *, wait: bool = True) -> Generator[None]:
-        """Hold an environment alone, to build or to delete it. Without `wait`, one in use raises `InUse`."""
+        """Hold the exclusive lock of an environment, to build or delete it. Without `wait`, raises `InUse` if it is used."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with open(self.folder / f"{key}.lock", "a", encoding="utf-8") as file:  # noqa: PTH123 - as everywhere with locks
             try:
@@ -139,7 +139,7 @@ class Store:
             yield
 
     def hold(self, key: str, root: Path) -> int | None:
-        """Say that a project uses an environment, as long as this process lives; gives a descriptor to close, if possible."""
+        """Hold the shared lock of an environment for a project while this process lives. Returns the descriptor, if possible."""
         with contextlib.suppress(OSError):
             os.utime(self.path(key) / _NOTE)
             users = self.path(key) / _USERS
@@ -148,7 +148,7 @@ class Store:
             (users / name).write_bytes(os.fsencode(root))
         try:
             descriptor = os.open(self.folder / f"{key}.lock", os.O_RDONLY)
-        except OSError:  # made by hand, or a cache that cannot be written: nobody can delete it either
+        except OSError:  # a cache that cannot be written, so nobody can delete from it either
             return None
         with contextlib.suppress(OSError):
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -162,7 +162,7 @@ class Store:
             return []
 
     def known(self) -> list[Environment]:
-        """Those that are there, by name."""
+        """All complete environments, by name."""
         try:
             names = sorted(each.name for each in self.folder.iterdir())
         except OSError:
@@ -171,7 +171,7 @@ class Store:
         return [each for each in found if each is not None]
 
     def look(self, key: str) -> Environment | None:
-        """One of them, if it is complete."""
+        """An environment, if it is complete."""
         note = self.path(key) / _NOTE
         try:
             facts = json.loads(note.read_text("utf-8"))
@@ -189,14 +189,14 @@ class Store:
             return None
 
     def remove(self, key: str) -> None:
-        """Delete an environment that nobody uses; one in use raises `InUse`."""
+        """Delete an environment. Raises `InUse` if it is used."""
         with self.alone(key, wait=False):
             self._move_out(key)
             with contextlib.suppress(OSError):
                 (self.folder / f"{key}.lock").unlink()
 
     def remove_drafts(self) -> int:
-        """Delete what builds have left behind that did not come to their end; gives how many there were."""
+        """Delete the drafts of unfinished builds. Returns their number."""
         count = 0
         for each in list(self.folder.glob("*.*")):
             if not _DRAFT.fullmatch(each.name):

@@ -1,6 +1,6 @@
-"""Makes wheels of the Prowess that runs here, so that an environment gets the same code, whether or not an index has it.
+"""Makes wheels of the running Prowess, so that environments get the same code, even if no index has it.
 
-Of a checkout the wheel only points to the source, as an editable installation does.
+For a checkout, the wheel only points to the source, as an editable installation does.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ __all__ = ["pack"]
 
 _WHEEL: Final = "Wheel-Version: 1.0\nGenerator: prowess\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
 _PACKAGES: Final = {"prowess-core": "prowess", "prowess-host": "prowess_host", "prowess": None}
-"""The distributions that a skill may ask for, and what they hold."""
+"""The distributions that a skill may require, with their import packages."""
 
 
 def pack(folder: Path) -> dict[str, Path]:
-    """A wheel of each distribution that is installed here, by name."""
+    """Make a wheel of each installed distribution; returns their paths by name."""
     folder.mkdir(parents=True, exist_ok=True)
     found: dict[str, Path] = {}
     for name, module in _PACKAGES.items():
@@ -51,7 +51,7 @@ def _packed(folder: Path, installed: Distribution, name: str, module: str | None
 
 
 def _files(module: str) -> dict[str, bytes]:
-    """The files of a package, or what points to them where they are a checkout."""
+    """The files of a package, or a pointer to its checkout."""
     file = sys.modules[module].__file__ if module in sys.modules else __import__(module).__file__
     package = Path(str(file)).resolve().parent
     if (package.parents[1] / "pyproject.toml").is_file():

@@ -1,4 +1,4 @@
-"""Claims stdin and stdout for the client before other code can use them. Therefore it imports almost nothing."""
+"""Claims stdin and stdout for the client before other code can use them. So it imports almost nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Claim(NamedTuple):
 
 
 def claim() -> Claim:
-    """Take descriptors 0 and 1 away: from here on input is empty and whatever is printed goes to stderr."""
+    """Move descriptors 0 and 1. Afterwards, stdin is empty and prints go to stderr."""
     for fd in (0, 1, 2):
         _ensure_open(fd)
     reading = fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, 3)
@@ -30,7 +30,7 @@ def claim() -> Claim:
 
 
 def _ensure_open(fd: int) -> None:
-    """Whoever starts us may have closed one of the three: then it leads nowhere, but never to a file opened later."""
+    """Open the null device if the parent has closed a standard descriptor, so that no later file gets its number."""
     try:
         os.fstat(fd)
     except OSError:

@@ -23,19 +23,19 @@ from prowess_host.stderr import Room, write_some
 __all__ = ["Reader", "Writer"]
 
 _CHUNK: Final = 64 * 1024
-"""Bytes of one read: what a pipe holds. A larger buffer is mapped and unmapped anew for every request, however small."""
+"""Bytes of one read: the capacity of a pipe. A larger buffer would be mapped and unmapped for every request."""
 _MOST_BACKLOG: Final = 64 * 1024 * 1024
-"""Bytes that wait for a client that does not read. Above it the client is not read from either."""
+"""Bytes that may wait for a client. Above that, the host stops reading from the client."""
 _SMALL: Final = 16 * 1024
-"""Bytes of a message that may be held back to go together with others: beyond it a copy costs more than it saves."""
+"""Largest message that is held back to be joined with others. Copying larger ones costs more than it saves."""
 _LONGEST_FLUSH: Final = 60.0
-"""Seconds that a client gets at the end for what it has not read yet, if it goes on reading."""
+"""Seconds that a client gets at the end to read the rest, if it keeps reading."""
 _MOST_AT_ONCE: Final = 256 * 1024
 """Bytes of one message that are written directly; the rest of a longer one goes by the thread."""
 
 
 class Reader:
-    """Hands over what arrives, chunk by chunk, and at the end an empty one. Can be paused."""
+    """Passes on input chunk by chunk, and an empty chunk at the end. Can be paused."""
 
     def __init__(self, fd: int, on_bytes: Callable[[bytes], None]) -> None:
         self._fd = fd
@@ -46,19 +46,19 @@ class Reader:
 
     @property
     def left(self) -> bool:
-        """Whether the client has closed its end, also while there is something left to read."""
+        """Whether the client has closed its end, even if there is input left."""
         poll = select.poll()
         poll.register(self._fd, 0)
         return bool(poll.poll(0))
 
     def start(self) -> None:
-        """Begin to read, or go on. Regular files cannot be waited for: they are read at once."""
+        """Start or continue reading. Regular files cannot be polled, so they are read at once."""
         if self._ended or self._active:
             return
         self._active = True
         try:
             self._loop.add_reader(self._fd, self._read)
-        except PermissionError:  # epoll and a regular file
+        except PermissionError:  # epoll refuses regular files
             self._loop.call_soon(self._read_file)
 
     def pause(self) -> None:
@@ -87,7 +87,7 @@ class Reader:
 
 
 class Writer:
-    """The one thing that writes to the client. Never blocks its caller: what does not fit waits in a thread."""
+    """The only writer to the client. Never blocks: bytes that the pipe does not take wait in a thread."""
 
     def __init__(self, fd: int, on_broken: Callable[[], None]) -> None:
         self._fd = fd
@@ -118,7 +118,7 @@ class Writer:
 
     @property
     def full(self) -> bool:
-        """Whether the client should not be read from before it has read itself."""
+        """Whether to stop reading from the client until it has read."""
         return self._waiting > _MOST_BACKLOG
 
     def write(self, line: bytes, *, more: bool = False) -> None:
@@ -138,7 +138,7 @@ class Writer:
             self._send(line)
 
     def _release(self) -> None:
-        """Send what was held back until the end of this turn of the loop."""
+        """Send the messages that were held back in this turn of the loop."""
         if self._held:
             held, self._held = self._held, []
             self._send(b"".join(held))
@@ -152,9 +152,9 @@ class Writer:
             self._ensure_thread()
 
     def flush(self, seconds: float) -> bool:
-        """Wait until everything is with the client, as long as the client takes something within so many seconds.
+        """Wait until the client has read everything, as long as it reads something every `seconds`.
 
-        Gives whether the client has everything. Nothing can be written afterwards.
+        Returns whether it has read everything. Nothing can be written afterwards.
         """
         self._release()
         if self._thread is None:
@@ -167,7 +167,7 @@ class Writer:
         return not self._thread.is_alive()
 
     def _at_once(self, line: memoryview) -> memoryview:
-        """Write what fits without waiting; gives the rest."""
+        """Write without waiting, and return the rest."""
         try:
             if self._socket is not None:
                 return line[self._socket.send(line, socket.MSG_DONTWAIT) :]
@@ -195,16 +195,16 @@ class Writer:
                     with self._lock:
                         self._waiting -= written
             except OSError:
-                with contextlib.suppress(RuntimeError):  # the loop is closed: nobody minds any more
+                with contextlib.suppress(RuntimeError):  # the loop is closed
                     self._loop.call_soon_threadsafe(self._break)
                 return
-            del line  # or else the last one is held until there is another
+            del line  # frees the line, instead of holding it until the next one
             if size >= LARGE:
                 with contextlib.suppress(RuntimeError):  # as above
                     self._loop.call_soon_threadsafe(give_back_soon)
 
     def _break(self) -> None:
-        """The client is gone."""
+        """Called when the client is gone."""
         if not self._broken:
             self._broken = True
             self._waiting = 0
