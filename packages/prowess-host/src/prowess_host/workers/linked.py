@@ -79,17 +79,17 @@ class LinkedWorker(ABC):
     """
 
     is_apart = True
-    """Whether it has an interpreter of its own."""
+    """Whether it has its own interpreter."""
     is_certain = True
-    """Whether it is certain, after its end, which calls it had begun."""
+    """Whether its begun calls are certain after its end."""
     is_preparing = False
-    """Whether its code and its environment are being brought to another machine, which is not part of its start."""
+    """Whether its code and environment are being copied to another machine, which does not count as its start."""
     refusal = ""
-    """Why there is none, if it could not be started. Its calls are answered with this."""
+    """Why it could not be started; the answer to its calls."""
     relays = False
-    """Whether all frames are passed on, both ways: somebody else begins, and goes by what a board would show."""
+    """Whether it only relays frames, both ways, for another process that begins the calls."""
     verdict = ""
-    """Why it ended, where its exit code does not say it."""
+    """Why it ended, if its exit code does not say it."""
     last_line = b""
     """What it printed last, where that is read."""
     only = ""
@@ -130,7 +130,7 @@ class LinkedWorker(ABC):
         """The id of its process."""
 
     def threads(self) -> Mapping[int, Thread] | None:
-        """What this system says about its threads; `None` if it says nothing."""
+        """The states of its threads; `None` if this system does not tell."""
         return threads_of(self.pid)
 
     @abstractmethod

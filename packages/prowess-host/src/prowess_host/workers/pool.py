@@ -48,9 +48,9 @@ _LACKING: Final = (
 )
 _REBUILD: Final = "make the environment again with `prowess sync --rebuild`"
 _MOST_FRAME: Final = 256 * 1024 * 1024
-"""Bytes of a frame that a limited worker may send: its skill has the link in its hands, and can announce 8 GB."""
+"""Bytes of the largest frame from a limited worker: its skill can write to the link and announce 8 GB."""
 _FULL: Final = 5.0
-"""Seconds in which no further worker is asked for after agents had no room for one."""
+"""Seconds before agents are asked again for a worker, after none had a free slot."""
 _MOST_STAND_INS: Final = 3
 """Workers that are started while others are held by imports. Further calls wait for one of the imports."""
 
@@ -164,9 +164,9 @@ class Worker:
             self.process.forget(number)
 
     def begun(self) -> list[Job]:
-        """The jobs that it has begun, as far as is known; for certain, if it has ended.
+        """Its begun jobs, as far as known. After its end, this is certain.
 
-        If nobody knows what it did at its end, these are all but those that may run twice.
+        If its last frames are lost, all jobs count as begun except those that may run twice.
         """
         doubtful = not self.process.is_certain
         return [
@@ -252,9 +252,9 @@ class Pool:
         """Workers that get calls while imports hold the active ones."""
         self.spare: Worker | None = None
         self.gone: Mapping[str, str] = {}
-        """Skills that do not load and have no last good version, each with the reason."""
+        """Skills without a last good version that do not load, each with the reason."""
         self._full_until = 0.0
-        """Until then, no agent is asked for another worker: none had room."""
+        """The time until which agents are not asked for another worker, because none had a free slot."""
         self._deaths: list[float] = []
         self.diagnosis = ""
         """Why the last worker failed to start."""
@@ -412,7 +412,7 @@ class Pool:
 
     @property
     def _least(self) -> int:
-        """The workers that there should be. On agents, further ones come up as calls need them."""
+        """The usual number of workers. On agents, further ones start when calls need them."""
         return 1 if self.placement.place else self._host.workers
 
     def _grows(self) -> bool:
@@ -422,7 +422,7 @@ class Pool:
         return self._loop.time() >= self._full_until and all(worker.jobs for worker in self.active)
 
     def fill(self, count: int = 0) -> None:
-        """Have as many active workers as there should be, or so many, as far as they can be had."""
+        """Start workers up to the usual number, or up to `count`."""
         while len(self.active) < max(self._least, count):
             worker, self.spare = self.spare or self._spawn(), None
             if worker is None:

@@ -497,9 +497,7 @@ class Supervisor:
 
     def _on_exit(self, worker: Worker, begun: list[Job]) -> None:
         """Answer for the calls that went down with a worker, and give those it never began to another."""
-        ended = (
-            f"its worker ended ({worker.violation or worker.process.verdict or describe_exit(worker.process.exit_code)})"
-        )
+        ended = f"its worker ended ({worker.violation or worker.process.verdict or describe_exit(worker.process.exit_code)})"
         for job in begun:
             self._fail(job, "the host is shutting down" if self._pool.closing else ended, started=True)
         importing = worker.process.importing
