@@ -14,7 +14,6 @@ from anyio import fail_after
 from patience import PATIENCE
 from piped import CAPABILITIES_KEY, HANDSHAKE, STATELESS, VERSION_KEY
 
-from prowess.contracts.contract import Contract
 from prowess.settings.settings import Settings
 from prowess_host.connection import Connection
 from prowess_host.project import Project
@@ -59,7 +58,7 @@ class Pipe:
 class MemoryClient:
     """One client of one era."""
 
-    def __init__(self, project: Project, version: str, allows: Callable[[Contract], bool] | None = None) -> None:
+    def __init__(self, project: Project, version: str, allows: Callable[..., bool] | None = None) -> None:
         self.version = version
         self.pipe = Pipe()
         now = asyncio.get_running_loop().time

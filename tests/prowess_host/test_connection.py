@@ -267,7 +267,7 @@ async def test_whether_a_client_may_call_is_asked_when_its_command_is_known(root
         """,
     )
     async with served(root) as project:
-        client = MemoryClient(project, HANDSHAKE, lambda contract: contract.id == "t.where")
+        client = MemoryClient(project, HANDSHAKE, lambda _, *named: named == ("t.where",))
         await client.open()
         numbers = [
             client.start_call("t_sync", text="x"),
