@@ -347,12 +347,12 @@ class Supervisor:
             return
         job = worker.jobs.get(frame.number) if frame.kind in _OF_A_CALL else None
         if job is None and (frame.kind != Kind.PONG or worker.pinged is None):
-            worker.strays += 1
-            if worker.strays > _MOST_STRAYS:
+            worker.stray_frames += 1
+            if worker.stray_frames > _MOST_STRAYS:
                 worker.pool.condemn(worker, f"more than {_MOST_STRAYS} messages about calls that it does not have")
                 return
         elif frame.kind in LAST:
-            worker.strays = 0
+            worker.stray_frames = 0
         from prowess_host.workers.mistrust import sound  # for limited skills alone
 
         believed = sound(frame, limited, job)
