@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+import signal
+import socket
+import subprocess
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -9,14 +14,30 @@ from typing import Any
 
 import anyio
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from inside import inside
 from patience import PATIENCE
 from piped import result, until
+from tests.prowess_host.environments.test_environments import commit
+from wheelhouse import installed, small
 from written import is_there, touch, written
 
+from prowess.settings.limits import Limits
+from prowess.settings.settings import Settings
+from prowess_host.cli.commands import run
 from prowess_host.cluster import remote
 from prowess_host.cluster.agent import Agent
-from prowess_host.cluster.code import APPROVED, new_key, sign
+from prowess_host.cluster.code import APPROVED, Unapproved, check_approved, new_key, sign
+from prowess_host.cluster.looking import look
+from prowess_host.confinement.confine import system
+from prowess_host.doctor.checks import examine_cluster
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
 
 Start = Callable[..., Awaitable[Agent]]
 PLACES = """
@@ -183,3 +204,127 @@ async def test_agents_of_another_link_version_and_locked_agents_refuse_with_a_re
         await until_said(host, "places_where", "nobody whom")
         monkeypatch.setattr(remote, "hello", lambda: {"link": [99, 0], "release": "9.9"})
         await until_said(host, "places_where", "host and agent have different versions")
+
+
+TINY = """
+    # /// script
+    # dependencies = ["tinypackage==2.0"]
+    # ///
+    from prowess import skill_command
+    import tinypackage
+
+    @skill_command
+    def version() -> str:
+        return tinypackage.version
+"""
+LIMITED = """
+    # /// script
+    # [tool.prowess.sandbox]
+    # network = false
+    # ///
+    import os, socket
+    from pathlib import Path
+    from prowess import skill_command
+
+    @skill_command
+    def read(path: str) -> str:
+        return Path(path).read_text()
+
+    @skill_command
+    def connect() -> str:
+        socket.socket()
+        return "connected"
+
+    @skill_command
+    def at() -> str:
+        return __file__
+"""
+
+
+async def test_agent_makes_the_environment_of_a_skill_and_enforces_its_limits(
+    start: Start, env: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From what the code declares, and by its own settings: the host could make no environment. Costs 3 s."""
+    for name in [name for name in os.environ if name.startswith("UV_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "uv"))
+    monkeypatch.setenv("UV_NO_CONFIG", "1")
+    wheels = installed(tmp_path / "wheels", "prowess-core")
+    small(wheels, "tinypackage", "2.0")
+    root = written(tmp_path / "p", tiny=TINY, small=LIMITED)
+    commit(root, "tiny")
+    settings = {"environments.index": "", "environments.offline": True, "environments.find_links": [str(wheels)]}
+    agent = await start(**settings)
+    env = {**env, "PROWESS_ENVIRONMENTS__UV": "/none/uv", "PROWESS_CACHE_DIR": str(tmp_path / "host")}
+    async with inside(root, env=env) as host:
+        await until_listed(host, {"tiny_version", "small_read", "small_connect", "small_at", "prowess_diagnostics"})
+        assert "2.0" == await host.text("tiny_version")
+        if not system().lacking(Limits()):
+            assert "Permission denied" in await host.text("small_read", path=str(root / "skills/tiny.py"))
+            assert "PermissionError" in await host.text("small_connect")
+            at = await host.text("small_at")
+            assert str(agent.cache) in at
+            assert "def at()" in await host.text("small_read", path=at)
+    assert [] == list((tmp_path / "host").glob("environments/*/bin"))
+
+
+async def until_listed(host: Any, names: set[str]) -> None:
+    with anyio.fail_after(PATIENCE):
+        while set(await host.tools()) != names:  # noqa: ASYNC110 - environments fail in the background
+            await anyio.sleep(0.05)
+
+
+async def test_people_see_the_agents_of_a_cluster(start: Start, env: dict[str, str], tmp_path: Path) -> None:
+    """In a list, in the status, and among the findings of the doctor."""
+    await start("seen", **{"agent.labels": ["gpu"]})
+    settings = Settings.load(tmp_path, environ=env, flags={})
+    is_up, lines = await look(settings)
+
+    assert is_up
+    assert "agent seen: 0 of 4 slots in use, labels gpu" in lines[1]
+    found = [finding async for finding in examine_cluster(settings)]
+    assert ["ok", "ok"] == [finding.level for finding in found]
+
+
+def test_cluster_on_this_machine_in_one_command(tmp_path: Path) -> None:
+    """An engine, agents and servers start together, and end together. Costs 4 s."""
+    root = project(tmp_path)
+    port = free_port()
+    command = [sys.executable, "-c", "from prowess_host.cli.main import main; main()"]
+    words = ["cluster", "--project", str(root), "--local", "2", "--hosts", "1", "--port", str(port)]
+    with subprocess.Popen([*command, *words], stdout=subprocess.PIPE, text=True) as running:
+        told: list[str] = []
+        for line in running.stdout:
+            told.append(line)
+            if "serving MCP" in line:
+                break
+        exported = next(line for line in told if "export " in line).partition("export ")[2]
+        more = dict(word.split("=", 1) for word in shlex.split(exported))
+        calling = [*command, "call", "--project", str(root), "places.where"]
+        called = subprocess.run(calling, env={**os.environ, **more}, capture_output=True, text=True, check=True)
+        listed = subprocess.run(
+            [*command, "list", "--project", str(root)],
+            env={**os.environ, **more},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        running.send_signal(signal.SIGINT)
+        rest = running.stdout.read()
+    assert "/agent/work/" in called.stdout
+    assert "agent agent-2: " in listed.stdout
+    assert 0 == running.returncode, rest
+    with pytest.raises(OSError):
+        socket.create_connection(("127.0.0.1", port)).close()
+
+
+def test_approved_code_is_signed_by_a_command(tmp_path: Path) -> None:
+    root, key = project(tmp_path), tmp_path / "key"
+    assert 0 == run(["approve", "--project", str(root), "--new-key", str(key)])
+    assert 0o600 == key.stat().st_mode & 0o777
+    assert 0 == run(["approve", "--project", str(root), "--key", str(key)])
+    digest, _, signature = (root / APPROVED).read_text().strip().partition(" ")
+    public = Ed25519PrivateKey.from_private_bytes(bytes.fromhex(key.read_text())).public_key().public_bytes_raw().hex()
+    check_approved(digest, [signature], [public])
+    with pytest.raises(Unapproved):
+        check_approved(digest[::-1], [signature], [public])

@@ -23,6 +23,7 @@ from prowess.settings.paths import ConfigPaths
 from prowess.settings.settings import Settings
 from prowess_host.catalog.instructions import details_of, instructions_of
 from prowess_host.catalog.listing import Listing
+from prowess_host.catalog.sources import Parts
 from prowess_host.catalog.updates import CatalogUpdates
 from prowess_host.files.shelf import Index, Shelf, Sources
 from prowess_host.long_results import Pages
@@ -110,9 +111,13 @@ class Project:
 
         engine = Engine(self.settings)
         engine.start()
-        agents = Agents(engine, lambda: self._updates.settings, self._updates.parts)
+        agents = Agents(engine, lambda: self._updates.settings, self.parts)
         self.workers.abroad = agents.spawn
         return agents
+
+    def parts(self) -> Parts:
+        """The files that agents need."""
+        return self._updates.parts()
 
     @property
     def own(self) -> OwnSettings:

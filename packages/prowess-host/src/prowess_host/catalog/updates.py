@@ -498,7 +498,7 @@ class CatalogUpdates:
     def parts(self) -> Parts:
         """The files that workers elsewhere need."""
         description, paths = self._known.description, self._paths
-        files = {path for facts in description.skills.values() for path in facts.files}.union(description.imported)
+        files = {path for facts in description.skills.values() for path in facts.files}
         secrets = frozenset(map(str, paths.settings_files))
         return Parts(paths.project_root, self.searched, files, self.own.cluster.files, secrets)
 

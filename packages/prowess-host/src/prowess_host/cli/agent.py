@@ -61,7 +61,7 @@ def _serve(settings: Settings, *, locked: bool) -> None:
 
     async def run() -> None:
         engine = Engine(settings)
-        engine.on_change(lambda: print(f"prowess: the engine at {engine.place} is {engine.state}", flush=True))
+        quiet = engine.on_change(lambda: print(f"prowess: the engine at {engine.place} is {engine.state}", flush=True))
         engine.start()
         keys = settings.own.agent.keys if locked else None
         agent = Agent(engine, settings, ConfigPaths.of(settings, os.environ).get_cache_dir(), locked=keys)
@@ -74,6 +74,7 @@ def _serve(settings: Settings, *, locked: bool) -> None:
             f"prowess: agent {agent.name} with {agent.slots} slots and the labels {labels}; Ctrl-C ends it", flush=True
         )
         await agent.run()
+        quiet()
         await engine.close()
 
     adopt_orphans()

@@ -51,7 +51,13 @@ def list_at_once(options: PlainOptions) -> int | None:
         return None
     paths, shape = ConfigPaths.of(settings, os.environ), shape_now(settings.own)
     manifest = read_manifest(manifest_path(paths.cache_dir, paths.project_root, shape))
-    if manifest is None or manifest.apart or settings.own.sandbox or not manifest.standing(shape).complete:
+    if (
+        manifest is None
+        or manifest.apart
+        or settings.own.sandbox
+        or settings.own.cluster.url
+        or not manifest.standing(shape).complete
+    ):
         return None
     catalog = manifest.description.catalog(settings.own.hide, paths.project_root)
     if catalog.failures or not catalog.contracts:

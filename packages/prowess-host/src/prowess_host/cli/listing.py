@@ -12,7 +12,7 @@ from prowess.jsontypes import JsonObject
 from prowess_host.cli.command_table import NEXT, catalog_lines
 from prowess_host.cli.exit_codes import DONE, FAILED
 from prowess_host.cli.options import ProjectOptions, json_option, project_options
-from prowess_host.cli.projects import catalog_of, opened
+from prowess_host.cli.projects import agents_of, catalog_of, opened
 from prowess_host.cli.terminal import complain
 
 __all__ = ["command"]
@@ -31,18 +31,29 @@ async def _list(where: ProjectOptions, *, as_json: bool) -> int:
         await project.load(builds=False)
         catalog = catalog_of(project)
         environments = project.environments() if not as_json else []
+        agents = await agents_of(project.settings)
         limits = {skill: limits.to_json() for skill, limits in sorted(project.limits.items())}
         nothing = project.where_it_looked() if not catalog.contracts else ""
     if as_json:
-        print(_as_json(catalog, limits))
+        print(_as_json(catalog, limits, agents))
     elif catalog.contracts or catalog.failures:
-        print("\n".join([*catalog_lines(catalog), *([""] if environments else []), *environments]))
+        print(
+            "\n".join(
+                [
+                    *catalog_lines(catalog),
+                    *([""] if environments else []),
+                    *environments,
+                    *([""] if agents else []),
+                    *agents,
+                ]
+            )
+        )
     if nothing and not catalog.failures:
         complain(f"{nothing}\n{NEXT}")
     return DONE if catalog.contracts and not catalog.failures else FAILED
 
 
-def _as_json(catalog: Catalog, limits: JsonObject) -> str:
+def _as_json(catalog: Catalog, limits: JsonObject, agents: list[str]) -> str:
     failures = [
         {"source": item.source, "reason": item.reason, "file": item.file, "line": item.line}
         for item in catalog.failures
@@ -51,5 +62,6 @@ def _as_json(catalog: Catalog, limits: JsonObject) -> str:
         "commands": [contract.to_json() for contract in catalog],
         "failures": failures,
         **({"limits": limits} if limits else {}),
+        **({"cluster": agents} if agents else {}),
     }
     return json.dumps(told, indent=2, ensure_ascii=False)

@@ -17,7 +17,7 @@ from prowess_host.catalog.known import KnownCatalog
 from prowess_host.cli.options import ProjectOptions
 from prowess_host.project import Project
 
-__all__ = ["catalog_of", "is_project", "opened", "remembered", "settings_of", "shown_path"]
+__all__ = ["agents_of", "catalog_of", "is_project", "opened", "remembered", "settings_of", "shown_path"]
 
 _PATIENT = {"host.import_limit": "1e9", "host.stall_limit": "1e9"}
 """In a debugger, an import may stand still for hours."""
@@ -68,6 +68,15 @@ def settings_of(where: ProjectOptions) -> Settings:
 
 def _load(where: ProjectOptions, flags: dict[str, str]) -> Settings:
     return Settings.load(where.root, environ=os.environ, flags=flags)
+
+
+async def agents_of(settings: Settings) -> list[str]:
+    """A line about the engine and about each agent; nothing for a project without a cluster."""
+    if not settings.own.cluster.url:
+        return []
+    from prowess_host.cluster.looking import look  # only projects with a cluster have what it needs
+
+    return (await look(settings))[1]
 
 
 def remembered(where: ProjectOptions) -> Catalog:

@@ -12,6 +12,7 @@ import click
 from prowess_host.cli.connections import needed_by, problem_lines, shown_path, trial_line
 from prowess_host.cli.exit_codes import DONE, FAILED
 from prowess_host.cli.options import ProjectOptions, json_option, project_options
+from prowess_host.cli.projects import agents_of, settings_of
 from prowess_host.cli.terminal import Style
 from prowess_host.clients.connecting import Connection, connections_of
 from prowess_host.clients.machine import Machine
@@ -35,7 +36,8 @@ def command(where: ProjectOptions, *, untried: bool, as_json: bool) -> int:
     needed = needed_by(where, machine) if connections and not untried else []
     trials = [None if untried else _tried(each, where, machine, needed) for each in connections]
     both = list(zip(connections, trials, strict=True))
-    print(_as_json(both) if as_json else _as_text(both, where, machine))
+    agents = asyncio.run(agents_of(settings_of(where)))
+    print(_as_json(both, agents) if as_json else "\n".join([_as_text(both, where, machine), *agents]))
     return FAILED if any(_is_bad(*each) for each in both) else DONE
 
 
@@ -50,7 +52,7 @@ def _is_bad(connection: Connection, trial: Trial | None) -> bool:
     return connection.problem is not None or (trial is not None and not trial.works)
 
 
-def _as_json(both: list[tuple[Connection, Trial | None]]) -> str:
+def _as_json(both: list[tuple[Connection, Trial | None]], agents: list[str]) -> str:
     rows: list[dict[str, Any]] = [
         {
             "client": connection.client.name,
@@ -63,7 +65,7 @@ def _as_json(both: list[tuple[Connection, Trial | None]]) -> str:
         }
         for connection, trial in both
     ]
-    return json.dumps({"connections": rows}, indent=2, ensure_ascii=False)
+    return json.dumps({"connections": rows, **({"cluster": agents} if agents else {})}, indent=2, ensure_ascii=False)
 
 
 def _as_text(both: list[tuple[Connection, Trial | None]], where: ProjectOptions, machine: Machine) -> str:

@@ -109,12 +109,13 @@ class Agents:
         self._timer: asyncio.TimerHandle | None = None
         self._stored: set[str] = set()
         self._of_connection = 0
-        engine.on_change(self._ask_who)
+        self._forget = engine.on_change(self._ask_who)
         self._ask_who()
         self._tick()
 
     def close(self) -> None:
         """Hear of no agents any more."""
+        self._forget()
         self._subscription.cancel()
         if self._timer is not None:
             self._timer.cancel()

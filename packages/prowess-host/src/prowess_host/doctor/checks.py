@@ -35,7 +35,7 @@ from prowess_host.doctor.runs import examine_runs
 from prowess_host.project import Project
 from prowess_host.records.place import record_path
 
-__all__ = ["Patient", "examine"]
+__all__ = ["Patient", "examine", "examine_cluster"]
 
 _PACKAGES: Final = ("prowess-core", "prowess-host", "prowess", "prowess-testkit")
 _LIBRARIES: Final = ("pydantic", "pluggy", "dependency-injector", "anyio", "watchfiles")
@@ -75,6 +75,8 @@ async def examine(patient: Patient) -> AsyncIterator[Finding]:
         if finding.area == "project" and finding.level == "error":
             return
     for finding in _environments(settings, patient):
+        yield finding
+    async for finding in examine_cluster(settings):
         yield finding
     catalog: Catalog | None = None
     try:
@@ -171,6 +173,27 @@ def _telemetry(settings: Settings) -> Iterator[Finding]:
     if not found:
         text = f"otel.on is set, but {python} has no OpenTelemetry: calls are not traced"
         yield Finding("settings", "warning", text, install_command("prowess-core[otel]", python))
+
+
+async def examine_cluster(settings: Settings) -> AsyncIterator[Finding]:
+    """Check whether the engine of the cluster can be reached, and which agents are there."""
+    if not settings.own.cluster.url:
+        return
+    try:
+        from prowess_host.cluster.looking import look
+    except ModuleNotFoundError as error:
+        text = f"the project has a cluster, and {error.name} is not installed"
+        yield Finding("cluster", "error", text, "pip install 'prowess[cluster]'")
+        return
+    try:
+        is_up, lines = await look(settings)
+    except ProwessError as error:
+        yield Finding("cluster", "error", str(error), "correct the table [cluster] of the settings")
+        return
+    for line in lines:
+        yield Finding(
+            "cluster", "ok" if is_up else "warning", line, "" if is_up else "start it, or correct cluster.url"
+        )
 
 
 # --- settings -------------------------------------------------------------------------------------

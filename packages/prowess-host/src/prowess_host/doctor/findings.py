@@ -19,7 +19,7 @@ class Finding:
     """The result, its place and the remedy."""
 
     area: str
-    """`python`, `settings`, `project`, `environments`, `skills`, `manifest`, `clients` or `runs`."""
+    """`python`, `settings`, `project`, `environments`, `cluster`, `skills`, `manifest`, `clients` or `runs`."""
     level: str
     message: str
     remedy: str = ""
