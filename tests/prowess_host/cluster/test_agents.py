@@ -311,7 +311,7 @@ def test_cluster_on_this_machine_in_one_command(tmp_path: Path) -> None:
         )
         running.send_signal(signal.SIGINT)
         rest = running.stdout.read()
-    assert "/agent/work/" in called.stdout
+    assert "/agent/running/" in called.stdout
     assert "agent agent-2: " in listed.stdout
     assert 0 == running.returncode, rest
     with pytest.raises(OSError):

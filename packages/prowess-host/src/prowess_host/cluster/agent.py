@@ -192,7 +192,7 @@ class _Tenant:
         self._agent = agent
         self._order = order
         self.incarnation: str = order["incarnation"]
-        self._folder = agent.cache / "agent" / "work" / self.incarnation
+        self._folder = agent.cache / "agent" / "running" / self.incarnation
         other, own = stream_subjects(agent.engine, self.incarnation)
         self._stream = Stream(
             agent.engine,
