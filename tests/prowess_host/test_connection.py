@@ -51,6 +51,17 @@ SKILL = """
         open(file, "x").close()
         return "over"
 """
+RESOURCES = """
+    from prowess import prompt, resource
+
+    @prompt
+    def told() -> str:
+        return "told"
+
+    @resource("told://{name}")
+    def read(name: str) -> str:
+        return name
+"""
 
 
 @pytest.fixture
@@ -251,21 +262,7 @@ async def test_calls_before_the_first_listing_wait_for_it(root: Path) -> None:
 
 async def test_whether_a_client_may_call_is_asked_when_its_command_is_known(root: Path) -> None:
     """A call that came before the listing runs nothing that its client may not have."""
-    write_skill(
-        root,
-        "served.py",
-        """
-        from prowess import prompt, resource
-
-        @prompt
-        def told() -> str:
-            return "told"
-
-        @resource("told://{name}")
-        def read(name: str) -> str:
-            return name
-        """,
-    )
+    write_skill(root, "served.py", RESOURCES)
     async with served(root) as project:
         client = MemoryClient(project, HANDSHAKE, lambda _, *named: named == ("t.where",))
         await client.open()
@@ -279,6 +276,42 @@ async def test_whether_a_client_may_call_is_asked_when_its_command_is_known(root
         for number in numbers:
             assert "needs scopes" in (await client.answer(number))["error"]["message"]
         assert text_of(await client.answer(allowed)).startswith("x ")
+
+
+async def test_a_client_that_does_not_read_is_told_once_of_each_change(root: Path) -> None:
+    """However often it changes meanwhile, and only of what it asked for."""
+    write_skill(root, "served.py", RESOURCES)
+    async with served(root) as project:
+        client = MemoryClient(project, HANDSHAKE)
+        await client.open()
+        for uri in ("told://a", "told://b"):
+            assert {} == await client.ask("resources/subscribe", uri=uri)
+        client.pipe.is_read = False
+        client.pipe.backlog = 2 * 1024 * 1024
+        for _ in range(1000):
+            for uri in ("told://a", "told://b", "told://c"):
+                project.resource_updated(uri)
+        assert 2 * 1024 * 1024 == client.pipe.backlog
+        client.pipe.is_read, client.pipe.backlog = True, 0
+        await client.found(lambda message: message.get("params", {}).get("uri") == "told://b")
+        told = [each["params"]["uri"] for each in client.notes("notifications/resources/updated")]
+        assert ["told://a", "told://b"] == told
+
+
+@pytest.mark.parametrize("version", [HANDSHAKE, STATELESS])
+async def test_what_a_client_listens_to_is_bounded(root: Path, version: str) -> None:
+    """In number and in length: it is kept for as long as the client stays."""
+    write_skill(root, "served.py", RESOURCES)
+    uris = [f"told://{number}{'x' * 8000}" for number in range(40)]
+    async with served(root) as project:
+        client = MemoryClient(project, version)
+        await client.open()
+        if version == STATELESS:
+            number = client.request("subscriptions/listen", notifications={"resourceSubscriptions": uris})
+            refused = await client.answer(number)
+        else:
+            *_, refused = [await client.answer(client.request("resources/subscribe", uri=uri)) for uri in uris]
+        assert "characters, more than 262144" in refused["error"]["message"]
 
 
 async def test_a_command_that_did_not_load_is_named_with_its_reason(tmp_path: Path) -> None:

@@ -154,6 +154,18 @@ def test_history_is_bounded() -> None:
     assert [] == history.after(2, 0)
 
 
+def test_many_sessions_share_the_room_for_histories() -> None:
+    """So that their number times what one keeps is never needed. What fits is kept."""
+    sizes: list[list[bytes] | None] = []
+    history = History(1000)
+    for number in range(1, 11):
+        history.keep(1, number, b"x" * 100)
+    sizes += [history.after(1, 0)]
+    history.limit(300)
+    sizes += [history.after(1, 7), history.after(1, 6)]
+    assert [10, 3, None] == [None if each is None else len(each) for each in sizes]
+
+
 def test_without_a_history_nothing_goes_on() -> None:
     case = Case()
     case.note()

@@ -59,6 +59,8 @@ T = TypeVar("T", bound=ToolCall)
 _log = logging.getLogger("prowess.host")
 _LIMIT_KEY: Final = "anthropic/maxResultSizeChars"
 """The key in a command's `meta` with which its author asks clients to accept larger results."""
+_LATER: Final = 0.5
+"""Seconds between two attempts to tell a client that does not read of changes."""
 _MOST_NOTICES: Final = 1024 * 1024
 """Bytes that may wait for a client before progress and logs are dropped. Answers are never dropped."""
 
@@ -111,6 +113,8 @@ class Connection:
         """Calls that wait for the listing or for their command."""
         self._jobs: dict[Call, tuple[ToolCall, Job]] = {}
         self._closed = False
+        self._late: dict[str, Callable[[], list[bytes]]] = {}
+        """Changes that the client has not been told yet: kinds of lists, and URIs."""
         self._reading: set[asyncio.Task[None]] = set()
         """Responses that threads are preparing."""
         kept = project.connect(self)
@@ -392,15 +396,28 @@ class Connection:
         for call in waiting:
             if self._session.is_open(call):
                 self._serve(call)
-        rows = after.changed(before)
-        if rows:
-            for line in self._session.list_changed(rows):
-                self._out.write(line)
+        for row in after.changed(before):
+            self._announce(row.kind, partial(self._session.list_changed, [row]))
 
     def resource_updated(self, uri: str) -> None:
         """Notify the client of a changed resource if it has subscribed."""
-        for line in self._session.resource_updated(uri):
+        self._announce(uri, partial(self._session.resource_updated, uri))
+
+    def _announce(self, what: str, lines: Callable[[], list[bytes]]) -> None:
+        """Tell the client that something has changed. A client that does not read is told once of each thing, later."""
+        written = lines()
+        if written and self._out.backlog >= _MOST_NOTICES:
+            if not self._late:
+                asyncio.get_running_loop().call_later(_LATER, self._announce_late)
+            self._late[what] = lines
+            return
+        for line in written:
             self._out.write(line)
+
+    def _announce_late(self) -> None:
+        late, self._late = self._late, {}
+        for what, lines in late.items() if not self._closed else ():
+            self._announce(what, lines)
 
     # Large results
 

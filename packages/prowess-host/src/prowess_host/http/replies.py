@@ -95,7 +95,12 @@ class History:
         """Store an event; the oldest ones are dropped at the limit."""
         self._kept.setdefault(stream, deque()).append((number, event))
         self._size += len(event)
-        while self._size > self._most:
+        self.limit(self._most)
+
+    def limit(self, most: int) -> None:
+        """Keep so many bytes from now on; the oldest events are dropped."""
+        self._most = most
+        while self._size > most:
             oldest = next(of for of, events in self._kept.items() if events)
             number, event = self._kept[oldest].popleft()
             self._size -= len(event)

@@ -22,6 +22,9 @@ __all__ = ["HttpSession", "Sessions", "TooManySessions"]
 
 _MOST_STREAMS: Final = 100
 """Resumable streams of a session. The oldest finished one is dropped first."""
+_FULL_HISTORIES: Final = 32
+"""Sessions that may keep as many events as one may. More of them share what these keep."""
+_LEAST_KEPT: Final = 16 * 1024
 _RETRY: Final = 1000
 """Milliseconds after which a client that lost a stream should reconnect."""
 _EVENT: Final = re.compile(r"([0-9]{1,15})-([0-9]{1,15})")
@@ -153,6 +156,7 @@ class Sessions:
         session = HttpSession(self._project, self._server, caller, allows, self._now, self._kept)
         session.client = client
         self._open[session.id] = self._of.setdefault(client, {})[session.id] = session
+        self._share_room()
         return session
 
     def _make_room(self, those: list[dict[str, HttpSession]], otherwise: TooManySessions) -> None:
@@ -160,6 +164,13 @@ class Sessions:
         if not idle:
             raise otherwise
         self.end(min(idle, key=itemgetter(0, 1))[2])
+
+    def _share_room(self) -> None:
+        """All sessions have a limit together: where there are many, each keeps fewer events."""
+        if len(self._open) > _FULL_HISTORIES:
+            share = max(self._kept * _FULL_HISTORIES // len(self._open), min(self._kept, _LEAST_KEPT))
+            for session in self._open.values():
+                session.history.limit(share)
 
     def find(self, session_id: str, caller: Caller) -> HttpSession | None:
         """The session with an id. Only its own client can find it."""

@@ -22,7 +22,7 @@ from prowess_host.protocol.eras import LOG_LEVELS, Client
 from prowess_host.protocol.kinds import capabilities
 from prowess_host.protocol.methods import CACHEABLE
 from prowess_host.protocol.rpc import RpcError
-from prowess_host.protocol.subscriptions import MAX_RESOURCES, UPDATED, Subscriptions
+from prowess_host.protocol.subscriptions import MAX_RESOURCES, UPDATED, Subscriptions, check_length
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -297,6 +297,7 @@ class Session:
         """A handshake client wants to hear of a resource."""
         if len(self.resources) >= MAX_RESOURCES and uri not in self.resources:
             raise RpcError.invalid_request(f"{MAX_RESOURCES} resources are already subscribed; unsubscribe from one")
+        check_length(sum(map(len, self.resources)) + len(uri))
         self.resources[uri] = None
 
     def resource_updated(self, uri: str) -> list[bytes]:

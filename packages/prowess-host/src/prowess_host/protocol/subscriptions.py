@@ -17,7 +17,17 @@ if TYPE_CHECKING:
     from prowess_host.protocol.eras import Revision
     from prowess_host.protocol.kinds import Row
 
-__all__ = ["MAX_RESOURCES", "MAX_SUBSCRIPTIONS", "RESOURCES", "UPDATED", "Subscription", "Subscriptions", "read_uris"]
+__all__ = [
+    "MAX_CHARACTERS",
+    "MAX_RESOURCES",
+    "MAX_SUBSCRIPTIONS",
+    "RESOURCES",
+    "UPDATED",
+    "Subscription",
+    "Subscriptions",
+    "check_length",
+    "read_uris",
+]
 
 UPDATED: Final = "notifications/resources/updated"
 
@@ -26,6 +36,8 @@ MAX_SUBSCRIPTIONS: Final = 100
 
 MAX_RESOURCES: Final = 1000
 """Resources that one client may be told of: what it shows, and far from what would cost memory."""
+MAX_CHARACTERS: Final = 256 * 1024
+"""Characters of all these URIs."""
 RESOURCES: Final = "resourceSubscriptions"
 
 
@@ -112,7 +124,14 @@ def read_uris(given: Any, path: str) -> list[str]:
         raise RpcError.wrong_param(path, "a list of strings", given)
     if len(uris) > MAX_RESOURCES:
         raise RpcError.invalid_request(f"{path} has {len(uris)} URIs, more than {MAX_RESOURCES}")
+    check_length(sum(map(len, uris)))
     return list(dict.fromkeys(uris))
+
+
+def check_length(characters: int) -> None:
+    """Refuse URIs that are too long altogether: they are kept as long as the client listens."""
+    if characters > MAX_CHARACTERS:
+        raise RpcError.invalid_request(f"the URIs have {characters} characters, more than {MAX_CHARACTERS}")
 
 
 def _flag(wanted: JsonObject, name: str) -> bool:
