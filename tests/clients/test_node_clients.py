@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -32,11 +33,14 @@ def node() -> str:
 def installed() -> Path:
     """The pinned packages, installed when the lock file has changed."""
     lock, stamp = HERE / "package-lock.json", HERE / "node_modules" / ".ready"
-    if not stamp.exists() or stamp.read_text("utf-8") != lock.read_text("utf-8"):
-        npm = Path(node()).parents[1] / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
-        command = [node(), str(npm)] if npm.exists() else [shutil.which("npm") or "npm"]
-        subprocess.run([*command, "ci", "--loglevel=error"], cwd=HERE, check=True, timeout=4 * PATIENCE)
-        stamp.write_text(lock.read_text("utf-8"), "utf-8")
+    with lock.open(encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # `npm ci` of another test process would delete what this one installs
+        wanted = file.read()
+        if not stamp.exists() or stamp.read_text("utf-8") != wanted:
+            npm = Path(node()).parents[1] / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+            command = [node(), str(npm)] if npm.exists() else [shutil.which("npm") or "npm"]
+            subprocess.run([*command, "ci", "--loglevel=error"], cwd=HERE, check=True, timeout=4 * PATIENCE)
+            stamp.write_text(wanted, "utf-8")
     return HERE
 
 

@@ -17,11 +17,39 @@ from typing import Any, ClassVar, NamedTuple
 from patience import PATIENCE
 from piped import CAPABILITIES_KEY, STATELESS, VERSION_KEY
 
-__all__ = ["ACCEPT", "JSON", "Answer", "Events", "Web", "initialize", "served_over_http", "until"]
+__all__ = [
+    "ACCEPT",
+    "JSON",
+    "READ_AND_WRITE",
+    "Answer",
+    "Events",
+    "Web",
+    "bearer",
+    "initialize",
+    "served_over_http",
+    "until",
+]
 
 ACCEPT = "application/json, text/event-stream"
 JSON = {"Content-Type": "application/json", "Accept": ACCEPT}
+READ_AND_WRITE = '''
+    @skill_command
+    def read() -> str:
+        """Read."""
+        return "read"
+
+    @skill_command
+    def write() -> str:
+        """Write."""
+        return "written"
+'''
+"""A skill with two commands, whose callers may need scopes."""
 SERVE = [sys.executable, "-c", "from prowess_host.cli.main import main; main()", "serve"]
+
+
+def bearer(token: str) -> dict[str, str]:
+    """The header of a request with a token."""
+    return {"Authorization": f"Bearer {token}"}
 
 
 class Answer(NamedTuple):

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from piped import CAPABILITIES_KEY, make_project
-from web import JSON, Answer, Web, initialize, served_over_http, stateless
+from web import JSON, READ_AND_WRITE, Answer, Web, bearer, initialize, served_over_http, stateless
 
 from prowess_host.http.guard import Guard, is_loopback
 from prowess_host.http.headers import Headers
@@ -40,18 +40,8 @@ token = "an-api-key"
 [resources]
 docs = "docs/**/*.md"
 """
-SKILL = '''
+SKILL = f'''{READ_AND_WRITE}
     from prowess import prompt, resource
-
-    @skill_command
-    def read() -> str:
-        """Read."""
-        return "read"
-
-    @skill_command
-    def write() -> str:
-        """Write."""
-        return "written"
 
     @skill_command
     def free() -> str:
@@ -68,17 +58,17 @@ SKILL = '''
         """Tell nobody."""
         return "secret"
 
-    @resource("secret://{name}")
+    @resource("secret://{{name}}")
     def secret_resource(name: str) -> str:
         """Tell nobody."""
         return name
 
-    @resource("free://{name}")
+    @resource("free://{{name}}")
     def z_free(name: str) -> str:
         """Needs nothing."""
         return name
 
-    @resource("free://{+path}")
+    @resource("free://{{+path}}")
     def secret_path(path: str) -> str:
         """Comes first where both fit."""
         return path
@@ -104,10 +94,6 @@ def guarded(guarded_root: Path) -> Generator[Web]:
     """A server that knows its callers."""
     with served_over_http(guarded_root, "--set", "host.import_limit=60") as web:
         yield web
-
-
-def bearer(token: str) -> dict[str, str]:
-    return {"Authorization": f"Bearer {token}"}
 
 
 # Hosts and origins

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from piped import make_project
-from web import Answer, Web, initialize, served_over_http
+from web import READ_AND_WRITE, Answer, Web, bearer, initialize, served_over_http
 
 from prowess.errors import SettingsError
 
@@ -23,17 +23,6 @@ sys.path.append(str(Path(__file__).parent))  # importlib mode puts nothing there
 if TYPE_CHECKING:
     from authorization_server import Issuer
 
-SKILL = '''
-    @skill_command
-    def read() -> str:
-        """Read."""
-        return "read"
-
-    @skill_command
-    def write() -> str:
-        """Write."""
-        return "written"
-'''
 SCOPES = '[auth.scopes]\n"t.write" = ["notes:write", "notes:read"]\n'
 
 
@@ -48,7 +37,7 @@ def issuer() -> Generator[Issuer]:
 @pytest.fixture(scope="module")
 def web(issuer: Issuer, tmp_path_factory: pytest.TempPathFactory) -> Generator[Web]:
     """A server that accepts its tokens."""
-    root = make_project(tmp_path_factory.mktemp("oauth"), settings=SCOPES, t=SKILL)
+    root = make_project(tmp_path_factory.mktemp("oauth"), settings=SCOPES, t=READ_AND_WRITE)
     options = ("--set", f"serve.oauth_issuer={issuer.url}", "--set", 'serve.oauth_scopes=["tools"]')
     with served_over_http(root, *options) as web:
         yield web
@@ -56,10 +45,6 @@ def web(issuer: Issuer, tmp_path_factory: pytest.TempPathFactory) -> Generator[W
 
 def resource(web: Web) -> str:
     return f"{web.url}/mcp"
-
-
-def bearer(token: str) -> dict[str, str]:
-    return {"Authorization": f"Bearer {token}"}
 
 
 def test_clients_learn_where_to_get_a_token(web: Web, issuer: Issuer) -> None:
@@ -153,7 +138,7 @@ def test_keys_may_change(web: Web, issuer: Issuer) -> None:
 
 def test_an_issuer_must_be_safe(tmp_path: Path) -> None:
     """Whoever can change what is sent over plain HTTP would decide who may call."""
-    root = make_project(tmp_path, t=SKILL)
+    root = make_project(tmp_path, t=READ_AND_WRITE)
     options = ("--set", "serve.oauth_issuer=http://login.example.com")
     with pytest.raises(AssertionError, match="must be https"), served_over_http(root, *options, code=2):
         pass
