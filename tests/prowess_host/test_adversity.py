@@ -62,6 +62,45 @@ async def test_a_project_that_nobody_may_write_to_is_served(locked: Path):
     assert before == modes(locked)
 
 
+def read_only(folder: Path) -> list[str]:
+    """Starts a program for which the file system of a folder is read-only, whoever runs it."""
+    script = 'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec "$@"'
+    rights = ["--user", "--map-root-user"] if os.geteuid() else []
+    return ["unshare", *rights, "--mount", "sh", "-c", script, str(folder)]
+
+
+TRY = """
+@skill_command
+def write(path: str) -> str:
+    try:
+        open(path, "w").close()
+    except OSError as error:
+        return error.strerror
+    return "written"
+"""
+
+
+async def test_a_project_on_a_read_only_file_system_is_served(tmp_path: Path):
+    """Also where there is a manifest from better times; and what is saved from elsewhere is loaded."""
+    project = make_project(tmp_path / "project", a=SAY, t=TRY)
+    through = read_only(project)
+    if not works(through):
+        pytest.skip("this system lets nobody mount here")
+    for round_ in range(2):
+        if round_:
+            async with hosted(project) as host:
+                await host.tools()
+        before = modes(project)
+        async with hosted(project, through=through) as host:
+            assert {"a_say", "t_write"} <= set(await host.tools())
+            assert "hello" == await host.text("a_say")
+            assert "Read-only file system" == await host.text("t_write", path=str(project / "skills" / "x.txt"))
+            assert before == modes(project)
+            write_skill(project, f"new{round_}.py", SAY)
+            await host.noted(CHANGED)
+            assert "hello" == await host.text(f"new{round_}_say")
+
+
 @pytest.mark.parametrize("mode", [0o000, 0o500, 0o700], ids=oct)
 async def test_the_cache_folder_of_another_user_is_left_alone(tmp_path: Path, mode: int):
     """Whatever its mode lets one do: nothing in it is believed, and nothing in it changes."""

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from anyio import fail_after
 from patience import PATIENCE
 from piped import until
 
+from prowess_host.cli.main import _LAST_WORDS
 from prowess_host.stderr import Complaints
 from prowess_host.transports.stdio import Reader, Writer
 
@@ -272,6 +274,32 @@ def test_the_end_waits_for_a_reader_that_takes_all():
         complaints.finish(PATIENCE)
         reader.join()
         assert [str(number) for number in range(50_000)] == got.decode().splitlines()
+
+
+LEAVES = """
+from prowess_host.cli.main import leave
+from prowess_host.stderr import complaints
+complaints().send(b"".join(b"%d\\n" % number for number in range(60_000)))
+leave(3)
+"""
+
+
+def test_a_host_that_leaves_has_patience_with_a_slow_reader():
+    """It waits much longer than for one that reads nothing, as long as it is read now and then: nothing is lost."""
+    with subprocess.Popen([sys.executable, "-c", LEAVES], stderr=subprocess.PIPE, bufsize=0) as process:
+        assert process.stderr is not None
+        got, began, longest = b"", time.monotonic(), 0.0
+        while data := process.stderr.read(20_000):
+            got += data
+            pausing = time.monotonic()
+            time.sleep(0.2)
+            longest = max(longest, time.monotonic() - pausing)
+        took = time.monotonic() - began
+    lines = got.decode().splitlines()
+    assert 3 == process.returncode
+    assert took > 2 * _LAST_WORDS  # it would have left without its reader
+    if longest < _LAST_WORDS / 2:  # else this machine did not let the reader read
+        assert [str(number) for number in range(60_000)] == lines
 
 
 def test_a_socket_and_a_terminal_are_never_waited_for():

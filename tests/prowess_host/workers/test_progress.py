@@ -11,7 +11,10 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+from inside import inside
 from piped import hosted, make_project, result, until
+
+from prowess.worker.progress import threads_of
 
 HOLD = "import ctypes\nctypes.PyDLL(None).usleep({})\n"
 """An import that holds the interpreter, as loading a large native library does."""
@@ -201,18 +204,43 @@ def every_core_busy(nice: int) -> Generator[None]:
             process.communicate()
 
 
+def tasks(pid: int) -> list[int]:
+    """The threads of a process."""
+    return [int(folder.name) for folder in Path(f"/proc/{pid}/task").iterdir()]
+
+
+@contextlib.contextmanager
+def starved(pid: int) -> Generator[None]:
+    """A process gets what is left of one core, where another process wants all of it: next to nothing."""
+    core = {min(os.sched_getaffinity(0))}
+    for task in tasks(pid):
+        os.sched_setaffinity(task, core)
+        os.sched_setscheduler(task, os.SCHED_IDLE, os.sched_param(0))
+    code = f"import os\nos.sched_setaffinity(0, {core})\nprint('', flush=True)\nwhile True: pass\n"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as spinning:
+        try:
+            assert spinning.stdout is not None
+            spinning.stdout.readline()
+            yield
+        finally:
+            spinning.kill()
+
+
 @pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="this system does not tell who was starved")
 async def test_a_worker_that_is_starved_is_not_stalled(tmp_path: Path):
-    """Whatever it waits for a processor; it is the same worker that answers in the end."""
-    script = tmp_path / "python"
-    script.write_text(f'#!/bin/sh\nexec nice -n 19 "{sys.executable}" "$@"\n')
-    script.chmod(0o755)
+    """Whatever it waits for a processor: many times as long as the stall limit here. The same worker answers in the end."""
     pid = "@skill_command\nasync def pid() -> int:\n    return os.getpid()\n"
-    project = make_project(tmp_path, f'python = "{script}"\n[host]\nstall_limit = 0.2\n', t=pid)
-    async with hosted(project) as host:
+    async with inside(make_project(tmp_path, "[host]\nstall_limit = 0.2\n", t=pid)) as host:
         first = await host.text("t_pid")
-        with every_core_busy(0):
-            assert {first} == {await host.text("t_pid") for _ in range(10)}
+
+        def waited() -> float:
+            """Seconds in the queue for a processor."""
+            return max(thread.waited for thread in (threads_of(int(first)) or {}).values())
+
+        before = waited()
+        with starved(int(first)):
+            while waited() - before < 10 * 0.2:
+                assert first == await host.text("t_pid")
         assert "blocks the event loop" not in host.stderr
         assert "the event loop is blocked" not in host.stderr
 
