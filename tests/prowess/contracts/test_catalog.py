@@ -49,6 +49,16 @@ def test_the_reasons_why_a_command_is_missing(name: str, expected: list[str]):
     assert expected == catalog.reasons(name)
 
 
+async def test_what_authors_have_probably_forgotten_is_told_with_its_place(tmp_path: Path):
+    """A parameter without a type takes anything."""
+    path = tmp_path / "skills" / "a.py"
+    path.parent.mkdir()
+    path.write_text("from prowess import skill_command\n@skill_command\ndef go(x): ...\n")
+    async with Runtime.open(tmp_path) as runtime:
+        (warning,) = runtime.catalog().warnings
+    assert warning.startswith("a.go (skills/a.py:2): parameter 'x' has no annotation")
+
+
 async def test_a_call_of_a_command_that_did_not_load_says_why(tmp_path: Path):
     """The failure, and no guess at another name."""
     path = tmp_path / "skills" / "a.py"

@@ -119,6 +119,21 @@ async def test_success_holds_the_unboxed_value(project: Path) -> None:
     assert again["metadata"]["cached"]
 
 
+async def test_the_case_of_a_name_matters_only_where_it_decides(project: Path) -> None:
+    """The response names the command as it is called."""
+    (response,) = await answers(project, request("Research/Search", {"query": "q"}))
+    assert ("success", "research.search") == (response["status"]["code"], response["metadata"]["tool"])
+
+
+async def test_a_member_that_the_version_does_not_have_is_named(project: Path) -> None:
+    """It may be a typing error; only a later minor version may bring some."""
+    first, later = await answers(project, request(extra=1), request(extra=1, version="1.1.0", payload={"query": "q"}))
+    (problem,) = first["errors"]
+    assert (422, "unknown_member") == (first["status"]["http"], problem["code"])
+    assert "extra" in problem["message"]
+    assert "success" == later["status"]["code"]
+
+
 async def test_nothing_is_a_null_output(project: Path) -> None:
     """A command that returns nothing has succeeded, and says so."""
     (response,) = await answers(project, request("research.nothing"))

@@ -584,9 +584,9 @@ async def test_a_list_with_content_is_shown_in_order(returns: Any) -> None:
 @pytest.mark.parametrize("returns", [dict, dict[str, Any], object, Any, None])
 async def test_content_inside_data_follows_it(returns: Any, image: Any) -> None:
     """It is sent once; where nobody waits for structured content, there is none that could hide it."""
-    outcome = await call({"a": [image]}, returns)
+    outcome = await call({"a": [image], "n": 1}, returns)
     payload = outcome.payload()
-    assert [{"type": "text", "text": f'{{"a": ["{MARK}"]}}'}, IMAGE] == payload["content"]
+    assert [{"type": "text", "text": f'{{"a": ["{MARK}"], "n": 1}}'}, IMAGE] == payload["content"]
     assert ("structuredContent" in payload) is (returns not in (Any, None))
 
 

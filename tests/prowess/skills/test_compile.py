@@ -500,6 +500,18 @@ async def test_an_explicit_schema_is_used_as_given(entry: Any):
     assert "a: expected text that matches ^[0-9]+$" in (await compiled.call({"a": "x"})).text
 
 
+async def test_an_explicit_schema_may_refer_to_its_own_whole(entry: Any):
+    """A default is not judged by a part that means nothing without the rest."""
+
+    def function(a: str, b: str = "x") -> str:
+        return a + b
+
+    properties = {"a": {"type": "string"}, "b": {"$ref": "#/properties/a", "default": "x"}}
+    compiled = entry(function, input_schema={"type": "object", "properties": properties, "required": ["a"]})
+    assert "1x" == (await compiled.call({"a": "1"})).value
+    assert "b: expected string" in (await compiled.call({"a": "1", "b": 2})).text
+
+
 async def test_an_explicit_schema_validates_python_calls_as_json(entry: Any):
     """What instances look like on the wire is what counts."""
 
