@@ -17,7 +17,7 @@ from pathlib import Path
 from installers import ROOT, environment_of_uv, find_uv
 
 DIST = ROOT / "dist"
-EXTRAS = {"prowess_host": "[http,oauth]"}  # what some of its modules need
+EXTRAS = {"prowess_host": "[http,oauth,cluster]"}  # what some of its modules need
 IMPORT_ALL = ROOT / "scripts" / "import_all.py"
 
 

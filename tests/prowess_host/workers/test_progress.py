@@ -33,7 +33,7 @@ async def text(answer: asyncio.Future) -> str:
 
 async def learned(project: Path, **env: str) -> None:
     """Leave a manifest, and no notes."""
-    async with hosted(project, env=env) as host:
+    async with inside(project, env=env) as host:
         await host.tools()
         await until(lambda: list((project / "cache").glob("manifests/*.json")))
     for word in ("slow", "quick", "bad"):
@@ -60,7 +60,7 @@ async def test_a_slow_native_import_is_served_after_a_warm_start(tmp_path: Path)
     """By the worker that began it: it is imported once. Calls of other skills are answered meanwhile, elsewhere."""
     project = slow_project(tmp_path, 2)
     await learned(project)
-    async with hosted(project) as host:
+    async with inside(project) as host:
         assert "quick" == await host.text("quick_say")
         slow = host.start_call("slow_say")
         await until(lambda: imports(project, "slow"))
@@ -76,7 +76,7 @@ async def test_a_slow_native_import_is_served_after_a_warm_start(tmp_path: Path)
 
 async def test_a_slow_native_import_is_served_after_a_cold_start(tmp_path: Path):
     project = slow_project(tmp_path, 1)
-    async with hosted(project) as host:
+    async with inside(project) as host:
         answers = [host.start_call(name) for name in ("slow_say", "quick_say", "slow_say")]
         assert ["slow", "quick", "slow"] == [await text(answer) for answer in answers]
 
@@ -89,7 +89,7 @@ async def test_an_import_that_outlasts_a_call_is_not_begun_again(tmp_path: Path)
     late = body("slow", notes, wait).replace("@skill_command\n", "@skill_command(timeout=0.3)\n")
     project = make_project(tmp_path, "[host]\ncancel_grace = 0.1\n", slow=late)
     await learned(project)
-    async with hosted(project, env={"WAIT": "1"}) as host:
+    async with inside(project, env={"WAIT": "1"}) as host:
         while not imports(project, "slow"):  # the first calls may be over before there is a worker
             assert "timed out" in await host.text("slow_say")
         for _ in range(2):
@@ -110,7 +110,7 @@ async def test_an_import_over_its_limit_is_answered_by_name(tmp_path: Path, hang
     skills = {"slow": body("slow", notes, hanging), "quick": body("quick", notes)}
     project = make_project(tmp_path, "[host]\nstall_limit = 0.4\nimport_limit = 2\ngrace = 0.5\n", **skills)
     await learned(project)
-    async with hosted(project, env={"HANG": "1"}) as host:
+    async with inside(project, env={"HANG": "1"}) as host:
         slow = host.start_call("slow_say")
         await until(lambda: imports(project, "slow"))
         assert "quick" == await host.text("quick_say")
@@ -126,7 +126,7 @@ async def test_an_import_over_its_limit_is_a_failure_of_the_catalog(tmp_path: Pa
     notes.mkdir()
     skills = {"slow": body("slow", notes, HOLD.format(600_000_000)), "quick": body("quick", notes)}
     project = make_project(tmp_path, "[host]\nimport_limit = 2\ngrace = 0.5\n", **skills)
-    async with hosted(project) as host:
+    async with inside(project) as host:
         assert {"quick_say", "prowess_diagnostics"} == set(await host.tools())
         assert "takes more than 2 s" in await host.text("prowess_diagnostics")
         assert "quick" == await host.text("quick_say")
@@ -154,7 +154,7 @@ async def test_a_first_call_does_not_wait_for_the_import_of_another_skill(tmp_pa
     pid = "@skill_command\ndef pid() -> int:\n    return os.getpid()\n"
     project = make_project(tmp_path, "", slow=body("slow", notes, wait) + pid, quick=body("quick", notes) + pid)
     await learned(project)
-    async with hosted(project, env={"WAIT": "1"}) as host:
+    async with inside(project, env={"WAIT": "1"}) as host:
         slow = host.start_call("slow_pid")
         await until(lambda: imports(project, "slow"))
         quick = await host.text("quick_pid")
@@ -171,7 +171,7 @@ async def test_a_skill_that_ends_its_worker_at_import_is_tried_again_with_pauses
     project = make_project(tmp_path, "", bad=body("bad", notes, die))
     await learned(project)
     fatal.touch()
-    async with hosted(project) as host:
+    async with inside(project) as host:
         while "it is tried again in" not in (told := await host.text("bad_say")):
             assert "ended" in told
         assert "the import of bad" in told
@@ -272,7 +272,7 @@ BLOCKS = """
 async def test_a_blocked_worker_is_found(tmp_path: Path, how: str, busy: bool):
     """Python code, a wait in the system, or native code that holds the interpreter; on a busy machine as well."""
     gate = tmp_path / "gate"
-    async with hosted(make_project(tmp_path, "[host]\nstall_limit = 0.4\n", t=BLOCKS)) as host:
+    async with inside(make_project(tmp_path, "[host]\nstall_limit = 0.4\n", t=BLOCKS)) as host:
         await host.text("t_say")
         with every_core_busy(0) if busy else contextlib.nullcontext():
             blocking = host.start_call(f"t_{how}", gate=str(gate))
