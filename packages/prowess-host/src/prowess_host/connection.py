@@ -373,9 +373,10 @@ class Connection:
 
     def _write(self, call: Call, line: bytes) -> None:
         """Write a message that belongs to a call."""
-        call.back.write(line, more=len(self._jobs) > 1)
-        if not self._session.is_open(call):
+        more = len(self._jobs) > 1
+        if not self._session.is_open(call):  # before it is written, since the transport may close this connection then
             self._jobs.pop(call, None)
+        call.back.write(line, more=more)
 
     def _notify(self, call: Call, line: bytes) -> bool:
         """Write progress or a log, unless too many bytes wait. Returns whether it was written."""

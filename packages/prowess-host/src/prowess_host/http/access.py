@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import ipaddress
 from collections.abc import Generator, Hashable, Iterator
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
@@ -126,8 +127,11 @@ def busy(reason: str, status: int = 503) -> Refusal:
 
 def client_of(caller: Caller | None, address: str) -> Hashable:
     """Whom a request counts for: its caller, or where anybody may call its address."""
-    if caller is not None and (caller.number or caller.subject):
-        return caller
+    return caller if caller is not None and (caller.number or caller.subject) else _client_at(address)
+
+
+@functools.lru_cache(maxsize=1000)
+def _client_at(address: str) -> Hashable:
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -161,13 +165,17 @@ class InFlight:
     @contextlib.contextmanager
     def one(self, client: Hashable) -> Generator[None]:
         """Count one of a client for as long as it takes; raises `NotAllowed` where there is no room."""
-        if self.is_full(client):
-            self.refuse(client)
-        self.stay(client)
+        self.enter(client)
         try:
             yield
         finally:
             self.leave(client)
+
+    def enter(self, client: Hashable) -> None:
+        """Count one more; raises `NotAllowed` where there is no room."""
+        if self.is_full(client):
+            self.refuse(client)
+        self.stay(client)
 
     def stay(self, client: Hashable) -> None:
         """Count one more that goes on, although nobody waits for its response."""

@@ -84,7 +84,7 @@ class Api:
         try:
             payload: Any = json.loads(body)
         except (ValueError, RecursionError):
-            await exchange.refuse(Refused(400, RpcError.parse_error("the body is not JSON")))
+            exchange.refuse(Refused(400, RpcError.parse_error("the body is not JSON")))
             return
         name, head = exchange.path.removeprefix(f"{COMMANDS_PATH}/"), _head()
         contract = await self._project.contract_of(name)
@@ -95,7 +95,7 @@ class Api:
                 "http": 422,
                 "message": "the body does not match the input schema of the command",
             }
-            await exchange.json(422, {**head, "status": status, "errors": problems})
+            exchange.json(422, {**head, "status": status, "errors": problems})
             return
         await self._answer(exchange, {**head, "tool": name, "payload": payload}, caller)
 
@@ -118,11 +118,11 @@ class Api:
     async def _json_body(self, exchange: Exchange) -> bytes | None:
         kind = (exchange.headers.get("content-type") or "").partition(";")[0].strip().lower()
         if kind != "application/json":
-            await exchange.refuse(Refused(415, RpcError.invalid_request("Content-Type must be application/json")))
+            exchange.refuse(Refused(415, RpcError.invalid_request("Content-Type must be application/json")))
             return None
         body = await exchange.body(self._max_body)
         if isinstance(body, Refused):
-            await exchange.refuse(body)
+            exchange.refuse(body)
             return None
         return body
 
@@ -143,7 +143,7 @@ class Api:
         status = cast("int", response["status"]["http"])
         if status in (401, 403):
             fields += self._access.challenge(status)
-        await exchange.json(status, response, *fields)
+        exchange.json(status, response, *fields)
 
     # Descriptions
 
@@ -154,7 +154,7 @@ class Api:
             {"source": each.source, "reason": each.reason, "file": each.file, "line": each.line}
             for each in catalog.failures
         ]
-        await exchange.json(
+        exchange.json(
             200, {"commands": [_shown(each) for each in catalog.contracts if each.is_tool], "failures": failures}
         )
 
@@ -162,9 +162,9 @@ class Api:
         await self._access.admit(exchange.headers)
         contract = self._project.listing[exchange.path.removeprefix(f"{COMMANDS_PATH}/")]
         if contract is None or not contract.is_tool:
-            await exchange.json(404, {"error": "no command has this name"})
+            exchange.json(404, {"error": "no command has this name"})
             return
-        await exchange.json(200, _shown(contract))
+        exchange.json(200, _shown(contract))
 
     async def _openapi(self, exchange: Exchange) -> None:
         await self._access.admit(exchange.headers)
@@ -174,16 +174,14 @@ class Api:
             commands = [each for each in listing.catalog.contracts if each.is_tool]
             document = describe(commands, self._schemas, title, secured=not self._access.is_open)
             self._described = (listing, json.dumps(document, ensure_ascii=False).encode("utf-8", "replace"))
-        await exchange.answer(200, self._described[1], (b"content-type", b"application/json"))
+        exchange.answer(200, self._described[1], (b"content-type", b"application/json"))
 
     async def _schema(self, exchange: Exchange) -> None:
         schema = self._schemas.get(exchange.path.removeprefix(SCHEMAS_PATH))
         if schema is None:
-            await exchange.json(
-                404, {"error": f"there is no such schema; there are {', '.join(sorted(self._schemas))}"}
-            )
+            exchange.json(404, {"error": f"there is no such schema; there are {', '.join(sorted(self._schemas))}"})
             return
-        await exchange.answer(200, schema, _SCHEMA_TYPE)
+        exchange.answer(200, schema, _SCHEMA_TYPE)
 
 
 def _load_invoke() -> Callable[[Project, bytes | Mapping[str, Any], Caller | None], Awaitable[JsonObject]]:

@@ -1,4 +1,4 @@
-"""The application: a table of paths over one project. An ASGI callable that knows no server.
+"""The application: a table of paths over one project. Takes requests from connections, and knows neither sockets nor a server.
 
 MCP of both eras is at `/mcp`. A stateless request has a connection of its own, a session has one for all of its requests.
 """
@@ -8,10 +8,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Awaitable, Callable, Hashable, MutableMapping
+from collections.abc import Awaitable, Callable, Hashable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from prowess.settings.credentials import Caller
 from prowess_host.connection import Connection
 from prowess_host.http.access import InFlight, NotAllowed, busy, client_of, names_in
 from prowess_host.http.api import Api
@@ -28,9 +29,9 @@ from prowess_host.protocol.rpc import RpcError
 
 if TYPE_CHECKING:
     from prowess.jsontypes import JsonObject
-    from prowess.settings.credentials import Caller
     from prowess.settings.keys import ServeSettings
     from prowess_host.http.access import Access
+    from prowess_host.http.binding import Decision
     from prowess_host.http.guard import Guard
     from prowess_host.http.headers import Headers
     from prowess_host.project import Project
@@ -51,6 +52,9 @@ _MOST_READERS: Final = 100
 """The most callers whose long results are kept."""
 _OLDEST: Final = HANDSHAKE["2025-03-26"]
 """What a client without a session speaks that does not say: the header came later."""
+_METHODS: Final = frozenset({"GET", "POST", "DELETE", "HEAD", "OPTIONS"})
+"""Labels of metrics; their number is bounded."""
+_ANYBODY: Final = Caller()
 _CORS: Final = (
     (b"access-control-allow-methods", b"GET, POST, DELETE"),
     (b"access-control-max-age", b"600"),
@@ -118,6 +122,8 @@ class App:
             self._routes[path] = _Route("document", {"GET": partial(_send_document, document)})
         self._prefixes = tuple((path, _Route(name, dict(handlers))) for path, name, handlers in api.prefixes())
         self._sweeping: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        """Requests whose handlers wait for something."""
 
     # The life of the application
 
@@ -141,48 +147,67 @@ class App:
         """End all sessions."""
         if self._sweeping is not None:
             self._sweeping.cancel()
+        for task in self._tasks:
+            task.cancel()
         self.sessions.close()
         for pages in self._pages.values():
             pages.close()
 
     # The entrance
 
-    async def __call__(
-        self,
-        scope: MutableMapping[str, Any],
-        receive: Callable[[], Awaitable[MutableMapping[str, Any]]],
-        send: Callable[[MutableMapping[str, Any]], Awaitable[None]],
-    ) -> None:
-        """Serve one request."""
-        if scope["type"] != "http":
-            return
-        exchange = Exchange(scope, receive, send)
-        began = self._now()
+    def serve(self, exchange: Exchange) -> None:
+        """Serve one request. The head is there, and mostly the body: then a call of MCP needs no task."""
         route = self._routes.get(exchange.path) or self._by_prefix(exchange.path)
+        exchange.when_over(partial(self._note, exchange, route, self._now()))
         try:
-            await self._serve(exchange, route)
-        except NotAllowed as error:
-            await exchange.refuse(error.refusal)
-        except ConnectionError:
-            pass
-        except Exception:  # noqa: BLE001 - a fault of ours costs one request
-            _log.exception("%s %s could not be served", exchange.method, route.name if route else "an unknown path")
-            if not exchange.status:
-                await exchange.answer(500)
-        finally:
-            name, method = route.name if route else "unknown", exchange.method
-            known = method if method in ("GET", "POST", "DELETE", "HEAD", "OPTIONS") else "other"
-            self.metrics.note(name, known, exchange.status, self._now() - began)
+            handler = self._handler(exchange, route)
+            if handler is None:
+                return
+            if handler == self._mcp_post and exchange.is_whole and self._access.is_open:
+                client = client_of(None, exchange.address)
+                if not self._calls.is_full(client):
+                    self._post_at_once(exchange, client)
+                    return
+        except Exception as error:  # noqa: BLE001 - see there
+            self._fail(exchange, error)
+            return
+        task = asyncio.get_running_loop().create_task(self._run(handler, exchange))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _run(self, handler: Callable[[Exchange], Awaitable[None]], exchange: Exchange) -> None:
+        try:
+            await handler(exchange)
+        except Exception as error:  # noqa: BLE001 - see there
+            self._fail(exchange, error)
+        if not exchange.is_answered:
+            exchange.abandon()
+
+    def _fail(self, exchange: Exchange, error: Exception) -> None:
+        """A fault of ours costs one request."""
+        if isinstance(error, NotAllowed):
+            exchange.refuse(error.refusal)
+        elif not isinstance(error, ConnectionError):
+            route = self._routes.get(exchange.path) or self._by_prefix(exchange.path)
+            name = route.name if route else "an unknown path"
+            _log.error("%s %s could not be served", exchange.method, name, exc_info=error)
+            exchange.abandon()
+
+    def _note(self, exchange: Exchange, route: _Route | None, began: float) -> None:
+        name, method = route.name if route else "unknown", exchange.method
+        self.metrics.note(name, method if method in _METHODS else "other", exchange.status, self._now() - began)
 
     def _by_prefix(self, path: str) -> _Route | None:
         return next((route for prefix, route in self._prefixes if path.startswith(prefix)), None)
 
-    async def _serve(self, exchange: Exchange, route: _Route | None) -> None:
-        refused = self._guard.refusal(exchange.headers)
+    def _handler(self, exchange: Exchange, route: _Route | None) -> Callable[[Exchange], Awaitable[None]] | None:
+        """What serves a request; `None` where it is answered already."""
+        headers, method = exchange.headers, exchange.method
+        refused = self._guard.refusal(headers)
         if refused is not None:
-            await exchange.refuse(refused)
-            return
-        origin = exchange.headers.get("origin")
+            exchange.refuse(refused)
+            return None
+        origin = headers.get("origin")
         if origin is not None:
             exchange.fields += [
                 (b"access-control-allow-origin", origin.encode("latin-1")),
@@ -190,17 +215,16 @@ class App:
                 _EXPOSED,
             ]
         if route is None:
-            await exchange.json(404, {"error": f"there is nothing at this path; MCP is at {MCP_PATH}"})
-            return
-        if exchange.method == "OPTIONS" and origin is not None and "access-control-request-method" in exchange.headers:
-            await exchange.answer(204, b"", *_CORS, _allowed_headers(exchange.headers))
-            return
-        handler = route.handlers.get("GET" if exchange.method == "HEAD" else exchange.method)
-        if handler is None or (exchange.method == "HEAD" and route.name == "mcp"):
-            allowed = ", ".join(route.handlers).encode()
-            await exchange.answer(405, b"", (b"allow", allowed))
-            return
-        await handler(exchange)
+            exchange.json(404, {"error": f"there is nothing at this path; MCP is at {MCP_PATH}"})
+            return None
+        if method == "OPTIONS" and origin is not None and "access-control-request-method" in headers:
+            exchange.answer(204, b"", *_CORS, _allowed_headers(headers))
+            return None
+        handler = route.handlers.get("GET" if method == "HEAD" else method)
+        if handler is None or (method == "HEAD" and route.name == "mcp"):
+            exchange.answer(405, b"", (b"allow", ", ".join(route.handlers).encode()))
+            return None
+        return handler
 
     # MCP
 
@@ -213,23 +237,33 @@ class App:
         with self._calls.one(client):
             body = await exchange.body(self._own.max_body)
             decision = body if isinstance(body, Refused) else read_post(exchange.headers, body, self._mirrored)
-            if isinstance(decision, Refused):
-                await exchange.refuse(decision)
-            elif isinstance(decision, Stateless):
+            if not isinstance(decision, Refused):
                 await self._require_scopes(caller, decision.message)
-                await self._serve_stateless(exchange, decision, caller, client)
-            else:
-                await self._require_scopes(caller, decision.message)
-                await self._serve_handshake(exchange, decision, caller, client)
+        self._act(exchange, decision, caller, client)
+
+    def _post_at_once(self, exchange: Exchange, client: Hashable) -> None:
+        """The same for a message that is there, from anybody."""
+        body = exchange.taken(self._own.max_body)
+        if body is not None:
+            decision = body if isinstance(body, Refused) else read_post(exchange.headers, body, self._mirrored)
+            self._act(exchange, decision, _ANYBODY, client)
+
+    def _act(self, exchange: Exchange, decision: Decision, caller: Caller, client: Hashable) -> None:
+        if isinstance(decision, Refused):
+            exchange.refuse(decision)
+        elif isinstance(decision, Stateless):
+            self._serve_stateless(exchange, decision, caller, client)
+        else:
+            self._serve_handshake(exchange, decision, caller, client)
 
     async def _take_answer(self, exchange: Exchange, caller: Caller, client: Hashable) -> None:
         """Take an answer or a cancellation while there is no room for requests: they are what makes room."""
         body = await exchange.body(min(self._own.max_body, _ANSWER))
         decision = body if isinstance(body, Refused) else read_post(exchange.headers, body, self._mirrored)
         if isinstance(decision, Handshake) and isinstance(decision.message, (Notification, Response)):
-            await self._serve_handshake(exchange, decision, caller, client)
+            self._serve_handshake(exchange, decision, caller, client)
         elif isinstance(decision, Stateless) and decision.message.method in _MAKES_ROOM:
-            await self._serve_stateless(exchange, decision, caller, client)
+            self._serve_stateless(exchange, decision, caller, client)
         else:
             self._calls.refuse(client)
 
@@ -244,47 +278,38 @@ class App:
         named = (name for each in requests for name in names_in(each, self._project.listing))
         self._access.require(caller, named)
 
-    async def _serve_stateless(self, exchange: Exchange, decision: Stateless, caller: Caller, client: Hashable) -> None:
+    def _serve_stateless(self, exchange: Exchange, decision: Stateless, caller: Caller, client: Hashable) -> None:
         message = decision.message
         if isinstance(message, Notification):
-            await exchange.answer(202)
+            exchange.answer(202)
             return
-        news = asyncio.Event()
-        outlet = Outlet(news.set)
+        outlet = Outlet()
         reply = Reply(outlet, decision.accepted, stateless=True, owner=caller)
         pages = self._pages_of(caller) if self._project.own.max_result else None
-        connection = Connection(
-            self._project, self._server, reply, self._now, transport="tcp", pages=pages, allows=self._access.allows
-        )
-        reply.owes = connection.owes
-        try:
-            if message.method == "subscriptions/listen":
-                await self._listen(exchange, message, connection, outlet, news, client)
-            else:
-                connection.take(message)
-                await exchange.stream(outlet, news, silent=reply.stream)
-        finally:
-            connection.close()
-
-    async def _listen(  # noqa: PLR0917 - a part of the method above
-        self,
-        exchange: Exchange,
-        message: Message,
-        connection: Connection,
-        outlet: Outlet,
-        news: asyncio.Event,
-        client: Hashable,
-    ) -> None:
-        """Serve a stream that ends with its client: it is no call."""
-        with self._streams.one(client):
-            self._calls.leave(client)
+        listens = message.method == "subscriptions/listen"
+        self._count(exchange, client, self._streams if listens else self._calls)  # what ends with its client is no call
+        connection = self._connection(reply, pages=pages)
+        if listens:
             self._listening.add(connection)
-            try:
-                connection.take(message)
-                await exchange.stream(outlet, news)
-            finally:
-                self._calls.stay(client)
-                self._listening.discard(connection)
+            exchange.when_over(partial(self._listening.discard, connection))
+        exchange.when_over(connection.close)
+        connection.take(message)
+        exchange.stream(outlet, silent=reply.stream)
+
+    def _connection(self, reply: Reply, **how: Any) -> Connection:
+        """A connection for one request."""
+        allows = self._access.allows
+        connection = Connection(self._project, self._server, reply, self._now, transport="tcp", allows=allows, **how)
+        reply.owes = connection.owes
+        return connection
+
+    def _count(self, exchange: Exchange, client: Hashable, among: InFlight) -> None:
+        """Count a request as long as it is served; raises `NotAllowed` where there is no room for another stream."""
+        if among is self._streams:
+            among.enter(client)
+        else:
+            among.stay(client)
+        exchange.when_over(partial(among.leave, client))
 
     def _pages_of(self, caller: Caller) -> Pages:
         """The long results of a caller, who reads on in other requests. The caller who was here longest goes first."""
@@ -294,107 +319,93 @@ class App:
             self._pages.pop(next(iter(self._pages))).close()
         return pages
 
-    async def _serve_handshake(self, exchange: Exchange, decision: Handshake, caller: Caller, client: Hashable) -> None:
+    def _serve_handshake(self, exchange: Exchange, decision: Handshake, caller: Caller, client: Hashable) -> None:
         if not self._own.sessions:
-            await self._serve_without_session(exchange, decision, caller)
+            self._serve_without_session(exchange, decision, caller, client)
         elif decision.opens:
-            await self._open_session(exchange, decision, caller, client)
+            self._open_session(exchange, decision, caller, client)
         elif decision.session is None:
-            await exchange.refuse(Refused(400, _no_session(), _id_of(decision.message)))
+            exchange.refuse(Refused(400, _no_session(), _id_of(decision.message)))
         else:
             session = self.sessions.find(decision.session, caller)
             if session is None:
-                await exchange.refuse(Refused(404, _unknown_session(), _id_of(decision.message)))
+                exchange.refuse(Refused(404, _unknown_session(), _id_of(decision.message)))
             else:
-                await self._serve_in_session(exchange, decision, session, caller)
+                self._serve_in_session(exchange, decision, session, caller)
 
-    async def _serve_without_session(self, exchange: Exchange, decision: Handshake, caller: Caller) -> None:
+    def _serve_without_session(self, exchange: Exchange, decision: Handshake, caller: Caller, client: Hashable) -> None:
         """A client with a handshake whose requests any replica may get: nothing is kept between them."""
-        news = asyncio.Event()
-        outlet = Outlet(news.set)
+        outlet = Outlet()
         reply = Reply(outlet, decision.accepted, stateless=False, owner=caller)
-        revision = None if decision.opens else decision.revision or _OLDEST
-        connection = Connection(
-            self._project,
-            self._server,
-            reply,
-            self._now,
-            transport="tcp",
-            revision=revision,
-            allows=self._access.allows,
-        )
-        reply.owes = connection.owes
-        try:
-            connection.take(decision.message)
-            if reply.started or connection.owes(reply):
-                await exchange.stream(outlet, news, silent=reply.stream)
-            else:
-                await exchange.answer(202)
-        finally:
-            connection.close()
+        connection = self._connection(reply, revision=None if decision.opens else decision.revision or _OLDEST)
+        self._count(exchange, client, self._calls)
+        exchange.when_over(connection.close)
+        connection.take(decision.message)
+        if reply.started or connection.owes(reply):
+            exchange.stream(outlet, silent=reply.stream)
+        else:
+            exchange.answer(202)
 
-    async def _open_session(self, exchange: Exchange, decision: Handshake, caller: Caller, client: Hashable) -> None:
+    def _open_session(self, exchange: Exchange, decision: Handshake, caller: Caller, client: Hashable) -> None:
         try:
             session = self.sessions.open(caller, client, self._access.allows)
         except TooManySessions as error:
-            await exchange.refuse(busy(str(error), 429 if error.own else 503))
+            exchange.refuse(busy(str(error), 429 if error.own else 503))
             return
-        news = asyncio.Event()
-        outlet = Outlet(news.set)
+        outlet = Outlet()
         session.connection.take(decision.message, session.reply(outlet, decision.accepted, caller))
         if session.revision is None:
             self.sessions.end(session)
         else:
             exchange.fields.append((b"mcp-session-id", session.id.encode()))
-        await exchange.stream(outlet, news)
+        exchange.stream(outlet)
 
-    async def _serve_in_session(
-        self, exchange: Exchange, decision: Handshake, session: HttpSession, caller: Caller
-    ) -> None:
-        news = asyncio.Event()
-        outlet = Outlet(news.set)
+    def _serve_in_session(self, exchange: Exchange, decision: Handshake, session: HttpSession, caller: Caller) -> None:
+        outlet = Outlet()
         reply = session.reply(outlet, decision.accepted, caller)
         session.connection.take(decision.message, reply)
         if not reply.started and not session.connection.owes(reply):
-            await exchange.answer(202)
+            exchange.answer(202)
             return
-        try:
-            await exchange.stream(
-                outlet, news, silent=reply.stream, began=lambda: session.keep(reply), most=self._own.poll
-            )
-        finally:
-            if session.connection.owes(reply):  # a client that has left does not cancel its call
-                self._calls.stay(session.client)
-                reply.when_over = partial(self._calls.leave, session.client)
-            reply.detach(outlet)
-            session.left(outlet)
-            session.seen = self._now()
+        self._calls.stay(session.client)
+        exchange.when_over(partial(self._leave_session, session, outlet, reply))
+        exchange.stream(outlet, silent=reply.stream, began=partial(session.keep, reply), most=self._own.poll)
+
+    def _leave_session(self, session: HttpSession, outlet: Outlet, reply: Reply) -> None:
+        """A response in a session is over. A client that has left does not cancel its call, which counts until its end."""
+        leave = partial(self._calls.leave, session.client)
+        if session.connection.owes(reply):
+            reply.when_over = leave
+        else:
+            leave()
+        reply.detach(outlet)
+        self._leave_stream(session, outlet)
+
+    def _leave_stream(self, session: HttpSession, outlet: Outlet) -> None:
+        session.left(outlet)
+        session.seen = self._now()
 
     async def _mcp_get(self, exchange: Exchange) -> None:
         session = await self._session_of(exchange)
         if session is None:
             return
-        news = asyncio.Event()
-        outlet = Outlet(news.set)
+        outlet = Outlet()
         last = exchange.headers.get("last-event-id")
+        self._count(exchange, session.client, self._streams)
         if last is None:
             session.standing.attach(outlet)
         elif not session.resume(last, outlet):
             reason = "Last-Event-ID: no event with this id is kept; send the request again"
-            await exchange.refuse(Refused(400, RpcError.invalid_request(reason)))
+            exchange.refuse(Refused(400, RpcError.invalid_request(reason)))
             return
-        try:
-            with self._streams.one(session.client):
-                await exchange.stream(outlet, news, most=self._own.poll)
-        finally:
-            session.left(outlet)
-            session.seen = self._now()
+        exchange.when_over(partial(self._leave_stream, session, outlet))
+        exchange.stream(outlet, most=self._own.poll)
 
     async def _mcp_delete(self, exchange: Exchange) -> None:
         session = await self._session_of(exchange)
         if session is not None:
             self.sessions.end(session)
-            await exchange.answer(204)
+            exchange.answer(204)
 
     async def _session_of(self, exchange: Exchange) -> HttpSession | None:
         """The session that a GET or a DELETE is about; `None` where that was refused."""
@@ -407,7 +418,7 @@ class App:
             if session is not None:
                 return session
             refused = Refused(404, _unknown_session())
-        await exchange.refuse(refused)
+        exchange.refuse(refused)
         return None
 
     def _mirrored(self, name: str) -> Mirrored:
@@ -427,15 +438,15 @@ class App:
     # The state of the server
 
     async def _health(self, exchange: Exchange) -> None:
-        await exchange.json(200, {"status": "ok"})
+        exchange.json(200, {"status": "ok"})
 
     async def _ready(self, exchange: Exchange) -> None:
         if self.leaving or not self._project.listing.complete:
             self._project.wanted()
             status = "leaving" if self.leaving else "starting"
-            await exchange.json(503, {"status": status}, _RETRY_AFTER)
+            exchange.json(503, {"status": status}, _RETRY_AFTER)
             return
-        await exchange.json(200, {"status": "ok"})
+        exchange.json(200, {"status": "ok"})
 
     async def _metrics(self, exchange: Exchange) -> None:
         await self._access.admit(exchange.headers)
@@ -447,11 +458,11 @@ class App:
             "prowess_commands": ("Commands that can be called.", float(len(catalog.contracts))),
             "prowess_failures": ("Skills and commands that could not be loaded.", float(len(catalog.failures))),
         }
-        await exchange.answer(200, self.metrics.text(gauges), (b"content-type", METRICS_TYPE))
+        exchange.answer(200, self.metrics.text(gauges), (b"content-type", METRICS_TYPE))
 
 
 async def _send_document(document: JsonObject, exchange: Exchange) -> None:
-    await exchange.json(200, document)
+    exchange.json(200, document)
 
 
 def _allowed_headers(headers: Headers) -> Field:

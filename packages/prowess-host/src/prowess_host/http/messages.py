@@ -1,31 +1,40 @@
-"""One HTTP request and its response over ASGI: bounded bodies, complete responses, and streams that end when the client disconnects."""
+"""One HTTP request and its response: bounded bodies, complete responses, and streams that end when the client disconnects.
+
+Knows the connection as a `Wire`. Nothing here waits but the handlers that ask for it: what a stream sends comes by callbacks,
+so that a request which is answered soon costs neither a task nor a timer.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+import re
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from prowess_host.http.binding import Refused
-from prowess_host.http.headers import Headers
 from prowess_host.http.replies import COMMENT, JSON_TYPE
 from prowess_host.protocol.rpc import RpcError
 
 if TYPE_CHECKING:
+    from prowess_host.http.headers import Headers
     from prowess_host.http.replies import Outlet
 
-__all__ = ["Exchange", "Field", "dump_json"]
+__all__ = ["Exchange", "Field", "Wire", "dump_json", "status_line"]
 
 Field: TypeAlias = tuple[bytes, bytes]
-_Message: TypeAlias = MutableMapping[str, Any]
 _CLOSE: Final = (b"connection", b"close")
+_UNASKED: Final = 64 * 1024
+"""Bytes of a body that are read before a handler asks for it."""
+_AT_ONCE: Final = 64 * 1024
+"""Bytes of a body that are joined with the head, to be sent by one call."""
 _SILENCE: Final = 15.0
 """Seconds without an event after which a stream sends a keep-alive."""
-_SOON: Final = 0.05
-"""Seconds in which most answers are ready. Only then the connection is watched for a disconnect."""
 _UNSTREAMED: Final = 5.0
 """Seconds without an answer after which a response becomes a stream, so that proxies do not time out."""
+_ODD: Final = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
+_STATUS_LINES: Final[dict[int, bytes]] = {}
 
 
 def dump_json(value: Any) -> bytes:
@@ -33,153 +42,332 @@ def dump_json(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
-class Exchange:
-    """One request and its response."""
+def status_line(status: int) -> bytes:
+    """The first line of a response."""
+    line = _STATUS_LINES.get(status)
+    if line is None:
+        line = _STATUS_LINES[status] = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n".encode()
+    return line
 
-    def __init__(
-        self,
-        scope: _Message,
-        receive: Callable[[], Awaitable[_Message]],
-        send: Callable[[_Message], Awaitable[None]],
-    ) -> None:
-        self.method: str = scope["method"]
-        self.path: str = scope["path"]
-        self.headers = Headers(scope["headers"])
-        self._scope = scope
-        self.status = 0
-        self.fields: list[Field] = []
-        """Headers of every response to this request."""
-        self._receive = receive
-        self._send = send
 
-    # The request
+class Wire(Protocol):
+    """The connection that a request came by."""
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether the client does not read what is sent."""
+        ...
+
+    @property
+    def date(self) -> bytes:
+        """The line with the date of today."""
+        ...
 
     @property
     def address(self) -> str:
         """The address of the client."""
-        client: tuple[str, int] | None = self._scope.get("client")
-        return "" if client is None else client[0]
+        ...
+
+    def write(self, data: bytes) -> None:
+        """Send bytes."""
+        ...
+
+    def read_on(self, *, wanted: bool) -> None:
+        """Read the rest of the body, or leave it with the client for now."""
+        ...
+
+    def look_after(self, seconds: float) -> None:
+        """Call `tick` of the exchange after so many seconds at the latest."""
+        ...
+
+    def finish(self, exchange: Exchange) -> None:
+        """The response is complete."""
+        ...
+
+
+class Exchange:
+    """One request and its response."""
+
+    __slots__ = (
+        "_at_end",
+        "_began",
+        "_ends",
+        "_holds",
+        "_most",
+        "_news",
+        "_outlet",
+        "_parts",
+        "_seen",
+        "_silent",
+        "_size",
+        "_waits",
+        "_wire",
+        "chunks",
+        "fields",
+        "gone",
+        "headers",
+        "is_whole",
+        "keeps_open",
+        "method",
+        "over",
+        "path",
+        "status",
+        "wants_continue",
+    )
+
+    def __init__(self, wire: Wire, method: str, path: str, headers: Headers) -> None:
+        self._wire = wire
+        self.method = method
+        self.path = path
+        self.headers = headers
+        self.status = 0
+        self.fields: list[Field] = []
+        """Headers of every response to this request."""
+        self.keeps_open = True
+        """Whether another request may follow."""
+        self.chunks = True
+        """Whether the client understands chunks."""
+        self.wants_continue = False
+        """Whether the client sends the body only when it is asked to."""
+        self.is_whole = False
+        """Whether the body has arrived."""
+        self.gone = False
+        """Whether the client has left before the response was complete."""
+        self.over = False
+        """Whether nothing more is sent."""
+        self._at_end: list[Callable[[], None]] = []
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._most: int | None = None
+        """Bytes of the body that a handler wants at most; `None` as long as none has asked."""
+        self._waits: asyncio.Future[None] | None = None
+        self._outlet: Outlet | None = None
+
+    @property
+    def address(self) -> str:
+        """The address of the client."""
+        return self._wire.address
+
+    # The request
+
+    def feed(self, data: bytes) -> None:
+        """A part of the body."""
+        if self.over:
+            return
+        self._size += len(data)
+        if self._most is not None and self._size > self._most:
+            self._parts.clear()
+        else:
+            self._parts.append(data)
+        if self._most is None and self._size > _UNASKED:
+            self._wire.read_on(wanted=False)
+        self._wake()
+
+    def complete(self) -> None:
+        """The body is there."""
+        self.is_whole = True
+        self._wake()
+
+    def taken(self, most: int) -> bytes | Refused | None:
+        """The whole body, or the refusal; `None` if more of it has to come."""
+        length = self.headers.get("content-length")
+        if self._size > most or (length is not None and length.isascii() and length.isdigit() and int(length) > most):
+            return _too_large(most)
+        if not self.is_whole:
+            return None
+        parts, self._parts = self._parts, []
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
     async def body(self, most: int) -> bytes | Refused:
-        """Read the whole body, or return the refusal. Raises `ConnectionError` if the client disconnects."""
-        length = self.headers.get("content-length")
-        if length is not None and length.isascii() and length.isdigit() and int(length) > most:
-            return _too_large(most)
-        parts: list[bytes] = []
-        size = 0
-        while True:
-            message = await self._receive()
-            if message["type"] == "http.disconnect":
+        """Wait for the whole body, or return the refusal. Raises `ConnectionError` if the client disconnects."""
+        self._most = most
+        while (body := self.taken(most)) is None:
+            if self.gone:
                 raise ConnectionError
-            part: bytes = message.get("body", b"")
-            size += len(part)
-            if size > most:
-                return _too_large(most)
-            parts.append(part)
-            if not message.get("more_body", False):
-                return parts[0] if len(parts) == 1 else b"".join(parts)
+            if self.wants_continue:
+                self.wants_continue = False
+                self._wire.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            self._wire.read_on(wanted=True)
+            await self._changed()
+        return body
 
     async def left(self) -> None:
         """Wait until the client disconnects."""
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
+        while not self.gone:
+            await self._changed()
+
+    async def _changed(self) -> None:
+        self._waits = asyncio.get_running_loop().create_future()
+        await self._waits
+
+    def _wake(self) -> None:
+        if self._waits is not None and not self._waits.done():
+            self._waits.set_result(None)
+
+    def leave(self) -> None:
+        """The client has left, or is hung up on."""
+        if not self.over:
+            self.gone = True
+            self._close()
 
     # The response
 
-    async def refuse(self, refused: Refused) -> None:
+    def refuse(self, refused: Refused) -> None:
         """Send the response of a refusal."""
         body = refused.body
-        await self.answer(refused.status, body, *((JSON_TYPE,) if body else ()), *refused.headers)
+        self.answer(refused.status, body, *((JSON_TYPE,) if body else ()), *refused.headers)
 
-    async def json(self, status: int, value: Any, *fields: Field) -> None:
+    def json(self, status: int, value: Any, *fields: Field) -> None:
         """Answer with JSON."""
-        await self.answer(status, dump_json(value), JSON_TYPE, *fields)
+        self.answer(status, dump_json(value), JSON_TYPE, *fields)
 
-    async def answer(self, status: int, body: bytes = b"", *fields: Field) -> None:
-        """Send a complete response."""
-        length = () if status in (204, 304) else ((b"content-length", b"%d" % len(body)),)
-        await self._begin(status, (*length, *fields))
-        await self._put(body, more=False)
+    def answer(self, status: int, body: bytes = b"", *fields: Field) -> None:
+        """Send a complete response. To a client that has left nothing is sent."""
+        if self.over:
+            return
+        head = self._head(status, b"" if status in (204, 304) else b"content-length: %d\r\n" % len(body), fields)
+        if self.method == "HEAD":
+            body = b""
+        if len(body) < _AT_ONCE:
+            self._wire.write(head + body)
+        else:
+            self._wire.write(head)
+            self._wire.write(body)
+        self._end()
 
-    async def _begin(self, status: int, fields: tuple[Field, ...]) -> None:
+    def _head(self, status: int, framing: bytes, fields: tuple[Field, ...]) -> bytes:
+        lines = [status_line(status), self._wire.date, framing]
+        for name, value in (*fields, *self.fields):
+            if _ODD.search(value):
+                raise ValueError(f"the header {name.decode()} has a character that no header may have")
+            if (name, value) == _CLOSE:
+                self.keeps_open = False
+            else:
+                lines.append(b"%b: %b\r\n" % (name, value))
+        lines.append(b"\r\n" if self.keeps_open else b"connection: close\r\n\r\n")
         self.status = status
-        await self._send({"type": "http.response.start", "status": status, "headers": [*fields, *self.fields]})
+        return b"".join(lines)
 
-    async def _put(self, body: bytes, *, more: bool) -> None:
-        await self._send({"type": "http.response.body", "body": body, "more_body": more})
+    @property
+    def is_answered(self) -> bool:
+        """Whether there is a response, or will be one."""
+        return self.over or self._outlet is not None
 
-    async def stream(
+    def abandon(self) -> None:
+        """Send that there is a fault of ours; what has begun already is broken off, so that the client sees that."""
+        self.keeps_open = False
+        self.fields.clear()
+        if not self.status:
+            self.answer(500)
+        elif not self.over:
+            self._end()
+
+    def _end(self) -> None:
+        self._wire.finish(self)
+        self._close()
+
+    def when_over(self, told: Callable[[], None]) -> None:
+        """Have this called once, when the response is complete or the client has left."""
+        self._at_end.append(told)
+
+    def _close(self) -> None:
+        self.over = True
+        self._wake()
+        if self._outlet is not None:
+            self._outlet.news = _nobody_listens
+        at_end, self._at_end = self._at_end, []  # they hold this: the garbage collector may come late
+        for told in at_end:
+            told()
+
+    # Streams
+
+    def stream(
         self,
         outlet: Outlet,
-        news: asyncio.Event,
         *,
         silent: Callable[[], None] | None = None,
         began: Callable[[], None] | None = None,
         most: float = 0.0,
-    ) -> bool:
-        """Send from an outlet until it ends. Returns `False` if the client disconnects, or after `most` seconds.
+    ) -> None:
+        """Send from an outlet until it ends, or until `most` seconds after the response has begun as a stream.
 
         `silent` is called after a while without data, and `began` when the response begins as a stream.
         """
-        loop = asyncio.get_running_loop()
-        due = float("inf")
-        if not news.is_set():
-            await _comes(news, _SOON)
-        if await self._send_news(outlet, began):
-            return True
-        gone = loop.create_task(self.left())
-        gone.add_done_callback(lambda _: news.set())
-        try:
-            while True:
-                news.clear()
-                if await self._send_news(outlet, began):
-                    return True
-                now = loop.time()
-                if gone.done():
-                    return False
-                if self.status and most:
-                    due = min(due, now + most)
-                if now >= due:
-                    await self._put(b"", more=False)
-                    return False
-                if not news.is_set() and not await _comes(
-                    news, min(_SILENCE if self.status else _UNSTREAMED, due - now)
-                ):
-                    if self.status:
-                        outlet.put(COMMENT)
-                    elif silent is not None:
-                        silent()
-        finally:
-            gone.cancel()
+        self._outlet = outlet
+        self._silent, self._began, self._holds = silent, began, most
+        self._news = False
+        self._ends = float("inf")
+        self._seen = asyncio.get_running_loop().time()
+        outlet.news = self._on_news
+        self.pump()
+        if not self.over:
+            self._wire.look_after(_UNSTREAMED)
 
-    async def _send_news(self, outlet: Outlet, began: Callable[[], None] | None) -> bool:
-        """Send the waiting bytes. Returns whether they were the last."""
+    def _on_news(self) -> None:
+        """A whole response is sent at once; events of one turn of the loop go together."""
+        outlet = self._outlet
+        if outlet is not None and outlet.head is not None and outlet.head.whole:
+            self.pump()
+        elif not self._news:
+            self._news = True
+            asyncio.get_running_loop().call_soon(self.pump)
+
+    def pump(self) -> None:
+        """Send the waiting bytes, unless the client has not read what was sent before."""
+        self._news = False
+        outlet = self._outlet
+        if outlet is None or self.over:
+            return
         head = outlet.head
-        if head is not None and head.whole:
-            await self.answer(head.status, head.body, *head.headers)
-            return True
         if head is None:
             if outlet.ended:
-                await self.answer(202)
-            return outlet.ended
-        if not self.status:
-            if began is not None:
-                began()
-            await self._begin(head.status, head.headers)
-        ended, data = outlet.ended, outlet.take()
-        if data or ended:
-            await self._put(data, more=not ended)
-        return ended
+                self.answer(202)
+        elif head.whole:
+            self.answer(head.status, head.body, *head.headers)
+        elif not self._wire.is_blocked:
+            start = b"" if self.status else self._begin_stream(head.status, head.headers)
+            ended, data = outlet.ended, outlet.take()
+            self._seen = asyncio.get_running_loop().time()
+            self._put(start, data, last=ended)
+
+    def _begin_stream(self, status: int, fields: tuple[Field, ...]) -> bytes:
+        if self._began is not None:
+            self._began()
+        if self._holds:
+            self._ends = asyncio.get_running_loop().time() + self._holds
+            self._wire.look_after(self._holds)
+        if not self.chunks:
+            self.keeps_open = False
+        return self._head(status, b"transfer-encoding: chunked\r\n" if self.chunks else b"", fields)
+
+    def _put(self, start: bytes, data: bytes, *, last: bool) -> None:
+        if self.chunks and data:
+            data = b"%x\r\n%b\r\n" % (len(data), data)
+        if self.chunks and last:
+            data += b"0\r\n\r\n"
+        if start or data:
+            self._wire.write(start + data)
+        if last:
+            self._end()
+
+    def tick(self, now: float) -> float:
+        """Look whether the stream was silent for too long, or open; gives the seconds until the next look."""
+        if self._outlet is None or self.over:
+            return _SILENCE
+        if now >= self._ends:
+            self._put(b"", b"", last=True)
+        elif now - self._seen >= (_SILENCE if self.status else _UNSTREAMED):
+            self._seen = now
+            if self.status and not self._wire.is_blocked:
+                self._put(b"", COMMENT, last=False)
+            elif not self.status and self._silent is not None:
+                self._silent()
+        quiet = self._seen + (_SILENCE if self.status else _UNSTREAMED)
+        return max(min(quiet, self._ends) - now, 0.001)
 
 
-async def _comes(news: asyncio.Event, seconds: float) -> bool:
-    """Wait for the event, and return whether it was set in time."""
-    try:
-        async with asyncio.timeout(max(seconds, 0.0)):
-            await news.wait()
-    except TimeoutError:
-        return False
-    return True
+def _nobody_listens() -> None:
+    """What an outlet has to say when its response is over."""
 
 
 def _too_large(most: int) -> Refused:

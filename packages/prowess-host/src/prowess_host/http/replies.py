@@ -39,10 +39,11 @@ class Head(NamedTuple):
 class Outlet:
     """One HTTP response while it is sent: the waiting bytes, and whether they are the last."""
 
-    __slots__ = ("_news", "_parts", "ended", "head", "size")
+    __slots__ = ("_parts", "ended", "head", "news", "size")
 
-    def __init__(self, news: Callable[[], None]) -> None:
-        self._news = news
+    def __init__(self, news: Callable[[], None] | None = None) -> None:
+        self.news = news or _nobody_sends
+        """Called when there is something to send."""
         self.head: Head | None = None
         self._parts: list[bytes] = []
         self.size = 0
@@ -53,18 +54,18 @@ class Outlet:
         """Begin the response, and end it at once if it is whole."""
         self.head = head
         self.ended = head.whole
-        self._news()
+        self.news()
 
     def put(self, data: bytes) -> None:
         """Add bytes."""
         self._parts.append(data)
         self.size += len(data)
-        self._news()
+        self.news()
 
     def end(self) -> None:
         """End the response after the added bytes."""
         self.ended = True
-        self._news()
+        self.news()
 
     def take(self) -> bytes:
         """Take the bytes to send."""
@@ -72,6 +73,10 @@ class Outlet:
         self._parts.clear()
         self.size = 0
         return data
+
+
+def _nobody_sends() -> None:
+    """The default of `Outlet.news`."""
 
 
 class History:

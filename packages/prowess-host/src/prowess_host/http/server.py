@@ -13,7 +13,7 @@ import socket
 import ssl
 from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import uvicorn
 
@@ -23,7 +23,7 @@ from prowess.settings.credentials import Credentials
 from prowess_host.http.access import Access
 from prowess_host.http.app import MCP_PATH, App
 from prowess_host.http.guard import Guard, is_loopback
-from prowess_host.http.limits import limited_protocol
+from prowess_host.http.http1 import http1
 from prowess_host.project import Project
 from prowess_host.tool_calls import shared_key
 from prowess_host.workers.process_tree import reap_orphans
@@ -38,8 +38,6 @@ __all__ = ["Address", "address_of", "bind", "check_safe", "is_open", "serve_http
 _BACKLOG: Final = 2048
 _GARBAGE: Final = 10_000
 """Objects between two garbage collections. The hundreds of objects of a request are freed by reference counting."""
-_KEEP_ALIVE: Final = 75
-"""Seconds that an idle connection is kept, longer than in usual proxies, so that the proxy closes it first."""
 _WAY_OUT: Final = """\
 {host} can be reached from other machines, so callers must authenticate.
 Set a token that clients send, in the environment or in prowess.toml:
@@ -127,8 +125,8 @@ class _Server(uvicorn.Server):
 
 def _config(app: App, own: ServeSettings, root: Path) -> uvicorn.Config:
     config = uvicorn.Config(
-        app,
-        http=limited_protocol(own),
+        cast("Any", app),
+        http=cast("Any", http1(app.serve, own)),
         ws="none",
         lifespan="off",
         loop="none",
@@ -138,7 +136,6 @@ def _config(app: App, own: ServeSettings, root: Path) -> uvicorn.Config:
         server_header=False,
         date_header=True,
         backlog=_BACKLOG,
-        timeout_keep_alive=_KEEP_ALIVE,
         timeout_graceful_shutdown=own.drain,  # type: ignore[arg-type]  # a float does as well
     )
     config.load()
