@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+import time
 from collections.abc import Callable, Hashable
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
@@ -18,7 +19,7 @@ from prowess.contracts.kinds import RESOURCE
 from prowess.errors import InputError, did_you_mean
 from prowess.results.paging import META_CUT, READ_MORE, notice
 from prowess_host.catalog.listing import DIAGNOSTICS
-from prowess_host.long_results import CLIENT_LIMITS, UnknownCursor
+from prowess_host.long_results import CLIENT_LIMITS, Pages, UnknownCursor
 from prowess_host.protocol.codec import decode, dumps
 from prowess_host.protocol.eras import Client
 from prowess_host.protocol.kinds import BY_METHOD, LISTS, SKILLS, SKILLS_METHODS
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     from prowess.jsontypes import JsonObject
     from prowess_host.catalog.listing import Listing
     from prowess_host.files.shelf import ServedFile
-    from prowess_host.long_results import Pages
     from prowess_host.project import Project
     from prowess_host.protocol.codec import Message
     from prowess_host.protocol.eras import Revision
@@ -117,8 +117,10 @@ class Connection:
         """Changes that the client has not been told yet: kinds of lists, and URIs."""
         self._reading: set[asyncio.Task[None]] = set()
         """Responses that threads are preparing."""
-        kept = project.connect(self)
-        self._pages = kept if pages is None else pages
+        project.connect(self)
+        self._own_pages: Pages | None = None
+        """Its long results, dropped when it is closed; `None` before the first one, and where others keep them."""
+        self._kept_elsewhere = pages
 
     @property
     def revision(self) -> Revision | None:
@@ -312,6 +314,7 @@ class Connection:
             if contract.is_tool and project.offers_tasks
             else None,
             caller=str(_owner(call) or ""),
+            heads=project.heads,
         )
 
     def _submit(self, call: Call, task: ToolCall, contract: Contract) -> None:
@@ -422,6 +425,14 @@ class Connection:
 
     # Large results
 
+    @property
+    def _pages(self) -> Pages:
+        if self._kept_elsewhere is not None:
+            return self._kept_elsewhere
+        if self._own_pages is None:
+            self._own_pages = Pages(time.monotonic)
+        return self._own_pages
+
     def _most(self, call: Call) -> int:
         """The limit for a result in characters; 0 for none. Without a store for the rest there is no limit.
 
@@ -467,6 +478,8 @@ class Connection:
             return
         self._closed = True
         self._project.disconnect(self)
+        if self._own_pages is not None:
+            self._own_pages.close()
         jobs, self._jobs = self._jobs, {}
         for _, job in jobs.values():
             if not job.over:

@@ -26,7 +26,6 @@ from prowess_host.catalog.listing import Listing
 from prowess_host.catalog.sources import Parts
 from prowess_host.catalog.updates import CatalogUpdates
 from prowess_host.files.shelf import Index, Shelf, Sources
-from prowess_host.long_results import Pages
 from prowess_host.protocol.identity import Server
 from prowess_host.protocol.kinds import ROWS, SKILLS
 from prowess_host.records.recording import Recorder, Write
@@ -97,12 +96,14 @@ class Project:
         self.workers.on_updated = self.resource_updated
         self._recorder = self._made_recorder(client, environ) if settings.own.record.on else None
         self.workers.witness = self._recorder
+        self.heads: dict[tuple[object, ...], bytes] = {}
+        """What workers are told with each call of clients without a session."""
         self._tasks: Tasks | None = None
         self.offers_tasks = True
         """Whether calls may become tasks. False if several processes serve, because another one may be asked for the task."""
         self.agents = self._joined() if settings.own.cluster.url else None
         """The agents of the cluster."""
-        self._clients: dict[Client, Pages] = {}
+        self._clients: dict[Client, None] = {}
         self._watching: asyncio.Task[None] | None = None
 
     def _joined(self) -> Agents:
@@ -272,16 +273,13 @@ class Project:
 
     # Clients
 
-    def connect(self, client: Client) -> Pages:
-        """Notify this client of changes from now on. Returns the store for its long results."""
-        self._clients[client] = Pages(time.monotonic)
-        return self._clients[client]
+    def connect(self, client: Client) -> None:
+        """Notify this client of changes from now on."""
+        self._clients[client] = None
 
     def disconnect(self, client: Client) -> None:
-        """Stop notifying a client, and drop its long results."""
-        pages = self._clients.pop(client, None)
-        if pages is not None:
-            pages.close()
+        """Stop notifying a client."""
+        self._clients.pop(client, None)
 
     def where_it_looked(self) -> str:
         """The message about a project without commands: its folder, and the searched folders."""

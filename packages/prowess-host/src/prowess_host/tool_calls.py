@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 from prowess.errors import SettingsError, parts_of_capability
 from prowess.worker.messages import CallHead
 from prowess_host.protocol.codec import dumps, encode_notification
-from prowess_host.protocol.eras import takes_tasks
+from prowess_host.protocol.eras import CAPABILITIES_KEY, CLIENT_KEY, LOG_LEVEL_KEY, VERSION_KEY, takes_tasks
 from prowess_host.protocol.questions import (
     Answers,
     Occasion,
@@ -46,6 +46,14 @@ __all__ = ["UNLIMITED", "Limit", "Sealing", "ToolCall", "load_key", "shared_key"
 _KEY_BYTES: Final = 32
 _TRACING: Final = ("traceparent", "tracestate", "baggage")
 """Keys in `_meta` that are passed on for tracing (SEP-414)."""
+
+_ORDINARY: Final = frozenset({"name", "arguments", "_meta"})
+"""Parameters of a call that does not answer questions."""
+_ENVELOPE: Final = frozenset({VERSION_KEY, CAPABILITIES_KEY, CLIENT_KEY, LOG_LEVEL_KEY, "progressToken"})
+"""Keys of `_meta` that many calls have in common, or of which only the presence counts for a worker."""
+_MOST_HEADS: Final = 1000
+_LONGEST_HEAD: Final = 2000
+"""Bytes of a head that is kept for further calls."""
 
 
 class Limit(NamedTuple):
@@ -98,13 +106,16 @@ class ToolCall:
         names_request: bool = False,
         open_task: _OpenTask | None = None,
         caller: str = "",
+        heads: dict[tuple[object, ...], bytes] | None = None,
     ) -> None:
         """`hears_all`: the record keeps progress and logs even if the client asks for none.
 
         `names_request`: the worker gets the id of the request for traces, so each call has its own head.
         `open_task` makes the task for a call that continues in the background.
         `caller` identifies the only caller who may repeat the call with answers, if several share a server.
+        `heads` keeps the encoded heads of calls by clients without a session.
         """
+        self._heads = {} if heads is None else heads
         self._caller = caller
         self._open_task = open_task
         self._hears_all = hears_all
@@ -143,15 +154,26 @@ class ToolCall:
         return self._job
 
     def _head(self, profile: str) -> bytes:
-        """The encoded head of the call frame, cached in the session unless it has parts that belong to this call alone."""
-        call, heads = self._call, self._session.heads
-        own = self._names_request or call.revision.stateless or "_meta" in call.params
-        if own or call.client is not self._session.client:
+        """The head of the frame for the worker. Most calls of a client share one."""
+        call, session = self._call, self._session
+        params, client = call.params, call.client
+        envelope: JsonObject = params.get("_meta") or {}
+        if self._names_request or not params.keys() <= _ORDINARY or not envelope.keys() <= _ENVELOPE:
             return dumps(self._how(profile))
-        key = (self._contract.id, profile, self._limit.most, self._limit.kept)
+        wanted = call.progress_token is not None, call.log_level is not None
+        key: tuple[object, ...] = (self._contract.id, profile, self._limit.most, self._limit.kept, *wanted)
+        heads = session.heads
+        if client is not session.client:
+            heads, name = self._heads, client.info.get("name", "" if client.info else None)
+            able = dumps(client.capabilities) if client.capabilities else b""
+            key = (*key, name, able, call.revision.version, session.transport)
         head = heads.get(key)
         if head is None:
-            head = heads[key] = dumps(self._how(profile))
+            head = dumps(self._how(profile))
+            if len(heads) >= _MOST_HEADS:
+                heads.clear()
+            if len(head) < _LONGEST_HEAD:
+                heads[key] = head
         return head
 
     def _how(self, profile: str) -> CallHead:

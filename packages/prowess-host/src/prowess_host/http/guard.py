@@ -10,7 +10,6 @@ import ipaddress
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from prowess.frozen import frozen
 from prowess_host.http.binding import Refused
 from prowess_host.protocol.rpc import RpcError, shown
 
@@ -20,6 +19,8 @@ if TYPE_CHECKING:
 __all__ = ["Guard", "is_loopback"]
 
 _LOCALHOST: Final = "localhost"
+_MOST_KNOWN: Final = 100
+"""Values of `Host` that are remembered as allowed."""
 
 
 def is_loopback(host: str) -> bool:
@@ -47,23 +48,25 @@ def _host_of(authority: str) -> str | None:
     return (split.hostname or "").rstrip(".") or None
 
 
-@frozen
 class Guard:
     """The allowed hosts and origins."""
 
-    hosts: frozenset[str]
-    """Lower-case names, in addition to loopback."""
-    origins: frozenset[str]
-    addresses: bool
-    """Whether any literal address is allowed, for servers that other machines reach."""
+    def __init__(self, hosts: frozenset[str], origins: frozenset[str], *, addresses: bool) -> None:
+        """`hosts` are names in lower case, besides those of loopback.
+
+        `addresses`: any literal address will do, for servers that are reached from elsewhere.
+        """
+        self._hosts = hosts
+        self._origins = origins
+        self._addresses = addresses
+        self._known = set[str]()
 
     def refusal(self, headers: Headers) -> Refused | None:
         """The reason for rejecting a request, or `None`."""
         sent = headers.get("host")
         if sent is None or b"host" in headers.repeated:
             return Refused(400, RpcError.invalid_request("the header Host is required, once"))
-        host = _host_of(sent)
-        if host is None or not self._serves(host):
+        if not self._serves(sent):
             reason = f"Host {shown(sent)} is not served here; add the name to serve.allowed_hosts"
             return Refused(403, RpcError.invalid_request(reason))
         origin = headers.get("origin")
@@ -72,12 +75,22 @@ class Guard:
             return Refused(403, RpcError.invalid_request(reason))
         return None
 
-    def _serves(self, host: str) -> bool:
-        return host in self.hosts or is_loopback(host) or (self.addresses and _address(host) is not None)
+    def _serves(self, authority: str) -> bool:
+        """Whether the host of a field `Host` is served. Clients send the same few again and again."""
+        known = authority in self._known
+        if not known:
+            host = _host_of(authority)
+            known = host is not None and self._serves_host(host)
+            if known and len(self._known) < _MOST_KNOWN:
+                self._known.add(authority)
+        return known
+
+    def _serves_host(self, host: str) -> bool:
+        return host in self._hosts or is_loopback(host) or (self._addresses and _address(host) is not None)
 
     def allows(self, origin: str, host: str) -> bool:
         """Whether pages of an origin may call: those of this machine, of this server, and configured ones."""
-        if origin.lower() in self.origins:
+        if origin.lower() in self._origins:
             return True
         try:
             split = urlsplit(origin)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import functools
 import json
 import re
 from collections.abc import Iterable, Mapping
@@ -29,6 +30,8 @@ _NAMED: Final = {
     "tasks/cancel": "taskId",
 }
 """Methods whose target is repeated in `Mcp-Name`, and the member of `params` that holds it."""
+_USUAL: Final = 200
+"""Characters of a field `Accept` whose meaning is remembered: clients send the same few again and again."""
 _START, _END = "=?base64?", "?="
 _ANNOTATION: Final = "x-mcp-header"
 
@@ -76,11 +79,16 @@ class Accepted(NamedTuple):
         """Parse the field `Accept`. A client without it accepts everything."""
         if not accept:
             return cls(json=True, sse=True)
-        types: dict[str, bool] = {}
-        for part in accept.lower().split(","):
-            kind, *parameters = part.split(";")
-            types[kind.strip()] = not any(_ZERO.fullmatch(each) for each in parameters)
-        return cls(json=_takes(types, "application/json"), sse=_takes(types, "text/event-stream"))
+        return _accepted(accept) if len(accept) <= _USUAL else _accepted.__wrapped__(accept)
+
+
+@functools.lru_cache(maxsize=100)
+def _accepted(accept: str) -> Accepted:
+    types: dict[str, bool] = {}
+    for part in accept.lower().split(","):
+        kind, *parameters = part.split(";")
+        types[kind.strip()] = not any(_ZERO.fullmatch(each) for each in parameters)
+    return Accepted(json=_takes(types, "application/json"), sse=_takes(types, "text/event-stream"))
 
 
 _ZERO: Final = re.compile(r"\s*q=0(\.0*)?\s*")
@@ -141,7 +149,7 @@ def _decoded(name: str, value: str | None) -> str | None:
     """Decode a value: text beyond ASCII arrives as base64."""
     if value is None:
         return None
-    if any(character not in _PLAIN for character in value):
+    if not (value.isascii() and value.replace("\t", " ").isprintable()):
         raise _mismatch(f"{name} has characters that a header may not have; send it as {_START}…{_END}")
     if not (value.startswith(_START) and value.endswith(_END)):
         return value
@@ -149,9 +157,6 @@ def _decoded(name: str, value: str | None) -> str | None:
         return base64.b64decode(value[len(_START) : -len(_END)], validate=True).decode()
     except (binascii.Error, ValueError):
         raise _mismatch(f"{name} is not base64 of UTF-8") from None
-
-
-_PLAIN: Final = frozenset(map(chr, range(0x20, 0x7F))) | {"\t"}
 
 
 def _mismatch(reason: str) -> RpcError:

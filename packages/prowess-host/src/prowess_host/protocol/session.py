@@ -144,8 +144,8 @@ class Session:
         """URIs that a handshake client has subscribed to."""
         self.declared: JsonObject = {}
         """The capabilities sent to a handshake client."""
-        self.heads: dict[tuple[str, str, int, int], bytes] = {}
-        """What workers are told with each call of a command: by command, profile and limits of results."""
+        self.heads: dict[tuple[object, ...], bytes] = {}
+        """What workers are told with each call of a command: by command, profile, limits of results, and the like."""
         self.complaints = Allowance()
         """For errors that answer no id."""
         self._questions: dict[int, Call] = {}
