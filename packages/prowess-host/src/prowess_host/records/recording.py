@@ -13,7 +13,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from prowess.contracts.contract import Contract
 from prowess.jsontypes import JsonObject
@@ -94,16 +94,16 @@ class Told:
         return len(self.body or b"") + len(self.arguments or b"")
 
 
-class Recording:
-    """A listener that notes what it hears, and tells another one."""
+class Recording(Told):
+    """A listener that notes what it hears, and tells another one. In the end it is what is known of the call."""
 
-    __slots__ = ("_listener", "_recorder", "_said", "_told", "job")
+    __slots__ = ("_listener", "_recorder", "_said", "job")
 
     def __init__(self, recorder: Recorder, job: Job, serial: int, now: float) -> None:
+        super().__init__(serial, job.contract, job.head, job.arguments, now)
         self._recorder = recorder
         self._listener: Listener = job.listener
         self.job: Job | None = job
-        self._told = Told(serial, job.contract, job.head, job.arguments, now)
         self._said = 0
 
     # What a listener hears
@@ -112,18 +112,21 @@ class Recording:
         """The end, with a payload."""
         self._end("result", meta, body)
         self._listener.result(meta, body)
+        self._let_go()
 
     def input_required(self, questions: JsonObject) -> None:
         """The end, with questions."""
-        self._told.facts = questions
+        self.facts = questions
         self._end("input_required")
         self._listener.input_required(questions)
+        self._let_go()
 
     def refused(self, facts: JsonObject) -> None:
         """The end, without a result."""
-        self._told.facts = facts
+        self.facts = facts
         self._end("refused")
         self._listener.refused(facts)
+        self._let_go()
 
     def rest(self, token: str, text: bytes) -> None:
         """The record keeps what the client was shown."""
@@ -154,26 +157,21 @@ class Recording:
 
     # What a recorder asks and says
 
-    @property
-    def since(self) -> float:
-        """When the call began, on the clock of `time.monotonic`."""
-        return self._told.since
-
     def cancelled(self) -> None:
         """The end, without an answer."""
         self._end("cancelled")
+        self._let_go()
 
     def note(self, kind: str, data: Any) -> None:
         """Something happened during the call, or just after it."""
-        recorder, told = self._recorder, self._told
+        recorder, events = self._recorder, self.events
         if not recorder.keeps_output:
             return
-        events = told.events
         if events and events[-1][1] == "dropped":  # a flood must not cost more than that
             events[-1] = (events[-1][0], "dropped", events[-1][2] + 1)
             recorder.touch(self)
             return
-        at = round(time.monotonic() - told.since, 4)
+        at = round(time.monotonic() - self.since, 4)
         size = len(data) if isinstance(data, str) else len(str(data))
         if size > _MOST_OF_ONE:
             data, size = (data if isinstance(data, str) else str(data))[:_MOST_OF_ONE] + "…", _MOST_OF_ONE
@@ -189,23 +187,26 @@ class Recording:
         recorder.touch(self)
 
     def _end(self, kind: str, meta: bytes = b"{}", body: bytes | None = None) -> None:
-        job, told = self.job, self._told
-        if job is None:
-            return
-        told.duration = time.monotonic() - told.since
-        told.kind, told.meta, told.body = kind, meta, body
-        told.number, told.worker = job.number, job.worker
-        self.job = None  # which holds this
-        self._recorder.end(self)
+        job = self.job
+        if job is not None:
+            self.duration = time.monotonic() - self.since
+            self.kind, self.meta, self.body = kind, meta, body
+            self.number, self.worker = job.number, job.worker
+            self.job = None  # which holds this
+            self._recorder.end(self)
+
+    def _let_go(self) -> None:
+        """The listener has heard the end. It holds much, and this is kept for a moment longer than the call."""
+        self._listener = cast("Listener", None)
 
     def told(self) -> Told:
         """What is known by now. While the call runs this is a copy."""
-        told, job = self._told, self.job
+        job = self.job
         if job is None:
-            return told
-        copy = Told(told.serial, told.contract, told.head, told.arguments or b"", told.since)
+            return self
+        copy = Told(self.serial, self.contract, self.head, self.arguments or b"", self.since)
         copy.number, copy.worker = job.number, job.worker
-        copy.events = list(told.events)
+        copy.events = list(self.events)
         return copy
 
 
@@ -240,8 +241,8 @@ class Recorder:
         self._secrets: list[str] = []
         self._loop = asyncio.get_running_loop()
         self._serial = 0
-        self._fresh: dict[Recording, None] = {}
-        """Those that run, and were not given to the thread yet."""
+        self._fresh: list[Recording] = []
+        """Those that were not given to the thread as long as they ran; some have ended meanwhile."""
         self._ended: list[Recording] = []
         self._unknown: deque[Told] = deque(maxlen=_MOST_UNKNOWN)
         """Calls of names that no command has."""
@@ -269,7 +270,7 @@ class Recorder:
         self._serial += 1
         recording = Recording(self, job, self._serial, time.monotonic())
         job.listener = recording
-        self._fresh[recording] = None
+        self._fresh.append(recording)
         if not self._due:
             self._schedule()
 
@@ -314,19 +315,17 @@ class Recorder:
 
     def end(self, recording: Recording) -> None:
         """A call is over."""
-        self._fresh.pop(recording, None)
-        told = recording.told()
-        self._recent[told.number] = recording
+        self._recent[recording.number] = recording
         if not self._turning:
             self._turning = True
             self._loop.call_later(_LATE, self._turn)
         self._ended.append(recording)
-        size = told.size
+        size = recording.size
         if self._given.bytes + size - self._written.bytes > _MOST_WAITING:
-            told.body = told.arguments = None
+            recording.body = recording.arguments = None
         else:
             self._given.bytes += size
-            told.waits = True
+            recording.waits = True
         if not self._due:
             self._schedule()
 
@@ -352,7 +351,7 @@ class Recorder:
 
     def _turn(self) -> None:
         """Let go of calls that have been over for a while."""
-        if any(recording.told().size >= LARGE for recording in self._before.values()):
+        if any(recording.size >= LARGE for recording in self._before.values()):
             give_back_soon()
         self._before, self._recent = self._recent, {}
         self._turning = bool(self._before) and not self._closed
@@ -361,13 +360,13 @@ class Recorder:
 
     def _just_running(self, now: float) -> list[Recording]:
         """The calls that have been running for a moment, and were not shown so yet. Most calls are shorter."""
-        fresh, self._fresh = self._fresh, {}
+        fresh, self._fresh = self._fresh, []
         shown: list[Recording] = []
         for recording in fresh:
             if recording.job is None:
                 continue
             if now - recording.since < _SOON or len(shown) == _MOST_SHOWN:
-                self._fresh[recording] = None
+                self._fresh.append(recording)
             else:
                 shown.append(recording)
         return shown
