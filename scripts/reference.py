@@ -227,6 +227,7 @@ LIMITS: Table = {
     },
     "processes": {"description": "Processes that it may start.", "type": "integer", "minimum": 0},
     "file_size": {"description": "The largest file that it may write.", **SIZE},
+    "disk": {"description": "Bytes that all of its temporary files may have together.", **SIZE},
 }
 SANDBOX: Table = {
     "type": "object",

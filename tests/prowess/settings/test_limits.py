@@ -17,7 +17,10 @@ PLACE = "a.py"
 def test_empty_table_is_a_skill_that_may_do_next_to_nothing() -> None:
     """To be limited is enough: everything else is asked for."""
     assert limits_of(({}, PLACE)) == Limits()
-    assert Limits().in_words() == "no network, 2 GiB of memory, no processes of its own, files up to 256 MiB"
+    assert (
+        Limits().in_words()
+        == "no network, 2 GiB of memory, no processes of its own, files up to 256 MiB, 1 GiB of temporary files"
+    )
 
 
 def test_every_limit_is_read() -> None:
@@ -32,6 +35,7 @@ def test_every_limit_is_read() -> None:
         "cpu": 60,
         "processes": 4,
         "file_size": 1000,
+        "disk": 5000,
     }
 
     found = limits_of((table, PLACE))
@@ -46,10 +50,11 @@ def test_every_limit_is_read() -> None:
         cpu=60,
         processes=4,
         file_size=1000,
+        disk=5000,
     )
     assert found.in_words() == (
         "network, reads data, writes out /var/x, variables KEY, settings weather, 1536 MiB of memory, "
-        "60 s of processor time, 4 processes, files up to 1000 bytes"
+        "60 s of processor time, 4 processes, files up to 1000 bytes, 5000 bytes of temporary files"
     )
 
 
@@ -64,9 +69,9 @@ def test_sizes_have_units(text: str, size: int | None) -> None:
 
 def test_infinity_is_no_limit() -> None:
     """TOML has a word for it."""
-    found = limits_of(({"memory": math.inf, "cpu": math.inf, "file_size": "inf"}, PLACE))
+    found = limits_of(({"memory": math.inf, "cpu": math.inf, "file_size": "inf", "disk": "inf"}, PLACE))
 
-    assert (found.memory, found.cpu, found.file_size) == (None, None, None)
+    assert (found.memory, found.cpu, found.file_size, found.disk) == (None, None, None, None)
     assert found.in_words() == "no network, no processes of its own"
 
 
@@ -104,7 +109,7 @@ def test_limits_are_plain_data() -> None:
     """For the committed catalog: what is written is read back."""
     for limits in (
         Limits(),
-        Limits(network="loopback", read=("a",), memory=None, cpu=None, file_size=MIB + 1),
+        Limits(network="loopback", read=("a",), memory=None, cpu=None, file_size=MIB + 1, disk=None),
         Limits(cpu=2.5),
     ):
         assert limits_of((json.loads(json.dumps(limits.to_json())), PLACE)) == limits

@@ -6,6 +6,8 @@ import ast
 import os
 import signal
 import subprocess
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -189,6 +191,64 @@ for child in children:
 
     assert name == "BlockingIOError"
     assert 10 <= int(count) <= 10 + 64
+
+
+@pytest.mark.skipif(system().memory is None, reason="no control group of memory can be made here")
+def test_memory_of_all_processes_together_is_limited(tmp_path: Path) -> None:
+    """Each is below the limit of one, and all of them are above it."""
+    code = """
+import os, signal
+children = []
+for _ in range(4):
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            held = bytearray(os.urandom(1)) * (60 * 1024 * 1024)
+            os.write(writing, b"x")
+            signal.pause()
+        finally:
+            os._exit(1)
+    os.close(writing)
+    children.append((child, os.read(reading, 1)))
+for child, _ in children:
+    os.kill(child, signal.SIGTERM)
+print(sorted(os.WTERMSIG(os.waitpid(child, 0)[1]) for child, _ in children))
+"""
+    bare = replace(system(), memory=None)
+    limits = Limits(memory=160 * MIB, processes=8)
+
+    assert run(limits, tmp_path / "bare", code, on=bare).stdout == f"{[signal.SIGTERM.value] * 4}\n"
+    done = run(limits, tmp_path / "p", code)
+    assert "9" in done.stdout or done.returncode == -signal.SIGKILL
+
+
+HIDING = {
+    "in many files": "open(f'{number}', 'wb').write(bytes(100_000))",
+    "in folders": "os.makedirs(f'{number}/a/b'); open(f'{number}/a/b/c', 'wb').write(bytes(100_000))",
+    "in small files": "[open(f'{number}-{each}', 'wb').close() for each in range(30)]",
+    "in files without names": "held.append(open('x', 'wb')); held[-1].write(bytes(100_000)); held[-1].flush(); os.unlink('x')",
+    "in a deep tree": "os.mkdir('d' * 200); os.chdir('d' * 200)",
+}
+
+
+@pytest.mark.parametrize("how", HIDING.values(), ids=HIDING)
+def test_temporary_files_are_counted_wherever_they_are(tmp_path: Path, how: str) -> None:
+    """Links count once, and files without names as long as they are open."""
+    code = f"import os, tempfile; held = []; os.chdir(tempfile.gettempdir())\nfor number in range(60):\n    {how}\nprint(flush=True); input()"
+    confinement = Confinement(Grant("a", Limits(disk=4 * MIB), tmp_path))
+    command = confinement.command([sys.executable, "-c", code], sys.executable)
+    process = subprocess.Popen(
+        command, env=confinement.environment(os.environ), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    try:
+        assert confinement.overfull([process.pid]) == ""
+        assert process.stdout
+        assert process.stdout.readline()
+        assert "allow more with `disk`" in confinement.overfull([process.pid])
+    finally:
+        process.communicate(b"\n")
+        confinement.close()
 
 
 # --- what is left ---------------------------------------------------------------------------------

@@ -70,6 +70,16 @@ SKILL = """
             pass
 
     @skill_command
+    def fill() -> str:
+        import tempfile
+        held = []
+        while True:
+            held.append(tempfile.NamedTemporaryFile())
+            held[-1].write(bytes(1 << 20))
+            held[-1].flush()
+            time.sleep(0.01)
+
+    @skill_command
     def memory_of(pid: int) -> str:
         for name in ("environ", "mem", "maps", "cmdline", "root/etc/passwd", "cwd/.env", "fd/0"):
             try:
@@ -245,6 +255,14 @@ async def test_worker_that_a_limit_ends_is_told_as_such(tmp_path: Path) -> None:
     project = make_project(tmp_path / "p", limited=block("cpu = 3"))
     async with hosted(project) as host:
         assert "it had used the processor time of its limits" in await refused(host, "limited_burn")
+        assert int(await host.text("limited_worker"))
+
+
+async def test_disk_is_not_filled(tmp_path: Path) -> None:
+    """The kernel limits one file. The host counts the rest, and says why the worker ended."""
+    project = make_project(tmp_path / "p", limited=block('disk = "8 MiB"'))
+    async with hosted(project) as host:
+        assert "it had written more than 8388608 bytes of temporary files" in await refused(host, "limited_fill")
         assert int(await host.text("limited_worker"))
 
 

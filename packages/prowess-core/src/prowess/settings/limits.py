@@ -84,6 +84,8 @@ class Limits:
     """Processes that the skill may run at the same time."""
     file_size: int | None = 256 * MIB
     """The largest file that the skill may write, in bytes."""
+    disk: int | None = GIB
+    """Bytes that all files in its temporary folder may have together."""
 
     def to_json(self) -> dict[str, Any]:
         """The limits as plain data, which `limits_of` reads back."""
@@ -111,6 +113,9 @@ class Limits:
         if self.file_size is not None:
             size = _sized("file_size", self.file_size)
             yield f"files up to {size}" if isinstance(size, str) else f"files up to {size} bytes"
+        if self.disk is not None:
+            size = _sized("disk", self.disk)
+            yield f"{size} of temporary files" if isinstance(size, str) else f"{size} bytes of temporary files"
 
 
 @frozen
@@ -313,12 +318,13 @@ _KEYS: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
     "cpu": ("seconds above 0, or inf", _number),
     "processes": (f"an integer from 0 to {_MOST_PROCESSES}", _count),
     "file_size": (_AMOUNT, _size),
+    "disk": (_AMOUNT, _size),
 }
 assert list(_KEYS) == [each.name for each in fields(Limits)]  # noqa: S101 - a slip of ours
 
 
 def _sized(name: str, value: Any) -> Any:
-    if name not in {"memory", "cpu", "file_size"}:
+    if name not in {"memory", "cpu", "file_size", "disk"}:
         return value
     if value is None:
         return "inf"

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import errno
 import functools
 import json
 import math
 import os
 import platform
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
@@ -43,6 +45,8 @@ _THREADS: Final = 64
 """Threads for a worker and its libraries, added to the limit on processes, because the kernel counts both."""
 _KEPT: Final = ("prowess.toml", "pyproject.toml", ".prowess")
 _DESCRIPTORS: Final = 1024
+_BLOCK: Final = 4096
+"""Bytes that every file counts as, at least: many small ones fill a disk as well."""
 _LAUNCH: Final = str(Path(__file__).with_name("launch.py"))
 _SANDBOX_EXEC: Final = "/usr/bin/sandbox-exec"
 _HARMLESS: Final = frozenset(
@@ -102,6 +106,8 @@ class System:
     is_root: bool = False
     groups: Path | None = None
     """The control group below which groups with a limit on processes can be made."""
+    memory: Path | None = None
+    """Where control groups that limit memory can be made."""
     sandbox_exec: bool = False
 
     def lacking(self, limits: Limits) -> list[str]:
@@ -143,7 +149,7 @@ class System:
 def system() -> System:
     """This system."""
     if sys.platform == "linux":
-        return System("linux", platform.machine(), _landlock(), os.geteuid() == 0, _groups())
+        return System("linux", platform.machine(), _landlock(), os.geteuid() == 0, _groups("pids"), _groups("memory"))
     return System(sys.platform, platform.machine(), sandbox_exec=os.access(_SANDBOX_EXEC, os.X_OK))
 
 
@@ -155,14 +161,14 @@ def _landlock() -> int:
     return 0
 
 
-def _groups() -> Path | None:
-    """The control group of this process, if groups that limit processes can be made below it."""
+def _groups(controller: str) -> Path | None:
+    """The control group of this process, if groups with limits of one kind can be made below it."""
     with contextlib.suppress(OSError, ValueError):
         for line in Path("/proc/self/cgroup").read_text("ascii").splitlines():
             _, controllers, path = line.split(":", 2)
-            if controllers == "pids":
-                folder = Path(f"/sys/fs/cgroup/pids{path}")
-            elif not controllers and "pids" in _read(Path(f"/sys/fs/cgroup{path}/cgroup.subtree_control")).split():
+            if controllers == controller:
+                folder = Path(f"/sys/fs/cgroup/{controller}{path}")
+            elif not controllers and controller in _read(Path(f"/sys/fs/cgroup{path}/cgroup.subtree_control")).split():
                 folder = Path(f"/sys/fs/cgroup{path}")
             else:
                 continue
@@ -223,7 +229,7 @@ class Confinement:
     on: System = field(default_factory=system)
     temporary: Path = field(init=False)
     """The private folder of the worker, removed at its end."""
-    _group: Path | None = field(init=False, default=None)
+    _groups: list[Path] = field(init=False, default_factory=list[Path])
     _connections: Connections | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
@@ -232,7 +238,7 @@ class Confinement:
             raise Unenforceable(reasons)
         self.temporary = Path(tempfile.mkdtemp(prefix="prowess-skill-"))
         try:
-            self._group = self._made_group()
+            self._make_groups()
             if self.limits.network == LOOPBACK and self._is_filtered:
                 from prowess_host.confinement.loopback import Connections
 
@@ -262,8 +268,7 @@ class Confinement:
         `python` is its interpreter, and `kept` are the descriptors that it inherits.
         """
         spec: dict[str, Any] = {"kept": list(kept), "resources": self._resources()}
-        if self._group is not None:
-            spec["groups"] = [str(self._group / "cgroup.procs")]
+        spec["groups"] = [str(group / "cgroup.procs") for group in self._groups]
         before: list[str] = []
         if self.on.kind == "darwin" and self.on.sandbox_exec:
             readable = [*map(str, self._readable(python)), *map(str, self.grant.own)]
@@ -298,9 +303,25 @@ class Confinement:
             shutil.rmtree(self.temporary, ignore_errors=True)
         if self.temporary.exists():  # a tree too deep for Python
             subprocess.run(["rm", "-rf", "--", str(self.temporary)], capture_output=True, check=False)
-        if self._group is not None:
+        for group in self._groups:
             with contextlib.suppress(OSError):
-                self._group.rmdir()
+                group.rmdir()
+
+    def why_killed(self) -> str:
+        """The limit for which the system has killed the worker, as far as it says so."""
+        told = "".join(
+            _read(group / name) for group in self._groups for name in ("memory.events", "memory.oom_control")
+        )
+        if any(line.split()[:1] == ["oom_kill"] and line.split()[1:] != ["0"] for line in told.splitlines()):
+            return "killed by SIGKILL, because it had used the memory of its limits: allow more with `memory`"
+        return ""
+
+    def overfull(self, processes: Iterable[int]) -> str:
+        """Why the worker must end, if its temporary files are more than its limits allow; empty if they are not."""
+        most = self.limits.disk
+        if most is None or _size_of(self.temporary, processes, most) <= most:
+            return ""
+        return f"killed, because it had written more than {most} bytes of temporary files: allow more with `disk`"
 
     # The spec for `launch`
 
@@ -317,13 +338,22 @@ class Confinement:
         }
         return {name: value for name, value in found.items() if value is not None}
 
-    def _made_group(self) -> Path | None:
-        if not self.on.is_root or self.on.groups is None:
-            return None
-        group = self.on.groups / self.temporary.name
-        group.mkdir()
-        (group / "pids.max").write_text(str(self.limits.processes + _THREADS))
-        return group
+    def _make_groups(self) -> None:
+        """The control groups of the worker, where this process can make some."""
+        if self.on.is_root and self.on.groups is not None:
+            self._limit_group(self.on.groups, "pids.max", self.limits.processes + _THREADS)
+        if self.on.memory is not None and self.limits.memory is not None:
+            old = "memory.limit_in_bytes"
+            name = old if (self.on.memory / old).exists() else "memory.max"
+            with contextlib.suppress(OSError):  # each process has a limit on its address space besides
+                self._limit_group(self.on.memory, name, self.limits.memory)
+
+    def _limit_group(self, folder: Path, name: str, most: int) -> None:
+        group = folder / self.temporary.name
+        if group not in self._groups:
+            group.mkdir()
+            self._groups.append(group)
+        (group / name).write_text(str(most))
 
     def _files(self, python: str) -> dict[str, Any]:
         give = rights(self.on.landlock, network=bool(self.limits.network))
@@ -367,6 +397,40 @@ def _is_within(path: Path, folders: Iterable[Path]) -> bool:
 def _parents(path: Path) -> Iterator[Path]:
     """The folders that the system visits on its way to a path, including those before each `..`."""
     return (Path(*path.parts[:count]) for count in range(1, len(path.parts)))
+
+
+def _size_of(folder: Path, processes: Iterable[int], most: int) -> int:
+    """Bytes on the disk of the files in a folder, and of those that have no name any more and are open; not far above `most`."""
+    total, seen = 0, set[int]()
+    device = os.stat(folder).st_dev  # noqa: PTH116 - done often
+    waiting = [str(folder)]
+    while waiting and total <= most:
+        try:
+            with os.scandir(waiting.pop()) as entries:
+                for entry in entries:
+                    status = entry.stat(follow_symlinks=False)
+                    if status.st_ino not in seen:
+                        seen.add(status.st_ino)
+                        total += max(status.st_blocks * 512, _BLOCK)
+                    if stat.S_ISDIR(status.st_mode):
+                        waiting.append(entry.path)
+                    if total > most:
+                        break
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            if error.errno == errno.ENAMETOOLONG:  # nobody needs such a tree, but whoever hides files in it
+                return most + 1
+    for process in processes:
+        with contextlib.suppress(OSError):
+            for name in os.listdir(f"/proc/{process}/fd"):  # noqa: PTH208 - as above
+                with contextlib.suppress(OSError):
+                    status = os.stat(f"/proc/{process}/fd/{name}")  # noqa: PTH116 - as above
+                    is_hidden = stat.S_ISREG(status.st_mode) and not status.st_nlink and status.st_dev == device
+                    if is_hidden and status.st_ino not in seen:
+                        seen.add(status.st_ino)
+                        total += status.st_blocks * 512
+    return total
 
 
 def _tasks_of_user() -> int:

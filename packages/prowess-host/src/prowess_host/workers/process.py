@@ -9,7 +9,7 @@ import signal
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from prowess.worker.link import Frame
 from prowess_host.confinement import FAILED
@@ -20,11 +20,16 @@ from prowess_host.workers.linked import LinkedWorker
 from prowess_host.workers.output import LabelledLines
 from prowess_host.workers.placement import OWN, Placement
 
+if TYPE_CHECKING:
+    from prowess_host.confinement.confine import Confinement
+
 __all__ = ["STARTING", "Spawn", "WorkerProcess", "describe_exit", "spawner"]
 
 STARTING: Final = 60.0
 """Seconds a worker gets until it says that it is up, and then until it has described what it can do. A skill that
 imports half the world takes ten."""
+_LOOK: Final = 1.0
+"""Seconds between two looks at the temporary files of a limited worker."""
 _CHUNK: Final = 64 * 1024
 """Bytes of output that are read at once: what a pipe holds."""
 _LAST_OUTPUT: Final = 64
@@ -63,6 +68,8 @@ class WorkerProcess(LinkedWorker):
         os.set_blocking(self._output, False)
         self._loop.add_reader(self._output, self._pass_on_output)
         self._tasks = [self._loop.create_task(self._connect(launched.link)), self._loop.create_task(self._wait())]
+        if launched.confinement is not None:
+            self._watching = self._loop.create_task(self._watch_files(launched.confinement))
 
     @property
     def pid(self) -> int:
@@ -76,6 +83,16 @@ class WorkerProcess(LinkedWorker):
             process_tree.end(self.pid)  # it may have left the group; its id is its own until `_wait` has waited for it
             self._kill_group()
 
+    async def _watch_files(self, confinement: Confinement) -> None:
+        """Kill a limited worker that has filled more of the disk than it may. The kernel limits single files only."""
+        while not self._over:
+            await asyncio.sleep(_LOOK)
+            processes = (self.pid, *(process_tree.descendants(self.pid) if confinement.limits.processes else ()))
+            why = await asyncio.to_thread(confinement.overfull, processes)
+            if why and not self._over:
+                self.verdict = why
+                self.kill()
+
     async def _wait(self) -> None:
         """The death watch goes by the process, never by the end of the link alone."""
         await _exited(self._process.pid)
@@ -85,6 +102,8 @@ class WorkerProcess(LinkedWorker):
         await asyncio.to_thread(process_tree.end_everything_of, self._launched.mark)
         process_tree.forget(self._process, self._launched.mark)
         if self._launched.confinement is not None:
+            self._watching.cancel()
+            self.verdict = self.verdict or self._launched.confinement.why_killed()
             await asyncio.to_thread(self._launched.confinement.close)
         self._launched.end_guard()
         self._end_output()
