@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -273,6 +274,32 @@ async def test_a_folder_says_what_it_needs_in_files(tmp_path: Path, wheels: Path
         assert ["1.0", "2.0"] == [await host.text("one_version"), await host.text("two_version")]
         (made / "skills/one/requirements.txt").write_text("tinypackage>=2\n")
         await until_text(host, "2.0", "one_version")
+
+
+async def test_files_that_requirements_name_count(tmp_path: Path, wheels: Path, shared: dict[str, str]):
+    """Also those that these name, wherever they are."""
+    made = project(tmp_path, wheels)
+    write_skill(made, "one/main.py", TINY)
+    (made / "skills/one/requirements.txt").write_text("-r ../../base.txt\n")
+    (made / "base.txt").write_text("--constraint=exact.txt  # versions\ntinypackage\n")
+    (made / "exact.txt").write_text("tinypackage==1.0\n")
+    async with hosted(made, env=shared) as host:
+        await until_listed(host, {"one_version"})
+        assert "1.0" == await host.text("one_version")
+        (made / "exact.txt").write_text("tinypackage==2.0\n")
+        await until_text(host, "2.0", "one_version")
+
+
+async def test_a_deleted_environment_is_made_again(tmp_path: Path, wheels: Path):
+    """By the next call, although the host has used it and holds its lock."""
+    made = project(tmp_path, wheels, tiny=f"{block('tinypackage==1.0')}{TINY}")
+    async with hosted(made) as host:
+        await until_listed(host, {"tiny_version"})
+        assert "1.0" == await host.text("tiny_version")
+        (environment,) = (each for each in (made / "cache/environments").iterdir() if each.is_dir())
+        shutil.rmtree(environment)
+        assert "1.0" == await host.text("tiny_version")
+        assert (environment / "bin/python").exists()
 
 
 async def test_equal_needs_share_workers_and_an_environment(tmp_path: Path, wheels: Path):

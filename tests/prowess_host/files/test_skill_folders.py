@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
+from piped import hosted, make_project, write_skill
 
+from prowess_host.clients.machine import Machine
+from prowess_host.doctor.checks import Patient, examine
 from prowess_host.files.shelf import Sources, look
 from prowess_host.files.skill_folders import read_front_matter
 
@@ -45,6 +49,12 @@ def test_front_matter_is_kept_as_it_was_written() -> None:
         (f"{GOOD.replace('pdf-tools', '5')}---", 2, "a name that is not a string"),
         ("---\nname: pdf-tools\ndescription: " + "x" * 1025 + "\n---", 3, "at most 1024"),
         (f"{GOOD}compatibility: {'x' * 501}\n---", 4, "at most 500"),
+        (
+            '---\nname: pdf-tools\ndescription: "a\\u202eb"\n---',
+            3,
+            "hides something in its front matter: description has",
+        ),
+        (f"{GOOD}metadata:\n  a: x\u200b\n---", 3, "hides something in its front matter: metadata.a has"),
     ],
 )
 def test_what_breaks_the_format_is_named_with_its_line(text: str, line: int, reason: str) -> None:
@@ -109,3 +119,21 @@ def test_a_setting_that_serves_nothing_says_why(tmp_path: Path, scheme: str, pat
     (problem,) = index.problems
     assert str(problem).startswith(f"[resources] {scheme} = {pattern!r} serves nothing: ")
     assert reason in str(problem)
+
+
+async def test_a_broken_skill_folder_is_a_failure_until_it_is_mended(tmp_path: Path) -> None:
+    """In the diagnostics of a running host, and for the doctor."""
+    project = make_project(tmp_path / "p", plain="@skill_command\ndef one() -> int:\n    return 1\n")
+    write_skill(project, "pdf-tools/SKILL.md", "")
+    file = project / "skills" / "pdf-tools" / "SKILL.md"
+    file.write_text("---\nname: other\ndescription: d\n---\n")
+    patient = Patient(project, Machine("linux", tmp_path, {"PATH": os.environ["PATH"]}), {}, live=False)
+    found = [each async for each in examine(patient) if "SKILL.md" in each.message]
+    assert [("skills", "error")] == [(each.area, each.level) for each in found]
+    async with hosted(project) as host:
+        await host.noted("notifications/tools/list_changed")
+        assert ["plain_one", "prowess_diagnostics"] == await host.tools()
+        assert f"pdf-tools ({file}:2): SKILL.md has the name 'other'" in await host.text("prowess_diagnostics")
+        file.write_text("---\nname: pdf-tools\ndescription: d\n---\n")
+        await host.noted("notifications/tools/list_changed", 2)
+        assert ["plain_one"] == await host.tools()

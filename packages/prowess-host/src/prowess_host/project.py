@@ -198,8 +198,8 @@ class Project:
         own = self.own
         return Sources(self._paths.project_root, own.resources, self._updates.searched if own.skill_files else ())
 
-    def _on_files(self, index: Index, changed: list[str]) -> None:
-        self._publish(self.listing.with_files(index.definitions))
+    def _on_files(self, _index: Index, changed: list[str]) -> None:
+        self._publish(self.listing)
         for uri in changed:
             self.resource_updated(uri)
 
@@ -258,7 +258,7 @@ class Project:
 
     def _publish(self, listing: Listing) -> None:
         if self.shelf.index is not None:
-            listing = listing.with_files(self.shelf.index.definitions)
+            listing = listing.with_files(self.shelf.index.definitions, self.shelf.index.failures)
         before, self.listing = self.listing, listing
         if self._watching is not None:
             self.shelf.start(asyncio.get_running_loop().call_soon_threadsafe)

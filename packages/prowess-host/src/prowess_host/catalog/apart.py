@@ -20,7 +20,7 @@ from prowess.settings.keys import OwnSettings
 from prowess.settings.limits import Limits
 from prowess.settings.settings import Settings
 from prowess.skills.discovery import Source, needs_of, survey
-from prowess.skills.stamps import read
+from prowess.skills.stamps import Stamp, read, stamp
 from prowess_host.catalog.limited import read_limits
 from prowess_host.confinement.grants import Grant, told_settings
 from prowess_host.workers.placement import OWN, Placement, Unplaced
@@ -97,6 +97,7 @@ class Apart:
         """The reasons of failures by skill."""
         self._active: dict[str, tuple[str, Placement]] = {}
         """The placement and the environment by skill."""
+        self._files: dict[str, Stamp] = {}
         self._failed: dict[str, _Failed] = {}
         self._undescribed: set[str] = set()
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -120,7 +121,7 @@ class Apart:
             if broken is not None:
                 return active[1] if active is not None else Unplaced(str(broken))
             return Unplaced() if skill in self._expected else OWN
-        if active is not None and active[0] == needed.key:
+        if active is not None and active[0] == needed.key and self._is_ready(needed):
             return active[1]
         failed = self._failed.get(skill)
         is_fresh = failed is not None and failed.key == needed.key and self._loop.time() - failed.at < _AGAIN
@@ -196,11 +197,18 @@ class Apart:
         """Set the separate skills of the last start."""
         self._expected = frozenset(names)
 
+    @property
+    def files(self) -> dict[str, Stamp]:
+        """Further files that declare dependencies, as they were when they were read."""
+        return self._files
+
     async def read(self, folders: Iterable[Path], settings: Settings, root: Path) -> None:
         """Read the declarations, and drop the skills that are gone."""
         self._settings = settings
         self._wanted, self._broken = await asyncio.to_thread(_read, tuple(folders), settings, root)
         self._expected = frozenset()
+        named = {path for it in self._wanted.values() if it.needed is not None for path in it.needed.declared.named}
+        self._files = {path: stamp(path) for path in named}
         if self._builds is None and any(it.needed is not None for it in self._wanted.values()):
             from prowess_host.environments.builds import Builds
 

@@ -29,6 +29,9 @@ DIAGNOSTICS: Final = "prowess_diagnostics"
 class Listing:
     """The lists of one catalog, and the lookup by name and URI."""
 
+    _of_files: tuple[Failure, ...] = ()
+    """The failures of files among those of the catalog."""
+
     def __init__(self, catalog: Catalog, views: Mapping[str, View], *, complete: bool = True) -> None:
         """A listing that is not `complete` answers calls, but no list yet."""
         self.views = views
@@ -96,14 +99,23 @@ class Listing:
                 return contract, variables
         return None
 
-    def with_files(self, definitions: list[JsonObject]) -> Listing:
-        """The same with files among the resources. A declared resource takes precedence over a file with its URI."""
-        if not definitions and not self.files:
+    def with_files(self, definitions: list[JsonObject], failures: Collection[Failure] = ()) -> Listing:
+        """The same with files among the resources. A resource that a skill declares comes before a file of its URI.
+
+        `failures` are those of files that cannot be served.
+        """
+        new = [failure for failure in failures if failure not in self.catalog.failures]
+        gone = [failure for failure in self._of_files if failure not in failures]
+        if not definitions and not self.files and not new and not gone:
             return self
         listing = copy.copy(self)
+        if new or gone:
+            kept = [failure for failure in self.catalog.failures if failure not in gone]
+            listing = Listing(Catalog(self.catalog.contracts, (*kept, *new)), self.views, complete=self.complete)
+        listing._of_files = tuple(failures)
         listing.files = definitions
         shown = [*self._own_resources, *(each for each in definitions if each["uri"] not in self._resources)]
-        listing.lists = {**self.lists, _FIXED: ItemList(LISTS[_FIXED].member, shown, shown)}
+        listing.lists = {**listing.lists, _FIXED: ItemList(LISTS[_FIXED].member, shown, shown)}
         return listing
 
     def changed(self, before: Listing) -> list[Row]:

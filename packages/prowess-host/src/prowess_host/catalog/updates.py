@@ -84,7 +84,7 @@ class CatalogUpdates:
         """Whether the first listing has been published."""
         self._listed = asyncio.Event()
         """Set when the skills of the project's own environment are listed or have failed."""
-        self._watcher = Watcher(paths, self._renew, lambda: self._known.files)
+        self._watcher = Watcher(paths, self._renew, lambda: {**self._known.files, **self._apart.files})
         self._listing = Listing.nothing()
         self._recalled: Standing | None = None
         self._kept: set[str] = set()

@@ -5,6 +5,7 @@ Values are shown only for Prowess's own settings: others may be secrets.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import subprocess
@@ -32,6 +33,7 @@ from prowess_host.clients.needs import needed_variables
 from prowess_host.clients.trial import Trial, try_connection
 from prowess_host.doctor.findings import Finding
 from prowess_host.doctor.runs import examine_runs
+from prowess_host.files.shelf import Trouble, look
 from prowess_host.project import Project
 from prowess_host.records.place import record_path
 
@@ -79,13 +81,14 @@ async def examine(patient: Patient) -> AsyncIterator[Finding]:
     async for finding in examine_cluster(settings):
         yield finding
     catalog: Catalog | None = None
+    troubles: list[Trouble] = []
     try:
         for finding in _manifest(settings, patient):
             yield finding
-        catalog = await _catalog(settings, patient)
+        catalog, troubles = await _catalog(settings, patient)
     except ChildProcessError as error:
         yield Finding("skills", "error", f"the skills cannot be loaded: {error}", "see the line above, or its stderr")
-    for finding in _skills(catalog) if catalog is not None else ():
+    for finding in _skills(catalog, troubles) if catalog is not None else ():
         yield finding
     async for finding in _clients(patient, catalog or Catalog()):
         yield finding
@@ -299,18 +302,20 @@ def _manifest(settings: Settings, patient: Patient) -> Iterator[Finding]:
         yield Finding("manifest", "note", text, "nothing to do: it is written by that start")
 
 
-async def _catalog(settings: Settings, patient: Patient) -> Catalog:
+async def _catalog(settings: Settings, patient: Patient) -> tuple[Catalog, list[Trouble]]:
     project = Project(settings, patient.flags, patient.machine.environ)
     try:
         await project.load(builds=False)
-        return project.catalog()
+        return project.catalog(), await asyncio.to_thread(lambda: look(project.file_sources()).problems)
     finally:
         await project.close()
 
 
-def _skills(catalog: Catalog) -> Iterator[Finding]:
+def _skills(catalog: Catalog, troubles: Iterable[Trouble]) -> Iterator[Finding]:
     for failure in catalog.failures:
         yield Finding("skills", "error", str(failure), "mend it and save: a running host notices")
+    for trouble in troubles:
+        yield Finding("skills", "error" if trouble.fatal else "warning", str(trouble), "correct the file")
     for warning in catalog.warnings:
         yield Finding("skills", "warning", warning)
     if catalog.contracts:

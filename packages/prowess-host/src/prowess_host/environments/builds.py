@@ -103,6 +103,9 @@ class Builds:
         """The interpreter of an environment, made if it is missing. Raises `BuildError`."""
         key = needed.key
         if not self.store.is_ready(key):
+            held = self._held.pop(key, None)  # somebody has deleted it: whoever makes it again holds the lock alone
+            if held is not None:
+                os.close(held)
             await self._built(needed, tell)
         if key not in self._held:
             self._held[key] = self.store.hold(key, needed.root)  # prevents its deletion while this process lives

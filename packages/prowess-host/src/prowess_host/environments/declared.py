@@ -24,6 +24,10 @@ __all__ = ["Declared", "check_limited", "declared_by", "satisfies"]
 _MENTION: Final = b"# /// script"
 _BLOCK: Final = re.compile(r"(?m)^# /// script[ \t]*\r?\n(?P<content>(?:^#(?:| .*)\r?\n)+?)^# ///[ \t]*\r?$")
 """The pattern of PEP 723."""
+_OTHER_FILE: Final = re.compile(r"\s*(?:-r|--requirement|-c|--constraint)[ =]*([^\s#]+)")
+_MOST_NAMED: Final = 100
+_LONGEST_NAMED: Final = 1024 * 1024
+"""Files that requirements name, and bytes of one: a stranger's may name anything."""
 _CLAUSE: Final = re.compile(r"\s*(~=|==|!=|<=|>=|<|>)\s*(\d+(?:\.\d+)*)(\.\*)?\s*")
 
 
@@ -49,6 +53,8 @@ class Declared:
     """The file with the exact versions, or empty."""
     locked: str = ""
     """The content of the lock file."""
+    named: tuple[str, ...] = ()
+    """Other files that the file names, existing or not."""
 
     @property
     def digest(self) -> str:
@@ -146,8 +152,33 @@ def _of_folder(folder: Path) -> Declared | None:
     lines = [line.partition(" #")[0].strip() for line in text.splitlines()]
     plain = tuple(line for line in lines if line and not line.startswith("#"))
     if any(line.startswith(("-", ".", "/", "file:")) or line.endswith("\\") for line in plain):  # options, and paths
-        return Declared(str(file), by_file=_digest(text))
+        named = _named_by(file, text)
+        return Declared(str(file), by_file=_digest([text, named] if named else text), named=tuple(named))
     return Declared(str(file), plain)
+
+
+def _named_by(file: Path, text: str) -> dict[str, str | None]:
+    """The files that requirements name (`-r`, `-c`), and those that these name, with their content."""
+    found: dict[str, str | None] = {}
+    waiting = [(file, text)]
+    while waiting and len(found) < _MOST_NAMED:
+        of, text = waiting.pop()
+        for line in text.splitlines():
+            option = _OTHER_FILE.match(line)
+            if option is None or "://" in option[1]:
+                continue
+            other = of.parent / option[1]
+            if str(other) not in found:
+                inside = found[str(other)] = _text(other) if _is_short(other) else None
+                waiting.append((other, inside or ""))
+    return found
+
+
+def _is_short(file: Path) -> bool:
+    try:
+        return file.stat().st_size <= _LONGEST_NAMED
+    except OSError:
+        return False
 
 
 def _of_scripts(files: Iterable[Path]) -> Declared | None:
@@ -207,7 +238,8 @@ def _of_table(file: Path, table: Mapping[str, Any], data: Mapping[str, Any], tex
 
 def _with_lock(found: Declared, lock: Path, locked: str) -> Declared:
     return Declared(
-        found.file, found.dependencies, found.requires_python, found.python, found.by_file, str(lock), locked
+        *(found.file, found.dependencies, found.requires_python, found.python, found.by_file),
+        *(str(lock), locked, found.named),
     )
 
 

@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from prowess.contracts.catalog import Failure
 from prowess.frozen import frozen
 from prowess.jsontypes import JsonObject
 from prowess_host.files.folders import LARGEST, Found, list_files, read_file, read_pattern
@@ -50,6 +51,14 @@ class Trouble(NamedTuple):
     def __str__(self) -> str:
         return f"{self.place} {self.reason}"
 
+    @property
+    def failure(self) -> Failure:
+        """The same as a failure of the catalog."""
+        file, _, line = self.place.rpartition(":")
+        if not line.isdecimal():
+            return Failure.told("files", str(self))
+        return Failure.told(Path(file).parent.name, f"{_SKILL_FILE} {self.reason}", file, int(line))
+
 
 @frozen
 class Sources:
@@ -78,6 +87,11 @@ class Index:
     def definitions(self) -> list[JsonObject]:
         """The entries of `resources/list`."""
         return [file.definition for file in self.files.values()]
+
+    @cached_property
+    def failures(self) -> list[Failure]:
+        """The skill folders and patterns of which nothing is served, as failures of the catalog."""
+        return [trouble.failure for trouble in self.problems if trouble.fatal]
 
     @cached_property
     def children(self) -> Mapping[str, list[JsonObject]]:
@@ -141,6 +155,7 @@ def _add_file(index: Index, uri: str, folder: str, found: Found, *, name: str, d
     import mimetypes  # not on the way to the first answer
 
     mime_type = mimetypes.guess_type(found.path)[0]
+    name, description = _visible(name), _visible(description)
     given: JsonObject = {
         "uri": uri,
         "name": name,
@@ -151,6 +166,15 @@ def _add_file(index: Index, uri: str, folder: str, found: Found, *, name: str, d
     definition = {key: value for key, value in given.items() if value is not None}
     file = index.files[uri] = ServedFile(uri, folder, found, definition)
     return file
+
+
+def _visible(text: str) -> str:
+    """A name of a file as people may see it: hidden characters are escapes."""
+    if text.isprintable():
+        return text
+    from prowess.contracts.hidden import shown  # rare
+
+    return shown(text)
 
 
 def _skill_folders(folders: Iterable[Path]) -> Iterator[Path]:

@@ -20,7 +20,8 @@ _LARGEST_FRONT_MATTER: Final = 64 * 1024
 _NAME: Final = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _LONGEST: Final[Mapping[str, int]] = {"name": 64, "description": 1024, "compatibility": 500}
 _TEXTS: Final = ("name", "description", "license", "compatibility", "allowed-tools")
-_KNOWN: Final = (*_TEXTS, "metadata")
+_KNOWN: Final = (*_TEXTS, "metadata", "sandbox")
+"""The fields of the format, and the limits that Prowess reads."""
 
 
 class Problem(NamedTuple):
@@ -84,6 +85,8 @@ def _parsed(matter: str) -> object:
 
 
 def _problems(fields: JsonObject, folder: str) -> Iterable[tuple[str, str, bool]]:
+    from prowess.contracts.hidden import hidden_in_data  # not on the way to the first answer
+
     for name in ("name", "description"):
         if not fields.get(name):
             yield name, f"has no {name} in its front matter", True
@@ -99,6 +102,12 @@ def _problems(fields: JsonObject, folder: str) -> Iterable[tuple[str, str, bool]
             yield "name", f"has the name {name!r}; use lowercase letters, digits and single hyphens", True
         elif name != folder:
             yield "name", f"has the name {name!r}, but its folder is {folder!r}; both must be the same", True
+    if hidden := hidden_in_data(fields):
+        yield (
+            "description",
+            f"hides something in its front matter: {hidden}. Models read this, but people do not see it",
+            True,
+        )
     metadata = fields.get("metadata")
     if metadata is not None and not isinstance(metadata, dict):
         yield "metadata", "has metadata that is not a table", False
