@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import signal
@@ -28,9 +29,11 @@ from prowess_host.cli.commands import run
 from prowess_host.cluster import remote
 from prowess_host.cluster.agent import Agent
 from prowess_host.cluster.code import APPROVED, Unapproved, check_approved, new_key, sign
+from prowess_host.cluster.engine import Engine
 from prowess_host.cluster.looking import look
 from prowess_host.confinement.confine import system
 from prowess_host.doctor.checks import examine_cluster
+from prowess_host.workers.placement import Placement
 
 
 def free_port() -> int:
@@ -151,6 +154,36 @@ async def test_everything_promised_of_a_call_holds_on_an_agent(
     assert "[places.where] looking around" in printed
 
 
+async def test_no_path_of_the_host_reaches_an_agent(
+    start: Start, env: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither with the code, nor with the order, nor with what the worker is told."""
+    await start()
+    root = project(tmp_path)
+    (root / "skills/places.py").write_text((root / "skills/places.py").read_text() + "\n# saved\n")
+    said: list[bytes] = []
+    publish, store = Engine.publish, Engine.store
+
+    def publishing(self: Engine, subject: str, data: bytes, **more: Any) -> None:
+        if self is host.project.agents.engine:
+            said.append(data)
+        publish(self, subject, data, **more)
+
+    async def storing(self: Engine, name: str, data: bytes) -> None:
+        said.append(name.encode() + data)
+        await store(self, name, data)
+
+    async with inside(root, env=env) as host:
+        monkeypatch.setattr(Engine, "publish", publishing)
+        monkeypatch.setattr(Engine, "store", storing)
+        assert "first" == (await host.call("places_where"))["structuredContent"]["word"]
+        (root / "skills/words.py").write_text("WORD = \n")
+        await host.heard("SyntaxError")
+        assert "first" == (await host.call("places_where"))["structuredContent"]["word"]
+    assert len(said) > 10
+    assert [] == [data for data in said if str(root).encode() in data]
+
+
 async def test_saved_file_is_there_at_the_next_call_and_a_broken_one_keeps_its_last_good_version(
     start: Start, env: dict[str, str], tmp_path: Path
 ) -> None:
@@ -195,10 +228,25 @@ async def test_agents_of_another_link_version_and_locked_agents_refuse_with_a_re
     await start(locked=[public])
     root = project(tmp_path)
     env = {**env, "PROWESS_CLUSTER__PATIENCE": "0.5"}
+    written(
+        tmp_path / "elsewhere",
+        smuggled="from prowess import skill_command\n@skill_command\ndef run() -> str:\n    return 'ran'\n",
+    )
     async with inside(root, env=env) as host:
         assert "nobody whom this agent trusts has approved" in await host.text("places_where")
         digest = (await host.project.agents.snapshot()).digest
         (root / APPROVED).write_text(f"{digest} {sign(digest, private)}\n")
+        assert "first" == (await host.call("places_where"))["structuredContent"]["word"]
+        begin = remote.RemoteWorker._begin_there
+
+        def smuggle(self: remote.RemoteWorker, told: Any) -> bytes:
+            head = json.loads(begin(self, told))
+            head["flags"]["skills"] = [str(tmp_path / "elsewhere/skills")]
+            return json.dumps(head).encode()
+
+        monkeypatch.setattr(remote.RemoteWorker, "_begin_there", smuggle)
+        smuggling = host.project.workers._pool_of(Placement(place="any"))
+        smuggling.renew()
         assert "first" == (await host.call("places_where"))["structuredContent"]["word"]
         (root / "skills/words.py").write_text("WORD = 'evil'\n")
         await until_said(host, "places_where", "nobody whom")

@@ -20,6 +20,7 @@ from proxy import Proxy
 from written import is_there, touch, written
 
 from prowess_host.cluster.agent import Agent
+from prowess_host.cluster.local import LocalEngine
 
 Start = Callable[..., Awaitable[Agent]]
 SKILL = """
@@ -58,6 +59,13 @@ async def proxy(engine: Any) -> AsyncIterator[Proxy]:
     proxy = Proxy(engine.url)
     yield proxy
     await proxy.close()
+
+
+@pytest.fixture
+def own_engine(tmp_path: Path) -> Iterator[LocalEngine]:
+    """A server that the test may kill."""
+    with LocalEngine(tmp_path / "engine") as running:
+        yield running
 
 
 @pytest.fixture
@@ -178,3 +186,75 @@ async def test_two_agents_that_both_believe_they_have_a_call(
     assert [True, True] == [any(str(agent.cache) in line for line in lines(looked)) for agent in (first, second)]
     assert 1 == len(lines(done))
     assert str(first.cache) in lines(done)[0]
+
+
+async def test_engine_that_is_killed_and_comes_back_costs_no_call_on_an_agent(
+    start: Start, own_engine: LocalEngine, env: dict[str, str], tmp_path: Path
+) -> None:
+    """Calls that wait for it are told why, or arrive when it is back."""
+    await start(url=own_engine.url)
+    root, mark = written(tmp_path / "p", jobs=SKILL), tmp_path / "mark"
+    env = {**env, "PROWESS_CLUSTER__URL": own_engine.url, "PROWESS_CLUSTER__SILENCE": "300"}
+    async with inside(root, env=env) as host:
+        engine = host.project.agents.engine
+        held = host.start_call("jobs_hold", mark=str(mark))
+        await until(lambda: is_there(mark, ".begun"))
+        own_engine.kill()
+        await until(lambda: not engine.up)
+        late = host.start_call("jobs_effect", mark=str(mark), number=7)
+        touch(mark, ".go")
+        await until(lambda: lines(mark))
+        own_engine.start()
+        assert "held" == (await result(held))["content"][0]["text"]
+        assert "7" == (await result(late))["content"][0]["text"]
+    assert [0, 7] == [int(line.split()[0]) for line in lines(mark)]
+
+
+async def test_call_that_never_left_the_host_may_be_tried_again(
+    start: Start, own_engine: LocalEngine, env: dict[str, str], tmp_path: Path
+) -> None:
+    """The engine was gone already, so no agent can have begun it, whatever its hints are."""
+    await start(url=own_engine.url)
+    root, mark = written(tmp_path / "p", jobs=SKILL), tmp_path / "mark"
+    env = {**env, "PROWESS_CLUSTER__URL": own_engine.url, "PROWESS_CLUSTER__SILENCE": "2"}
+    env["PROWESS_CLUSTER__PATIENCE"] = "0.2"
+    async with inside(root, env=env) as host:
+        assert "1" == await host.text("jobs_effect", mark=str(mark), number=1)
+        own_engine.kill()
+        await until(lambda: not host.project.agents.engine.up)
+        text = await host.text("jobs_effect", mark=str(mark), number=2)
+        assert "It never began, so trying again is safe" in text
+        assert "gone for" in text
+    assert 1 == len(lines(mark))
+
+
+async def test_agent_ends_the_workers_of_a_host_that_is_gone(start: Start, env: dict[str, str], tmp_path: Path) -> None:
+    agent = await start()
+    root, mark = written(tmp_path / "p", jobs=SKILL), tmp_path / "mark"
+    async with inside(root, env={**env, "PROWESS_CLUSTER__SILENCE": "1"}) as host:
+        held = host.start_call("jobs_hold", mark=str(mark))
+        await until(lambda: is_there(mark, ".begun"))
+        await host.project.agents.engine.close()  # as if the host were killed: nobody says goodbye
+        await until(lambda: not agent.tenants)
+        assert "is silent" in (await result(held))["content"][0]["text"]
+    touch(mark, ".go")
+    assert [] == list(agent.folder.iterdir())
+    assert [] == lines(mark)
+
+
+async def test_slot_that_becomes_free_is_used(start: Start, env: dict[str, str], tmp_path: Path) -> None:
+    """A host that finds all slots in use waits for one, within bounds."""
+    await start(**{"agent.slots": 1})
+    first, second = written(tmp_path / "a", jobs=SKILL), written(tmp_path / "b", jobs=SKILL)
+    mark = tmp_path / "mark"
+    env = {**env, "PROWESS_CLUSTER__WORKERS": "1"}
+    async with inside(second, env={**env, "PROWESS_CLUSTER__PATIENCE": str(PATIENCE)}) as waiting:
+        async with inside(first, env=env) as host:
+            held = host.start_call("jobs_hold", mark=str(mark))
+            await until(lambda: is_there(mark, ".begun"))
+            call = waiting.start_call("jobs_look", mark=str(mark), number=5)
+            async with inside(first, env={**env, "PROWESS_CLUSTER__PATIENCE": "3"}) as hasty:
+                assert "slots" in await hasty.text("jobs_look", mark=str(mark), number=6)
+            touch(mark, ".go")
+            await result(held)
+        assert "5" == (await result(call))["content"][0]["text"]

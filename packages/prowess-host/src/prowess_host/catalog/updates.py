@@ -80,6 +80,7 @@ class CatalogUpdates:
         self.supervisor.placement_of = self._apart.placement_of
         self.supervisor.share_of = self._apart.share_of
         self.supervisor.elsewhere = self._elsewhere
+        self._is_apart = getattr(spawn, "is_apart", True)
         self._publishes = False
         """Whether the first listing has been published."""
         self._listed = asyncio.Event()
@@ -481,7 +482,7 @@ class CatalogUpdates:
     def _elsewhere(self, contract: Contract) -> Placement | Unplaced | None:
         """The placement of a command that runs on agents, by the settings or by what its author says."""
         labels = self._run_on(contract)
-        if not labels:
+        if not labels or not self._is_apart:  # in a debugger, everything runs here
             return None
         if self.supervisor.abroad is None:
             return Unplaced(f"it runs on agents ({labels}), and the project has no cluster: set cluster.url")

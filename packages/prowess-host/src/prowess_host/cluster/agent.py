@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import json
 import logging
 import os
 import platform
+import re
 import shutil
 import socket
 import sys
+import time
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from prowess.errors import ProwessError
-from prowess.frozen import frozen
 from prowess.settings.limits import limits_of
 from prowess.settings.settings import Settings
 from prowess.skills.discovery import survey
@@ -32,7 +34,7 @@ from prowess_host.cluster.code import check_approved, lay_out
 from prowess_host.cluster.engine import Engine, Message
 from prowess_host.cluster.errors import EngineError
 from prowess_host.cluster.streams import Stream
-from prowess_host.cluster.talk import Said, agent_subject, beats_subject, blob_name, stream_subjects, who_subject
+from prowess_host.cluster.talk import FULL, Said, agent_subject, beats_subject, blob_name, stream_subjects, who_subject
 from prowess_host.confinement.grants import Grant
 from prowess_host.workers.launch import Launched
 from prowess_host.workers.placement import OWN, Placement
@@ -41,8 +43,16 @@ from prowess_host.workers.process import WorkerProcess
 __all__ = ["Agent", "Blobs", "facts_of_machine"]
 
 _log = logging.getLogger("prowess.agent")
+_NAME: Final = re.compile(r"[0-9a-f]{16}")
+_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
+_UNSAFE: Final = re.compile(r"PATH|PYTHON.*|LD_.*|DYLD_.*")
+"""Variables that bring code."""
+_KEPT: Final = 30 * 86400.0
+"""Seconds that a file is kept after it was brought."""
 _BEAT: Final = 1.0
 """Seconds between two beats of an agent."""
+_LEAST_SLOTS: Final = 4
+"""Most workers wait most of the time."""
 _MOST_FRAME: Final = 256 * 1024 * 1024
 """Bytes of a frame that a limited worker may send."""
 _LAST_WORDS: Final = 2.0
@@ -63,11 +73,14 @@ class Agent:
         self.locked = locked
         self.id = os.urandom(8).hex()
         self.name = self.own.name or socket.gethostname()
-        self.slots = self.own.slots or processors()
+        self.slots = self.own.slots or max(2 * processors(), _LEAST_SLOTS)
         self.labels = sorted({*self.own.labels, "any", self.name})
         self.tenants: dict[str, _Tenant] = {}
         """The workers by incarnation."""
         self.builds: Any = None
+        self.folder = cache / "agent" / "running" / self.id
+        """Where the code of its workers is laid out."""
+        self._lock = self._claim()
         self._facts = facts_of_machine()
         self._stopped = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
@@ -77,6 +90,23 @@ class Agent:
             engine.subscribe(who_subject(engine), lambda _: self.tell()),
         ]
         engine.on_change(self.tell)
+
+    def _claim(self) -> int:
+        """Lock our folder. Remove what killed agents have left behind, and files that were brought long ago."""
+        self.folder.mkdir(parents=True)
+        for other in self.folder.parent.iterdir():
+            with contextlib.suppress(OSError):
+                descriptor = os.open(other, os.O_RDONLY)
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    if other != self.folder:
+                        shutil.rmtree(other, ignore_errors=True)
+                finally:
+                    os.close(descriptor)
+        self.blobs.remove_before(time.time() - _KEPT)
+        descriptor = os.open(self.folder, os.O_RDONLY)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        return descriptor
 
     async def run(self) -> None:
         """Serve until `stop`."""
@@ -94,6 +124,8 @@ class Agent:
                 await asyncio.gather(*(tenant.over.wait() for tenant in list(self.tenants.values())))
         if self.builds is not None:
             self.builds.close()
+        await asyncio.to_thread(shutil.rmtree, self.folder, ignore_errors=True)
+        os.close(self._lock)
 
     def stop(self) -> None:
         """End all workers, tell their hosts, and leave."""
@@ -115,11 +147,12 @@ class Agent:
     # Orders
 
     def _ordered(self, message: Message) -> None:
-        order = json.loads(message.data)
         try:
-            answer = self._answer(order)
-        except (ProwessError, OSError, ValueError) as error:
+            answer = self._answer(json.loads(message.data))
+        except (ProwessError, OSError) as error:
             answer = {"refused": str(error)}
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            answer = {"refused": f"the order cannot be read: {type(error).__name__}: {error}"}
         with contextlib.suppress(EngineError):  # the host asks another agent
             self.engine.publish(message.reply, json.dumps(answer).encode())
 
@@ -130,7 +163,9 @@ class Agent:
         if self._stopped.is_set():
             return {"refused": "it is leaving"}
         if len(self.tenants) >= self.slots:
-            return {"refused": f"all {self.slots} slots are in use"}
+            return {"refused": FULL}
+        if not _NAME.fullmatch(order["incarnation"]) or not _DIGEST.fullmatch(order["code"]):
+            raise ValueError("a name is not what a host makes")  # they are names of files here
         if self.locked is not None:
             check_approved(order["code"], order["approved"], self.locked)
         missing = self.blobs.missing(order["code"])
@@ -167,6 +202,13 @@ class Blobs:
         except OSError:
             return sorted(wanted)
 
+    def remove_before(self, when: float) -> None:
+        """Delete what was brought before that. Whoever needs it brings it again."""
+        with contextlib.suppress(OSError):
+            for file in self._folder.iterdir():
+                if file.stat().st_mtime < when:
+                    file.unlink()
+
     def keep(self, digest: str, data: bytes) -> None:
         """Keep a file, if it is what its digest says."""
         if digest_of(data) != digest:
@@ -177,14 +219,6 @@ class Blobs:
         draft.replace(self._folder / digest)
 
 
-@frozen
-class _Laid:
-    """Code that is laid out."""
-
-    at: Path
-    root: Path
-
-
 class _Tenant:
     """One worker that a host has here, from the order to its end."""
 
@@ -192,7 +226,8 @@ class _Tenant:
         self._agent = agent
         self._order = order
         self.incarnation: str = order["incarnation"]
-        self._folder = agent.cache / "agent" / "running" / self.incarnation
+        self._folder = agent.folder / self.incarnation
+        self._root = self._folder / "0"
         other, own = stream_subjects(agent.engine, self.incarnation)
         self._stream = Stream(
             agent.engine,
@@ -221,17 +256,26 @@ class _Tenant:
         if kind == Said.KILL:
             self.end("")
         elif kind == Said.FRAMES:
-            for frame in self._reader.feed(data):
-                # With approved code only, nobody brings sources by another way.
-                if self._worker is not None and (self._agent.locked is None or frame.kind != Kind.SOURCE):
-                    self._worker.link.send(Kind(frame.kind), *frame[1:])
+            for about, number, head, body in self._reader.feed(data):
+                if self._agent.locked is not None and about == Kind.SOURCE:
+                    continue  # nobody brings code by another way
+                is_first = self._agent.locked is not None and about == Kind.BEGIN
+                if self._worker is not None:
+                    self._worker.link.send(Kind(about), number, self._approved(head) if is_first else head, body)
+
+    def _approved(self, head: bytes) -> bytes:
+        """How a worker of approved code begins: with no folders but those of the code, and nothing that brings more."""
+        told = json.loads(head)
+        told["flags"] = {**told["flags"], "skills": [str(self._folder / path) for path in self._order["folders"]]}
+        told["environ"] = {name: text for name, text in told.get("environ", {}).items() if not _UNSAFE.fullmatch(name)}
+        return json.dumps({**told, "written": None}).encode()
 
     async def _start(self) -> None:
         try:
-            laid = await self._laid_out()
-            placement = await self._placement(laid)
+            await self._lay_out()
+            placement = await self._placement()
             python = placement.python or self._agent.settings.own.python or sys.executable
-            self._worker = worker = _Relayed(python, laid.root, placement, self._stream, self._ended)
+            self._worker = worker = _Relayed(python, self._root, placement, self._stream, self._ended)
         except asyncio.CancelledError:
             self._say_end(None, self._reason)
         except (ProwessError, OSError, ValueError) as error:
@@ -239,9 +283,9 @@ class _Tenant:
         else:
             if placement.limits is not None:
                 worker.link.bound(_MOST_FRAME, lambda size: self.end(f"it sent a frame of {size} bytes"))
-            self._stream.send(Said.STARTED, json.dumps({"pid": worker.pid, "at": str(laid.at)}).encode())
+            self._stream.send(Said.STARTED, json.dumps({"pid": worker.pid, "at": str(self._folder)}).encode())
 
-    async def _laid_out(self) -> _Laid:
+    async def _lay_out(self) -> None:
         blobs, code = self._agent.blobs, self._order["code"]
         for _ in range(2):  # the index, and then what it names
             for digest in await asyncio.to_thread(blobs.missing, code):
@@ -249,18 +293,16 @@ class _Tenant:
                 if data is None:
                     raise ValueError("the engine has lost the code meanwhile; call again")
                 await asyncio.to_thread(blobs.keep, digest, data)
-        at = self._folder
-        await asyncio.to_thread(lay_out, blobs.read(code), at, blobs.read)
-        return _Laid(at, at / "0")
+        await asyncio.to_thread(lay_out, blobs.read(code), self._folder, blobs.read)
 
-    async def _placement(self, laid: _Laid) -> Placement:
-        grant, python = self._grant(laid), None
+    async def _placement(self) -> Placement:
+        grant, python = self._grant(), None
         skill = self._order["environment"]
         if skill:
-            python = await self._environment(skill, laid, limited=grant is not None)
+            python = await self._environment(skill, limited=grant is not None)
         return Placement(python, grant) if python or grant else OWN
 
-    def _grant(self, laid: _Laid) -> Grant | None:
+    def _grant(self) -> Grant | None:
         told = self._order.get("grant")
         if told is None:
             return None
@@ -270,9 +312,9 @@ class _Tenant:
         grant = Grant(
             str(told["skill"]),
             limits,
-            laid.root,
-            own=tuple(laid.at / path for path in told["own"]),
-            listed=tuple(laid.at / path for path in told["listed"]),
+            self._root,
+            own=tuple(self._folder / path for path in told["own"]),
+            listed=tuple(self._folder / path for path in told["listed"]),
             unenforced=bool(told["unenforced"]),
             package=bool(told["package"]),
             variables=tuple((str(name), str(text)) for name, text in told["variables"]),
@@ -280,18 +322,18 @@ class _Tenant:
         check(grant)
         return grant
 
-    async def _environment(self, skill: str, laid: _Laid, *, limited: bool) -> str:
+    async def _environment(self, skill: str, *, limited: bool) -> str:
         """The interpreter of the environment that a skill declares, made here by the settings of this machine."""
         from prowess_host.environments.builds import Builds, Needed
         from prowess_host.environments.declared import declared_by
 
-        folders = [laid.at / path for path in self._order["folders"]]
+        folders = [self._folder / path for path in self._order["folders"]]
         source = next((it for it in survey(folders).sources if it.name == skill), None)
         declared = declared_by(source) if source is not None else None
         if source is None or declared is None:
             raise ValueError(f"{skill} declares no environment in the code that the host has brought")
         agent = self._agent
-        needed = Needed.by(source, declared, agent.settings.own, laid.root, limited=limited)
+        needed = Needed.by(source, declared, agent.settings.own, self._root, limited=limited)
         agent.builds = agent.builds or Builds(agent.cache)
         return await agent.builds.ready(needed, self._tell_preparing)
 

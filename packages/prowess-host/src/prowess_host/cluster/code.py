@@ -15,6 +15,7 @@ from typing import Any, Final, cast
 
 from prowess.errors import ProwessError
 from prowess.frozen import frozen
+from prowess.skills.folders import walk
 from prowess.skills.stamps import Stamp, digest_of, read, stamp
 from prowess_host.catalog.sources import Parts
 
@@ -87,9 +88,13 @@ class Snapshots:
 
 def _walk(folders: Iterable[Path]) -> Iterator[str]:
     for folder in folders:
-        for place, below, names in os.walk(folder):
-            below[:] = [name for name in below if name not in _SKIPPED and not name.startswith(".")]
-            yield from (f"{place}{os.sep}{name}" for name in names if not name.endswith(".pyc"))
+        for place in walk(str(folder), _enters).places:
+            yield from (f"{place.path}{os.sep}{name}" for name in place.files if not name.endswith(".pyc"))
+
+
+def _enters(path: str) -> bool:
+    folder = Path(path)
+    return folder.name not in _SKIPPED and not folder.name.startswith(".") and not (folder / "pyvenv.cfg").exists()
 
 
 def _neutral(path: str, roots: Iterable[Path]) -> str | None:

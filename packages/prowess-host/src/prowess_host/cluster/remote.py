@@ -36,6 +36,7 @@ from prowess_host.cluster.errors import EngineError
 from prowess_host.cluster.placing import Candidate, choose, labels_of, why_none
 from prowess_host.cluster.streams import Stream, beats
 from prowess_host.cluster.talk import (
+    FULL,
     Said,
     agent_subject,
     beats_subject,
@@ -136,12 +137,16 @@ class Agents:
             self.engine.publish(who_subject(self.engine), b"")
 
     def _hear(self, message: Message) -> None:
-        told = json.loads(message.data)
-        if told.get("left"):
-            self.seen.pop(told["id"], None)
-        else:
+        try:
+            told = json.loads(message.data)
             labels = frozenset(map(str, told["labels"]))
-            self.seen[told["id"]] = Seen(told["id"], told["name"], labels, int(told["slots"]), int(told["busy"]), told)
+            seen = Seen(str(told["id"]), str(told["name"]), labels, int(told["slots"]), int(told["busy"]), told)
+        except (AttributeError, KeyError, TypeError, ValueError):  # of another version, or of no agent
+            return
+        if told.get("left"):
+            self.seen.pop(seen.id, None)
+        else:
+            self.seen[seen.id] = seen
         self._tell()
 
     def _tick(self) -> None:
@@ -182,6 +187,10 @@ class Agents:
         """What an agent answers to an order."""
         data = json.dumps(order).encode()
         return json.loads(await self.engine.request(agent_subject(self.engine, agent.id), data, seconds=_ANSWER))
+
+    def fill(self, agent: Seen) -> None:
+        """An agent has no free slot, which its last beat did not say."""
+        self.seen[agent.id] = replace(self.seen.get(agent.id, agent), busy=agent.slots)
 
     def taken(self, agent: Seen) -> None:
         """An agent has taken a worker, which its next beat will say."""
@@ -238,6 +247,10 @@ class RemoteWorker(LinkedWorker):
         self._agents = agents
         self._placement = placement
         self._root = root
+        self._messages: dict[int, int] = {}
+        """By call: the number of the message that it went with, or of an earlier one."""
+        self._doubtful: set[int] = set()
+        """Calls of which nobody knows whether they were begun, because the agent fell silent."""
         self._waiting: list[tuple[Kind, int, bytes, bytes]] | None = []
         """What it is to be told; `None` when it takes frames."""
         self._ways: tuple[tuple[str, str], ...] = ()
@@ -272,7 +285,18 @@ class RemoteWorker(LinkedWorker):
             head = json.dumps(moved(json.loads(head), self._ways)).encode()
             self.link.send(kind, number, head, pack(moved(unpack(body), self._ways)))
         else:
+            if kind == Kind.CALL and self._stream is not None:
+                self._messages[number] = self._stream.sent + 1
             self.link.send(kind, number, head, body, more=more)
+
+    def forget(self, number: int) -> None:
+        """A call is over."""
+        self._messages.pop(number, None)
+        super().forget(number)
+
+    def may_have_begun(self, number: int) -> bool:
+        """Whether it was begun, or the agent fell silent after the call may have arrived there."""
+        return number in self._doubtful or super().may_have_begun(number)
 
     def kill(self) -> None:
         """Have the agent end it. One that is not there yet is not started."""
@@ -316,8 +340,11 @@ class RemoteWorker(LinkedWorker):
             if why_not is None:
                 agents.taken(agent)
                 return
-            refused[agent.id] = f"{agent.name}: {why_not}"
             self._close()
+            if why_not == FULL:  # until its next beat: a slot may become free
+                agents.fill(agent)
+            else:
+                refused[agent.id] = f"{agent.name}: {why_not}"
 
     async def _ask(self, agent: Seen) -> str | None:
         """Have an agent start it; gives the reason if it does not. Each attempt has its own incarnation: none runs twice."""
@@ -443,7 +470,8 @@ class RemoteWorker(LinkedWorker):
 
     def _lose(self) -> None:
         """The agent is silent. What the worker did last is not known."""
-        self.is_certain = self._waiting is not None
+        if self._stream is not None and self._waiting is None:
+            self._doubtful = {number for number, message in self._messages.items() if message <= self._stream.left}
         self.verdict = f"the agent {self._agent} is silent, or has given it up"
         self._end(None)
 

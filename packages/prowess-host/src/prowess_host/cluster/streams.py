@@ -27,6 +27,7 @@ _AGAIN: Final = 254
 """The connection is a new one: say again what was not confirmed."""
 _END: Final = 255
 """The other end wants to hear no more, whatever was sent before."""
+_ABOUT_ITSELF: Final = (_BEAT, _AGAIN, _END)
 _MOURNED: Final = 60.0
 """Seconds in which an end that was given up is told so whenever it says something."""
 _PART: Final = 256 * 1024
@@ -66,7 +67,9 @@ class Stream:
         self._on_silence = on_silence
         self._interval, self._most_missed = beats(silence)
         self._loop = asyncio.get_running_loop()
-        self._sent = self._received = 0
+        self.sent = self._received = 0
+        self.left = 0
+        """The number of the last message that may have arrived at the other end."""
         self._kept: deque[tuple[int, bytes]] = deque()
         """What the other end has not confirmed."""
         self._size = 0
@@ -91,9 +94,9 @@ class Stream:
     def send(self, kind: int, data: bytes | memoryview = b"") -> None:
         """Send a message, in parts if it is large: only bytes that may be cut anywhere are as large."""
         for start in range(0, len(data), _PART) or (0,):
-            self._sent += 1
+            self.sent += 1
             part = bytes(data[start : start + _PART])
-            self._kept.append((self._sent, _HEADER.pack(kind, self._sent, 0)[:-4] + part))
+            self._kept.append((self.sent, _HEADER.pack(kind, self.sent, 0)[:-4] + part))
             self._size += len(part)
             self._publish(self._kept[-1][1])
         self.full = self._size > _FULL
@@ -132,6 +135,8 @@ class Stream:
         except EngineError:
             return
         self._unconfirmed = 0
+        if kind[0] not in _ABOUT_ITSELF:
+            self.left = max(self.left, int.from_bytes(kind[1:], "big"))
 
     def _reconnected(self) -> None:
         """What was said meanwhile on both sides may be lost."""
@@ -144,7 +149,7 @@ class Stream:
             self._publish(message)
 
     def _beat(self) -> None:
-        self._publish(_HEADER.pack(_BEAT, self._sent, 0)[:5])
+        self._publish(_HEADER.pack(_BEAT, self.sent, 0)[:5])
 
     def _tick(self) -> None:
         if self._closed or self._abandoned:
@@ -188,6 +193,6 @@ class Stream:
     def _send_again(self, confirmed: int) -> None:
         """What was sent before the last beat of the other end should have arrived by now, if any of it does."""
         old, before = self._old, self._confirmed
-        self._old, self._confirmed = self._sent, confirmed
+        self._old, self._confirmed = self.sent, confirmed
         if confirmed == before and self._kept and self._kept[0][0] <= old:
             self._say_again()

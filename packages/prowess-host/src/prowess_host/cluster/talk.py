@@ -7,7 +7,10 @@ from enum import IntEnum, unique
 
 from prowess_host.cluster.engine import Engine
 
-__all__ = ["Said", "agent_subject", "beats_subject", "blob_name", "code_ways", "stream_subjects", "who_subject"]
+__all__ = ["FULL", "Said", "agent_subject", "beats_subject", "blob_name", "code_ways", "stream_subjects", "who_subject"]
+
+FULL = "all its slots are in use"
+"""The refusal of an agent that may have a free slot soon."""
 
 
 @unique

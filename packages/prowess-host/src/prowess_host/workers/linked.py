@@ -80,8 +80,6 @@ class LinkedWorker(ABC):
 
     is_apart = True
     """Whether it has its own interpreter."""
-    is_certain = True
-    """Whether its begun calls are certain after its end."""
     is_preparing = False
     """Whether its code and environment are being copied to another machine, which does not count as its start."""
     refusal = ""
@@ -151,6 +149,10 @@ class LinkedWorker(ABC):
     def has_begun(self, number: int) -> bool:
         """Whether a call has begun, as far as known. After the end of the worker, this is certain."""
         return self._board.started(number)
+
+    def may_have_begun(self, number: int) -> bool:
+        """Whether, after its end, nobody can rule out that a call has begun."""
+        return self.has_begun(number)
 
     def retire(self, numbers: Collection[int]) -> list[int]:
         """Forbid it to begin any call. Returns those of these calls that it will certainly not begin.

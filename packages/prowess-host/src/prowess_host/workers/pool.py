@@ -166,13 +166,13 @@ class Worker:
     def begun(self) -> list[Job]:
         """Its begun jobs, as far as known. After its end, this is certain.
 
-        If its last frames are lost, all jobs count as begun except those that may run twice.
+        If its last frames are lost, jobs that it may have begun count as begun, except those that may run twice.
         """
-        doubtful = not self.process.is_certain
+        process = self.process
         return [
             job
-            for job in self.jobs.values()
-            if self.process.has_begun(job.number) or (doubtful and not job.contract.hints.may_repeat)
+            for number, job in self.jobs.items()
+            if process.has_begun(number) or (not job.contract.hints.may_repeat and process.may_have_begun(number))
         ]
 
     def unbegun(self) -> list[Job]:
