@@ -23,6 +23,11 @@ def test_a_handle_gives_its_work_to_its_owner_alone() -> None:
     assert [None, None] == [handles.get(handle, "bob"), handles.get(handle)]
 
 
+def test_handles_begin_with_a_mark_where_there_is_one() -> None:
+    """It says which process has the work."""
+    assert Handles[str](mark="host-").add("work").startswith("host-")
+
+
 @pytest.mark.parametrize("handle", ["unknown", 5, None, ["x"], {}])
 def test_what_is_no_handle_leads_nowhere(handle: object) -> None:
     """Whatever it is."""

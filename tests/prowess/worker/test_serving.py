@@ -343,7 +343,27 @@ async def test_a_missing_capability_is_refused_where_the_wire_has_a_word_for_it(
 async def test_a_frame_of_no_meaning_is_ignored(host: Host):
     """It may be from a newer host."""
     host.link.send(Kind.READY, 1)
+    host.link.send(Kind.FOUND, 1)
     assert 0 == await host.lingering()
+
+
+async def test_a_worker_asks_for_results_of_other_hosts_where_there_may_be_some(tmp_path: Path) -> None:
+    """With `cluster.url`. Others share nothing, and are asked nothing."""
+    (tmp_path / "prowess.toml").write_text('[cluster]\nurl = "nats://127.0.0.1:1"')
+    cached = """
+        from prowess import skill_command
+
+        @skill_command(cache_ttl=60)
+        def three() -> int:
+            return 3
+    """
+    async with linked(write(tmp_path, c=cached)) as host:
+        host.begin(1, "c.three", scopes='["a"]')
+        asked = await host.heard(Kind.FIND)
+        host.link.send(Kind.FOUND, asked.number)
+        kept = await host.heard(Kind.KEEP, asked.number)
+        assert 3 == json.loads((await host.heard(Kind.RESULT, 1)).body)["structuredContent"]["result"]
+        assert ((60,), 3) == (told(kept), json.loads(kept.body)["value"])
 
 
 async def test_a_retired_worker_begins_nothing(host: Host):

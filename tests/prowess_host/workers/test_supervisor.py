@@ -16,7 +16,7 @@ from inside import inside
 from patience import PATIENCE
 from piped import Client, Hosts, hosted, make_project, processes, result, shared_hosts, until, write_skill
 
-from prowess.worker.messages import RELEASE
+from prowess.worker.messages import RELEASE, VERSION
 
 SKILL = """
     import ctypes, re, signal
@@ -666,7 +666,8 @@ async def test_a_worker_with_another_version_of_the_link_is_a_diagnosis(tmp_path
     script = stranger(tmp_path)
     async with hosted(make(tmp_path, f'python = "{script}"\n')) as host:
         why = await explained(host)
-        assert f"the host has link 1.1 (release {RELEASE}), the worker link 9.1 (release 9.1.0)" in why
+        link = ".".join(map(str, VERSION))
+        assert f"the host has link {link} (release {RELEASE}), the worker link 9.1 (release 9.1.0)" in why
         assert f"`{script} -m pip install prowess-core=={RELEASE}`" in why
 
 

@@ -10,9 +10,9 @@ import asyncio
 import functools
 import logging
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Coroutine, Hashable
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from prowess.contracts.contract import TOOL
 from prowess.contracts.kinds import RESOURCE
@@ -234,7 +234,22 @@ class Connection:
     def _serve_task(self, call: Call) -> None:
         if not self._project.offers_tasks:
             raise RpcError.method_not_found(call.method, call.revision.version)
-        call.back.write(self._session.answer(call, self._project.tasks.serve(call, _owner(call))))
+        host = self._project.elsewhere(call.params["taskId"])
+        if host:
+            self._project.tasks.require(call)
+            self._finish_soon(call, self._ask_other(call, host))
+        else:
+            call.back.write(self._session.answer(call, self._project.tasks.serve(call, _owner(call))))
+
+    async def _ask_other(self, call: Call, host: str) -> bytes:
+        """What the host that has a task says of it."""
+        task = call.params["taskId"]
+        told = await self._project.ask_other(host, {"method": call.method, "params": call.params}, _owner(call))
+        if "error" in told:
+            raise RpcError(*told["error"])
+        if "body" not in told:
+            raise RpcError.wrong_param("params.taskId", "the id of a task that is kept", task)
+        return told["body"].encode()
 
     def _list(self, call: Call, listing: Listing) -> None:
         if not listing.complete:
@@ -261,13 +276,16 @@ class Connection:
 
     def _start(self, call: Call, answer: Callable[[], bytes]) -> None:
         """Prepare a response in a thread, because disks can be slow."""
+        self._finish_soon(call, asyncio.to_thread(answer))
+
+    def _finish_soon(self, call: Call, answer: Coroutine[Any, Any, bytes]) -> None:
         task = asyncio.get_running_loop().create_task(self._finish(call, answer))
         self._reading.add(task)
         task.add_done_callback(self._reading.discard)
 
-    async def _finish(self, call: Call, answer: Callable[[], bytes]) -> None:
+    async def _finish(self, call: Call, answer: Coroutine[Any, Any, bytes]) -> None:
         try:
-            line = self._session.answer(call, await asyncio.to_thread(answer))
+            line = self._session.answer(call, await answer)
         except RpcError as error:
             line = self._session.refuse(call, error)
         except Exception:  # noqa: BLE001 - whoever asked is told
@@ -314,6 +332,7 @@ class Connection:
             if contract.is_tool and project.offers_tasks
             else None,
             caller=str(_owner(call) or ""),
+            scopes=getattr(_owner(call), "partition", "") if contract.policies.cache_ttl else "",
             heads=project.heads,
         )
 

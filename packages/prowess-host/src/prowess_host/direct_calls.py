@@ -88,6 +88,8 @@ async def call_outcome(
     how: CallHead = {**way.how(contract), **audience.wants(), "outcome": True, "call_id": call_id}
     if channel is not None:
         how["client"], how["capabilities"] = channel.client_name, channel.capabilities
+        if channel.scopes:
+            how["scopes"] = channel.scopes
         how["trace"], how["metadata"], how["context"] = channel.trace_id, channel.metadata, channel.context
     try:
         head, text = dumps(how), dumps({} if arguments is None else arguments)

@@ -28,6 +28,7 @@ from prowess_host.catalog.updates import CatalogUpdates
 from prowess_host.files.shelf import Index, Shelf, Sources
 from prowess_host.protocol.identity import Server
 from prowess_host.protocol.kinds import ROWS, SKILLS
+from prowess_host.protocol.rpc import RpcError
 from prowess_host.records.recording import Recorder, Write
 from prowess_host.tool_calls import Sealing, load_key, shared_key
 from prowess_host.workers.process import Spawn, WorkerProcess
@@ -35,7 +36,9 @@ from prowess_host.workers.process import Spawn, WorkerProcess
 if TYPE_CHECKING:
     from prowess.calls.channel import Channel
     from prowess.calls.outcome import Outcome
+    from prowess.settings.credentials import Caller
     from prowess_host.cluster.remote import Agents
+    from prowess_host.cluster.sharing import Sharing
     from prowess_host.direct_calls import Audience
     from prowess_host.tasks import Tasks
 
@@ -94,6 +97,8 @@ class Project:
         self.shelf = Shelf(self.file_sources, self._on_files)
         """The files served as resources."""
         self.workers.on_updated = self.resource_updated
+        self.sharing: Sharing | None = None
+        """What this host shares with others, where `cluster.url` is set."""
         self._recorder = self._made_recorder(client, environ) if settings.own.record.on else None
         self.workers.witness = self._recorder
         self.heads: dict[tuple[object, ...], bytes] = {}
@@ -132,7 +137,8 @@ class Project:
             from prowess_host.records.book import Book  # imports sqlite3, after the first answer
             from prowess_host.records.place import record_path
 
-            return Book(record_path(self._paths), settings, environ, mark=mark, client=client).write
+            tell = self.sharing.record if self.sharing is not None else None
+            return Book(record_path(self._paths), settings, environ, mark=mark, client=client, tell=tell).write
 
         return Recorder(open_book, keeps_output=settings.own.record.output)
 
@@ -160,8 +166,57 @@ class Project:
         if self._tasks is None:
             from prowess_host.tasks import Tasks  # a host without tasks starts faster
 
-            self._tasks = Tasks()
+            self._tasks = Tasks(self.mark)
         return self._tasks
+
+    # Other hosts of the same project
+
+    def _join(self) -> None:
+        """Share with the other hosts. What is wrong with that costs no call."""
+        try:
+            from prowess_host.cluster.sharing import Sharing
+
+            key = shared_key(self.settings)
+            self.sharing = sharing = Sharing(self.settings, key, self.workers.release, self._answer_other)
+        except (ModuleNotFoundError, SettingsError) as error:
+            missing = "pip install 'prowess[cluster]'" if isinstance(error, ModuleNotFoundError) else "correct it"
+            _log.warning("this host shares nothing with others: %s: %s", error, missing)
+            return
+        self.workers.results, self.workers.slots = sharing.results, sharing.slots
+        sharing.start()
+
+    @property
+    def mark(self) -> str:
+        """What the handles of this host begin with, where others have some, too."""
+        return self.sharing.mark if self.sharing is not None else ""
+
+    def elsewhere(self, handle: object) -> str:
+        """The other host that a handle is of, if it is of one."""
+        return self.sharing.host_of(handle) if self.sharing is not None else ""
+
+    async def _answer_other(self, question: JsonObject, caller: Caller | None) -> JsonObject:
+        """Serve a request about a handle of ours that another host was sent."""
+        if "envelope" in question:
+            from prowess.envelopes.envelope import invoke
+
+            return {"response": await invoke(self, question["envelope"], caller)}
+        try:
+            return {"body": self.tasks.answer(question["method"], question["params"], caller).decode()}
+        except RpcError as error:
+            return {"error": [error.code, error.message, error.data]}
+
+    async def ask_other(self, host: str, question: JsonObject, caller: object) -> JsonObject:
+        """What another host says about a handle of its own; empty if it is gone for good, or knows other callers."""
+        from prowess_host.cluster.errors import EngineError, NobodyThere
+
+        if self.sharing is None:
+            return {}
+        try:
+            return await self.sharing.ask(host, question, caller)
+        except NobodyThere:
+            return {}
+        except EngineError as error:
+            raise RpcError.internal(f"another host has what you ask for, and cannot be asked now: {error}") from None
 
     @property
     def hears_all(self) -> bool:
@@ -213,6 +268,8 @@ class Project:
 
     def start(self) -> None:
         """Describe the skills and watch for changes."""
+        if self.own.cluster.url is not None:
+            self._join()
         loop = asyncio.get_running_loop()
         self._watching = loop.create_task(self._watch())
         self.shelf.start(loop.call_soon_threadsafe)
@@ -359,6 +416,9 @@ class Project:
         await self._updates.close(_SAVING)
         if self._recorder is not None:
             await self._recorder.close(_RECORDING)
+        if self.sharing is not None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.sharing.close(), _RECORDING)
 
 
 def _tell(heard: Callable[..., None], *news: Any) -> None:

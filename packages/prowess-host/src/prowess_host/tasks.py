@@ -175,8 +175,9 @@ class Task:
 class Tasks:
     """The tasks of a project, by id."""
 
-    def __init__(self) -> None:
-        self._handles: Handles[Task] = Handles()
+    def __init__(self, mark: str = "") -> None:
+        """`mark` begins the ids, where several hosts have tasks."""
+        self._handles: Handles[Task] = Handles(mark=mark)
         self.on_change: Callable[[Task], None] = lambda _: None
 
     @property
@@ -214,15 +215,23 @@ class Tasks:
 
     def serve(self, call: Call, owner: Hashable = None) -> bytes:
         """The body of the answer to `tasks/get`, `tasks/update` or `tasks/cancel`."""
+        self.require(call)
+        return self.answer(call.method, call.params, owner)
+
+    @staticmethod
+    def require(call: Call) -> None:
+        """Raise an `RpcError` for a client that does not have the extension."""
         if not takes_tasks(call.client, call.revision):
             raise RpcError.missing_capability({"extensions": {TASKS: {}}})
-        params = call.params
+
+    def answer(self, method: str, params: JsonObject, owner: Hashable = None) -> bytes:
+        """The same for a request that was read, perhaps by another host."""
         task = self._handles.get(params["taskId"], owner)
         if task is None:
             raise RpcError.wrong_param("params.taskId", "the id of a task that is kept", params["taskId"])
-        if call.method == "tasks/get":
+        if method == "tasks/get":
             return task.detailed()
-        if call.method == "tasks/update":
+        if method == "tasks/update":
             task.update(cast("JsonObject", params["inputResponses"]))
         else:
             task.cancel()

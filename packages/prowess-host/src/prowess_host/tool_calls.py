@@ -106,6 +106,7 @@ class ToolCall:
         names_request: bool = False,
         open_task: _OpenTask | None = None,
         caller: str = "",
+        scopes: str = "",
         heads: dict[tuple[object, ...], bytes] | None = None,
     ) -> None:
         """`hears_all`: the record keeps progress and logs even if the client asks for none.
@@ -117,6 +118,7 @@ class ToolCall:
         """
         self._heads = {} if heads is None else heads
         self._caller = caller
+        self._scopes = scopes
         self._open_task = open_task
         self._hears_all = hears_all
         self._names_request = names_request
@@ -161,7 +163,7 @@ class ToolCall:
         if self._names_request or not params.keys() <= _ORDINARY or not envelope.keys() <= _ENVELOPE:
             return dumps(self._how(profile))
         wanted = call.progress_token is not None, call.log_level is not None
-        key: tuple[object, ...] = (self._contract.id, profile, self._limit.most, self._limit.kept, *wanted)
+        key: tuple[object, ...] = (self._contract.id, profile, self._limit.most, self._limit.kept, self._scopes, *wanted)
         heads = session.heads
         if client is not session.client:
             heads, name = self._heads, client.info.get("name", "" if client.info else None)
@@ -192,6 +194,8 @@ class ToolCall:
             how["progress"] = True
         if call.log_level is not None or not stateless or self._hears_all:
             how["log"] = True
+        if self._scopes:
+            how["scopes"] = self._scopes
         self._may_ask(how)
         how["wire"] = {"protocol": call.revision.version, "transport": self._session.transport}
         if self._names_request:

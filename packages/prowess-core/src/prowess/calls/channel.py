@@ -11,12 +11,12 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import inf
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, Protocol, TypeAlias, cast
 
 from prowess.calls.deadline import Deadline
 from prowess.jsontypes import Json, JsonObject, new_object
 
-__all__ = ["Arguments", "Call", "Channel", "Questions", "Withdrawn"]
+__all__ = ["Arguments", "Call", "Channel", "Questions", "SharedResults", "Withdrawn"]
 
 Questions: TypeAlias = "Mapping[str, JsonObject]"
 """The questions by key: for a form its `message` and `schema`."""
@@ -39,6 +39,18 @@ def _always() -> bool:
 
 class Withdrawn(BaseException):
     """The caller has taken the call back while it waited for its turn: nothing of it has run."""
+
+
+class SharedResults(Protocol):
+    """Results of cached commands that several hosts share, by keys that say all that a result depends on."""
+
+    async def find(self, key: str) -> bytes:
+        """A result. Empty: there is none, and whoever asked runs the command and calls `keep` for the answer it got."""
+        ...
+
+    def keep(self, key: str, result: bytes, seconds: int) -> None:
+        """Share a result for so long; an empty one says that there is none."""
+        ...
 
 
 @dataclass(slots=True, kw_only=True)
@@ -82,6 +94,10 @@ class Channel:
     """Called when the call begins to wait for its turn. Until `goes_on`, the caller may take it back."""
     goes_on: Callable[[], bool] = _always
     """Called when its turn has come; false if the caller has taken it back."""
+    scopes: str = ""
+    """The scopes that the caller is limited to, if it is. Callers with others get other cached results."""
+    shared: SharedResults | None = None
+    """The results that other hosts have, if there are others."""
 
 
 @dataclass(slots=True)

@@ -45,12 +45,15 @@ class Handles(Generic[T]):
         most_bytes: int = MOST_BYTES,
         kept: float = KEPT,
         now: Callable[[], float] = time.monotonic,
+        mark: str = "",
     ) -> None:
+        """`mark` begins all handles: where several processes have some, it says whose they are."""
         self.most_bytes = most_bytes
         """The largest result that can be kept."""
         self.kept = kept
         self._most = most
         self._now = now
+        self._mark = mark
         self._held: dict[str, _Held[T]] = {}
 
     def add(self, work: T, owner: Hashable = None) -> str:
@@ -58,7 +61,7 @@ class Handles(Generic[T]):
         self._forget(room_for=1)
         if len(self._held) >= self._most:
             raise TooMuchWork(self._most)
-        handle = secrets.token_urlsafe(24)
+        handle = f"{self._mark}{secrets.token_urlsafe(24)}"
         self._held[handle] = _Held(work, owner)
         return handle
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
 from prowess.contracts.contract import Contract, OutputShape
@@ -196,20 +196,18 @@ def write_outcome(outcome: Outcome) -> tuple[JsonObject, JsonObject]:
     body: JsonObject = {
         "content": [text_block(result.text)],
         "isError": result.is_error,
-        "result": {each.name: getattr(result, each.name) for each in fields(result)},
+        "result": result.as_data(),
     }
     return facts, body
 
 
 def read_outcome(command: str, facts: JsonObject, body: JsonObject, contract: Contract | None = None) -> Outcome:
     """The outcome that a worker wrote, or a failure that the host has answered with: `content` and a kind."""
-    told: JsonObject = dict(body.get("result") or {"text": body["content"][0]["text"], "is_error": True})
-    if told.get("blocks") is not None:
-        told["blocks"] = tuple(told["blocks"])
+    told: JsonObject = body.get("result") or {"text": body["content"][0]["text"], "is_error": True}
     return Outcome(
         command,
         facts[META_KIND],
-        Result(**told),
+        Result.of_data(told),
         contract,
         attempts=facts.get(META_ATTEMPTS, 1),
         cached=facts.get(META_CACHED, False),

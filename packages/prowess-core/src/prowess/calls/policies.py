@@ -8,7 +8,7 @@ import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Hashable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar, cast
 
 import anyio
 
@@ -27,6 +27,7 @@ __all__ = [
     "Backoff",
     "Cache",
     "Expired",
+    "Sharing",
     "Step",
     "cache_key",
     "with_cache",
@@ -265,12 +266,42 @@ class _Flight:
             elif not self.task.done():
                 close()  # nobody may board what is about to be cancelled
                 self.task.cancel()
-        call.cached = shared
+        call.cached = shared or self.call.cached
         return _copied(result) if shared else result
 
 
-def with_cache(step: Step, cache: Cache, key_of: Callable[[Call], Hashable], seconds: float) -> Step:
-    """Answer from the cache, else share one execution among identical calls in flight.
+class Sharing(NamedTuple):
+    """How the results of one command are shared with other hosts."""
+
+    key_of: Callable[[Call, Hashable], Awaitable[str]]
+    """The key of a call for all hosts, from its key here; empty where its result must not be shared."""
+    seconds: int
+    """The engine counts whole ones: less than one is not shared."""
+
+    async def run(self, step: Step, call: Call, key: Hashable) -> Result:
+        """Take the result of another host, or wait for the one that it works at; else run, and let the others have it."""
+        others = call.channel.shared
+        name = await self.key_of(call, key) if others is not None and self.seconds else ""
+        if others is None or not name:
+            return await step(call)
+        found = Result.from_json(await others.find(name))
+        if found is not None:
+            call.cached = True
+            return found
+        kept = b""
+        try:
+            result = await step(call)
+            if not result.is_error:
+                kept = result.to_json()
+            return result
+        finally:
+            others.keep(name, kept, self.seconds)
+
+
+def with_cache(
+    step: Step, cache: Cache, key_of: Callable[[Call], Hashable], seconds: float, sharing: Sharing | None = None
+) -> Step:
+    """Answer from the cache, else share one execution among identical calls in flight, here and on other hosts.
 
     `step` has no deadline. Every call has one of its own, from its own start.
     """
@@ -300,8 +331,8 @@ def with_cache(step: Step, cache: Cache, key_of: Callable[[Call], Hashable], sec
         place = call.loop, key
         try:
             call.take_turn()
-            result = await step(call)
-            if not result.is_error:
+            result = await (step(call) if sharing is None else sharing.run(step, call, key))
+            if not result.is_error and not call.cached:  # how old the result of another host is, only the engine knows
                 cache.put(key, result)
             return result
         finally:

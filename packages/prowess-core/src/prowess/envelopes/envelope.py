@@ -275,7 +275,10 @@ def _refusal(message: JsonObject, code: str, http: int, *problems: JsonObject) -
 
 
 class Engine(Protocol):
-    """What runs commands: a `Runtime` in this process, or a project of the host with its workers."""
+    """What runs commands: a `Runtime` in this process, or a project of the host with its workers.
+
+    One of several that share their requests may have a `mark`, which begins its handles.
+    """
 
     @property
     def settings(self) -> Settings:
@@ -341,7 +344,7 @@ class _Desk:
     def __init__(self, engine: Engine) -> None:
         self._engine: Engine = weakref.proxy(engine)
         self._credentials = Credentials.of(engine.settings)
-        self._handles: Handles[_Accepted] = Handles()
+        self._handles: Handles[_Accepted] = Handles(mark=getattr(engine, "mark", ""))
         self.counts: Counter[str] = Counter()
 
     @property
@@ -369,7 +372,7 @@ class _Desk:
         if detached and not self._engine.offers_tasks:
             text = "metadata.wait: several processes serve here, and another one would be asked for the result; leave it out"
             raise request.refusal("cannot_detach", 422, text, "metadata.wait")
-        work = self._run(request, command, started)
+        work = self._run(request, caller, command, started)
         if detached:
             return self._accept(request, _Accepted(asyncio.ensure_future(work), command), caller, started)
         return await work
@@ -402,8 +405,10 @@ class _Desk:
         except Refused as refused:
             raise request.refusal(refused.code, refused.http, str(refused), "auth") from refused
 
-    async def _run(self, request: Request, command: str, started: float) -> JsonObject:
-        channel = Channel(trace_id=request.trace_id, metadata=request.metadata, context=request.context)
+    async def _run(self, request: Request, caller: Caller, command: str, started: float) -> JsonObject:
+        channel = Channel(
+            trace_id=request.trace_id, metadata=request.metadata, context=request.context, scopes=caller.partition
+        )
         outcome = await self._engine.call(command, request.payload, channel=channel)
         if not outcome.ok:
             self._note(outcome.kind, request.trace_id, f"{command}: {outcome.text}")

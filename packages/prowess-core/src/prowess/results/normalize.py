@@ -9,12 +9,12 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, MappingView, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import PurePath
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
-from pydantic_core import PydanticSerializationError, to_jsonable_python
+from pydantic_core import PydanticSerializationError, from_json, to_json, to_jsonable_python
 
 from prowess.errors import OutputError, message_of
 from prowess.frozen import frozen
@@ -55,6 +55,29 @@ class Result:
     """The command made the tool result itself: text and data are both its own."""
     pair: bool = False
     """The command returned content and data side by side: the blocks do not repeat the data."""
+
+    def as_data(self) -> JsonObject:
+        """Everything by name, as plain data."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+    def to_json(self) -> bytes:
+        """Plain data for another process."""
+        return to_json(self.as_data())
+
+    @classmethod
+    def of_data(cls, told: Mapping[str, Any]) -> Result:
+        """What `as_data` gave. Foreign data is a `TypeError`."""
+        blocks = told.get("blocks")
+        parts: dict[str, Any] = {**told, "blocks": None if blocks is None else tuple(blocks)}
+        return cls(**parts)
+
+    @classmethod
+    def from_json(cls, text: bytes) -> Result | None:
+        """What `to_json` wrote; `None` for everything else."""
+        try:
+            return cls.of_data(from_json(text))
+        except (AttributeError, TypeError, ValueError):
+            return None
 
 
 @frozen

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import fnmatch
 import hmac
+import json
 from collections.abc import Mapping
 from dataclasses import field
 from typing import Any, Final, cast
@@ -46,6 +47,11 @@ class Caller:
     scopes: frozenset[str] | None = field(default=None, compare=False)
     subject: str = ""
     """The subject of a token from an authorization server."""
+
+    @property
+    def partition(self) -> str:
+        """The scopes as a text, if there is a limit: callers with different ones share no cached result."""
+        return "" if self.scopes is None else json.dumps(sorted(self.scopes))
 
     def __str__(self) -> str:
         """Who it is, whatever scopes the credential of the moment grants."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import Field, field, fields, is_dataclass
-from typing import Any, NamedTuple, TypeGuard, TypeVar, cast
+from typing import Any, Final, NamedTuple, TypeGuard, TypeVar, cast
 
 from prowess.frozen import frozen
 from prowess.settings.tables import Table, is_table, leaves
@@ -19,6 +19,7 @@ __all__ = [
     "MAPS",
     "OWN_NAMES",
     "OWN_TABLES",
+    "PRIVATE",
     "SPECS",
     "AgentSettings",
     "ClusterSettings",
@@ -281,6 +282,10 @@ class OwnSettings:
     sandbox: Mapping[str, Any] = field(
         default_factory=dict[str, Any], metadata={"help": "limits of skills, by skill; see Limits"}
     )
+
+
+PRIVATE: Final = frozenset({"cluster.url", "cluster.token", "cluster.user", "cluster.password"})
+"""Keys whose values may be secrets: `doctor` does not show them, and limited skills do not get them."""
 
 
 class OwnKey(NamedTuple):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 import math
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,6 +24,7 @@ from prowess.calls.policies import (
     Backoff,
     Cache,
     Expired,
+    Sharing,
     Step,
     cache_key,
     with_cache,
@@ -60,6 +64,8 @@ _DIFFERS: Final = (
     "the text of the result differs from its structured content, and clients show models only one of them; "
     "say the same in both, or leave one out"
 )
+_LONGEST: Final = 365 * 86400
+"""Seconds that other hosts may be given for a result that is good for ever."""
 _NO_ARGUMENTS: Final = Arguments({})
 _FOR_THE_MODEL: Final = (AskError, MissingCapability, SettingsError)
 
@@ -75,6 +81,8 @@ class Services:
     profiles: dict[str, Profile]
     threads: Threads
     timer: Callable[[], float] = time.monotonic
+    fingerprint: Callable[[str], str] = str
+    """Gives a digest of all that the results of a skill depend on besides arguments; empty where that is not known."""
 
 
 class Entry:
@@ -89,6 +97,7 @@ class Entry:
         self.may_wait = bool(plan.declaration.cache_ttl) or plan.declaration.concurrency is not None
         """Whether a call may have to wait for its turn before anything of the command runs."""
         self._text_differed = False
+        self._fingerprint: str | None = None
         self.completions = {argument: Entry(each, services) for argument, each in plan.completions.items()}
         """The completing functions by argument."""
 
@@ -272,7 +281,8 @@ class Entry:
         if not declared.cache_ttl:
             return with_deadline(step, seconds)
         cache = Cache(declared.cache_ttl, own.cache_bytes, self._services.timer)
-        return with_cache(step, cache, self._cache_key, seconds)
+        sharing = Sharing(self._shared_key, int(min(declared.cache_ttl, _LONGEST)))
+        return with_cache(step, cache, self._cache_key, seconds, sharing)
 
     def _attempt(self) -> Callable[[Call], Awaitable[Any]]:
         declared, only = self.plan.declaration, self.plan.positional_only
@@ -338,7 +348,20 @@ class Entry:
 
     def _cache_key(self, call: Call) -> Any:
         given = call.arguments
-        return cache_key(self.plan.reader.canonical({**given.named, "*": given.extra_args}, self.plan.defaults))
+        key = cache_key(self.plan.reader.canonical({**given.named, "*": given.extra_args}, self.plan.defaults))
+        return (key, call.channel.scopes) if call.channel.scopes else key
+
+    async def _shared_key(self, call: Call, key: Hashable) -> str:
+        """The same for all hosts with equal code, settings and callers' scopes. Empty where results are not shared."""
+        if self._fingerprint is None:
+            self._fingerprint = await self._services.threads.run(
+                partial(self._services.fingerprint, self.contract.skill)
+            )
+        if not self._fingerprint:
+            return ""
+        place = str(self._services.root) if self.plan.needs else ""  # what is injected may know where the project lies
+        parts = [self.contract.id, self.contract.digest, self._fingerprint, place, call.uri, key]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
     # Direct calls
 

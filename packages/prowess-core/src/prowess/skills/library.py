@@ -36,6 +36,7 @@ from prowess.skills.closure import Closure, closure
 from prowess.skills.description import Description, SkillFacts, View, environment_of, seen_all, site_folders
 from prowess.skills.discovery import Source, Survey, candidates, needs_of, survey
 from prowess.skills.entry import Entry, Services
+from prowess.skills.fingerprint import fingerprint
 from prowess.skills.loading import Given, Modules, imported, package_files, project_files
 from prowess.skills.skill import OURS, Skill, compiled
 from prowess.telemetry.switch import telemetry_of
@@ -91,6 +92,7 @@ class Library:
         self._services = services
         self._share = share
         services.injectables.apart = share.only is not None
+        services.fingerprint = self.fingerprint
         self._on_import = on_import or _not_noted
         self._folders = list(folders)
         self._modules = Modules(services.root)
@@ -240,6 +242,21 @@ class Library:
     def contracts_of(self, skill: str) -> tuple[Contract, ...]:
         """What an imported skill promises."""
         return tuple(entry.contract for entry in self._skills[skill].entries)
+
+    def fingerprint(self, skill: str) -> str:
+        """Of all that the results of a skill depend on besides arguments; empty where that is not known."""
+        with self._lock:
+            wanted = [each for each in self._skills.values() if each.name == skill or _has_hooks(each)]
+            folders, root = self._all_folders(), self._services.root
+            own = [file for each in wanted if each.source is not None for file in each.source.files]
+        if self._services.settings.own.inject.container is not None:
+            return ""  # it may import anything
+        parts = closure(own, folders, root)
+        if parts.is_open:
+            return ""
+        installed = [file for each in wanted if each.source is None for file in package_files(each.package)]
+        texts = self._modules.texts_of(map(str, {*parts.present, *own, *installed}))
+        return fingerprint(texts, root, self._services.settings, site_folders())
 
     def _description(self, skills: Mapping[str, Skill], *, whole: bool = True) -> Description:
         folders = self._all_folders()
@@ -635,6 +652,11 @@ def _view(contract: Contract, name: str, profiles: Mapping[str, Profile]) -> Vie
 def _present(files: Collection[Path]) -> Closure:
     """Existing files, and files that may appear later."""
     return Closure(filter(Path.is_file, files), itertools.filterfalse(Path.is_file, files))
+
+
+def _has_hooks(skill: Skill) -> bool:
+    """Whether a skill may shape the results of others; what is installed may."""
+    return skill.source is None or skill.source.has_hooks
 
 
 def _met_halfway(skill: Skill) -> bool:

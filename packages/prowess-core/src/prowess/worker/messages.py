@@ -21,8 +21,10 @@ __all__ = [
     "CancelHead",
     "DescribeHead",
     "FailedHead",
+    "FindHead",
     "Hello",
     "ImportingHead",
+    "KeepHead",
     "Kind",
     "LiveHead",
     "LogHead",
@@ -40,7 +42,7 @@ __all__ = [
     "mismatch",
 ]
 
-VERSION: Final = (1, 1)
+VERSION: Final = (1, 2)
 """Of the link, major and minor. A change that an older peer cannot ignore raises the major one; new fields that may be
 ignored, and new kinds that may be ignored, raise the minor one."""
 RELEASE: Final = "0.1.0"
@@ -72,6 +74,8 @@ class Kind(IntEnum):
     """head: `WithdrawHead`. Without shared memory only, as are RETIRE, BEGUN, IMPORTING and BEAT."""
     RETIRE = 10
     """Begin nothing more."""
+    FOUND = 11
+    """number: that of FIND; body: a result, or empty. Since 1.2."""
 
     READY = 21
     """The first one. head: `ReadyHead`."""
@@ -113,6 +117,10 @@ class Kind(IntEnum):
     """head: `UpdatedHead`. Since 1.1."""
     URL_DONE = 40
     """head: `UrlDoneHead`."""
+    FIND = 42
+    """head: `FindHead`; number: one of the worker's own. The result of another host is wanted. Since 1.2."""
+    KEEP = 43
+    """head: `KeepHead`; number: that of a FIND whose answer was empty; body: the result, or empty. Since 1.2."""
     BACKGROUND = 41
     """The call goes on without a waiting client. From now on it waits for the answers to QUESTIONS, in both eras."""
 
@@ -192,6 +200,8 @@ class CallHead(TypedDict, total=False):
     log: bool
     uri: str
     """For a resource: the requested URI. Since 1.1."""
+    scopes: str
+    """What the caller is limited to, if it is: a result may only be reused for callers with the same. Since 1.2."""
     completes: str
     """An argument of the command: the call is to complete it. The body is the `value` that was typed, and the other
     `arguments`. Since 1.1."""
@@ -298,6 +308,18 @@ class UrlDoneHead(TypedDict):
     """URL_DONE: the page of a question has done its job."""
 
     key: str
+
+
+class FindHead(TypedDict):
+    """FIND: the key of the result, which says all that it depends on."""
+
+    key: str
+
+
+class KeepHead(TypedDict):
+    """KEEP: for how many seconds the result is good."""
+
+    seconds: int
 
 
 class FailedHead(Hello):

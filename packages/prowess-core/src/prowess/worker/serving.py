@@ -71,6 +71,7 @@ from prowess.worker.messages import (
 )
 from prowess.worker.polling import new_loop
 from prowess.worker.progress import Progress, Thread, threads_of
+from prowess.worker.shared import LinkedResults
 from prowess.worker.stream import Stream
 
 __all__ = ["Heart", "Imports", "LinkServer", "can_import_project", "main", "serve", "serve_begun"]
@@ -122,6 +123,8 @@ class LinkServer:
         self._progress_held: dict[int, bytes] = {}
         """By call: its newest progress, from when the host does not read as fast as commands report."""
         self._logs_lost = 0
+        clustered = runtime.settings.own.cluster.url is not None
+        self._shared = LinkedResults(self.link.send) if clustered else None
         self._secrets: set[str] = set()
         """The secrets that the host already knows."""
 
@@ -148,6 +151,8 @@ class LinkServer:
             self._spawn(self._describe(from_json(frame.head)))
         elif frame.kind == Kind.SOURCE:
             self._runtime.give(_given(frame))
+        elif frame.kind == Kind.FOUND and self._shared is not None:
+            self._shared.found(frame)
         elif frame.kind == Kind.QUIT:
             self.gone.set()
 
@@ -300,6 +305,8 @@ class LinkServer:
             secrets=self._tell_secrets,
             uri=how.get("uri", ""),
             updated=self._tell_updated,
+            scopes=how.get("scopes", ""),
+            shared=self._shared,
         )
         if how.get("asks"):
             channel.ask = partial(self._ask, number)

@@ -29,7 +29,7 @@ from prowess.errors import SettingsError, message_of
 from prowess.settings.settings import Settings
 from prowess_host.cluster.errors import EngineError, NobodyThere
 
-__all__ = ["Bucket", "Engine", "Entry", "Message", "Subscription"]
+__all__ = ["Bucket", "Engine", "Entry", "Log", "Message", "Subscription"]
 
 T = TypeVar("T")
 _log = logging.getLogger("prowess.cluster")
@@ -46,6 +46,8 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _WRONG_LAST: Final = (10071, 10164)
 """What the engine calls a key that has changed, or exists already."""
 _OTHER_CONFIG: Final = 10058
+_AT_ONCE: Final = 100
+"""Messages of a log that are asked for at the same time."""
 _TTL: Final = "Nats-TTL"
 _LAST_SEQUENCE: Final = "Nats-Expected-Last-Subject-Sequence"
 
@@ -298,6 +300,10 @@ class Engine:
         """
         return Bucket(self, name, seconds, most_bytes, memory=memory)
 
+    def log(self, name: str, *, seconds: float, most_bytes: int) -> Log:
+        """A list of messages that grows: what is older than `seconds` goes, and the oldest beyond `most_bytes`."""
+        return Log(self, name, seconds, most_bytes)
+
     async def store(self, name: str, data: bytes) -> None:
         """Keep data of any size under a name, in the object store of the cluster."""
 
@@ -326,6 +332,16 @@ class Engine:
                 await js.create_object_store(name)  # pyright: ignore[reportUnknownMemberType] - as nats-py is
             self._ensured.add(name)
         return ObjectStore(name, f"OBJ_{name}", js)
+
+    def ensure(self, stream: api.StreamConfig) -> None:
+        """Have a stream on every connection, without anybody asking for what is in it."""
+
+        def make() -> None:
+            if self.up:
+                self._soon(self.kept(stream, lambda js: js.stream_info(str(stream.name))))
+
+        self.on_change(make)
+        make()
 
     async def kept(self, stream: api.StreamConfig, work: Callable[[JetStreamContext], Awaitable[T]]) -> T:
         """Work with a stream, which is made if this connection has not seen it."""
@@ -447,6 +463,44 @@ class Bucket:
         return str(self._stream.name)
 
 
+class Log:
+    """Messages in their order, kept on disk."""
+
+    def __init__(self, engine: Engine, name: str, seconds: float, most_bytes: int) -> None:
+        self._engine = engine
+        self._subject = engine.subject("log", name)
+        self._stream = api.StreamConfig(
+            name=f"prowess-{engine.name}-{name}",
+            subjects=[self._subject],
+            max_age=seconds,
+            max_bytes=most_bytes,
+            discard=api.DiscardPolicy.OLD,
+            storage=api.StorageType.FILE,
+            allow_direct=True,
+        )
+        engine.ensure(self._stream)
+
+    def append(self, data: bytes) -> None:
+        """Add a message. Returns at once; it may be lost if the engine is gone a moment later."""
+        self._engine.publish(self._subject, data)
+
+    async def tail(self, most: int) -> list[bytes]:
+        """The newest messages, the oldest of them first."""
+
+        async def work(js: JetStreamContext) -> list[bytes]:
+            name = str(self._stream.name)
+            state = (await js.stream_info(name)).state
+            numbers = range(max(state.first_seq, state.last_seq - most + 1), state.last_seq + 1)
+            found: list[bytes] = []
+            for first in range(0, len(numbers), _AT_ONCE):
+                asked = (js.get_msg(name, seq=number, direct=True) for number in numbers[first : first + _AT_ONCE])
+                told = await asyncio.gather(*asked, return_exceptions=True)
+                found += [each.data or b"" for each in told if not isinstance(each, BaseException)]
+            return found
+
+        return await self._engine.kept(self._stream, work)
+
+
 def _options(settings: Settings) -> dict[str, Any]:
     """What nats-py is told: who we are, and how to be certain who the engine is."""
     own, root = settings.own.cluster, settings.root
@@ -503,5 +557,5 @@ class _existing_is_fine(contextlib.AbstractContextManager[None]):  # noqa: N801 
 
 
 async def _forgiving(work: Awaitable[Any]) -> None:
-    with contextlib.suppress(nats.errors.Error, OSError):
+    with contextlib.suppress(nats.errors.Error, OSError, EngineError):
         await work

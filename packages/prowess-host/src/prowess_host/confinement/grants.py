@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from prowess.frozen import frozen
-from prowess.settings.keys import own_keys
+from prowess.settings.keys import PRIVATE, own_keys
 from prowess.settings.limits import TABLE, Limits
 from prowess.settings.settings import Settings
 
@@ -54,7 +54,7 @@ def told_settings(settings: Settings, limits: Limits) -> dict[str, Any]:
     """The settings that a limited worker gets, by dotted key: Prowess's own, and those in its limits."""
     everything = settings.as_dict()
     found: dict[str, Any] = {}
-    for key in (*(each.name for each in own_keys()), *limits.settings):
+    for key in (*(each.name for each in own_keys() if each.name not in PRIVATE), *limits.settings):
         value: Any = everything
         for part in key.split("."):
             value = _item(value, part)

@@ -19,7 +19,7 @@ from typing import Any, Final
 from prowess.contracts.catalog import Catalog
 from prowess.errors import ProwessError, install_command
 from prowess.settings.files import is_configured
-from prowess.settings.keys import own_keys
+from prowess.settings.keys import PRIVATE, own_keys
 from prowess.settings.layers import PREFIX
 from prowess.settings.limits import Limits
 from prowess.settings.paths import ConfigPaths
@@ -209,7 +209,7 @@ def _settings(settings: Settings, patient: Patient) -> Iterator[Finding]:
         yield Finding("settings", "ok", "no prowess.toml: the defaults hold")
     own = {key.name for key in own_keys()}
     for key in settings.keys():  # noqa: SIM118 - a method of Settings, which is no mapping
-        is_own = key in own or key.split(".")[0] in ("wire_names", "resources")
+        is_own = key in own - PRIVATE or key.split(".")[0] in ("wire_names", "resources")
         value = f" = {settings.get(key)!r}" if is_own else " is set"
         yield Finding("settings", "ok", f"{key}{value} ({_origin(key, settings, patient)})")
     for warning in settings.warnings:

@@ -129,6 +129,11 @@ class Api:
     async def _answer(self, exchange: Exchange, request: bytes | Mapping[str, Any], caller: Caller | None) -> None:
         """Serve an envelope. If the client disconnects, its call is cancelled."""
         invoke = await asyncio.to_thread(_load_invoke)
+        host = self._project.elsewhere(_handle_in(request)) if self._project.mark else ""
+        response = await self._ask_other(host, request, caller) if host else None
+        if response is not None:
+            exchange.json(cast("int", response["status"]["http"]), response)
+            return
         serving = asyncio.ensure_future(invoke(self._project, request, caller))
         left = asyncio.ensure_future(exchange.left())
         try:
@@ -144,6 +149,18 @@ class Api:
         if status in (401, 403):
             fields += self._access.challenge(status)
         exchange.json(status, response, *fields)
+
+    async def _ask_other(
+        self, host: str, request: bytes | Mapping[str, Any], caller: Caller | None
+    ) -> JsonObject | None:
+        """The response of the host that has a handle; `None` where that is gone: then nobody knows the handle."""
+        text = request.decode() if isinstance(request, bytes) else request
+        try:
+            told = await self._project.ask_other(host, {"envelope": text}, caller)
+        except RpcError as error:
+            status = {"code": "retry", "http": 503, "message": error.message}
+            return {**_head(), "status": status, "errors": [{"code": "busy", "message": error.message, "path": ""}]}
+        return told.get("response")
 
     # Descriptions
 
@@ -188,6 +205,14 @@ def _load_invoke() -> Callable[[Project, bytes | Mapping[str, Any], Caller | Non
     from prowess.envelopes.envelope import invoke
 
     return invoke
+
+
+def _handle_in(request: bytes | Mapping[str, Any]) -> object:
+    """The handle that an envelope asks for, if it can be read."""
+    try:
+        return json.loads(request)["metadata"]["handle"] if isinstance(request, bytes) else None
+    except (KeyError, TypeError, ValueError, RecursionError):
+        return None
 
 
 def _head() -> JsonObject:

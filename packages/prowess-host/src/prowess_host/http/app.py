@@ -446,7 +446,8 @@ class App:
             status = "leaving" if self.leaving else "starting"
             exchange.json(503, {"status": status}, _RETRY_AFTER)
             return
-        exchange.json(200, {"status": "ok"})
+        sharing = self._project.sharing
+        exchange.json(200, {"status": "ok", **(sharing.state() if sharing is not None else {})})
 
     async def _metrics(self, exchange: Exchange) -> None:
         await self._access.admit(exchange.headers)
@@ -458,6 +459,11 @@ class App:
             "prowess_commands": ("Commands that can be called.", float(len(catalog.contracts))),
             "prowess_failures": ("Skills and commands that could not be loaded.", float(len(catalog.failures))),
         }
+        if (sharing := self._project.sharing) is not None:
+            up, found, missed = sharing.engine.up, sharing.results.hits, sharing.results.misses
+            gauges["prowess_engine_up"] = ("Whether the engine of the cluster can be reached.", float(up))
+            gauges["prowess_shared_results_found"] = ("Results that came from other hosts.", float(found))
+            gauges["prowess_shared_results_missed"] = ("Results that no other host had.", float(missed))
         exchange.answer(200, self.metrics.text(gauges), (b"content-type", METRICS_TYPE))
 
 

@@ -71,6 +71,12 @@ def check_safe(settings: Settings) -> None:
             raise SettingsError(f"serve.oauth_issuer needs {error.name}: pip install 'prowess[oauth]'") from None
         for url in filter(None, (own.oauth_issuer, own.oauth_jwks)):
             require_safe(url)
+    if settings.own.cluster.url is not None:
+        try:
+            from prowess_host.cluster.engine import Engine
+        except ModuleNotFoundError as error:
+            raise SettingsError(f"cluster.url needs {error.name}: pip install 'prowess[cluster]'") from None
+        Engine(settings)
     if (own.tls_cert is None) != (own.tls_key is None):
         raise SettingsError("serve.tls_cert and serve.tls_key belong together: set both, or neither")
     if own.tls_cert is not None and own.tls_key is not None:
@@ -196,7 +202,7 @@ async def serve_http(
     address = address_of(own, listening)
     access, documents = _access(settings, address)
     project = Project(settings, flags, environ)
-    project.offers_tasks = own.sessions
+    project.offers_tasks = own.sessions or settings.own.cluster.url is not None
     server = project.server(version)
     app = App(project, server, own, access=access, guard=_guard(own, address), documents=documents)
     running = _Server(_config(app, own, settings.root))

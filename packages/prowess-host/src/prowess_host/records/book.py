@@ -48,6 +48,7 @@ class Book:
         mark: str,
         client: str,
         now: Callable[[], float] = time.time,
+        tell: Callable[[list[Row]], None] | None = None,
     ) -> None:
         """`mark` begins the ids of calls, and `client` is the name for callers that give none."""
         self._path = path
@@ -56,6 +57,7 @@ class Book:
         self._mark = mark
         self._client = client
         self._now = now
+        self._tell = tell
         self._redactor: Redactor | None = None
         self._store: Store | None = None
         self._closed_until = 0.0
@@ -83,6 +85,8 @@ class Book:
             rows.append(row)
         if rows:
             self._put(rows, gone, own)
+            if self._tell is not None:
+                self._tell(rows)
 
     def _follow(self, told: Told, row: Row) -> list[str]:
         """The id by which a call was known, if it has another one now: it has moved to another worker."""

@@ -23,6 +23,8 @@ __all__ = [
     "TELLING",
     "Job",
     "Listener",
+    "Results",
+    "Slots",
     "Witness",
     "tell_lost",
     "tell_timeout",
@@ -94,6 +96,34 @@ class Witness(Protocol):
 
     def keep_out(self, secrets: list[str], /) -> None:
         """Injected secrets, which must not be recorded."""
+        ...
+
+
+class Results(Protocol):
+    """Results of cached commands that other hosts have."""
+
+    def find(self, worker: Any, number: int, key: str, /) -> None:
+        """A worker asks for one. It is sent FOUND, sooner or later."""
+        ...
+
+    def keep(self, worker: Any, number: int, head: bytes, body: bytes, /) -> None:
+        """A worker tells what came of a question that found nothing."""
+        ...
+
+    def gone(self, worker: Any, /) -> None:
+        """A worker has ended."""
+        ...
+
+
+class Slots(Protocol):
+    """Room for calls of limited commands, over all hosts."""
+
+    def admits(self, contract: Contract, job: object, /) -> bool:
+        """Whether a job may begin now; else the supervisor is told when to ask again."""
+        ...
+
+    def over(self, contract: Contract, job: object, /) -> None:
+        """A job has ended, or will not begin."""
         ...
 
 

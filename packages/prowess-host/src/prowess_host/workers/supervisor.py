@@ -25,7 +25,18 @@ from prowess.worker.messages import CancelHead, DescribeHead, FailedHead, Kind, 
 from prowess_host.workers.backoff import BackOff
 from prowess_host.workers.describe import Describing, LostImport
 from prowess_host.workers.describers import Ask, Describers
-from prowess_host.workers.jobs import LAST, NOT_SAID, TELLING, Job, Witness, tell_lost, tell_timeout, tell_waiting
+from prowess_host.workers.jobs import (
+    LAST,
+    NOT_SAID,
+    TELLING,
+    Job,
+    Results,
+    Slots,
+    Witness,
+    tell_lost,
+    tell_timeout,
+    tell_waiting,
+)
 from prowess_host.workers.lifecycle import Event, State
 from prowess_host.workers.placement import OWN, Placement, Unplaced
 from prowess_host.workers.pool import Pool, Worker
@@ -83,6 +94,10 @@ class Supervisor:
         self._unplaced: list[Job] = []
         """Jobs whose placement is being prepared."""
         self._number = 0
+        self.results: Results | None = None
+        """Results that other hosts have."""
+        self.slots: Slots | None = None
+        """Room for calls of limited commands, over all hosts."""
         self.witness: Witness | None = None
         """Records all jobs."""
         self.on_live: Callable[[Mapping[str, str]], None] = _nobody_compares
@@ -229,7 +244,7 @@ class Supervisor:
         if worker is None or why_not:
             self._fail(job, why_not or pool.why_none(contract.skill), started=False)
             return
-        if contract.policies.concurrency is not None and self._held_back(job, worker):
+        if contract.policies.concurrency is not None and (self._held_back(job, worker) or not self._has_room(job)):
             self._waiting.append(job)
             return
         self._running[job] = worker
@@ -279,7 +294,11 @@ class Supervisor:
         elsewhere = sum(worker.running(command) for worker in workers)
         return most is not None and elsewhere > 0 and elsewhere + target.running(command) >= most
 
-    def _release(self) -> None:
+    def _has_room(self, job: Job) -> bool:
+        """Whether `concurrency` would hold over all hosts."""
+        return self.slots is None or self.slots.admits(job.contract, job)
+
+    def release(self) -> None:
         """Dispatch jobs that were held back, if possible."""
         waiting, self._waiting = self._waiting, []
         for job in waiting:
@@ -308,6 +327,8 @@ class Supervisor:
     def _finish(self, job: Job) -> None:
         """Clean up after a finished job."""
         job.over = True
+        if self.slots is not None and job.contract.policies.concurrency is not None:
+            self.slots.over(job.contract, job)
         if len(job.arguments) >= LARGE:
             give_back_soon()
         worker = self._running.pop(job, None)
@@ -317,7 +338,7 @@ class Supervisor:
             if worker.state is not State.READY:
                 self._loop.call_soon(worker.pool.check_calls, worker)
         if self._waiting:
-            self._loop.call_soon(self._release)
+            self._loop.call_soon(self.release)
 
     def _fail(self, job: Job, reason: str, *, started: bool) -> None:
         self._finish(job)
@@ -404,14 +425,14 @@ class Supervisor:
         if not told and kind == Kind.QUESTIONS:
             self.answer(job, {"error": NOT_SAID})
 
-    def _hear(self, worker: Worker, frame: Frame) -> None:
+    def _hear(self, worker: Worker, frame: Frame) -> None:  # noqa: PLR0912 - a table of kinds
         """Handle a frame about the worker itself."""
         kind = frame.kind
         if kind == Kind.UNBEGUN:
             self._hear_unbegun(worker, frame.number)
         elif kind == Kind.PONG:
             if self._timeouts.hear_pong(worker, frame.number):
-                self._release()
+                self.release()
         elif kind == Kind.LINGERING:
             self._timeouts.question(worker)
         elif kind == Kind.READY:
@@ -423,6 +444,10 @@ class Supervisor:
             self._hear_secrets(worker, json.loads(frame.head))
         elif kind == Kind.UPDATED:
             self._hear_updated(worker, json.loads(frame.head))
+        elif kind == Kind.FIND:
+            self._find(worker, frame)
+        elif kind == Kind.KEEP and self.results is not None:
+            self.results.keep(worker.process, frame.number, frame.head, frame.body)
         elif kind == Kind.CATALOG:
             self._hear_description(worker, frame)
         elif kind == Kind.FAILED:
@@ -464,6 +489,13 @@ class Supervisor:
         if self.witness is not None:
             self.witness.keep_out(texts)
 
+    def _find(self, worker: Worker, frame: Frame) -> None:
+        """A worker asks for the result of another host. What a limited one says of results is nobody else's."""
+        if self.results is None or worker.pool.placement.limits is not None:
+            worker.process.send(Kind.FOUND, frame.number)
+        else:
+            self.results.find(worker.process, frame.number, json.loads(frame.head)["key"])
+
     def _hear_updated(self, worker: Worker, told: Mapping[str, object]) -> None:
         uri: object = told.get("uri")  # a worker in another language
         limited = worker.pool.placement.limits
@@ -497,6 +529,8 @@ class Supervisor:
 
     def _on_exit(self, worker: Worker, begun: list[Job]) -> None:
         """Answer for the calls that went down with a worker, and give those it never began to another."""
+        if self.results is not None:
+            self.results.gone(worker.process)
         ended = f"its worker ended ({worker.violation or worker.process.verdict or describe_exit(worker.process.exit_code)})"
         for job in begun:
             self._fail(job, "the host is shutting down" if self._pool.closing else ended, started=True)
@@ -512,7 +546,7 @@ class Supervisor:
                 continue
             job.deaths += not worker.process.refusal
             self._move(job)
-        self._release()
+        self.release()
 
     def _answer_import(self, worker: Worker) -> None:
         """Answer the calls that wait for an overdue import."""
@@ -607,7 +641,7 @@ class Supervisor:
         if pool is self._pool:
             for skill in sorted({*self.hooks()}.intersection(kept)):
                 self._give_source(successor.worker, skill)
-        self._release()
+        self.release()
 
     def give_up(self, reasons: Mapping[str, str]) -> None:
         """Set the skills that do not load and have no last good version, each with the reason."""

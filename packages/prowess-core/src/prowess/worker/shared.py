@@ -1,0 +1,60 @@
+"""The worker's way to results that other hosts have: it asks its own host over the link."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from collections.abc import Callable
+
+from prowess.worker.link import Frame
+from prowess.worker.messages import FindHead, KeepHead, Kind
+
+__all__ = ["LinkedResults"]
+
+
+class LinkedResults:
+    """Asks for each key at a time, and tells what became of it."""
+
+    def __init__(self, send: Callable[..., None]) -> None:
+        self._send = send
+        self._numbers = itertools.count(1)
+        self._asked: dict[int, asyncio.Future[bytes]] = {}
+        self._running: dict[str, int] = {}
+        """The number of each question that the host answered with nothing: it waits to hear of the result."""
+
+    async def find(self, key: str) -> bytes:
+        """The result of another host, or nothing."""
+        number = next(self._numbers)
+        self._asked[number] = future = asyncio.get_running_loop().create_future()
+        told: FindHead = {"key": key}
+        self._send(Kind.FIND, number, json.dumps(told).encode())
+        try:
+            found = await future
+        except asyncio.CancelledError:
+            if not future.cancelled() and not future.result():  # the answer came in the last moment
+                self._tell(number, b"", 0)
+            raise
+        finally:
+            del self._asked[number]
+        if not found:
+            self._running[key] = number
+        return found
+
+    def found(self, frame: Frame) -> None:
+        """The host answers. If nobody waits any more, nobody runs the command either."""
+        future = self._asked.get(frame.number)
+        if future is not None and not future.done():
+            future.set_result(frame.body)
+        elif not frame.body:
+            self._tell(frame.number, b"", 0)
+
+    def keep(self, key: str, result: bytes, seconds: int) -> None:
+        """Let other hosts have a result."""
+        number = self._running.pop(key, None)
+        if number is not None:  # else the host gave a result, which could not be read
+            self._tell(number, result, seconds)
+
+    def _tell(self, number: int, result: bytes, seconds: int) -> None:
+        told: KeepHead = {"seconds": seconds}
+        self._send(Kind.KEEP, number, json.dumps(told).encode(), result)

@@ -1,0 +1,428 @@
+"""Replicas that share through the engine, and that go on without it. About 15 s: servers start for the module, one engine is killed."""
+
+from __future__ import annotations
+
+import random
+import re
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from patience import PATIENCE
+from piped import CAPABILITIES_KEY, make_project
+from web import JSON, Answer, Web, served_over_http, until
+
+from prowess.settings.settings import Settings
+from prowess_host.cluster.engine import Engine
+from prowess_host.cluster.local import LocalEngine
+
+SKILL = '''
+    from pathlib import Path
+    from prowess import Settings
+
+    @skill_command(cache_ttl=600)
+    async def counted(place: str, wait: bool = False) -> str:
+        """Leave a mark for each run, and perhaps wait for a file."""
+        with open(f"{place}.runs", "a") as file:
+            file.write("x")
+        while wait and not os.path.exists(f"{place}.go"):
+            await asyncio.sleep(0.01)
+        return "counted"
+
+    @skill_command(cache_ttl=600)
+    async def failing(place: str) -> str:
+        """Leave a mark, and fail."""
+        with open(f"{place}.runs", "a") as file:
+            file.write("x")
+        raise SkillError("no")
+
+    @skill_command(concurrency=1)
+    async def alone(place: str, wait: bool = False) -> str:
+        """Fail if another run goes on."""
+        os.mkdir(place)
+        try:
+            await asyncio.sleep(0.02)
+            while wait and not os.path.exists(f"{place}.go"):
+                await asyncio.sleep(0.01)
+        finally:
+            os.rmdir(place)
+        return "alone"
+
+    @skill_command(concurrency=1)
+    async def fatal(place: str) -> str:
+        """End the worker."""
+        os._exit(3)
+
+    @skill_command
+    async def sure(ctx: Context) -> str:
+        """Ask."""
+        answer = await ctx.ask("sure", "Sure?", bool)
+        return f"{answer.action} {answer.value}"
+
+    @skill_command
+    async def later(ctx: Context) -> str:
+        """Ask from the background."""
+        ctx.background()
+        return str((await ctx.ask("sure", "Sure?", bool)).value)
+
+    @skill_command
+    async def echo(text: str) -> str:
+        """Say it again."""
+        return text
+'''
+SETTINGS = """
+[auth]
+state_key = "a secret text that all replicas have in common"
+
+[[auth.credentials]]
+type = "bearer"
+token = "of-ada"
+scopes = ["a"]
+
+[[auth.credentials]]
+type = "bearer"
+token = "of-bob"
+scopes = ["b"]
+
+[[auth.credentials]]
+type = "bearer"
+token = "of-eve"
+scopes = ["a"]
+
+[my]
+secret = "hunter2"
+"""
+TAKES_TASKS = {CAPABILITIES_KEY: {"extensions": {"io.modelcontextprotocol/tasks": {}}, "elicitation": {}}}
+ASKABLE = {CAPABILITIES_KEY: {"elicitation": {}}}
+YES = {"sure": {"action": "accept", "content": {"value": True}}}
+
+
+def of(who: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer of-{who}"}
+
+
+def options(engine: LocalEngine, cluster: str) -> list[str]:
+    return ["--set", f"cluster.url={engine.url}", "--set", f"cluster.name={cluster}"]
+
+
+@contextmanager
+def replicas(root: Path, engine: LocalEngine, cluster: str, count: int = 2) -> Iterator[list[Web]]:
+    with ExitStack() as stack:
+        webs = [stack.enter_context(served_over_http(root, *options(engine, cluster))) for _ in range(count)]
+        for web in webs:
+            web.call("t_echo", of("ada"), text="ready")
+            until(lambda web=web: "up" in web.ask("GET", "/readyz").json.get("engine", ""))
+        yield webs
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_project(tmp_path_factory.mktemp("replicas"), SETTINGS, t=SKILL)
+
+
+@pytest.fixture(scope="module")
+def webs(root: Path, engine: LocalEngine) -> Iterator[list[Web]]:
+    """Two replicas, for all tests that let the engine live."""
+    with replicas(root, engine, "module") as running:
+        yield running
+
+
+def runs(place: Path) -> int:
+    return len(Path(f"{place}.runs").read_text())
+
+
+def is_cached(answer: Answer) -> bool:
+    return bool(answer.json["result"].get("_meta", {}).get("prowess/cached"))
+
+
+def begun(*calls: Callable[[], Answer]) -> tuple[ThreadPoolExecutor, list[Any]]:
+    pool = ThreadPoolExecutor(len(calls))
+    return pool, [pool.submit(call) for call in calls]
+
+
+# Results
+
+
+def test_result_of_one_replica_answers_the_others(webs: list[Web], tmp_path: Path) -> None:
+    """Arguments are compared after validation."""
+    place = tmp_path / "a"
+    first = webs[0].call("t_counted", of("ada"), place=str(place))
+    # The answer leaves before the engine has taken the result.
+    again = until(
+        lambda: (it := webs[1].call("t_counted", of("ada"), place=str(place), wait=False)) and is_cached(it) and it
+    )
+
+    assert (False, "counted", "counted") == (is_cached(first), first.text, again.text)
+    assert 1 == runs(place)
+
+
+def test_equal_calls_in_flight_share_one_run(webs: list[Web], tmp_path: Path) -> None:
+    place = tmp_path / "a"
+
+    def call(web: Web) -> Answer:
+        return web.call("t_counted", of("ada"), place=str(place), wait=True)
+
+    first = threading.Thread(target=call, args=(webs[0],))
+    first.start()
+    until(Path(f"{place}.runs").exists)
+    pool, answers = begun(lambda: call(webs[1]))
+    missed = metric(webs[1], "prowess_shared_results_missed")
+    time.sleep(0.3)  # for the second one to do what it must not
+    Path(f"{place}.go").touch()
+    first.join()
+    pool.shutdown()
+
+    assert "counted" == answers[0].result().text
+    assert 1 == runs(place)
+    assert missed == metric(webs[1], "prowess_shared_results_missed")
+
+
+def metric(web: Web, name: str) -> float:
+    text = web.ask("GET", "/metrics", headers=of("ada")).body.decode()
+    return float(re.search(rf"^{name} (\S+)$", text, re.MULTILINE)[1])
+
+
+def test_failure_is_nobody_elses(webs: list[Web], tmp_path: Path) -> None:
+    place = tmp_path / "a"
+    answers = [web.call("t_failing", of("ada"), place=str(place)) for web in webs]
+
+    assert ["no", "no"] == [answer.text for answer in answers]
+    assert 2 == runs(place)
+
+
+def test_result_is_shared_only_between_callers_with_equal_scopes(webs: list[Web], tmp_path: Path) -> None:
+    """Not even on one replica."""
+    place = tmp_path / "a"
+    webs[0].call("t_counted", of("ada"), place=str(place))
+    webs[0].call("t_counted", of("bob"), place=str(place))
+    assert 2 == runs(place)
+    until(lambda: is_cached(webs[1].call("t_counted", of("eve"), place=str(place))))
+    assert 2 == runs(place)
+
+
+def test_result_is_shared_only_between_equal_code_and_settings(
+    webs: list[Web], root: Path, engine: LocalEngine, tmp_path: Path
+) -> None:
+    place = tmp_path / "a"
+    webs[0].call("t_counted", of("ada"), place=str(place))
+    until(lambda: is_cached(webs[1].call("t_counted", of("ada"), place=str(place))))
+    other_code = make_project(tmp_path / "code", SETTINGS, t=SKILL.replace('return "counted"', 'return "other"'))
+    copy = make_project(tmp_path / "copy", SETTINGS, t=SKILL)
+    with (
+        served_over_http(other_code, *options(engine, "module")) as code,
+        served_over_http(root, *options(engine, "module"), "--set", "my.secret=other") as settings,
+        served_over_http(copy, *options(engine, "module"), "--set", "host.grace=9") as same,
+    ):
+        for web in (code, settings, same):
+            until(lambda web=web: "up" in web.ask("GET", "/readyz").json.get("engine", ""))
+        assert "other" == code.call("t_counted", of("ada"), place=str(place)).text
+        assert not is_cached(settings.call("t_counted", of("ada"), place=str(place)))
+        assert 3 == runs(place)
+        assert is_cached(same.call("t_counted", of("ada"), place=str(place)))
+
+
+async def test_keys_say_nothing(webs: list[Web], engine: LocalEngine, tmp_path: Path) -> None:
+    webs[0].call("t_counted", of("ada"), place=str(tmp_path / "hunter2"))
+    connection = Engine(Settings.of({"cluster.url": engine.url, "cluster.name": "module"}))
+    assert await connection.ready(PATIENCE)
+    keys = [key for name in ("results", "slots", "hosts") for key in await connection.bucket(name).keys()]
+    await connection.close()
+
+    assert keys
+    assert [] == [key for key in keys if not re.fullmatch("[0-9a-f]{12,64}", key)]
+
+
+# Limits
+
+
+def test_limit_on_calls_at_once_holds_over_all_replicas(webs: list[Web], tmp_path: Path) -> None:
+    place = str(tmp_path / "a")
+    with ThreadPoolExecutor(8) as pool:
+        answers = [pool.submit(webs[number % 2].call, "t_alone", of("ada"), place=place) for number in range(16)]
+
+    assert ["alone"] * 16 == [answer.result().text for answer in answers]
+
+
+def test_slot_of_a_worker_or_a_replica_that_died_is_free_again(
+    webs: list[Web], root: Path, engine: LocalEngine, tmp_path: Path
+) -> None:
+    place = str(tmp_path / "a")
+    assert "was lost" in webs[0].call("t_fatal", of("ada"), place=place).text
+    with served_over_http(root, *options(engine, "module"), code=-9) as dying:
+        until(lambda: "up" in dying.ask("GET", "/readyz").json.get("engine", ""))
+        thread = threading.Thread(
+            target=lambda: _ignored(lambda: dying.call("t_alone", of("ada"), place=place, wait=True))
+        )
+        thread.start()
+        until(Path(place).exists)
+        dying.process.kill()
+        thread.join()
+    until(lambda: not Path(place).exists() or _removed(place))
+
+    answer = webs[1].call("t_alone", of("ada"), place=place)  # after five seconds it is a stream
+    assert b'"text":"alone"' in answer.body
+
+
+def _ignored(call: Callable[[], Any]) -> None:
+    try:
+        call()
+    except OSError:
+        return
+
+
+def _removed(place: str) -> bool:
+    """The worker died with its host, and could not tidy up."""
+    Path(place).rmdir()
+    return True
+
+
+# Handles
+
+
+def about(web: Web, method: str, task_id: str, who: str = "ada", **params: Any) -> Answer:
+    return web.stateless(method, {**of(who), "Mcp-Name": task_id}, taskId=task_id, _meta=TAKES_TASKS, **params)
+
+
+def test_any_replica_answers_for_a_task_and_only_to_its_owner(webs: list[Web]) -> None:
+    created = webs[0].stateless("tools/call", of("ada"), name="t_later", arguments={}, _meta=TAKES_TASKS)
+    task = created.json["result"]["taskId"]
+
+    def state() -> dict[str, Any]:
+        return about(webs[1], "tasks/get", task).json["result"]
+
+    until(lambda: state()["status"] == "input_required")
+    assert -32602 == about(webs[1], "tasks/get", task, "bob").json["error"]["code"]
+    assert -32602 == about(webs[1], "tasks/cancel", task, "eve").json["error"]["code"]
+    assert "result" in about(webs[1], "tasks/update", task, inputResponses=YES).json
+    done = until(lambda: (it := state())["status"] == "completed" and it)
+    assert "True" == done["result"]["content"][0]["text"]
+
+
+def test_task_of_a_replica_that_is_gone_is_unknown(webs: list[Web]) -> None:
+    task = "0123456789ab-of-somebody"
+
+    assert -32602 == about(webs[1], "tasks/get", task).json["error"]["code"]
+
+
+def envelope(web: Web, tool: str, who: str = "ada", payload: Any = None, **metadata: Any) -> Answer:
+    body = {
+        "id": "1",
+        "version": "1.0.0",
+        "timestamp": "2026-01-31T12:00:00Z",
+        "tool": tool,
+        "payload": payload or {},
+        "metadata": metadata,
+    }
+    return web.ask("POST", "/v1/invoke", body, {**JSON, **of(who)})
+
+
+def test_any_replica_answers_for_accepted_work(webs: list[Web]) -> None:
+    accepted = envelope(webs[0], "t.echo", payload={"text": "done"}, wait=False).json
+    assert "accepted" == accepted["status"]["code"]
+    handle = accepted["output"]["handle"]
+    done = until(lambda: (it := envelope(webs[1], "t.echo", handle=handle)).status == 200 and it)
+
+    assert "done" == done.json["output"]
+    assert 404 == envelope(webs[1], "t.echo", "bob", handle=handle).status
+
+
+# Any replica, at random
+
+
+def test_clients_behind_a_random_proxy_notice_nothing(webs: list[Web], tmp_path: Path) -> None:
+    """Each request goes to another replica: questions with sealed states, tasks, accepted work, cached results, limits."""
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    pick = random.Random(seed)
+
+    def story(number: int) -> None:
+        text = f"{number}"
+        assert text == pick.choice(webs).call("t_echo", of("ada"), text=text).text
+        asked = pick.choice(webs).stateless("tools/call", of("ada"), name="t_sure", arguments={}, _meta=ASKABLE)
+        sealed = asked.json["result"]["requestState"]
+        told = {"requestState": sealed, "inputResponses": YES, "_meta": ASKABLE}
+        assert (
+            "accept True"
+            == pick.choice(webs).stateless("tools/call", of("ada"), name="t_sure", arguments={}, **told).text
+        )
+        created = pick.choice(webs).stateless("tools/call", of("ada"), name="t_later", arguments={}, _meta=TAKES_TASKS)
+        task = created.json["result"]["taskId"]
+        until(lambda: about(pick.choice(webs), "tasks/get", task).json["result"]["status"] == "input_required")
+        about(pick.choice(webs), "tasks/update", task, inputResponses=YES)
+        until(lambda: about(pick.choice(webs), "tasks/get", task).json["result"]["status"] == "completed")
+        handle = envelope(pick.choice(webs), "t.echo", payload={"text": text}, wait=False).json["output"]["handle"]
+        assert (
+            text
+            == until(lambda: (it := envelope(pick.choice(webs), "t.echo", handle=handle)).status == 200 and it).json[
+                "output"
+            ]
+        )
+        assert "alone" == pick.choice(webs).call("t_alone", of("ada"), place=str(tmp_path / "alone")).text
+        assert "counted" == pick.choice(webs).call("t_counted", of("ada"), place=str(tmp_path / "counted")).text
+
+    with ThreadPoolExecutor(4) as pool:
+        for done in [pool.submit(story, number) for number in range(8)]:
+            done.result()
+    assert 1 == runs(tmp_path / "counted")
+
+
+# Without the engine
+
+
+def test_replicas_go_on_when_the_engine_is_killed_and_share_again_when_it_is_back(root: Path, tmp_path: Path) -> None:
+    """Nothing hangs, local limits hold, and a state that was sealed before is still good."""
+    with LocalEngine(tmp_path / "engine") as own, replicas(root, own, "mortal") as webs:
+        asked = webs[0].stateless("tools/call", of("ada"), name="t_sure", arguments={}, _meta=ASKABLE)
+        created = webs[0].stateless("tools/call", of("ada"), name="t_later", arguments={}, _meta=TAKES_TASKS)
+        task = created.json["result"]["taskId"]
+        in_flight = str(tmp_path / "in-flight")
+        waiting = [
+            lambda: webs[0].call("t_counted", of("ada"), place=in_flight, wait=True),
+            lambda: webs[1].call("t_counted", of("ada"), place=in_flight, wait=True),
+            lambda: webs[0].call("t_alone", of("ada"), place=in_flight, wait=True),
+        ]
+        pool, answers = begun(*waiting)
+        until(lambda: Path(f"{in_flight}.runs").exists() and Path(in_flight).exists())
+        own.kill()
+        for web in webs:
+            gone = until(lambda web=web: "gone" in (it := web.ask("GET", "/readyz")).json["engine"] and it)
+            assert (200, "ok") == (gone.status, gone.json["status"])
+            assert 0 == metric(web, "prowess_engine_up")
+        place = str(tmp_path / "alone")
+        assert ["alone", "alone"] == [
+            web.call("t_alone", of("ada"), place=place + web.url[-5:]).text for web in webs[1:] * 2
+        ]
+        assert ["counted"] * 2 == [web.call("t_counted", of("ada"), place=str(tmp_path / "b")).text for web in webs]
+        assert 2 == runs(tmp_path / "b")
+        told = {"requestState": asked.json["result"]["requestState"], "inputResponses": YES, "_meta": ASKABLE}
+        assert "accept True" == webs[1].stateless("tools/call", of("ada"), name="t_sure", arguments={}, **told).text
+        refused = about(webs[1], "tasks/get", task).json["error"]
+        assert (-32603, True) == (refused["code"], "cannot be asked now" in refused["message"])
+        assert "input_required" == until(lambda: about(webs[0], "tasks/get", task).json["result"]["status"])
+        Path(f"{in_flight}.go").touch()
+        assert {"counted", "alone"} == {answer.result().text for answer in answers}
+        pool.shutdown()
+
+        own.start()
+        for web in webs:
+            until(lambda web=web: "up" in web.ask("GET", "/readyz").json["engine"])
+        assert "input_required" == about(webs[1], "tasks/get", task).json["result"]["status"]
+        webs[0].call("t_counted", of("ada"), place=str(tmp_path / "c"))
+        until(lambda: is_cached(webs[1].call("t_counted", of("ada"), place=str(tmp_path / "c"))))
+        assert "alone" == webs[0].call("t_alone", of("ada"), place=place).text
+
+
+def test_server_starts_without_its_engine(root: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        url = f"nats://127.0.0.1:{free.getsockname()[1]}"
+    with served_over_http(root, "--set", f"cluster.url={url}") as web:
+        assert "here" == web.call("t_echo", of("ada"), text="here").text
+        ready = until(lambda: (it := web.ask("GET", "/readyz")).status == 200 and it)
+        assert "gone" in ready.json["engine"]
