@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from prowess.calls.channel import Channel
     from prowess.calls.outcome import Outcome
     from prowess.settings.credentials import Caller
+    from prowess_host.cluster.engine import Engine
     from prowess_host.cluster.remote import Agents
     from prowess_host.cluster.sharing import Sharing
     from prowess_host.direct_calls import Audience
@@ -98,7 +99,7 @@ class Project:
         """The files served as resources."""
         self.workers.on_updated = self.resource_updated
         self.sharing: Sharing | None = None
-        """What this host shares with others, where `cluster.url` is set."""
+        """What this host shares with others, if `cluster.url` is set."""
         self._recorder = self._made_recorder(client, environ) if settings.own.record.on else None
         self.workers.witness = self._recorder
         self.heads: dict[tuple[object, ...], bytes] = {}
@@ -112,11 +113,19 @@ class Project:
         self._watching: asyncio.Task[None] | None = None
 
     def _joined(self) -> Agents:
-        from prowess_host.cluster.engine import Engine  # projects without a cluster pay nothing for it
+        try:
+            from prowess_host.cluster.engine import Engine  # projects without a cluster pay nothing for it
+        except ModuleNotFoundError as error:
+            raise SettingsError(f"cluster.url needs {error.name}: pip install 'prowess[cluster]'") from None
         from prowess_host.cluster.remote import Agents
+        from prowess_host.cluster.sharing import Sharing
 
         engine = Engine(self.settings)
         engine.start()
+        key = shared_key(self.settings)
+        self.sharing = sharing = Sharing(engine, self.settings, key, self.workers.release, self._answer_other)
+        self.workers.results, self.workers.slots = sharing.results, sharing.slots
+        sharing.start()
         agents = Agents(engine, lambda: self._updates.settings, self.parts)
         self.workers.abroad = agents.spawn
         return agents
@@ -171,19 +180,10 @@ class Project:
 
     # Other hosts of the same project
 
-    def _join(self) -> None:
-        """Share with the other hosts. What is wrong with that costs no call."""
-        try:
-            from prowess_host.cluster.sharing import Sharing
-
-            key = shared_key(self.settings)
-            self.sharing = sharing = Sharing(self.settings, key, self.workers.release, self._answer_other)
-        except (ModuleNotFoundError, SettingsError) as error:
-            missing = "pip install 'prowess[cluster]'" if isinstance(error, ModuleNotFoundError) else "correct it"
-            _log.warning("this host shares nothing with others: %s: %s", error, missing)
-            return
-        self.workers.results, self.workers.slots = sharing.results, sharing.slots
-        sharing.start()
+    async def _leave(self, engine: Engine) -> None:
+        if self.sharing is not None:
+            await self.sharing.close()
+        await engine.close()
 
     @property
     def mark(self) -> str:
@@ -268,8 +268,6 @@ class Project:
 
     def start(self) -> None:
         """Describe the skills and watch for changes."""
-        if self.own.cluster.url is not None:
-            self._join()
         loop = asyncio.get_running_loop()
         self._watching = loop.create_task(self._watch())
         self.shelf.start(loop.call_soon_threadsafe)
@@ -410,15 +408,13 @@ class Project:
             await asyncio.wait_for(self.workers.close(), _CLOSING)
         for client in list(self._clients):
             _tell(client.close)
-        if self.agents is not None:
-            self.agents.close()
-            await self.agents.engine.close()
         await self._updates.close(_SAVING)
         if self._recorder is not None:
             await self._recorder.close(_RECORDING)
-        if self.sharing is not None:
+        if self.agents is not None:
+            self.agents.close()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self.sharing.close(), _RECORDING)
+                await asyncio.wait_for(self._leave(self.agents.engine), _RECORDING)
 
 
 def _tell(heard: Callable[..., None], *news: Any) -> None:

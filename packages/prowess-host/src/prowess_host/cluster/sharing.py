@@ -37,16 +37,14 @@ class Sharing:
 
     def __init__(
         self,
+        engine: Engine,
         settings: Settings,
         secret: bytes | None,
         on_room: Callable[[], None],
         answer: Callable[[JsonObject, Caller | None], Awaitable[JsonObject]],
     ) -> None:
-        """`secret` is the key that hosts have in common, if there is one. `answer` serves what another host asks.
-
-        Raises `SettingsError` for an engine that cannot be used.
-        """
-        self.engine = Engine(settings)
+        """`secret` is the key that hosts have in common, if there is one. `answer` serves what another host asks."""
+        self.engine = engine
         self.replicas = Replicas(self.engine)
         key = secret or b"prowess"
         self.results = Results(self.engine, key)
@@ -59,18 +57,16 @@ class Sharing:
         self._loop = asyncio.get_running_loop()
 
     def start(self) -> None:
-        """Connect, in the background. Until then everything is as without an engine."""
-        self.engine.start()
+        """Share from now on. While the engine is gone, everything is as without one."""
         self.replicas.start(self._asked)
         self.results.start()
         self.slots.start()
 
     async def close(self) -> None:
-        """Leave the cluster."""
+        """Tell the others that this host leaves."""
         self.results.close()
         self.slots.close()
         await self.replicas.close()
-        await self.engine.close()
 
     # Handles
 

@@ -71,12 +71,6 @@ def check_safe(settings: Settings) -> None:
             raise SettingsError(f"serve.oauth_issuer needs {error.name}: pip install 'prowess[oauth]'") from None
         for url in filter(None, (own.oauth_issuer, own.oauth_jwks)):
             require_safe(url)
-    if settings.own.cluster.url is not None:
-        try:
-            from prowess_host.cluster.engine import Engine
-        except ModuleNotFoundError as error:
-            raise SettingsError(f"cluster.url needs {error.name}: pip install 'prowess[cluster]'") from None
-        Engine(settings)
     if (own.tls_cert is None) != (own.tls_key is None):
         raise SettingsError("serve.tls_cert and serve.tls_key belong together: set both, or neither")
     if own.tls_cert is not None and own.tls_key is not None:
