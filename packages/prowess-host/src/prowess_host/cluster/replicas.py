@@ -23,7 +23,7 @@ _AGAIN: Final = 1.5
 _PATIENCE: Final = 30.0
 """Seconds for another host to answer: it may be busy, and that it is gone would be known at once."""
 
-Serve = Callable[[JsonObject], Awaitable[JsonObject]]
+_Serve = Callable[[JsonObject], Awaitable[JsonObject]]
 
 
 class Replicas:
@@ -34,10 +34,10 @@ class Replicas:
         """The id of this host: new with every start."""
         self._engine = engine
         self._present = engine.bucket("hosts", seconds=_LEASE)
-        self._serve: Serve | None = None
+        self._serve: _Serve | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def start(self, serve: Serve) -> None:
+    def start(self, serve: _Serve) -> None:
         """Be there, and answer questions from now on."""
         self._serve = serve
         self._engine.subscribe(self._subject(self.me), self._asked)
