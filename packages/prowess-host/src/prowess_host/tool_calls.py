@@ -163,7 +163,14 @@ class ToolCall:
         if self._names_request or not params.keys() <= _ORDINARY or not envelope.keys() <= _ENVELOPE:
             return dumps(self._how(profile))
         wanted = call.progress_token is not None, call.log_level is not None
-        key: tuple[object, ...] = (self._contract.id, profile, self._limit.most, self._limit.kept, self._scopes, *wanted)
+        key: tuple[object, ...] = (
+            self._contract.id,
+            profile,
+            self._limit.most,
+            self._limit.kept,
+            self._scopes,
+            *wanted,
+        )
         heads = session.heads
         if client is not session.client:
             heads, name = self._heads, client.info.get("name", "" if client.info else None)
