@@ -75,9 +75,9 @@ def skill_command(function: Callable[..., Any] | None = None, /, **options: Any)
         description: the text for the model; by default the docstring.
         title: a title for people.
         category: a word for grouping.
-        aliases: further names that the command answers to, like ["search/web"].
-        tags, icons, meta: sent to clients where the protocol has a field for them.
-        profile: how its contract and results are shown; by default the setting `profile`.
+        aliases: further names of the command, like ["search/web"].
+        tags, icons, meta: sent to clients if the protocol has a field for them.
+        profile: the form of its contract and results; by default the setting `profile`.
 
     Hints, of which only those you write are sent:
         read_only: it changes nothing.
@@ -89,7 +89,7 @@ def skill_command(function: Callable[..., Any] | None = None, /, **options: Any)
         inject_root: fills the parameter `project_root`.
         inject_settings: settings and environment variables that fill parameters: ["api.key"] fills `api_key`,
             ["api.key:token"] fills `token`, ["env:API_KEY"] fills `api_key` from the environment or `.env`.
-        autowire: whether parameters are filled by their type (`Context`, `Settings`, what plugins provide).
+        autowire: whether parameters are filled by their type (`Context`, `Settings`, types of plugins).
 
     How it runs:
         timeout: seconds for the whole call; by default the setting `timeout`.
@@ -102,7 +102,7 @@ def skill_command(function: Callable[..., Any] | None = None, /, **options: Any)
         force: allows a cache or retries on a destructive command that is not idempotent.
 
     Schemas, where the signature does not say enough:
-        output: the return type, where you cannot annotate it.
+        output: the return type, if you cannot annotate it.
         output_field: the field that holds a bare value; by default `result`.
         input_schema, output_schema: a JSON Schema that is used unchanged, or "any".
     """

@@ -1,4 +1,4 @@
-"""What exceptions that authors meet every day mean in a skill, and what to do about them."""
+"""Advice about common exceptions in skills: the likely cause and the remedy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from prowess.settings.limits import LOOPBACK, TABLE, Limits, own_limits
 __all__ = ["advice"]
 
 _DECORATORS: Final = frozenset({"FastMCP", "command", "function_tool", "mcp", "mcp_tool", "server", "skill", "tool"})
-"""What the decorator is called elsewhere."""
+"""Names of the decorator in other frameworks."""
 _DISTRIBUTIONS: Final = {
     "PIL": "pillow",
     "bs4": "beautifulsoup4",
@@ -31,7 +31,7 @@ _DISTRIBUTIONS: Final = {
     "sklearn": "scikit-learn",
     "yaml": "pyyaml",
 }
-"""Modules whose distribution has another name: somebody else may own the distribution of the module's name."""
+"""Modules whose distribution has another name. The distribution with the module's name may be malicious."""
 _IMPORT: Final = re.compile(r"cannot import name '(\w+)' from 'prowess'")
 _COROUTINE: Final = re.compile("'coroutine'")
 _NETWORK_OFF: Final = "The network is off for this skill: allow it with `network = true`"
@@ -42,7 +42,7 @@ _STARTING: Final = frozenset({"subprocess", "asyncio.base_subprocess"})
 
 
 def advice(error: BaseException, file: str | None = None) -> str:
-    """One or two sentences, or nothing. `file` is the author's file that the exception came from."""
+    """One or two sentences of advice, or an empty string. `file` is the author's file that raised the exception."""
     refused = _of_limits(error)
     if refused:
         return refused

@@ -27,14 +27,14 @@ _Read: TypeAlias = "Callable[[dict[str, Any]], dict[str, Any]]"
 
 
 class JsonText(bytes):
-    """Arguments as JSON text, which has been checked: it is JSON as the standard has it, without NaN and infinities."""
+    """Arguments as JSON text that was checked to be strict JSON, without NaN and infinities."""
 
     __slots__ = ()
 
 
 @frozen
 class ArgumentReader:
-    """Turns what a caller sent into what the function takes."""
+    """Converts the arguments of a caller to the parameters of the function."""
 
     command: str
     adapter: Adapter
@@ -43,19 +43,19 @@ class ArgumentReader:
     schema: Schema
     """The canonical input schema."""
     renamed: tuple[str, ...] = ()
-    """Names of parameters that are sent under an alias."""
+    """The names of parameters with an alias."""
     explicit: bool = False
     open: bool = False
     """Whether unknown names are passed on, to `**kwargs`."""
     fills_nulls: bool = False
-    """Whether a missing key may stand for `None` somewhere."""
+    """Whether a missing key may mean `None` somewhere."""
     gaps: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Defaults of parameters that are passed by position, where none can be left out before another."""
+    """Defaults of positional parameters, which cannot be omitted before another one."""
 
     def from_json(self, arguments: object, decoded: list[str] | None = None) -> dict[str, Any]:
-        """Arguments as a client sends them: JSON data. `decoded` receives the paths where JSON text stood for data.
+        """Read arguments of a client, which are JSON data. Adds the paths of decoded JSON texts to `decoded`.
 
-        Texts are decoded only when the arguments do not fit as they are, so a text that fits is never touched.
+        Texts are decoded only if the arguments are invalid otherwise, so a valid text is never changed.
         """
         paths = [] if decoded is None else decoded
         if isinstance(arguments, JsonText):
@@ -79,7 +79,7 @@ class ArgumentReader:
             return self._from_decoded(opened, misfit, paths, found)
 
     def _from_bytes(self, text: JsonText) -> dict[str, Any] | None:
-        """The values, if the text can be read as it is and fits; `None` where the long way has to be taken."""
+        """The values, if the text is valid as it is; `None` if `_read` has to report or decode something."""
         if self.explicit or self.adapter.repeats_matter or (self.open and (self.injected or self.renamed)):
             return None
         try:
@@ -91,7 +91,7 @@ class ArgumentReader:
     def _parsed(self, text: bytes) -> Any:
         try:
             return from_json(text)
-        except ValueError as error:  # deeper than anybody nests arguments
+        except ValueError as error:  # nested too deeply
             raise InputError(self.command, [f"arguments: {error}"]) from error
 
     def _from_decoded(
@@ -110,11 +110,11 @@ class ArgumentReader:
         return self._read(sent, self._from_text, self._refusals(sent) if self.open else [])
 
     def from_python(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Arguments as Python code passes them: instances are welcome."""
+        """Read arguments of Python code, which may be instances."""
         return self._read(arguments, self.adapter.read, [])
 
     def _read(self, sent: dict[str, Any], read: _Read, errors: list[Any]) -> dict[str, Any]:
-        """The values, or every problem there is; `errors` are those that are known already."""
+        """The values. Raises `InputError` with all problems; `errors` are already known ones."""
         self._check_explicit(sent)
         values: dict[str, Any] = {}
         try:
@@ -134,7 +134,7 @@ class ArgumentReader:
         return {**copies({name: value for name, value in self.gaps.items() if name not in values}), **values}
 
     def _with_nulls(self, sent: dict[str, Any], read: _Read) -> dict[str, Any]:
-        """The values, where need be with the nulls that a client may leave out."""
+        """The values, if necessary with the nulls that a client may omit."""
         try:
             return read(sent)
         except ValidationError:
@@ -145,12 +145,12 @@ class ArgumentReader:
     def _from_text(self, sent: dict[str, Any]) -> dict[str, Any]:
         text = self._converted(to_json, sent, bytes_mode="base64")
         values = self.adapter.read_json(text)
-        if b"NaN" in text or b"Infinity" in text:  # pydantic refuses them as numbers, but not where anything goes
+        if b"NaN" in text or b"Infinity" in text:  # pydantic accepts them where the type is `Any`
             self._converted(from_json, text, allow_inf_nan=False)
         return values
 
     def _refusals(self, sent: dict[str, Any]) -> list[Any]:
-        """Names that no client may use: a closed schema refuses them as unknown, an open one would let them through."""
+        """Errors for injected names. A closed schema rejects them as unknown, an open one would accept them."""
         return [
             {"type": "extra_forbidden", "loc": (name,), "msg": "", "input": sent[name]}
             for name in (*self.injected, *self.renamed)
@@ -167,12 +167,12 @@ class ArgumentReader:
     def _converted(self, convert: Callable[..., Any], *data: Any, **options: Any) -> Any:
         try:
             return convert(*data, **options)
-        except Exception as error:  # whatever somebody's object does when it is to be written
+        except Exception as error:  # a foreign object may raise anything when it is serialised
             text = str(error).encode("utf-8", "backslashreplace").decode()
             raise InputError(self.command, [f"arguments: cannot be read as JSON ({text})"]) from error
 
     def canonical(self, values: dict[str, Any], defaults: Mapping[str, Any]) -> Json:
-        """Validated arguments as JSON data, defaults filled in: equal for equal arguments, and for no others."""
+        """Validated arguments with defaults as JSON data, which is equal only for equal arguments."""
         return _faithful({**defaults, **values})
 
 
@@ -186,7 +186,7 @@ def positional(names: Sequence[str], values: dict[str, Any]) -> tuple[list[Any],
 
 
 def changeable(value: Any) -> bool:
-    """Whether a function may change a value that it is given, as far as plain data, models and dataclasses go."""
+    """Whether a function can change a value, judged by plain data, models and dataclasses."""
     if isinstance(value, tuple):
         return any(changeable(item) for item in cast("tuple[Any, ...]", value))
     if isinstance(value, BaseModel):
@@ -197,7 +197,7 @@ def changeable(value: Any) -> bool:
 
 
 def copies(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values for one attempt: what a function does to them is seen by no other attempt and no other call."""
+    """Copies of values for one attempt, so that its changes do not reach other attempts and calls."""
     return {name: _copy(value) if changeable(value) else value for name, value in values.items()}
 
 
@@ -209,7 +209,7 @@ def _copy(value: Any) -> Any:
 
 
 def _faithful(value: Any) -> Json:
-    """A value as JSON data that tells apart whatever differs: unlike a serializer, which may leave out or mask."""
+    """A value as JSON data without loss. A serializer may omit or mask something."""
     if value is None or type(value) in (bool, int, float, str):
         return value
     kind = f"{type(value).__module__}.{type(value).__qualname__}"

@@ -23,7 +23,7 @@ Questions: TypeAlias = "Mapping[str, JsonObject]"
 
 _SHORTEST_SECRET: Final = 4
 _MOST_SAID: Final = 1000
-"""Reports of threads that wait for a busy event loop. Beyond it a new one takes the place of the one before."""
+"""Reports of threads that wait for a busy event loop. Beyond that, a new report replaces the previous one."""
 _PROCESS: Final = os.urandom(4).hex()
 _numbers: Final = itertools.count(1)
 
@@ -63,9 +63,9 @@ class Channel:
     capabilities: JsonObject = field(default_factory=new_object)
     trace_id: str = ""
     metadata: JsonObject = field(default_factory=new_object)
-    """Metadata that the caller sent for the command."""
+    """The metadata that the caller sent for the command."""
     context: JsonObject = field(default_factory=new_object)
-    """What the caller says about the task that the call belongs to."""
+    """The caller's description of the task that the call belongs to."""
     progress: Callable[[float, float | None, str | None], None] = _ignore
     log: Callable[[str, Any], None] = _ignore
     ask: Callable[[Questions], Awaitable[Mapping[str, JsonObject]]] | None = None
@@ -77,7 +77,7 @@ class Channel:
     background: Callable[[], None] | None = None
     """Continues the call in the background. `None` if the caller has to wait."""
     secrets: Callable[[list[str]], None] = _ignore
-    """Hears the texts that were injected into the call, and must not be shown."""
+    """Called with the injected texts, which must not be shown."""
     wire: Mapping[str, str] = field(default_factory=new_object)
     """The connection of the client: `protocol`, the MCP revision, and `transport`. Empty for calls without MCP."""
     request_id: str = ""
@@ -85,7 +85,7 @@ class Channel:
     trace_context: Mapping[str, str] = field(default_factory=new_object)
     """`traceparent`, `tracestate` and `baggage`, as the client sent them."""
     answers: Mapping[str, JsonObject] | None = None
-    """What was answered in earlier runs of this call, where a question ends the run; `None` where it does not."""
+    """The answers of earlier runs, if a question ends the run; `None` if the call waits for answers."""
     uri: str = ""
     """For a resource: the requested URI."""
     updated: Callable[[str], None] = _ignore
@@ -102,39 +102,39 @@ class Channel:
 
 @dataclass(slots=True)
 class Arguments:
-    """Validated arguments as the function takes them."""
+    """Validated arguments for the function."""
 
     named: dict[str, Any]
     extra_args: tuple[Any, ...] = ()
     injected: dict[str, Any] = field(default_factory=new_object)
-    """Injected parameters that the Python caller passed: nothing is provided for those."""
+    """Injected parameters that the Python caller passed itself."""
     decoded: tuple[str, ...] = ()
-    """Paths of what arrived as JSON text, and was decoded."""
+    """Paths of arguments that were decoded from JSON text."""
 
 
 class Call:
-    """The state of one call. Lives on one event loop; a command in a thread reaches back to it."""
+    """The state of one call. It belongs to one event loop; a command in a thread uses it from there."""
 
     attempts: int = 0
     cached: bool = False
     over: bool = False
-    """The call has an outcome, or was cancelled. Progress and logs that come later are dropped."""
+    """Whether the call has an outcome or was cancelled. Later progress and logs are dropped."""
     uri: str = ""
     """For a resource: the requested URI."""
     time: Deadline | None = None
-    """The deadline, from when the time runs."""
+    """The deadline, once it has started."""
     place: Any = None
-    """Where the sync code of the call runs, if not in any thread: where what it was provided with was made."""
+    """The place for the sync code of the call, if injected objects bind it to a thread."""
     _done: float | None = None
-    """The progress last reported: it never goes back, also not from one attempt to the next."""
+    """The last reported progress, which never decreases, even in another attempt."""
     _people: int = 0
-    """How many questions wait for a person."""
+    """The number of questions that wait for a person."""
     _left: float = 0.0
-    """How much time there was when the first of them was put."""
+    """The remaining time when the first of them was asked."""
     _skipped: int = 0
-    """Steps of progress that were dropped among what threads have said. The next step counts for them as well."""
+    """Dropped steps of progress from threads. The next step includes them."""
     _lost_logs: int = 0
-    """Log messages that were dropped among it."""
+    """Dropped log messages from threads."""
     _in_background: bool = False
 
     def __init__(
@@ -153,9 +153,9 @@ class Call:
         self.thread = threading.get_ident()
         self.started = time.perf_counter()
         self._said: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
-        """What threads have said, and the loop has not passed on yet."""
+        """Reports of threads that the loop has not passed on yet."""
         self._lock = threading.Lock()
-        """Held while that is looked at."""
+        """Protects these reports."""
         self._waits: set[Any] = set()
         """The tasks that threads of the call wait for."""
 
@@ -166,27 +166,27 @@ class Call:
 
     @property
     def on_its_loop(self) -> bool:
-        """Whether the code that asks runs in the thread of the event loop."""
+        """Whether this runs in the thread of the event loop."""
         return threading.get_ident() == self.thread
 
     @property
     def deadline(self) -> float | None:
-        """When time runs out, on the clock of `time.monotonic`; `None` where it does not."""
+        """The deadline on the clock of `time.monotonic`, or `None`."""
         if self.time is None or self.time.when == inf:
             return None
         return time.monotonic() + self.time.when - self.loop.time()
 
     def take_turn(self) -> None:
-        """Go on after `waits` of the channel."""
+        """Continue after `waits` of the channel."""
         if not self.channel.goes_on():
             raise Withdrawn
 
-    # Speaking to the caller
+    # Reports to the caller
 
     def report(self, done: float | None, total: float | None, message: str | None) -> None:
-        """Pass progress on; `None` for `done` is one step further.
+        """Pass progress on; `None` for `done` means one more step.
 
-        A number that does not grow is not sent, as the protocol demands.
+        A number that does not grow is not sent, as the protocol requires.
         """
         self._tell(self._advance, done, total, message)
 
@@ -228,7 +228,7 @@ class Call:
             return
         with self._lock:
             is_first = not self._said
-            if len(self._said) == _MOST_SAID:  # the loop cannot keep up: the newest counts
+            if len(self._said) == _MOST_SAID:  # the loop cannot keep up: replace the last one
                 self._drop(*self._said.pop())
             self._said.append((function, args))
         if is_first:
@@ -250,7 +250,7 @@ class Call:
             self._skipped += 1
 
     def _pass_on(self) -> None:
-        """In the loop: pass on what threads have said, in order."""
+        """In the loop: pass on the reports of threads, in order."""
         with self._lock:
             said, self._said = self._said, []
             lost, self._lost_logs = self._lost_logs, 0
@@ -265,7 +265,7 @@ class Call:
             function(*args)
 
     async def off_the_clock(self, wait: Callable[[], Awaitable[Any]]) -> Any:
-        """Wait for a person: the deadline stands still meanwhile."""
+        """Wait for a person, with the deadline stopped."""
         deadline = self.time
         if deadline is None:
             return await wait()
@@ -281,7 +281,7 @@ class Call:
                 deadline.move(self.loop.time() + self._left)
 
     def wait_for(self, asking: Coroutine[Any, Any, Any]) -> Any:
-        """In a thread: run a coroutine on the loop of the call, and wait for it as long as somebody waits for the call."""
+        """In a thread: run a coroutine on the loop of the call, and wait for it until the call ends."""
         waiting = self._wait_for(asking)
         try:
             future = asyncio.run_coroutine_threadsafe(waiting, self.loop)
@@ -303,21 +303,21 @@ class Call:
             self._waits.discard(task)
 
     def hang_up(self) -> None:
-        """End whatever threads wait for: the call has left them behind."""
+        """Cancel the tasks that threads of the call wait for, because the call has ended."""
         for task in self._waits:
             task.cancel()
 
-    # Keeping secrets
+    # Secrets
 
     def keep_secret(self, value: object) -> None:
-        """Remember an injected value that must not be shown, and whatever texts it holds."""
+        """Note the texts in an injected value, which must not be shown."""
         found = [text for text in _texts(value) if len(text) >= _SHORTEST_SECRET]
         self.secrets.extend(found)
-        self.secrets.sort(key=len, reverse=True)  # a secret may hold another one
+        self.secrets.sort(key=len, reverse=True)  # a secret may contain another one
         self.channel.secrets(found)
 
     def shown(self, text: str) -> str:
-        """A text for people, models or logs: without the injected secrets, and such that it can be encoded."""
+        """A text for people, models or logs, with injected secrets masked, that can be encoded."""
         for secret in self.secrets:
             text = text.replace(secret, "***")
         return text.encode("utf-8", "backslashreplace").decode()
@@ -334,7 +334,7 @@ class Call:
 
 
 def _texts(value: object) -> Iterator[str]:
-    """The texts in plain data, as they are and as `repr` would show them."""
+    """The texts in plain data, raw and in the form of `repr`."""
     if isinstance(value, str):
         yield value
         yield repr(value)[1:-1]

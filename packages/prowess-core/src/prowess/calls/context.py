@@ -23,9 +23,9 @@ _TASKS: Final = "extensions.io.modelcontextprotocol/tasks"
 
 
 class Sent(Coroutine[None, None, None]):
-    """What `progress` and `log` return: it may be awaited, and is done at once.
+    """The result of `progress` and `log`, which may be awaited and is done at once.
 
-    It is no coroutine of Python's own, since Python warns if one is not awaited.
+    It is not a native coroutine, because Python warns if one is not awaited.
     """
 
     __slots__ = ()
@@ -39,25 +39,25 @@ class Sent(Coroutine[None, None, None]):
         raise StopIteration(value)
 
     def throw(self, error: Any, *_: Any) -> NoReturn:
-        """A task that is cancelled before it began is cancelled."""
+        """Raise the error, for example a cancellation."""
         raise error
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Does nothing."""
 
 
 SENT: Final = Sent()
 
 
 class Context:
-    """The call a command runs in. Works the same in async code and in the thread of sync code."""
+    """The call of a running command. Works the same in async code and in the thread of sync code."""
 
     def __init__(self, call: Call) -> None:
         self._call = call
 
     @property
     def call_id(self) -> str:
-        """The id of the call. The log shows it beside a traceback."""
+        """The id of the call. The log shows it with a traceback."""
         return self._call.id
 
     @property
@@ -97,13 +97,13 @@ class Context:
 
     @property
     def deadline(self) -> float | None:
-        """When the call times out, on the clock of `time.monotonic`; `None` while it does not."""
+        """The time at which the call times out, on the clock of `time.monotonic`, or `None`."""
         return self._call.deadline
 
     def require_capability(self, name: str) -> None:
         """Fail the call unless the client declared a capability, like `"sampling"`.
 
-        Dots reach into what is nested: `"elicitation.url"`.
+        Dots separate nested names: `"elicitation.url"`.
         """
         found: Any = self._call.channel.capabilities
         for part in parts_of_capability(name):
@@ -120,7 +120,7 @@ class Context:
     report_progress = progress
 
     def log(self, level: str, message: Any) -> Sent:
-        """Send a log message, a text or JSON data, to the client, if it wants that level.
+        """Send a log message, a text or JSON data, to the client, if it has asked for that level.
 
         Awaiting it is optional.
         """
@@ -155,16 +155,16 @@ class Context:
         """Ask the person at the client: `answer = await ctx.ask(...)`, without `await` in sync code.
 
         `schema` is a flat object schema, or a type: bool, str, int, an Enum, a Literal, a dataclass of such. The `key`
-        names the question within the call. On some wires a question ends the run and the command starts again from
-        the top with the answer at hand, so whatever comes before a question must bear being done twice.
+        identifies the question within the call. With some clients, a question ends the run, and the command starts again
+        from the top with the answer. So the code before a question must be safe to run twice.
         """
         return self._wait_for(self._ask_one(key, (message, schema)))
 
     def ask_url(self, key: str, message: str, url: str) -> Any:
         """Ask the user to visit a page, for data that the client must not see: a password, a payment, a permission.
 
-        The answer says whether the person agreed, and not what came of the visit. Say with `url_done(key)` when the page
-        has done its job.
+        The answer says whether the person agreed, but not the result of the visit. Call `url_done(key)` when the page is
+        finished.
         """
         return self._wait_for(self._ask_one(key, Page(message, url)))
 
@@ -174,10 +174,10 @@ class Context:
         return SENT
 
     def sample(self, key: str, messages: str | Sequence[JsonObject], *, max_tokens: int = 1000, **more: Any) -> Any:
-        """Ask the model of the client for a text, which is the `value` of the answer. Asked for like `ask`.
+        """Ask the model of the client for a text, which is the `value` of the answer. Used like `ask`.
 
-        MCP has deprecated sampling, and few clients can do it: prefer a model of your own. `more` are further parameters
-        of `sampling/createMessage`, as `systemPrompt`.
+        MCP has deprecated sampling, and few clients support it: prefer your own model. `more` are further parameters of
+        `sampling/createMessage`, such as `systemPrompt`.
         """
         return self._wait_for(self._ask_one(key, Sample(messages, max_tokens, more)))
 
@@ -189,17 +189,18 @@ class Context:
         return self._wait_for(self._ask_one(key, Roots()))
 
     def ask_all(self, questions: Mapping[str, Question | tuple[str, Wanted]]) -> Any:
-        """Ask several questions at once: each key with a message and a schema. Returns a dict of answers.
+        """Ask several questions at once: each key has a message and a schema. Returns a dict of answers.
 
-        A `Page`, a `Sample` or a `Roots` may stand for the message and the schema.
+        A `Page`, a `Sample` or a `Roots` may replace the message and the schema.
         """
         return self._wait_for(self._ask(dict(questions)))
 
     def background(self, *, required: bool = False) -> bool:
         """Continue the call as a task: the client gets a handle, and asks for the result later.
 
-        Returns whether it does. If the client knows no tasks, the call goes on as it is; with `required` it fails.
-        Progress becomes the message of the task's status, and a question waits until the client asks for the status.
+        Returns whether it became a task. If the client does not support tasks, the call continues as before, or fails with
+        `required`. Progress becomes the message of the task's status, and a question waits until the client asks for the
+        status.
         """
         if not self._call.go_into_background():
             if required:

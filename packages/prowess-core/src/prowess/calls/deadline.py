@@ -1,6 +1,6 @@
-"""The deadlines of calls: each is a cancel scope, and all on one event loop share a timer.
+"""The deadlines of calls: each is a cancel scope, and all deadlines of an event loop share one timer.
 
-Most calls end long before their time is over, so nothing is done for one of them but to note when that is.
+Most calls end long before their deadline, so starting one only notes its time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TIMED_OUT: Final = "timed out"
 
 
 class Deadline:
-    """When the time of one call is over. It may be moved meanwhile."""
+    """The deadline of one call, which can be moved."""
 
     __slots__ = ("_deadlines", "_when", "scope")
 
@@ -29,11 +29,11 @@ class Deadline:
         self._deadlines = deadlines
         self._when = when
         self.scope = _scope_class()()
-        """What is cancelled then."""
+        """The scope that is cancelled."""
 
     @property
     def when(self) -> float:
-        """As a time of the event loop; infinite while the clock stands still."""
+        """A time of the event loop; infinite while the clock is stopped."""
         return self._when
 
     @property
@@ -42,7 +42,7 @@ class Deadline:
         return self.scope.cancel_called
 
     def move(self, when: float) -> None:
-        """Another time. Of no effect when the call is over."""
+        """Set another time. Has no effect if the call is over."""
         self._when = when
         self._deadlines.moved(self)
 
@@ -58,14 +58,14 @@ class Deadlines:
 
     @classmethod
     def of(cls, loop: asyncio.AbstractEventLoop) -> Deadlines:
-        """Those of an event loop."""
+        """The deadlines of an event loop."""
         found = _deadlines.get(loop)
         if found is None:
             found = _deadlines[loop] = cls(loop)
         return found
 
     def begin(self, seconds: float) -> Deadline:
-        """A deadline so many seconds from now."""
+        """Start a deadline this many seconds from now."""
         when = self._loop.time() + seconds
         deadline = Deadline(self, when)
         self._running.add(deadline)
@@ -74,11 +74,11 @@ class Deadlines:
         return deadline
 
     def end(self, deadline: Deadline) -> None:
-        """The call is over. The timer stays: the next call needs it as well."""
+        """Remove the deadline of a finished call. The timer stays for the next call."""
         self._running.discard(deadline)
 
     def moved(self, deadline: Deadline) -> None:
-        """A call has another deadline now."""
+        """Called when a deadline has moved."""
         if deadline in self._running and deadline.when < self._next:
             self._check_at(deadline.when)
 
@@ -90,7 +90,7 @@ class Deadlines:
             self._timer = self._loop.call_at(when, self._check)
 
     def _check(self) -> None:
-        now = self._next  # and not the time: timers fire a little too early by the clock
+        now = self._next  # not the current time, because timers fire slightly early
         for deadline in [each for each in self._running if each.when <= now]:
             self._running.discard(deadline)
             deadline.scope.cancel()
@@ -102,5 +102,5 @@ _deadlines: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, Deadlines]] = Wea
 
 @cache
 def _scope_class() -> type[anyio.CancelScope]:
-    """What anyio makes of a `CancelScope` on asyncio. To ask it with every call takes longer than the scope itself."""
+    """The class that anyio uses for `CancelScope` on asyncio. Looking it up in every call takes longer than the scope itself."""
     return type(anyio.CancelScope())

@@ -1,4 +1,4 @@
-"""Runs a function once, on the loop or in a thread, and tells exceptions of the function from cancellation."""
+"""Runs a function once, on the loop or in a thread, and distinguishes its exceptions from cancellation."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from prowess.errors import InputRequired
 __all__ = ["Run", "apart", "is_cancellation", "runner"]
 
 Run: TypeAlias = Callable[[Call, "list[Any]", "dict[str, Any]"], Awaitable[Any]]
-"""Runs a function once with positional and named arguments, and gives its value."""
+"""Runs a function once with positional and named arguments, and returns its value."""
 _VALUES: Final = frozenset({str, int, float, bool, type(None), dict, list})
 """Types that are certainly values: neither generators nor awaitables."""
 
 
 def runner(style: Style, function: Callable[..., Any], threads: Threads, *, thread: bool) -> Run:
-    """How a function is run: on the loop what is async, in a thread what is sync, unless it is to stay on the loop."""
+    """How to run a function: async functions on the loop, sync ones in a thread, or on the loop without `thread`."""
     if style in ("async", "async generator"):
         return functools.partial(_on_loop, function, threads)
     return functools.partial(_in_thread if thread else _inline, function, threads)
@@ -46,7 +46,7 @@ async def _on_loop(
 async def _in_thread(
     function: Callable[..., Any], threads: Threads, call: Call, args: list[Any], kwargs: dict[str, Any]
 ) -> Any:
-    """In a worker thread, which is left behind when the call is cancelled."""
+    """Run in a thread, which is abandoned if the call is cancelled."""
 
     def body() -> Any:
         return _collected(function(*args, **kwargs), call)
@@ -67,12 +67,12 @@ async def _inline(
     try:
         with stuck():
             value = _collected(function(*args, **kwargs), call)
-    except BaseException as error:  # all of it is the body's: nothing was awaited here
+    except BaseException as error:  # raised by the body, since nothing was awaited here
         raise apart(error) from error
     return await _on_loop(lambda: value, threads, call, [], {}) if _is_unfinished(value) else value
 
 
-# What is not a value yet: generators and awaitables, also where a plain function returns one
+# Generators and awaitables, which a plain function may return too
 
 
 def _is_unfinished(value: object) -> bool:
@@ -86,7 +86,7 @@ def _has(value: object, method: str) -> bool:
 
 
 async def _finished(value: Any, call: Call, threads: Threads) -> Any:
-    """Await what can be awaited, collect what is yielded: async on the loop, sync in a thread."""
+    """Await awaitables and collect generators: async ones on the loop, sync ones in a thread."""
     while True:
         if _has(value, "__await__"):
             value = await value
@@ -100,7 +100,7 @@ async def _finished(value: Any, call: Call, threads: Threads) -> Any:
 
 
 def _collected(value: Any, call: Call) -> Any:
-    """All that an iterator yields, or what a generator returns where it returns something; other values as they are."""
+    """The items of an iterator, or the return value of a generator that has one; other values unchanged."""
     if not _has(value, "__next__"):
         return value
     iterator = cast("Iterator[Any]", value)
@@ -130,7 +130,7 @@ async def _collected_async(iterator: AsyncIterator[Any], call: Call) -> list[Any
 
 
 def _report(call: Call, item: Any) -> None:
-    """Each yield is one step further; a text that is yielded is also what the client may show."""
+    """Report a yielded item as one step of progress, with the item as the message if it is a text."""
     call.report(None, None, item if isinstance(item, str) else None)
 
 
@@ -140,26 +140,26 @@ def _discard(value: object) -> None:
         value.close()
 
 
-# Whose exception it is
+# Cancellation or exception
 
 
 def is_cancellation(error: BaseException) -> bool:
-    """Whether an exception in a coroutine is really a cancellation, or the end of the coroutine: not of the body's making."""
+    """Whether an exception in a coroutine is a real cancellation, or the closing of the coroutine."""
     if isinstance(error, asyncio.CancelledError):
         task = asyncio.current_task()
         return task is not None and task.cancelling() > 0
-    # Closing a coroutine from outside raises this where it waits, and has unwound what is below by then.
+    # Closing a coroutine from outside raises this at its `await`, after the inner frames have ended.
     return isinstance(error, GeneratorExit) and error.__traceback__ is not None and error.__traceback__.tb_next is None
 
 
 def apart(error: BaseException) -> BaseException:
-    """What to raise in the place of an exception of the body: control flow as it is, everything else carried."""
+    """The exception to raise for an exception of the body: control flow unchanged, everything else wrapped."""
     if isinstance(error, Raised):
         error = error.error
     questions = {key: question for control in _controls(error) for key, question in control.questions.items()}
     if questions:
         return InputRequired(questions)
-    while len(parts := _parts(error)) == 1:  # what a task group makes of an ordinary error
+    while len(parts := _parts(error)) == 1:  # a task group wraps an ordinary error
         error = parts[0]
     return Raised(error)
 

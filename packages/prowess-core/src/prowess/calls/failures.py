@@ -16,7 +16,7 @@ from prowess.errors import DeclarationError, LoadError, ProwessError, message_of
 __all__ = ["failure_of", "is_interrupt"]
 
 _SYNTHETIC: Final = re.compile(r"\bprowess_skills_\d+\.f\d+")
-"""What our names for modules begin with: it says nothing to an author, for whom such a module is a relative one."""
+"""The prefix of synthetic module names. Authors know such a module by its relative name."""
 
 
 def failure_of(error: BaseException, *, source: str, package: str, file: str | None = None) -> Failure:
@@ -31,7 +31,7 @@ def failure_of(error: BaseException, *, source: str, package: str, file: str | N
 
 
 def is_interrupt(error: BaseException) -> bool:
-    """Whether somebody pressed Ctrl-C, which reaches only the main thread; all else that is raised is a failure."""
+    """Whether it is Ctrl-C, which reaches only the main thread. Every other exception is a failure."""
     return isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
 
 

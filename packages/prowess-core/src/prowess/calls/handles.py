@@ -1,8 +1,7 @@
 """Background work by handle. The caller that started it asks for the result later.
 
-The tasks of MCP and the `accepted` of envelopes share this store. A handle cannot be guessed, and belongs to the owner
-it was given to; to everybody else it does not exist. The store is bounded: in works, in the bytes of their results, and
-in the time that a result is kept. It runs nothing itself.
+The tasks of MCP and the `accepted` of envelopes share this store. A handle cannot be guessed, and only its owner can use it.
+The store has limits on the number of works, the bytes of their results, and the time that a result is kept.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class _Held(Generic[T]):
     ended: float | None = None
     size: int = 0
     fetched: bool = False
-    """The owner has fetched the result."""
+    """Whether the owner has fetched the result."""
 
 
 class Handles(Generic[T]):

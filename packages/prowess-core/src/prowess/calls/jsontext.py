@@ -1,6 +1,6 @@
-"""Decodes arguments that arrive as JSON text although the schema wants an array or an object, as some clients send them.
+"""Decodes arrays and objects that some clients send as JSON text.
 
-A text is decoded only if the schema excludes texts at that place. A schema without a type allows everything.
+A text is decoded only if the schema does not allow a string there. A schema without a type allows everything.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from prowess.schemas.walk import is_list, is_schema
 __all__ = ["decode_object", "decode_texts"]
 
 _MOST_TEXTS: Final = 8
-"""Texts within texts that are opened: clients encode once, or twice by mistake."""
+"""Levels of texts within texts that are decoded: clients encode once, or twice by mistake."""
 _MOST_NESTED: Final = 64
-"""Levels of arrays and objects that are looked into."""
+"""Levels of arrays and objects that are searched."""
 _UNIONS: Final = ("anyOf", "oneOf", "allOf")
 
 
 def decode_object(text: str) -> JsonObject | None:
-    """The object that a text is as JSON, or `None`."""
+    """The object in a JSON text, or `None`."""
     found = _parsed(text)
     return cast("JsonObject", found) if isinstance(found, dict) else None
 
 
 def decode_texts(schema: Schema, arguments: JsonObject) -> tuple[JsonObject, list[str]]:
-    """Arguments with such texts decoded, and the paths where they stood."""
+    """Arguments with such texts decoded, and their paths."""
     decoder = _Decoder(schema)
     return cast("dict[str, Any]", decoder.decode([schema], arguments, "", 0, 0)), decoder.paths
 
@@ -66,7 +66,7 @@ class _Decoder:
         return value
 
     def _opened(self, nodes: list[Any], text: str) -> Any:
-        """What a text says, where one of the schemas wants that and none of them a text."""
+        """The decoded text, if a schema allows that and none allows a string."""
         if not nodes or any(_admits(node, "string") for node in nodes):
             return text
         found = _parsed(text)
@@ -75,7 +75,7 @@ class _Decoder:
         return cast("Any", found) if wanted else text
 
     def _choices(self, schema: Any, seen: frozenset[str]) -> Iterator[Any]:
-        """The schema itself, or what it is a choice or a sum of, with references resolved."""
+        """The schema, or its branches, with references resolved."""
         if not is_schema(schema):
             yield schema
             return
@@ -95,17 +95,17 @@ _NOTHING: Final = object()
 
 
 def _parsed(text: str) -> Any:
-    """An array, an object or null; `_NOTHING` for whatever else a text is. Numbers and flags are read from texts anyway."""
+    """An array, an object or null; `_NOTHING` for other texts. Pydantic reads numbers and flags from texts itself."""
     if text.lstrip()[:1] not in ("{", "[") and text != "null":
         return _NOTHING
     try:
         return from_json(text, allow_inf_nan=False)
-    except ValueError:  # no JSON, or nested deeper than anybody nests arguments
+    except ValueError:  # not JSON, or nested too deeply
         return _NOTHING
 
 
 def _admits(node: Any, kind: str) -> bool:
-    """Whether a value of a kind may stand here; a schema without a type says nothing, and so admits everything."""
+    """Whether a schema allows a type. A schema without a type allows everything."""
     if not is_schema(node):
         return node is not False
     if "const" in node or "enum" in node:
@@ -121,7 +121,7 @@ def _kind(value: Any) -> str:
 
 
 def _fits(node: Any, value: JsonObject) -> bool:
-    """Whether an object may be meant by a schema: fixed values, such as the tag of a union, tell."""
+    """Whether an object can match a schema, judged by constants such as the tag of a union."""
     if not _admits(node, "object"):
         return False
     properties: dict[str, Any] = node.get("properties", {}) if is_schema(node) else {}

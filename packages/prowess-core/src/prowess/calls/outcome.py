@@ -42,10 +42,10 @@ _META_CALL_ID: Final = "prowess/call_id"
 _META_DURATION: Final = "prowess/duration"
 _META_PROBLEMS: Final = "prowess/problems"
 _META_URI: Final = "prowess/uri"
-"""Facts that only `write_outcome` writes: no client is sent them."""
+"""Facts that only `write_outcome` writes. Clients never get them."""
 
 
-@dataclass(slots=True)  # freezing doubles the time that one takes
+@dataclass(slots=True)  # a frozen class would take twice the time
 class Outcome:
     """The result of a call: a value, or a failure with a kind; with attempts and duration. Immutable."""
 
@@ -61,21 +61,21 @@ class Outcome:
     problems: tuple[str, ...] = ()
     """Every problem with the arguments, for the kind `input`."""
     decoded: tuple[str, ...] = ()
-    """Paths of arguments that arrived as JSON text where the schema wants data, and were decoded."""
+    """Paths of arguments that were decoded from JSON text."""
     data: Json = None
-    """What a `SkillError` carried beside its message."""
+    """The `data` of a `SkillError`."""
     retry_after: float | None = None
     missing_capability: str | None = None
-    """What the client cannot do although the command needs it, with dots where it is nested; the kind is `failed`."""
+    """The required capability that the client lacks, with dots for nested names; the kind is `failed`."""
     questions: Mapping[str, Mapping[str, Any]] = field(default_factory=new_object)
-    """What a person has to answer first, for the kind `input_required`."""
+    """The questions to a person, for the kind `input_required`."""
     profiles: Mapping[str, Profile] = field(default_factory=lambda: BUILT_IN)
     uri: str = ""
     """For a resource: the requested URI."""
 
     @property
     def ok(self) -> bool:
-        """Whether the command did what it was asked."""
+        """Whether the command succeeded."""
         return self.kind == "ok"
 
     @property
@@ -89,10 +89,10 @@ class Outcome:
         return self.result.text
 
     def payload(self, profile: str | None = None, *, boxed: bool = True) -> JsonObject:
-        """`content`, `isError` and, where there is one, `structuredContent`, as a profile shows them.
+        """The payload in a profile: `content`, `isError` and, for data, `structuredContent`.
 
-        `boxed=False` is for wires that take any JSON value as structured content. Where a resource was read, it has
-        `contents` instead, and a prompt has `messages`; the failure of either looks like that of a command.
+        `boxed=False` is for MCP revisions that allow any JSON value as structured content. A resource has `contents`
+        instead, and a prompt has `messages`; their failures look like those of commands.
         """
         if self.contract is not None and self.ok and not self.contract.is_tool:
             payload, meta = SHOWN[self.contract.kind](self.result, self.contract, self.uri), self._meta()
@@ -103,7 +103,7 @@ class Outcome:
         return render(self.result, chosen, shape, meta=self._meta(), boxed=boxed)
 
     def shows_schema(self, profile: str | None = None, *, boxed: bool = True) -> bool:
-        """Whether the profile promises clients structured content of this command, by an output schema."""
+        """Whether clients of the profile see an output schema for this command, and so expect structured content."""
         if self.contract is None:
             return False
         chosen = self.profiles[self.contract.profile or profile or "portable"]
@@ -137,7 +137,7 @@ def render(
     meta: JsonObject | None = None,
     boxed: bool = True,
 ) -> JsonObject:
-    """A canonical result as the payload that a profile shows."""
+    """A canonical result as the payload in a profile."""
     has_data = result.structured and profile.shows_data(contract)
     structured: Json = profile.value(contract, result.value, boxed=boxed) if has_data else None
     if result.blocks is not None:
@@ -158,10 +158,9 @@ def render(
 
 
 def _with_data(result: Result, *, keeps_structure: bool) -> list[JsonObject]:
-    """The blocks of a result whose data is not sent as such, and the text of that data unless the blocks say it.
+    """The blocks of a result without structured content, with a text block for the data unless a block already has it.
 
-    So `-> tuple[Image, str]` is an image and a text. A tool result that a command made itself says in its text what it
-    wants to be read where there is only text.
+    So `-> tuple[Image, str]` becomes an image and a text. A tool result that a command made itself stays unchanged.
     """
     blocks = list(result.blocks or ())
     if not result.pair and not (result.structured and keeps_structure):
@@ -174,10 +173,10 @@ def _with_data(result: Result, *, keeps_structure: bool) -> list[JsonObject]:
 
 
 def write_outcome(outcome: Outcome) -> tuple[JsonObject, JsonObject]:
-    """The facts and the result of an outcome as two JSON objects, from which `read_outcome` makes it again.
+    """The facts and the result of an outcome as two JSON objects for `read_outcome`.
 
-    The result is what the command gave, before any profile. It has `content` and `isError` like every payload, because
-    a host that answers in the place of a worker has nothing else to say.
+    The result is that of the command, before any profile. It has `content` and `isError` like every payload, because a
+    host that answers instead of a worker can only give these.
     """
     result = outcome.result
     facts: JsonObject = {

@@ -38,10 +38,10 @@ __all__ = [
 
 T = TypeVar("T")
 Step: TypeAlias = Callable[[Call], Awaitable[Result]]
-"""One layer around the function: takes the call, gives the canonical result or raises."""
+"""One layer around the function: takes the call, returns the canonical result or raises."""
 
 _OVERHEAD = 512
-"""Bytes that a result takes beside its texts, roughly."""
+"""Bytes of a result besides its texts, roughly."""
 
 
 class Expired(Exception):
@@ -52,7 +52,7 @@ class Expired(Exception):
 
 
 def with_deadline(step: Step, seconds: float) -> Step:
-    """One deadline over everything after validation. What the body raises by the name of `TimeoutError` is not it."""
+    """One deadline for everything after validation. A `TimeoutError` of the body is an ordinary exception."""
 
     async def run(call: Call) -> Result:
         deadlines = Deadlines.of(call.loop)
@@ -68,7 +68,7 @@ def with_deadline(step: Step, seconds: float) -> Step:
 
 
 def with_concurrency(step: Step, most: int) -> Step:
-    """At most so many at once, on all event loops together; the rest wait in order."""
+    """Run at most this many calls at once, on all event loops together; others wait in order."""
     slots = _Slots(most)
 
     async def run(call: Call) -> Result:
@@ -111,7 +111,7 @@ class _Slots:
                 loop, future = self._waiting.popleft()
                 try:
                     loop.call_soon_threadsafe(_wake, future)
-                except RuntimeError:  # that loop is closed, and nobody waits there any more
+                except RuntimeError:  # that loop is closed, and so is the waiting call
                     continue
                 return
             self._free += 1
@@ -121,7 +121,7 @@ class _Slots:
             if mine in self._waiting:
                 self._waiting.remove(mine)
                 return
-        self.give_back()  # it was handed over in the last moment
+        self.give_back()  # the slot was assigned just before the cancellation
 
 
 def _wake(future: asyncio.Future[None]) -> None:
@@ -131,13 +131,13 @@ def _wake(future: asyncio.Future[None]) -> None:
 
 @frozen
 class Backoff:
-    """How long to wait between attempts: exponential from `initial` to `maximum` seconds, and a jitter of up to `initial`."""
+    """The wait between attempts: exponential from `initial` to `maximum` seconds, with a jitter of up to `initial`."""
 
     initial: float
     maximum: float
 
     def wait(self) -> tenacity.wait.wait_base:
-        """As tenacity takes it. The jitter keeps those who failed together from coming back together."""
+        """The wait for tenacity. The jitter spreads calls that failed at the same time."""
         import tenacity  # 20 ms, paid only by commands that retry
 
         growing = tenacity.wait_exponential(multiplier=self.initial, max=self.maximum)
@@ -151,15 +151,15 @@ def with_retry(
     backoff: Backoff,
     on_retry: Callable[[Call, int, BaseException], None],
 ) -> Callable[[Call], Awaitable[T]]:
-    """Run again what failed with one of the named exceptions, and with no other.
+    """Repeat a step that failed with one of the named exceptions.
 
-    `on_retry` hears of every failed attempt that another one follows: the call, the number of the attempt, the error.
+    `on_retry` is called after every failed attempt that another one follows, with the call, the number and the error.
     """
     import tenacity
 
     def is_worth_it(error: BaseException) -> bool:
         task = asyncio.current_task()
-        wanted = task is None or not task.cancelling()  # whoever was told to stop must not begin again
+        wanted = task is None or not task.cancelling()  # a cancelled call must not start another attempt
         return wanted and isinstance(error, Raised) and isinstance(error.error, retry_on)
 
     def tell(state: tenacity.RetryCallState) -> None:
@@ -175,7 +175,7 @@ def with_retry(
         reraise=True,
     )
 
-    async def attempt(call: Call) -> T:  # tenacity awaits only what is declared as async
+    async def attempt(call: Call) -> T:  # tenacity awaits only functions declared as async
         return await step(call)
 
     async def run(call: Call) -> T:
@@ -194,13 +194,13 @@ class Cache:
         self._lock = threading.Lock()
 
     def get(self, key: Hashable) -> Result | None:
-        """A copy, so that a caller cannot change the kept result."""
+        """A copy of a result, so that a caller cannot change the cached one."""
         with self._lock:
             kept: Result | None = self._kept.get(key)
         return None if kept is None else _copied(kept)
 
     def put(self, key: Hashable, result: Result) -> None:
-        """Keep a copy, unless it alone is larger than the whole cache."""
+        """Store a copy, unless it is larger than the whole cache."""
         copy = _copied(result)
         with self._lock:
             try:
@@ -220,7 +220,7 @@ def _copied(result: Result) -> Result:
 
 
 def _copied_json(data: Json) -> Any:
-    """A deep copy of plain data, many times faster than one of anything."""
+    """A deep copy of plain data, many times faster than `copy.deepcopy`."""
     if isinstance(data, dict):
         return {key: _copied_json(item) for key, item in data.items()}
     if isinstance(data, list):
@@ -229,10 +229,10 @@ def _copied_json(data: Json) -> Any:
 
 
 class _Flight:
-    """One execution that several identical calls wait for: a call and a task of its own.
+    """One execution for several identical calls, in its own call and task.
 
-    Each call waits as long as its own deadline says. The execution goes on while one of them does: the call that began
-    it may be cancelled or time out, and the others still wait.
+    Each call waits until its own deadline. The execution continues while at least one call waits, even if the call that
+    started it is cancelled or times out.
     """
 
     def __init__(self, first: Call, fly: Callable[[Call], Coroutine[Any, Any, Result]]) -> None:
@@ -252,10 +252,10 @@ class _Flight:
             call.log(level, message)
 
     async def board(self, call: Call, close: Callable[[], object]) -> Result:
-        """Wait for the execution together with the other calls. It is cancelled when the last of them leaves."""
+        """Wait for the execution with the other calls. It is cancelled when the last of them leaves."""
         shared = bool(self.aboard)
         self.aboard.append(call)
-        self.call.time = call.time  # whoever came last has the latest deadline, which is the one of the execution
+        self.call.time = call.time  # the execution gets the deadline of the last call, which is the latest
         try:
             result = await asyncio.shield(self.task)
         finally:
@@ -264,7 +264,7 @@ class _Flight:
             if self.aboard:
                 self.call.time = self.aboard[-1].time
             elif not self.task.done():
-                close()  # nobody may board what is about to be cancelled
+                close()  # no call may join an execution that is about to be cancelled
                 self.task.cancel()
         call.cached = shared or self.call.cached
         return _copied(result) if shared else result
@@ -303,14 +303,12 @@ def with_cache(
 ) -> Step:
     """Answer from the cache, else share one execution among identical calls in flight, here and on other hosts.
 
-    `step` has no deadline. Every call has one of its own, from its own start.
+    `step` has no deadline of its own: every call has one from its own start.
     """
     flights: dict[Hashable, _Flight] = {}
 
     async def run(call: Call) -> Result:
-        if (
-            call.arguments.injected
-        ):  # a substitute that Python code passed: neither it nor its result are anybody else's
+        if call.arguments.injected:  # Python code passed a substitute for an injected object: do not share the result
             return await with_deadline(step, seconds)(call)
         key = key_of(call)
         kept = cache.get(key)
@@ -344,11 +342,11 @@ def with_cache(
 
 
 def _looked_at(task: asyncio.Task[Any]) -> None:
-    """Take note of an exception that no call waits for, so that asyncio does not report it."""
+    """Retrieve an exception that no call waits for, so that asyncio does not report it."""
     if not task.cancelled():
         task.exception()
 
 
 def cache_key(values: Any) -> Hashable:
-    """One text for equal arguments, in whatever order their keys came."""
+    """A text that is equal for equal arguments, independent of the order of keys."""
     return json.dumps(values, sort_keys=True)

@@ -144,9 +144,9 @@ class Page(Question):
 
 @frozen
 class Sample(Question):
-    """A text that the model of the client shall write. The protocol has deprecated this; few clients can do it.
+    """A request to the client's model for a text. The protocol has deprecated this, and few clients support it.
 
-    `messages` is a prompt, or a list of messages as MCP has them. `more` are further parameters of
+    `messages` is a prompt, or a list of messages of MCP. `more` are further parameters of
     `sampling/createMessage`.
     """
 
@@ -187,7 +187,7 @@ class Roots(Question):
         return {"ask": self.ask}
 
     def value(self, content: JsonObject) -> list[str]:
-        """Their addresses."""
+        """The URIs of the folders."""
         roots = content.get("roots")
         if not isinstance(roots, list):
             raise ValueError("the response has no list of roots")  # noqa: TRY004 - it becomes an AskError, as every misfit

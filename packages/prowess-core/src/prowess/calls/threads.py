@@ -20,14 +20,14 @@ from typing import Any, Final, Protocol, cast
 __all__ = ["Inline", "Lane", "Place", "Raised", "Threads", "is_stuck", "stuck"]
 
 _IDLE: Final = 10.0
-"""Seconds after which a thread with nothing to do ends."""
+"""Seconds after which an idle thread ends."""
 _log = logging.getLogger("prowess")
 _stuck: Final[set[int]] = set()
 
 
 @contextlib.contextmanager
 def stuck() -> Generator[None]:
-    """For the thread of an event loop that enters sync code: until that returns, the loop can do nothing for anybody."""
+    """Mark the loop of this thread as blocked while it runs sync code."""
     thread = threading.get_ident()
     if thread in _stuck:
         yield
@@ -40,12 +40,12 @@ def stuck() -> Generator[None]:
 
 
 def is_stuck(thread: int) -> bool:
-    """Whether the loop of a thread waits for sync code."""
+    """Whether the loop of a thread is blocked by sync code."""
     return thread in _stuck
 
 
 class Raised(Exception):
-    """Carries what foreign code raised, of whatever kind, so that it cannot be taken for a cancellation or an exit of ours."""
+    """Wraps any exception of foreign code, so that it cannot be mistaken for a cancellation or an exit."""
 
     def __init__(self, error: BaseException) -> None:
         super().__init__(error)
@@ -53,15 +53,15 @@ class Raised(Exception):
 
 
 class Place(Protocol):
-    """Where sync code runs: some thread, always the same thread, or the thread of the event loop."""
+    """Runs sync code in any thread, always in the same thread, or in the thread of the event loop."""
 
     async def run(self, function: Callable[[], Any], *, late: Callable[[Any], object] = ..., label: str = "") -> Any:
-        """Run a function there; raises `Raised` with whatever it raised. `late` takes a result that nobody awaits."""
+        """Run a function; raises `Raised` with its exception. `late` gets a result that is no longer awaited."""
         ...
 
 
 class _Job:
-    """One function to be run, and who waits for it."""
+    """One function to run, with its caller."""
 
     __slots__ = ("abandoned", "begun", "context", "function", "future", "label", "late", "loop", "result")
 
@@ -76,14 +76,14 @@ class _Job:
         self.begun = self.abandoned = False
 
     def perform(self) -> tuple[Any, BaseException | None]:
-        """The value, or whatever was raised, exits included."""
+        """The value, or the exception, including exits."""
         try:
             return self.context.run(self.function), None
         except BaseException as error:  # noqa: BLE001 - a thread must hand everything over
             return None, error
 
     async def wait(self, abandon: Callable[[_Job], None]) -> Any:
-        """The value, once it is there; `abandon` hears that the caller was cancelled."""
+        """Wait for the value. `abandon` is called if the caller is cancelled."""
         try:
             await self.future
         except asyncio.CancelledError:
@@ -95,7 +95,7 @@ class _Job:
         return value
 
     def wake(self) -> None:
-        """Let the one who waits go on."""
+        """Wake the caller."""
         try:
             self.loop.call_soon_threadsafe(self._arrive)
         except RuntimeError:  # the loop is closed
@@ -113,7 +113,7 @@ class _Job:
 
 
 class _Worker:
-    """One thread, and the way to give it its next job."""
+    """One thread, with the queue for its next job."""
 
     __slots__ = ("jobs",)
 
@@ -122,13 +122,13 @@ class _Worker:
 
 
 def _ignore(_: object) -> None:
-    """A late result that needs no care."""
+    """Ignore a late result."""
 
 
 class Threads:
-    """At most so many threads, from whatever event loops; jobs that find none free wait in order.
+    """A pool with a limit on threads, for any number of event loops. Without a free thread, jobs wait in order.
 
-    One that was left behind no longer counts, so that a few that never end cannot bring everything to a stop.
+    An abandoned thread no longer counts, so that a few calls that never end cannot block the pool.
     """
 
     def __init__(self, most: int) -> None:
@@ -143,38 +143,38 @@ class Threads:
     async def run(
         self, function: Callable[[], Any], *, late: Callable[[Any], object] = _ignore, label: str = ""
     ) -> Any:
-        """Run a function in a thread; raises `Raised` with whatever it raised.
+        """Run a function in a thread; raises `Raised` with its exception.
 
-        When the caller is cancelled the function runs on by itself. What it then returns is given to `late`.
+        If the caller is cancelled, the function continues. `late` then gets its result.
         """
         job = _Job(function, late, label)
         self._begin(job)
         return await job.wait(self._abandon)
 
     def lane(self, label: str = "") -> Lane:
-        """One thread for everything that a call runs in threads. It is taken at the first run."""
+        """One thread for all sync code of a call, taken at the first run."""
         return Lane(self, label)
 
     @property
     def count_left_behind(self) -> int:
-        """How many jobs go on after their caller left. It is read after every call, so it takes no lock."""
+        """The number of abandoned jobs that still run. Read after every call, so without a lock."""
         return len(self._left_behind)
 
     # For lanes
 
     @property
     def is_inline(self) -> bool:
-        """Whether no thread is started any more."""
+        """Whether all code runs in the calling thread from now on."""
         return self._inline
 
     def reserve(self, steps: queue.SimpleQueue[Callable[[], None] | None], label: str) -> _Job:
-        """Keep a thread for what comes in a queue, until `None` comes."""
+        """Reserve a thread for the steps in a queue, until `None`."""
         host = _Job(lambda: _serve(steps), _ignore, label)
         self._begin(host)
         return host
 
     def perform(self, job: _Job) -> None:
-        """In the thread of a lane: run a job, unless its caller was cancelled before."""
+        """In the thread of a lane: run a job, unless its caller was cancelled."""
         with self._lock:
             job.begun = not job.abandoned
         if not job.begun:
@@ -188,7 +188,7 @@ class Threads:
             job.wake()
 
     def leave(self, job: _Job, host: _Job | None) -> bool:
-        """Leave a job of a lane behind, together with its thread; `False` where the job has ended already."""
+        """Abandon a job of a lane with its thread. Returns `False` if the job has ended already."""
         with self._lock:
             if job.result is not None:
                 return False
@@ -198,21 +198,19 @@ class Threads:
             return True
 
     def withdraw(self, host: _Job) -> None:
-        """Stop waiting for the thread of a lane that needs it no more."""
+        """Withdraw the request of a lane for a thread."""
         with self._lock:
             if host in self._waiting:
                 self._waiting.remove(host)
 
     def stay_inline(self) -> None:
-        """Run everything where it is asked for from now on: near its end the interpreter starts no thread any more."""
+        """From now on, run everything in the calling thread, because an exiting interpreter cannot start threads."""
         self._inline = True
 
     def _begin(self, job: _Job) -> None:
         with self._lock:
             if self._idle:
-                self._idle.pop().jobs.put(
-                    job
-                )  # the one that worked last: the others may end when they have idled enough
+                self._idle.pop().jobs.put(job)  # the last active one, so that the others can idle out
                 return
             if not self._inline:
                 if self._running < self._most:
@@ -225,12 +223,12 @@ class Threads:
 
     def _start(self, job: _Job) -> None:
         worker = _Worker()
-        worker.jobs.put(job)  # what is an argument of a thread is held until the thread ends
+        worker.jobs.put(job)  # as an argument of the thread, the job would be kept until the thread ends
         threading.Thread(target=self._work, args=(worker,), name="prowess", daemon=True).start()
         self._running += 1
 
     def _abandon(self, job: _Job) -> None:
-        """The caller of a job has left. The job is not begun, or its thread is left behind, or its value comes too late."""
+        """Handle a cancelled caller: drop the job if it has not begun, abandon its thread if it runs, else dispose of its value."""
         with self._lock:
             if job.result is None:
                 self._give_up(job)
@@ -251,13 +249,13 @@ class Threads:
         job: _Job | None = worker.jobs.get()
         while job is not None:
             following, stays = self._see_to(job, worker)
-            job = None  # while a thread idles it holds nothing of what it did
+            job = None  # an idle thread must keep no references
             if not stays:
                 return
             job = following or self._next(worker)
 
     def _see_to(self, job: _Job, worker: _Worker) -> tuple[_Job | None, bool]:
-        """Run a job; gives the one that waits for this thread, and whether the thread goes on."""
+        """Run a job. Returns the next job for this thread, and whether the thread continues."""
         with self._lock:
             job.begun = not job.abandoned
         result = job.perform() if job.begun else None
@@ -272,20 +270,20 @@ class Threads:
         return following, not is_left
 
     def _free(self, worker: _Worker) -> _Job | None:
-        """The job that waits for a thread. Without one the thread idles, before anybody hears of its result."""
+        """The next waiting job. Without one, the thread becomes idle before its result is announced."""
         if self._waiting:
             return self._waiting.popleft()
         self._idle.append(worker)
         return None
 
     def _leave(self, job: _Job) -> None:
-        """The end of a thread that was left behind."""
+        """Handle the end of an abandoned thread."""
         job.dispose()
         with self._lock:
             self._left_behind.remove(id(job))
 
     def _next(self, worker: _Worker) -> _Job | None:
-        """What an idle thread is given to do; `None` ends it."""
+        """Wait for the next job of an idle thread; `None` ends it."""
         try:
             return worker.jobs.get(timeout=_IDLE)
         except queue.Empty:
@@ -297,14 +295,14 @@ class Threads:
                 self._idle.remove(worker)
                 self._running -= 1
                 return None
-        return worker.jobs.get()  # it was given one in the last moment
+        return worker.jobs.get()  # a job was assigned just now
 
 
 class Lane:
-    """One thread for a series of functions: a thing that is bound to its thread is made, used and closed there.
+    """One thread for a series of functions, so that a thread-bound object is made, used and closed in the same thread.
 
-    The pool gives the thread at the first run and gets it back with `release`. When a caller is cancelled, its function
-    runs on, and the thread counts as left behind; what is run afterwards waits in the same thread until that has ended.
+    The pool lends the thread at the first run and gets it back with `release`. If a caller is cancelled, its function
+    continues, and the thread counts as abandoned; later functions wait in the same thread until it has ended.
     """
 
     __slots__ = ("_host", "_label", "_left", "_steps", "_threads")
@@ -315,38 +313,38 @@ class Lane:
         self._host: _Job | None = None
         """The job of the pool that keeps the thread."""
         self._left: _Job | None = None
-        """The job that was left behind last."""
+        """The last abandoned job."""
         self._steps: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
 
     @property
     def is_left_behind(self) -> bool:
-        """Whether the thread runs, or ran, a function whose caller was cancelled."""
+        """Whether the thread runs or ran a function whose caller was cancelled."""
         return self._host is not None and self._host.abandoned
 
     @property
     def is_busy(self) -> bool:
-        """Whether a function that was left behind still runs."""
+        """Whether an abandoned function still runs."""
         return self._left is not None and self._left.result is None
 
     async def run(
         self, function: Callable[[], Any], *, late: Callable[[Any], object] = _ignore, label: str = ""
     ) -> Any:
-        """Run a function after all those before it; raises `Raised` with whatever it raised."""
+        """Run a function after the earlier ones; raises `Raised` with its exception."""
         job = _Job(function, late, label or self._label)
         self._submit(lambda: self._threads.perform(job))
         return await job.wait(self._abandon)
 
     def post(self, function: Callable[[], Any]) -> None:
-        """Run a function after those before it, without waiting for it. Its exceptions are logged."""
+        """Run a function after the earlier ones, without waiting for it. Its exceptions are logged."""
         self._submit(lambda: _quietly(function, self._label))
 
     def replace(self) -> None:
-        """Give up a thread that hangs: another one runs what comes next."""
+        """Abandon a thread that hangs. Another one runs the next functions."""
         self.release()
         self._host, self._steps = None, queue.SimpleQueue()
 
     def release(self) -> None:
-        """Give the thread back once it has run everything that it was given."""
+        """Return the thread after it has run everything."""
         if self._host is not None:
             self._steps.put(None)
             self._threads.withdraw(self._host)
@@ -367,7 +365,7 @@ class Lane:
 
 
 def _serve(steps: queue.SimpleQueue[Callable[[], None] | None]) -> None:
-    """In the thread of a lane: run what comes, until the lane is released."""
+    """In the thread of a lane: run steps until the lane is released."""
     while (step := steps.get()) is not None:
         step()
         step = None
@@ -381,7 +379,7 @@ def _quietly(function: Callable[[], Any], label: str) -> None:
 
 
 class Inline:
-    """The thread of the event loop: for commands that run there although they are sync, and all that is theirs."""
+    """The thread of the event loop, for sync commands with `thread=False` and their injected objects."""
 
     async def run(
         self,
@@ -390,7 +388,7 @@ class Inline:
         late: Callable[[Any], object] = _ignore,  # noqa: ARG002 - nothing comes too late: nobody could be cancelled
         label: str = "",  # noqa: ARG002 - nothing is left behind
     ) -> Any:
-        """Run a function here and now; raises `Raised` with whatever it raised."""
+        """Run a function at once; raises `Raised` with its exception."""
         try:
             with stuck():
                 return function()
@@ -399,7 +397,7 @@ class Inline:
 
 
 def _context() -> contextvars.Context:
-    """The context of the caller, for a thread: there is no event loop in it, also where sniffio is asked."""
+    """The context of the caller for a thread, without its event loop, also for sniffio."""
     context = contextvars.copy_context()
     sniffio = sys.modules.get("sniffio")
     if sniffio is not None:

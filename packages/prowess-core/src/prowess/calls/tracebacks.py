@@ -27,7 +27,7 @@ _MACHINERY: Final = (
 
 
 def shortened(error: BaseException) -> str:
-    """The traceback of an exception, and of those it came from, each without the machinery that led to the author's code."""
+    """The traceback of an exception and of its causes, each without the frames of Prowess before the author's code."""
     shown = traceback.TracebackException.from_exception(error)
     waiting: list[traceback.TracebackException | None] = [shown]
     while waiting:
@@ -39,6 +39,6 @@ def shortened(error: BaseException) -> str:
 
 
 def _begin_with_the_author(stack: traceback.StackSummary) -> None:
-    """Drop what comes before the author's first frame. Where there is none, the fault may be ours: everything stays."""
+    """Drop the frames before the author's first one. Without such a frame, the fault may be ours, and everything stays."""
     first = next((at for at, frame in enumerate(stack) if not frame.filename.startswith(_MACHINERY)), 0)
     del stack[:first]
