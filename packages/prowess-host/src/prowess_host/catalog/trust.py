@@ -3,23 +3,46 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import Any, Final, cast
 
 from prowess.contracts.catalog import Failure
-from prowess.contracts.contract import Contract
 from prowess.settings.limits import Sandbox
 from prowess.skills.description import SkillFacts
 
 __all__ = ["contract_digest", "skill_of", "withheld"]
 
 _LENGTH = 16
+_SHORT: Final = 24
+"""Characters of the longest keyword of JSON Schema: what is no longer instructs nobody."""
 
 
-def contract_digest(contracts: Iterable[Contract]) -> str:
-    """A fingerprint of contracts, without the wire names, which a setting can change."""
-    digests = sorted(replace(contract, wire_name="").digest for contract in contracts)
-    return hashlib.sha256("".join(digests).encode()).hexdigest()[:_LENGTH]
+def contract_digest(facts: Iterable[SkillFacts]) -> str:
+    """A fingerprint of contracts, without the wire names, which a setting can change.
+
+    A worker under limits also says what clients are shown. Texts that no contract has are part of the fingerprint.
+    """
+    facts = tuple(facts)
+    digests = sorted(replace(contract, wire_name="").digest for each in facts for contract in each.contracts)
+    known = {text for each in facts for contract in each.contracts for text in _texts(contract.to_json())}
+    shown = {text for each in facts for view in each.views.values() for text in _texts(view.to_json())}
+    digests += sorted(shown - known)
+    return hashlib.sha256("".join(digests).encode("utf-8", "surrogatepass")).hexdigest()[:_LENGTH]
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """The texts in JSON data that say something to a model: all but names of types."""
+    if isinstance(value, str):
+        if len(value) > _SHORT:
+            yield value
+    elif isinstance(value, Mapping):
+        for name, item in cast("Mapping[str, Any]", value).items():
+            yield from _texts(name)
+            yield from _texts(item)
+    elif isinstance(value, (list, tuple)):
+        for item in cast("list[Any]", value):
+            yield from _texts(item)
 
 
 def skill_of(key: str) -> str:
@@ -35,7 +58,7 @@ def withheld(skills: Mapping[str, SkillFacts], sandbox: Sandbox) -> dict[str, Sk
         verdict = sandbox[name]
         if verdict is None or not verdict.contract or not facts.contracts:
             continue
-        if verdict.contract != contract_digest(facts.contracts):
+        if verdict.contract != contract_digest([facts]):
             reason = (
                 f"its commands have changed since you allowed them: `prowess trust {name}` shows them and asks again, and "
                 "`prowess check` shows the differences to the committed catalog"

@@ -11,12 +11,13 @@ from typing import Any
 
 import click
 
-from prowess.contracts.contract import Contract
+from prowess.contracts.hidden import shown
 from prowess.errors import ProwessError, SettingsError
 from prowess.frozen import frozen
 from prowess.settings.files import CONFIG_FILE
 from prowess.settings.limits import TABLE, Limits, Sandbox, limits_of, wider
 from prowess.settings.settings import Settings
+from prowess.skills.description import SkillFacts
 from prowess_host.catalog.trust import contract_digest
 from prowess_host.cli.asking import can_ask
 from prowess_host.cli.command_table import hints_of
@@ -92,9 +93,9 @@ def command(where: ProjectOptions, name: str, **options: Any) -> int:
     table = {**(dict(before.limits or {}) if before else {}), **wish.limits()}
     limits = None if wish.unlimited else limits_of((table, f"{file}: [{TABLE}.{name}]"))
     # It is described under limits in any case, because nothing has been allowed yet.
-    contracts = asyncio.run(_contracts(where, settings, name, limits or Limits(), sandbox))
-    print("\n".join(_shown(name, contracts, limits, sandbox)))
-    digest = contract_digest(contracts)
+    facts = asyncio.run(_facts(where, settings, name, limits or Limits(), sandbox))
+    print("\n".join(_shown(name, facts, limits, sandbox)))
+    digest = contract_digest(facts)
     if not wish.yes and not _agreed():
         return FAILED
     told = {"contract": digest, **({"limited": False} if limits is None else table)}
@@ -110,10 +111,10 @@ def _agreed() -> bool:
     return click.confirm("\nMay it run?", default=False, err=True)
 
 
-async def _contracts(
+async def _facts(
     where: ProjectOptions, settings: Settings, name: str, limits: Limits, sandbox: Sandbox
-) -> Sequence[Contract]:
-    """The contracts of a package, described by a worker within its limits."""
+) -> Sequence[SkillFacts]:
+    """The skill of a package, described by a worker within its limits."""
     supervisor = Supervisor(settings.root, settings, where.flags)
     root = settings.root.resolve()
     grant = Grant(
@@ -134,15 +135,18 @@ async def _contracts(
         )
     for failure in (failure for facts in found for failure in facts.failures):
         complain(str(failure))
-    return [contract for facts in found for contract in facts.contracts]
+    return found
 
 
-def _shown(name: str, contracts: Sequence[Contract], limits: Limits | None, sandbox: Sandbox) -> list[str]:
+def _shown(name: str, facts: Sequence[SkillFacts], limits: Limits | None, sandbox: Sandbox) -> list[str]:
     style = Style.of(sys.stdout)
+    contracts = [contract for each in facts for contract in each.contracts]
     lines = [f"{style(name, 'bold')} brings {len(contracts)} commands:"]
     for contract in contracts:
         hints = ", ".join(hints_of(contract))
-        lines.append(f"  {contract.id}  {contract.summary}" + (f"  ({hints})" if hints else ""))
+        lines.append(f"  {contract.id}  {shown(contract.summary)}" + (f"  ({hints})" if hints else ""))
+        rest = contract.description.removeprefix(contract.summary).strip()
+        lines += [f"      {line}" for line in shown(rest).splitlines()]  # models read all of it
     lines += ["", f"Its limits: {limits.in_words() if limits else 'none: it has your permissions'}."]
     try:
         before = sandbox.limits(name)
@@ -151,7 +155,7 @@ def _shown(name: str, contracts: Sequence[Contract], limits: Limits | None, sand
     if limits and before and (more := wider(limits, before)):
         lines.append(f"That is more than before in {', '.join(more)}.")
     verdict = sandbox[name]
-    if verdict and verdict.contract and verdict.contract != contract_digest(contracts):
+    if verdict and verdict.contract and verdict.contract != contract_digest(facts):
         lines.append("Its commands have changed since you allowed them: `prowess check` shows the differences.")
     return lines
 
