@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import importlib.util
 import json
 import os
 import resource
@@ -17,6 +18,7 @@ import socket
 import struct
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -216,6 +218,68 @@ def change_times() -> Any:
 def change_an_owner() -> Any:
     os.chown(outside("old"), os.getuid(), os.getgid())
     return True
+
+
+@attack
+def write_beside_the_skill() -> Any:
+    file = Path(__file__).with_name("another.py")
+    file.write_text("")
+    file.unlink()
+    return True
+
+
+@attack
+def change_the_skill() -> Any:
+    with Path(__file__).open("a") as file:
+        return file.write("\n")
+
+
+@attack
+def write_into_the_settings() -> Any:
+    with Path("/proc/self/cwd/prowess.toml").resolve().open("a") as file:
+        return file.write("\n")
+
+
+@attack
+def write_what_python_starts_with() -> Any:
+    """A line in such a file runs in every process that this Python starts, the host included."""
+    file = Path(sysconfig.get_path("purelib"), f"prowess_attack_{os.getpid()}.pth")
+    file.write_text("")
+    file.unlink()
+    return True
+
+
+@attack
+def write_bytecode_of_a_library() -> Any:
+    cached = Path(str(importlib.util.find_spec("json").cached))  # type: ignore[union-attr]
+    with cached.open("r+b") as file:
+        return file.fileno()
+
+
+@attack
+def leave_the_control_group() -> Any:
+    for line in Path("/proc/self/cgroup").read_text().splitlines():
+        if ":pids:" in line:
+            own = Path("/sys/fs/cgroup/pids", line.rpartition(":")[2].lstrip("/"))
+            return Path(own if len(own.parts) <= 5 else own.parent, "cgroup.procs").write_text(str(os.getpid()))
+    return None
+
+
+@attack
+def spare_itself_when_memory_is_short() -> Any:
+    return Path("/proc/self/oom_score_adj").write_text("0")
+
+
+@attack
+def use_a_terminal() -> Any:
+    """Another program would read what is pushed into it."""
+    return os.openpty()
+
+
+@attack
+def message_queue() -> Any:
+    name = f"/prowess-{os.getpid()}".encode()
+    return call(240, 180, name[1:], os.O_CREAT | os.O_RDWR, 0o600, 0) and call(241, 181, name[1:])
 
 
 @attack
@@ -439,6 +503,26 @@ def keys_of_the_user() -> Any:
 @attack
 def shared_memory_by_number() -> Any:
     return call(29, 194, 0, 4096, 0o1600)
+
+
+@attack
+def handle_faults_of_pages() -> Any:
+    return call(323, 282, 1)
+
+
+@attack
+def compare_another() -> Any:
+    return call(312, 272, os.getpid(), victim(), 1, 0, 0)
+
+
+@attack
+def read_the_log_of_the_kernel() -> Any:
+    return call(103, 116, 10, 0, 0)
+
+
+@attack
+def watch_performance() -> Any:
+    return call(298, 241, struct.pack("IIQ", 1, 112, 1) + bytes(96), 0, -1, -1, 0)
 
 
 @attack

@@ -63,6 +63,7 @@ def targets(base: Path) -> Iterator[dict[str, Any]]:
     outside.mkdir(parents=True)
     (base / "project").mkdir()
     (base / "project" / ".env").write_text("KEY=secret")
+    (base / "project" / "prowess.toml").write_text("")
     for name in ("secret", "old", "removable"):
         (outside / name).write_text(name)
     with contextlib.ExitStack() as stack:

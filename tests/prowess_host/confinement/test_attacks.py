@@ -23,9 +23,31 @@ NAMES = [
     for node in ast.parse(ATTACKS.read_text()).body
     if isinstance(node, ast.FunctionDef) and any(ast.unparse(each) == "attack" for each in node.decorator_list)
 ]
-OF_ROOT = {"use_the_powers_of_root", "powers_are_left", "change_root", "open_by_a_handle"}
+OF_ROOT = {
+    "use_the_powers_of_root",
+    "powers_are_left",
+    "change_root",
+    "open_by_a_handle",
+    "leave_the_control_group",
+    "read_the_log_of_the_kernel",
+    "write_what_python_starts_with",
+    "write_bytecode_of_a_library",
+}
 """Attacks that need the powers of root to get through at all."""
-OF_THE_KERNEL = {"read_by_a_hard_link", "connect_tcp_6", "open_vsock_or_crypto", "io_uring", "new_user_namespace"}
+OF_THE_KERNEL = {
+    "read_by_a_hard_link",
+    "connect_tcp_6",
+    "open_vsock_or_crypto",
+    "io_uring",
+    "new_user_namespace",
+    "use_a_terminal",
+    "message_queue",
+    "handle_faults_of_pages",
+    "compare_another",
+    "leave_the_control_group",
+    "read_the_log_of_the_kernel",
+    "watch_performance",
+}
 """Attacks that some systems stop for everybody."""
 STARTING = {"fork"}
 NETWORK = {"connect_tcp", "connect_tcp_6", "listen_on_tcp", "send_udp", "open_netlink", "resolve_a_name"}
@@ -249,6 +271,17 @@ def test_temporary_files_are_counted_wherever_they_are(tmp_path: Path, how: str)
     finally:
         process.communicate(b"\n")
         confinement.close()
+
+
+def test_removal_of_its_files_follows_no_links(tmp_path: Path) -> None:
+    """The host removes the folder of a worker with its own permissions."""
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    (kept / "file").write_text("x")
+    code = "import os, sys, tempfile; os.symlink(sys.argv[1], tempfile.gettempdir() + '/link')"
+
+    assert run(Limits(), tmp_path / "p", code, str(kept)).returncode == 0
+    assert (kept / "file").exists()
 
 
 # --- what is left ---------------------------------------------------------------------------------
