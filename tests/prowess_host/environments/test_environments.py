@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from importlib.metadata import requires
 from pathlib import Path
 
 import pytest
@@ -392,6 +393,45 @@ def is_other(python: str) -> bool:
         str(tuple(sys.version_info[:2]))
         == subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
     )
+
+
+def python_of(version: str) -> str:
+    """An interpreter of another version on this machine; without one the test is skipped."""
+    there = [shutil.which(f"python{version}"), *Path("~/.pyenv/versions").expanduser().glob(f"{version}*/bin/python")]
+    for each in filter(None, there):
+        asked = [each, "-c", "import sys; print('.'.join(map(str, sys.version_info[:2])))"]
+        done = subprocess.run(asked, capture_output=True, text=True, check=False)
+        if done.stdout.strip() == version:
+            return str(each)
+    pytest.skip(f"there is no Python {version} on this machine")
+
+
+def wheels_for(python: str, folder: Path) -> Path:
+    """What Prowess needs, for another interpreter, from wherever its pip installs; the test is skipped if that has none."""
+    needs = [line for line in requires("prowess-core") or () if "extra ==" not in line]
+    command = [python, "-m", "pip", "download", "--only-binary", ":all:", "--dest", str(folder), "--quiet", *needs]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
+    if done.returncode:
+        pytest.skip(f"the packages that Prowess needs cannot be had for {python}: {done.stderr.strip()[-200:]}")
+    return folder
+
+
+async def test_a_skill_may_run_on_another_version_of_python(tmp_path: Path, wheels: Path):
+    """Beside one on the project's own, on one wire, each with its version of one package."""
+    version = next(each for each in ("3.13", "3.12") if each != ".".join(map(str, sys.version_info[:2])))
+    other = python_of(version)
+    folder = wheels_for(other, tmp_path / "other")
+    more = f"find_links = [{json.dumps(str(folder))}, {json.dumps(str(wheels))}]"
+    text = settings(wheels).partition("find_links")[0] + more
+    body = f"{TINY}@skill_command\ndef python() -> str:\n    return '.'.join(map(str, sys.version_info[:2]))\n"
+    one = block("tinypackage==1.0", more=f"[tool.prowess]\npython = {json.dumps(version)}")
+    two = block("tinypackage==2.0")
+    made = make_project(tmp_path / "p", text, one=f"{one}{body}", two=f"{two}{body}")
+    async with hosted(made, env={"PATH": f"{Path(other).parent}{os.pathsep}{os.environ['PATH']}"}) as host:
+        await until_listed(host, {"one_python", "one_version", "two_python", "two_version"})
+        assert [version, "1.0"] == [await host.text("one_python"), await host.text("one_version")]
+        assert "2.0" == await host.text("two_version")
+        assert version != await host.text("two_python")
 
 
 def commit(root: Path, skill: str) -> None:
