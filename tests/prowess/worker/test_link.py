@@ -61,6 +61,23 @@ async def test_a_link_passes_on_what_was_sent_before_it_was_made_and_after():
     assert 3_000_000 == len(heard[1].body)
 
 
+async def test_an_end_may_let_the_other_one_wait():
+    """What was sent meanwhile arrives later."""
+    heard, one, other, lost = await linked()
+    for end in (other, Link(heard.append, lost.set)):  # one without a connection has nobody to wait for it
+        end.hold()
+    one.send(Kind.RESULT, 7, b"{}", b"x" * 3_000_000)
+    assert one.full
+    one.close()
+    await asyncio.sleep(0)
+    assert not lost.is_set()
+    for end in (other, Link(heard.append, lost.set)):
+        end.go_on()
+    with fail_after(PATIENCE):
+        await lost.wait()
+    assert [(Kind.PING, 1), (Kind.RESULT, 7)] == [frame[:2] for frame in heard]
+
+
 async def test_a_frame_that_is_announced_too_long_ends_the_reading():
     """What came before it counts, and what comes after it does not."""
     heard, one, other, lost = await linked()

@@ -45,6 +45,13 @@ SKILL = """
         return number
 
     @skill_command
+    def flood(mark: str) -> str:
+        hold.raw(mark)
+        for _ in range(300):
+            print("x" * 100_000)
+        return "done"
+
+    @skill_command
     def hold(mark: str) -> str:
         Path(mark + ".begun").touch()
         while not Path(mark + ".go").exists():
@@ -258,3 +265,45 @@ async def test_slot_that_becomes_free_is_used(start: Start, env: dict[str, str],
             touch(mark, ".go")
             await result(held)
         assert "5" == (await result(call))["content"][0]["text"]
+
+
+async def test_agent_keeps_little_while_its_network_is_cut(
+    start: Start, proxy: Proxy, env: dict[str, str], tmp_path: Path
+) -> None:
+    """A worker that prints 30 MB waits for the network."""
+    agent = await start(url=await proxy.start())
+    root, mark = written(tmp_path / "p", jobs=SKILL), tmp_path / "mark"
+    async with inside(root, env={**env, "PROWESS_CLUSTER__SILENCE": "300"}) as host:
+        call = host.start_call("jobs_flood", mark=str(mark))
+        await until(lambda: is_there(mark, ".begun"))
+        (tenant,) = agent.tenants.values()
+        proxy.cut()
+        await until(lambda: not agent.engine.up)
+        touch(mark, ".go")
+        await until(lambda: tenant.stream.full)
+        assert tenant.stream.size < 9_000_000
+        proxy.mend()
+        assert "done" == (await result(call))["content"][0]["text"]
+
+
+async def test_slow_agent_gets_less(start: Start, env: dict[str, str], tmp_path: Path) -> None:
+    """Run times of the same command are compared, and decide which worker gets a call."""
+    first = await start("first", **{"agent.slots": 1})
+    root, warm, mark = written(tmp_path / "p", jobs=SKILL), tmp_path / "warm", tmp_path / "mark"
+    async with inside(root, env={**env, "PROWESS_CLUSTER__WORKERS": "2"}) as host:
+        agents = host.project.agents
+        await host.call("jobs_look", mark=str(warm))
+        second = await start("second")
+        await until(lambda: second.id in agents.seen)
+        with anyio.fail_after(PATIENCE):
+            while not any(str(second.cache) in line for line in lines(warm)):
+                both = [host.start_call("jobs_look", mark=str(warm)) for _ in range(2)]
+                for call in both:
+                    await result(call)
+        for _ in range(60):
+            agents.slowness.note(second.id, "jobs.look", 0.05)
+            agents.slowness.note(first.id, "jobs.look", 0.5)
+        calls = [host.start_call("jobs_look", mark=str(mark), number=number) for number in range(30)]
+        for call in calls:
+            await result(call)
+    assert sum(str(second.cache) in line for line in lines(mark)) > 20

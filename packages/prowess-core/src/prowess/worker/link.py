@@ -171,6 +171,16 @@ class Link(asyncio.BufferedProtocol):
         """Do not wait for frames of more bytes than this: `on_excess` hears of the first one, which ends the reading."""
         self._most, self._on_excess = most, on_excess
 
+    def hold(self) -> None:
+        """Let the other end wait with what it sends, until `go_on`."""
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def go_on(self) -> None:
+        """Read again after `hold`."""
+        if self._transport is not None:
+            self._transport.resume_reading()
+
     def stop_reading(self) -> None:
         """Take nothing more from the other end."""
         self._deaf = True

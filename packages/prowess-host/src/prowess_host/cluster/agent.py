@@ -229,7 +229,7 @@ class _Tenant:
         self._folder = agent.folder / self.incarnation
         self._root = self._folder / "0"
         other, own = stream_subjects(agent.engine, self.incarnation)
-        self._stream = Stream(
+        self.stream = Stream(
             agent.engine,
             own=own,
             other=other,
@@ -237,7 +237,7 @@ class _Tenant:
             hear=self._hear,
             on_silence=lambda: self.end("its host is silent"),
         )
-        self._stream.start()
+        self.stream.start()
         self._reader = FrameReader()
         self._worker: _Relayed | None = None
         self._reason = ""
@@ -275,7 +275,7 @@ class _Tenant:
             await self._lay_out()
             placement = await self._placement()
             python = placement.python or self._agent.settings.own.python or sys.executable
-            self._worker = worker = _Relayed(python, self._root, placement, self._stream, self._ended)
+            self._worker = worker = _Relayed(python, self._root, placement, self.stream, self._ended)
         except asyncio.CancelledError:
             self._say_end(None, self._reason)
         except (ProwessError, OSError, ValueError) as error:
@@ -283,7 +283,7 @@ class _Tenant:
         else:
             if placement.limits is not None:
                 worker.link.bound(_MOST_FRAME, lambda size: self.end(f"it sent a frame of {size} bytes"))
-            self._stream.send(Said.STARTED, json.dumps({"pid": worker.pid, "at": str(self._folder)}).encode())
+            self.stream.send(Said.STARTED, json.dumps({"pid": worker.pid, "at": str(self._folder)}).encode())
 
     async def _lay_out(self) -> None:
         blobs, code = self._agent.blobs, self._order["code"]
@@ -338,7 +338,7 @@ class _Tenant:
         return await agent.builds.ready(needed, self._tell_preparing)
 
     def _tell_preparing(self, line: str) -> None:
-        self._stream.send(Said.PREPARING, f"preparing the environment on {self._agent.name}: {line}".encode())
+        self.stream.send(Said.PREPARING, f"preparing the environment on {self._agent.name}: {line}".encode())
 
     def _ended(self) -> None:
         assert self._worker is not None  # noqa: S101 - it has ended
@@ -346,14 +346,14 @@ class _Tenant:
 
     def _say_end(self, code: int | None, reason: str = "", refusal: str = "") -> None:
         told = {"code": code, "reason": reason, "refusal": refusal}
-        self._stream.send(Said.EXITED, json.dumps(told).encode())
+        self.stream.send(Said.EXITED, json.dumps(told).encode())
         self._agent.tenants.pop(self.incarnation, None)
         self._agent.tell()
-        self._stream.finish(self._close)
+        self.stream.finish(self._close)
         self._removing = asyncio.get_running_loop().run_in_executor(None, shutil.rmtree, self._folder, True)
 
     def _close(self) -> None:
-        self._stream.close()
+        self.stream.close()
         self.over.set()
 
 
@@ -372,12 +372,30 @@ class _Relayed(WorkerProcess):
         )
         self._lines = self  # pyright: ignore[reportAttributeAccessIssue] - the host cuts the lines
 
+        stream.on_room = self._go_on
+        self._holds = False
+
     def _relay(self, frame: Frame) -> None:
         self._stream.send(Said.FRAMES, encode_frame(Kind(frame.kind), *frame[1:]))
+        self._hold_if_full()
+
+    def _hold_if_full(self) -> None:
+        """The worker waits for a network that is slower than it is."""
+        if self._stream.full and not self._holds:
+            self._holds = True
+            self.link.hold()
+            self._loop.remove_reader(self._output)
+
+    def _go_on(self) -> None:
+        if self._holds and not self._over:
+            self._holds = False
+            self.link.go_on()
+            self._loop.add_reader(self._output, self._pass_on_output)
 
     def feed(self, data: bytes) -> list[bytes]:
         """Pass on what it printed."""
         self._stream.send(Said.PRINTED, data)
+        self._hold_if_full()
         return []
 
     def close(self) -> list[bytes]:

@@ -33,7 +33,7 @@ from prowess_host.catalog.sources import Parts
 from prowess_host.cluster.code import APPROVED, Code, Snapshots, moved
 from prowess_host.cluster.engine import Engine, Message
 from prowess_host.cluster.errors import EngineError
-from prowess_host.cluster.placing import Candidate, choose, labels_of, why_none
+from prowess_host.cluster.placing import Candidate, Slowness, choose, labels_of, why_none
 from prowess_host.cluster.streams import Stream, beats
 from prowess_host.cluster.talk import (
     FULL,
@@ -80,10 +80,9 @@ class Seen:
     missed: int = 0
     """Beats that it has missed."""
 
-    @property
-    def candidate(self) -> Candidate:
+    def candidate(self, slowness: float = 1.0) -> Candidate:
         """The agent as a place for a worker."""
-        return Candidate(self.id, self.labels, self.slots, self.busy)
+        return Candidate(self.id, self.labels, self.slots, self.busy, slowness)
 
     def in_words(self) -> str:
         """One line for people."""
@@ -104,6 +103,7 @@ class Agents:
         self._snapshots = Snapshots()
         self.seen: dict[str, Seen] = {}
         self.changed = asyncio.Event()
+        self.slowness = Slowness()
         self._loop = asyncio.get_running_loop()
         self._draw = Random()  # noqa: S311 - to choose among equals
         self._subscription = engine.subscribe(beats_subject(engine), self._hear)
@@ -169,14 +169,16 @@ class Agents:
         needed = labels_of(labels)
         end = self._loop.time() + seconds
         while True:
-            candidates = [seen.candidate for seen in self.seen.values() if seen.id not in avoid]
+            candidates = [
+                seen.candidate(self.slowness.of(seen.id)) for seen in self.seen.values() if seen.id not in avoid
+            ]
             found = choose(candidates, self._draw, needed)
             if found is not None:
                 return self.seen[found.name]
             left = end - self._loop.time()
             if left <= 0:
                 gone = "" if self.engine.up else f"the engine {self.engine.place} is {self.engine.state}; "
-                raise _Refused(f"{gone}{why_none([seen.candidate for seen in self.seen.values()], needed)}")
+                raise _Refused(f"{gone}{why_none([seen.candidate() for seen in self.seen.values()], needed)}")
             changed = self.changed
             try:
                 await asyncio.wait_for(changed.wait(), left)
@@ -229,6 +231,16 @@ class Agents:
         self._stored.difference_update(digests)
 
 
+@frozen
+class _Sent:
+    """A call that was sent to an agent."""
+
+    message: int
+    """The number of the message that it went with, or of an earlier one."""
+    command: str
+    at: float
+
+
 class RemoteWorker(LinkedWorker):
     """The host's end of a worker on an agent. What it is told waits until the agent has its code and has started it."""
 
@@ -247,8 +259,8 @@ class RemoteWorker(LinkedWorker):
         self._agents = agents
         self._placement = placement
         self._root = root
-        self._messages: dict[int, int] = {}
-        """By call: the number of the message that it went with, or of an earlier one."""
+        self._messages: dict[int, _Sent] = {}
+        """What was sent of each call."""
         self._doubtful: set[int] = set()
         """Calls of which nobody knows whether they were begun, because the agent fell silent."""
         self._waiting: list[tuple[Kind, int, bytes, bytes]] | None = []
@@ -256,7 +268,7 @@ class RemoteWorker(LinkedWorker):
         self._ways: tuple[tuple[str, str], ...] = ()
         """From folders of the host to those of the agent."""
         self._pid = 0
-        self._agent = ""
+        self._agent = self._agent_id = ""
         self._stream: Stream | None = None
         self._ended = asyncio.Event()
         self._code = Code({}, ())
@@ -286,13 +298,21 @@ class RemoteWorker(LinkedWorker):
             self.link.send(kind, number, head, pack(moved(unpack(body), self._ways)))
         else:
             if kind == Kind.CALL and self._stream is not None:
-                self._messages[number] = self._stream.sent + 1
+                command = json.loads(head)["command"]
+                self._messages[number] = _Sent(self._stream.sent + 1, command, self._loop.time())
             self.link.send(kind, number, head, body, more=more)
 
     def forget(self, number: int) -> None:
         """A call is over."""
-        self._messages.pop(number, None)
+        sent = self._messages.pop(number, None)
+        if sent is not None:
+            self._agents.slowness.note(self._agent_id, sent.command, self._loop.time() - sent.at)
         super().forget(number)
+
+    @property
+    def slowness(self) -> float:
+        """The slowness of its agent."""
+        return self._agents.slowness.of(self._agent_id)
 
     def may_have_begun(self, number: int) -> bool:
         """Whether it was begun, or the agent fell silent after the call may have arrived there."""
@@ -349,7 +369,7 @@ class RemoteWorker(LinkedWorker):
     async def _ask(self, agent: Seen) -> str | None:
         """Have an agent start it; gives the reason if it does not. Each attempt has its own incarnation: none runs twice."""
         agents, incarnation = self._agents, os.urandom(8).hex()
-        self._agent = agent.name
+        self._agent, self._agent_id = agent.name, agent.id
         own, other = stream_subjects(agents.engine, incarnation)
         self._stream = Stream(
             agents.engine, own=own, other=other, silence=agents.silence, hear=self._hear, on_silence=self._lose
@@ -471,7 +491,7 @@ class RemoteWorker(LinkedWorker):
     def _lose(self) -> None:
         """The agent is silent. What the worker did last is not known."""
         if self._stream is not None and self._waiting is None:
-            self._doubtful = {number for number, message in self._messages.items() if message <= self._stream.left}
+            self._doubtful = {number for number, sent in self._messages.items() if sent.message <= self._stream.left}
         self.verdict = f"the agent {self._agent} is silent, or has given it up"
         self._end(None)
 

@@ -72,7 +72,8 @@ class Stream:
         """The number of the last message that may have arrived at the other end."""
         self._kept: deque[tuple[int, bytes]] = deque()
         """What the other end has not confirmed."""
-        self._size = 0
+        self.size = 0
+        """Bytes of that."""
         self._old = self._confirmed = 0
         """What was sent, and what was confirmed, at the last beat of the other end."""
         self._unconfirmed = 0
@@ -97,9 +98,9 @@ class Stream:
             self.sent += 1
             part = bytes(data[start : start + _PART])
             self._kept.append((self.sent, _HEADER.pack(kind, self.sent, 0)[:-4] + part))
-            self._size += len(part)
+            self.size += len(part)
             self._publish(self._kept[-1][1])
-        self.full = self._size > _FULL
+        self.full = self.size > _FULL
 
     def finish(self, on_over: Callable[[], None]) -> None:
         """Call this when all that was sent has arrived, or the other end is gone."""
@@ -173,7 +174,7 @@ class Stream:
             return
         self._missed = 0
         while self._kept and self._kept[0][0] <= confirmed:
-            self._size -= len(self._kept.popleft()[1]) - 5
+            self.size -= len(self._kept.popleft()[1]) - 5
         if self._on_over is not None and not self._kept:
             self._on_over()
         elif kind == _BEAT:
@@ -186,7 +187,7 @@ class Stream:
             if self._unconfirmed > _CONFIRM:
                 self._beat()
             self._hear(kind, message[_HEADER.size :])
-        if self.full and self._size < _FULL // 2:
+        if self.full and self.size < _FULL // 2:
             self.full = False
             self.on_room()
 

@@ -150,6 +150,11 @@ class LinkedWorker(ABC):
         """Whether a call has begun, as far as known. After the end of the worker, this is certain."""
         return self._board.started(number)
 
+    @property
+    def slowness(self) -> float:
+        """Its run times, compared with those of other workers: 2.0 if calls take twice as long."""
+        return 1.0
+
     def may_have_begun(self, number: int) -> bool:
         """Whether, after its end, nobody can rule out that a call has begun."""
         return self.has_begun(number)

@@ -380,7 +380,7 @@ class Pool:
             return self._stand_in(contract.skill)
         if len(able) == 1 or contract.policies.cache_ttl or contract.policies.concurrency is not None:
             return able[0]
-        return min(able, key=lambda worker: len(worker.jobs))
+        return min(able, key=lambda worker: (len(worker.jobs) + 1) * worker.process.slowness)
 
     def _stand_in(self, skill: str) -> Worker:
         """A stand-in for a call while imports of other skills hold all active workers."""
