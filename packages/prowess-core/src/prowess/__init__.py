@@ -1,4 +1,4 @@
-"""Python functions as tools, resources and prompts for coding agents. The names that a skill imports; each loads its module at the first use."""
+"""Python functions as tools, resources and prompts for coding agents. Each public name loads its module at first use."""
 
 from __future__ import annotations
 

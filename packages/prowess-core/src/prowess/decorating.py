@@ -1,4 +1,4 @@
-"""The shared code of the decorators: a function becomes an object that replaces it and carries the declaration."""
+"""The shared code of the decorators, which replace a function by an object with the declaration."""
 
 from __future__ import annotations
 
@@ -73,9 +73,9 @@ class Decorator(Protocol):
 def decorated(
     kind: str, written: inspect.Signature, function: object, options: dict[str, Any], frame: FrameType
 ) -> Any:
-    """What the decorator of a kind gives: for a function what takes its place, without one a decorator.
+    """The result of the decorator of a kind: the replacement of a function, or a decorator.
 
-    `written` is the signature of the decorator, and `frame` is the code that uses it.
+    `written` is the signature of the decorator, and `frame` is that of the code that uses it.
     """
     if function is not None:
         return _decorated(kind, written, function, options, frame)
@@ -117,7 +117,7 @@ def _declared(
     check_options(given, refuse)
     hints = Hints(*(given.pop(hint, None) for hint in ("read_only", "destructive", "idempotent", "open_world")))
     if kind != TOOL:
-        hints = Hints(read_only=True)  # whoever lost one may try again
+        hints = Hints(read_only=True)  # a lost call may be repeated
     given["name"] = function.__name__ if name is None else name
     given["retry_on"] = exception_types(given.get("retry_on"), refuse)
     given["max_attempts"] = attempts(given.get("max_attempts"), given["retry_on"])

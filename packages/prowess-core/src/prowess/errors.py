@@ -14,8 +14,8 @@
         ├── UnknownCommand            no command has this name
         ├── NothingThere              a resource has nothing at a URI
         ├── AskError                  a question cannot be asked here
-        ├── MissingCapability         the client cannot do what a command needs
-        └── TooMuchWork               no more work can go on in the background
+        ├── MissingCapability         the client lacks a capability that a command needs
+        └── TooMuchWork               the limit of background work is reached
     BaseException
     └── InputRequired                 control flow: a person must answer before the command can continue
 
@@ -54,7 +54,7 @@ __all__ = [
 
 
 _LONGEST_NAME = 256
-"""Characters that are compared with known names. Whoever sends a megabyte of a name gets no hint, and holds nobody up."""
+"""Characters that are compared with known names, so that a name of a megabyte costs no time."""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
@@ -65,7 +65,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 def install_command(requirement: str, python: str = sys.executable) -> str:
     """The command that installs a package for an interpreter, quoted for a shell."""
-    import shlex  # with the next one, only for a message that shows a command
+    import shlex  # only for messages that show a command
     from importlib.util import find_spec
 
     if python == sys.executable and find_spec("pip") is None:
@@ -74,7 +74,7 @@ def install_command(requirement: str, python: str = sys.executable) -> str:
 
 
 def message_of(error: BaseException) -> str:
-    """What an exception says, also where its own `__str__` fails."""
+    """The message of an exception, even if its `__str__` fails."""
     try:
         return str(error)
     except Exception as failed:  # noqa: BLE001 - a stranger's code, and somebody wants to know what went wrong
@@ -82,7 +82,7 @@ def message_of(error: BaseException) -> str:
 
 
 def parts_of_capability(name: str) -> list[str]:
-    """The keys that lead to a capability of a client: dots reach into what is nested, but the id of an extension has some."""
+    """The keys of a capability, which dots separate. The id of an extension contains dots itself."""
     head, _, extension = name.partition("extensions.")
     return name.split(".") if head or not extension else ["extensions", extension]
 
@@ -181,7 +181,7 @@ class AskError(ProwessError):
 
 
 class MissingCapability(ProwessError):
-    """The client cannot do what a command needs. `name` is the capability, with dots where it is nested."""
+    """The client lacks a capability that a command needs. `name` has dots for nested names."""
 
     def __init__(self, command: str, name: str) -> None:
         super().__init__(f"{command} needs a client with the capability {name!r}, which this client did not declare")

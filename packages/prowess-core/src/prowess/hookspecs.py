@@ -38,7 +38,7 @@ hookimpl = pluggy.HookimplMarker("prowess")
 
 @frozen
 class CallInfo:
-    """What an observer may know of a call. Injected values are not in it."""
+    """The facts about a call for observers, without injected values."""
 
     command: str
     """The id of the command, the resource or the prompt."""
@@ -64,7 +64,7 @@ class CallInfo:
 
 @hookspec
 def prowess_skill_folders(project_root: Path, settings: Settings) -> Iterable[Path]:  # pyright: ignore[reportReturnType]
-    """Give further folders to look for skills in, besides those of the setting `skills`."""
+    """Return further folders with skills, in addition to those of the setting `skills`."""
 
 
 @hookspec
@@ -77,7 +77,7 @@ def prowess_commands(register: Callable[[Any], None]) -> None:
 
 @hookspec
 def prowess_injectables(provide: Callable[..., None]) -> None:
-    """Call `provide(type, factory, lifetime="singleton" | "call", name=None)` for each thing to be injected.
+    """Call `provide(type, factory, lifetime="singleton" | "call", name=None)` for each type to inject.
 
     `provide(container)` adds all providers of a dependency-injector container.
     """
@@ -85,10 +85,10 @@ def prowess_injectables(provide: Callable[..., None]) -> None:
 
 @hookspec
 def prowess_render(value: Any) -> Any:
-    """Turn a value that is no data into something simpler: data, a content helper, or a tool result.
+    """Convert a value of a foreign type to something simpler: data, a content helper, or a tool result.
 
-    Asked about results, items of a list, and values inside data. Return `None` for values that are not yours: the next
-    plugin is asked. While there is such a plugin, a command may be annotated with a type that has no schema.
+    Called with results, items of a list, and values inside data. Return `None` for other types, and the next plugin is
+    asked. With such a plugin, a command may be annotated with a type without a schema.
     """
 
 
@@ -99,14 +99,14 @@ def prowess_profiles(register: Callable[[Any], None]) -> None:
 
 @hookspec
 def prowess_call_started(call: CallInfo) -> None:
-    """A call with valid arguments is about to run. What is raised here is logged and changes nothing."""
+    """A call with valid arguments is about to run. Exceptions of this hook are logged and have no other effect."""
 
 
 @hookspec
 def prowess_call_refused(call: CallInfo, outcome: Outcome) -> None:
-    """A call did not start, because its arguments are not valid. `call.arguments` is empty.
+    """A call did not start, because its arguments are invalid. `call.arguments` is empty.
 
-    What is raised here is logged and changes nothing.
+    Exceptions of this hook are logged and have no other effect.
     """
 
 
@@ -114,26 +114,26 @@ def prowess_call_refused(call: CallInfo, outcome: Outcome) -> None:
 def prowess_call_retried(call: CallInfo, attempt: int, error: BaseException) -> None:
     """An attempt failed with an error that is worth another attempt. The next one follows after a pause.
 
-    `attempt` is the number of the failed attempt, from 1. What is raised here is logged and changes nothing.
+    `attempt` is the number of the failed attempt, from 1. Exceptions of this hook are logged and have no other effect.
     """
 
 
 @hookspec
 def prowess_call_finished(call: CallInfo, outcome: Outcome) -> None:
-    """A call came to an outcome. What is raised here is logged and changes nothing."""
+    """A call has its outcome. Exceptions of this hook are logged and have no other effect."""
 
 
 @hookspec
 def prowess_wrap_call(call: CallInfo, proceed: Callable[[], Awaitable[Outcome]]) -> Awaitable[Outcome]:  # pyright: ignore[reportReturnType]
-    """Wrap a call: an async function that awaits `proceed()` and gives an outcome, that one or another.
+    """Wrap a call: an async function that awaits `proceed()` and returns its outcome or another one.
 
-    Plugins stand in the order of their names: the first one is the outermost. What is raised here fails the call.
+    Plugins are called in the order of their names; the first one is the outermost. An exception of this hook fails the call.
     """
 
 
 @hookspec
 def prowess_closing() -> None:
-    """The runtime closes, after its last call: send or save what you still hold.
+    """The runtime closes after its last call: send or save buffered data.
 
-    Runs in a thread. A worker has about a second for all of its plugins. What is raised here is logged.
+    Runs in a thread. A worker has about a second for all of its plugins. Exceptions of this hook are logged.
     """

@@ -12,7 +12,7 @@ __all__ = ["Catalog", "Failure"]
 
 @frozen
 class Failure:
-    """Something that could not be loaded: a skill file, one of its commands, or an installed package."""
+    """A skill file, a command or an installed package that failed to load."""
 
     source: str
     """The skill, command or package."""
@@ -22,7 +22,7 @@ class Failure:
 
     @classmethod
     def told(cls, source: str, reason: str, file: str | None = None, line: int | None = None) -> Failure:
-        """A failure in words that may be a stranger's: people and models read them, so hidden characters are escapes."""
+        """A failure with a text that may come from foreign code. Hidden characters become escapes, because models read it."""
         return cls(_visible(source), _visible(reason), file, line)
 
     def __str__(self) -> str:
@@ -31,7 +31,7 @@ class Failure:
 
 
 def _visible(text: str) -> str:
-    if text.replace("\n", "").isprintable():  # most texts: nothing is imported
+    if text.replace("\n", "").isprintable():  # the usual case, without an import
         return text
     from prowess.contracts.hidden import shown
 
@@ -47,12 +47,12 @@ class Catalog:
 
     @property
     def warnings(self) -> list[str]:
-        """What authors have probably forgotten, with the command and its place."""
+        """Probable mistakes of authors, with the command and its place."""
         return [f"{each.id} ({each.source}): {warning}" for each in self.contracts for warning in each.warnings]
 
     @property
     def tools(self) -> tuple[Contract, ...]:
-        """The commands alone: what is called as a tool."""
+        """The commands without resources and prompts."""
         return tuple(contract for contract in self.contracts if contract.is_tool)
 
     def __iter__(self) -> Iterator[Contract]:
@@ -62,14 +62,14 @@ class Catalog:
         return len(self.contracts)
 
     def __getitem__(self, command: str) -> Contract:
-        """A contract by id; `KeyError` where there is none."""
+        """A contract by id. Raises `KeyError`."""
         for contract in self.contracts:
             if contract.id == command:
                 return contract
         raise KeyError(command)
 
     def reasons(self, name: str) -> list[str]:
-        """Why no command answers to a name: the failures of the command, or else of the skill that it would be in."""
+        """Why no command has a name: the failures of the command, else of the skill that would have it."""
         own = [str(failure) for failure in self.failures if name in _spellings(failure.source)]
         return own or [
             str(failure)
@@ -79,5 +79,5 @@ class Catalog:
 
 
 def _spellings(source: str) -> tuple[str, str]:
-    """A skill or a command as an id and as clients spell it."""
+    """The id and the wire name of a skill or a command."""
     return source, source.replace(".", "_")

@@ -18,7 +18,7 @@ from prowess.jsontypes import JsonObject, Schema
 __all__ = ["TOOL", "Contract", "Hints", "OutputShape", "Policies"]
 
 TOOL: Final = "tool"
-"""The kind of a command. Its contract leaves out what only the other kinds have."""
+"""The kind of a command. Its JSON omits the fields of the other kinds."""
 _BESIDE_TOOLS: Final = ("kind", "uri", "mime_type", "completions")
 
 
@@ -33,7 +33,7 @@ class Hints:
 
     @property
     def may_repeat(self) -> bool:
-        """Whether running it twice does no more than running it once."""
+        """Whether running it twice has the same effect as running it once."""
         return bool(self.read_only or self.idempotent)
 
     def to_mcp(self) -> JsonObject:
@@ -49,7 +49,7 @@ class Hints:
 
 @frozen
 class Policies:
-    """How a command is run. A `timeout` of `None` means the default of the settings."""
+    """The policies of a command. A `timeout` of `None` means the default in the settings."""
 
     retry_on: tuple[str, ...] = ()
     max_attempts: int = 1
@@ -63,25 +63,25 @@ class Policies:
 
 @frozen
 class OutputShape:
-    """What profiles need to know of a result besides its schema."""
+    """The properties of a result that profiles need."""
 
     schema: Schema | None = None
-    """The canonical output schema; `None` where nothing was declared."""
+    """The canonical output schema; `None` if nothing was declared."""
     explicit: bool = False
-    """Given by the author, so it is used as it stands."""
+    """Whether the author wrote it, so that it is used unchanged."""
     field: str | None = None
     """The author's name for the boxed field."""
     type_name: str | None = None
-    """Name of the declared class when the result is a structure (a model, a dataclass, a TypedDict)."""
+    """The name of the declared class, if the result is a model, a dataclass or a TypedDict."""
     text: bool = False
-    """The result is text for a reader: `-> str`, or `-> str | None`."""
+    """Whether the result is plain text: `-> str`, or `-> str | None`."""
     content: bool = False
-    """The command returns content blocks of its own beside the data."""
+    """Whether the command returns content blocks besides the data."""
 
 
 @frozen
 class Contract:
-    """Everything a client, a reviewer or a worker needs to know of one command, resource or prompt."""
+    """Everything that clients, reviewers and workers need about one command, resource or prompt."""
 
     id: str
     wire_name: str
@@ -92,7 +92,7 @@ class Contract:
     output: OutputShape = field(default_factory=OutputShape)
     summary: str = ""
     returns: str = ""
-    """What comes back, in one line, where the description does not say it."""
+    """One line about the result, if the description does not describe it."""
     category: str = "general"
     title: str | None = None
     hints: Hints = field(default_factory=Hints)
@@ -104,15 +104,15 @@ class Contract:
     profile: str | None = None
     input_explicit: bool = False
     injected: tuple[str, ...] = ()
-    """Names a client can neither see nor send."""
+    """The names of injected parameters, which clients neither see nor send."""
     inject_settings: tuple[str, ...] = ()
-    """The settings and environment variables that fill some of them, as the author wrote it."""
+    """The option `inject_settings` of the author: settings and variables that fill some of them."""
     source: str = ""
-    """`file:line` of the function, the file relative to the project where it can be."""
+    """`file:line` of the function; the file is relative to the project if possible."""
     warnings: tuple[str, ...] = ()
-    """What its author has probably forgotten: for authors and reviewers, and no promise to anybody."""
+    """Probable mistakes of the author. Not part of the contract with callers."""
     kind: str = TOOL
-    """A name of the table in `prowess.contracts.kinds`."""
+    """A kind in the table of `prowess.contracts.kinds`."""
     uri: str = ""
     """For a resource: its URI or URI template."""
     mime_type: str | None = None
@@ -132,7 +132,7 @@ class Contract:
 
     @classmethod
     def from_json(cls, data: JsonObject) -> Contract:
-        """Read what `to_json` wrote. An unknown or missing key is a `TypeError` or `KeyError`: the data is foreign."""
+        """Read the data of `to_json`. Raises `TypeError` or `KeyError` for an unknown or missing key."""
         known: dict[str, Any] = dict(data)
         known["output"] = OutputShape(**known["output"])
         known["hints"] = Hints(**known["hints"])
@@ -157,12 +157,12 @@ class Contract:
 
     @property
     def shown_description(self) -> str:
-        """The description as clients are shown it."""
+        """The description for clients."""
         return "\n\n".join(filter(None, (self.description or self.summary or self.id, self.returns)))
 
     @property
     def digest(self) -> str:
-        """A fingerprint of all that a caller or a reviewer can rely on (the place in the source is not part of it)."""
+        """A fingerprint of everything that callers and reviewers can rely on, so without the place in the source."""
         data = self.to_json()
         del data["source"], data["warnings"]
         text = json.dumps(data, sort_keys=True, ensure_ascii=False, separators=(",", ":"))

@@ -1,4 +1,4 @@
-"""The options of a decorator, checked on their own and attached to the function. Resolves no annotations."""
+"""Checks the options of a decorator and attaches them to the function. Annotations are resolved later."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ __all__ = [
 
 NOTE: Final = "__prowess__"
 _MADE: Final = "__prowess_made__"
-"""The global name under which a module keeps the declarations that its code made while it was imported."""
+"""The global variable of a module with the declarations that were made during its import."""
 NAME: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 ALIAS: Final = re.compile(r"[A-Za-z0-9_-]+([./][A-Za-z0-9_-]+)*")
 _DEFAULT_ATTEMPTS: Final = 3
@@ -67,16 +67,16 @@ _KINDS: Final[Mapping[str, _Kinds]] = {
     **dict.fromkeys(("inject_settings", "aliases", "tags", "icons"), _LIST),
     **dict.fromkeys(("meta", "complete"), ("a dict", (dict,))),
 }
-"""What an option may be besides `None`, in words and in types."""
+"""The types of the options besides `None`, in words and as types."""
 _MIME_TYPE: Final = re.compile(r"[\w.+-]+/[\w.+-]+(; *[\w.-]+=[^;\x00-\x1f]+)*")
 _TEXTS: Final = ("inject_settings", "aliases", "tags")
 _ENVIRONMENT: Final = "env:"
-"""Begins an item of `inject_settings` that names an environment variable."""
+"""The prefix of an item of `inject_settings` that names an environment variable."""
 
 
 @frozen
 class Place:
-    """Where a function stands."""
+    """The file and line of a function."""
 
     file: str
     line: int
@@ -86,14 +86,14 @@ class Place:
 
 
 def place_of(function: Callable[..., Any]) -> Place:
-    """The file and the first line of a function, its decorators included."""
+    """The file and the first line of a function, including its decorators."""
     code = inspect.unwrap(function).__code__
     return Place(code.co_filename, code.co_firstlineno)
 
 
 @dataclass(slots=True)
 class Declaration:
-    """A function and everything its decorator said, unresolved."""
+    """A function with the options of its decorator, with unresolved annotations."""
 
     function: Callable[..., Any]
     name: str
@@ -127,15 +127,15 @@ class Declaration:
     complete: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Completions by argument: the values, or a function that returns them."""
     frame: FrameType | None = None
-    """The function that was running when a nested function was decorated: its local names may be annotations."""
+    """The frame that decorated a nested function, because annotations may be its local names."""
     home: str = ""
     """The module whose code decorated the function."""
     command: Callable[..., Any] | None = field(default=None, compare=False, repr=False)
-    """What the decorator returned. A wrapper around it may carry a copy of the note, and is another object."""
+    """The object that the decorator returned. A wrapper around it may have a copy of the note."""
 
     @property
     def place(self) -> Place:
-        """Where its function stands."""
+        """The file and line of its function."""
         return place_of(self.function)
 
     @property
@@ -144,21 +144,21 @@ class Declaration:
         return f"@{KINDS[self.kind].decorator}"
 
     def local_names(self) -> Mapping[str, Any]:
-        """Names of the enclosing functions that annotations may mean."""
+        """Local names of the enclosing functions, for annotations."""
         function = inspect.unwrap(self.function)
         names: dict[str, Any] = dict(self.frame.f_locals) if self.frame is not None else {}
         names.update({item.__name__: item for item in getattr(function, "__type_params__", ())})
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-            with contextlib.suppress(ValueError):  # a name that the enclosing function has not bound yet
+            with contextlib.suppress(ValueError):  # the enclosing function has not assigned the name yet
                 names[name] = cell.cell_contents
         return names
 
 
 def take_note(declared: Declaration, command: Callable[..., Any], module: dict[str, Any]) -> None:
-    """Write a declaration on its command. `module` is the globals of the code that decorates.
+    """Attach a declaration to its command. `module` is the globals of the decorating code.
 
-    While a module is being imported it also keeps a list of what it declared, which loading reads to find the commands
-    that the module no longer names. Later ones are not listed: code may make commands for as long as it runs.
+    During its import, a module also keeps a list of its declarations, so that the loader finds commands without a name in
+    the module. Later declarations are not listed, because code may make commands at any time.
     """
     declared.command, declared.home = command, module.get("__name__", "")
     setattr(command, NOTE, declared)
@@ -167,24 +167,24 @@ def take_note(declared: Declaration, command: Callable[..., Any], module: dict[s
 
 
 def made_in(module: ModuleType) -> list[Declaration]:
-    """The declarations that the code of a module made while it was imported, in order."""
+    """The declarations that a module made during its import, in order."""
     return list(vars(module).get(_MADE, ()))
 
 
 def note_of(value: object) -> Declaration | None:
-    """The note on a command, or on a wrapper that has copied it, as everything made with `functools.wraps` does."""
+    """The declaration on a command, or on a wrapper that has copied it, as `functools.wraps` does."""
     note = inspect.getattr_static(value, NOTE, None)
     return note if isinstance(note, Declaration) else None
 
 
 def declaration_of(value: object) -> Declaration | None:
-    """The note that the decorator left on a command, or `None`. A wrapper around a command is no command."""
+    """The declaration of a command, or `None`. A wrapper around a command is not a command."""
     note = note_of(value)
     return note if note is not None and note.command is value else None
 
 
 class Refusal:
-    """Raises `DeclarationError` for one command; every check of the decorator speaks through it."""
+    """Raises `DeclarationError` for one command, on behalf of every check of the decorator."""
 
     def __init__(self, name: str, place: Place, kind: str = TOOL) -> None:
         self._name = name
@@ -192,12 +192,12 @@ class Refusal:
         self.decorator = KINDS[kind].decorator
 
     def __call__(self, problem: str, remedy: str) -> NoReturn:
-        """Say what is wrong, and what to do instead."""
+        """Raise the error with the problem and the remedy."""
         raise DeclarationError(self._name, problem, remedy, file=self._place.file, line=self._place.line)
 
 
 def check_function(function: object, place: Place, kind: str = TOOL) -> Callable[..., Any]:
-    """Refuse everything that is not a plain function, and say what to do. `place` is where the decorator stands."""
+    """Refuse everything except a plain function, with a remedy. `place` is that of the decorator."""
     noun = KINDS[kind].noun
     if (note := note_of(function)) is not None:
         refuse = Refusal(getattr(function, "__name__", repr(function)), place)
@@ -218,7 +218,7 @@ def check_function(function: object, place: Place, kind: str = TOOL) -> Callable
 
 
 def check_options(given: Mapping[str, Any], refuse: Refusal) -> None:
-    """Refuse options of a wrong type: a text in the place of a list would be taken for a list of letters."""
+    """Refuse options of a wrong type. A string instead of a list would count as a list of letters."""
     for option, (wanted, kinds) in _KINDS.items():
         value = given.get(option)
         if value is not None and (not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds)):
@@ -229,7 +229,7 @@ def check_options(given: Mapping[str, Any], refuse: Refusal) -> None:
 
 
 def check(declared: Declaration) -> None:
-    """Refuse what cannot work, is dangerous, or would silently do nothing."""
+    """Refuse options that cannot work, are dangerous, or have no effect."""
     refuse = Refusal(declared.name, declared.place, declared.kind)
     _check_names(declared, refuse)
     _check_numbers(declared, refuse)
@@ -258,7 +258,7 @@ def _check_names(declared: Declaration, refuse: Refusal) -> None:
 
 
 def _check_settings(declared: Declaration, refuse: Refusal) -> None:
-    """Every setting fills a parameter of its own."""
+    """Check that every setting fills its own parameter."""
     filled = {"project_root": "inject_root"} if declared.inject_root else {}
     for item in declared.inject_settings:
         source, key, parameter = wanted(item)
@@ -277,7 +277,7 @@ def _check_settings(declared: Declaration, refuse: Refusal) -> None:
 
 
 class Wanted(NamedTuple):
-    """One item of `inject_settings`: what is read, and the parameter that it fills."""
+    """One item of `inject_settings`: the source, and the parameter that it fills."""
 
     source: Literal["setting", "environment variable"]
     key: str
@@ -285,7 +285,7 @@ class Wanted(NamedTuple):
 
 
 def wanted(item: str) -> Wanted:
-    """Read `"api.key"` (fills `api_key`), `"env:API_KEY"` (fills `api_key`), or either with `":parameter"` at its end."""
+    """Parse `"api.key"` (fills `api_key`), `"env:API_KEY"` (fills `api_key`), or either with `":parameter"` at the end."""
     source = "environment variable" if item.startswith(_ENVIRONMENT) else "setting"
     key, _, parameter = item.removeprefix(_ENVIRONMENT).partition(":")
     if not parameter:
@@ -378,7 +378,7 @@ def is_async(function: Callable[..., Any]) -> bool:
 
 
 def exception_types(given: object, refuse: Refusal) -> tuple[type[Exception], ...]:
-    """`retry_on` as a tuple, refusing what is no ordinary exception."""
+    """`retry_on` as a tuple. Refuses everything except subclasses of `Exception`."""
     if given is None:
         return ()
     types = cast("Sequence[object]", given) if isinstance(given, tuple) else (given,)
@@ -396,7 +396,7 @@ def exception_types(given: object, refuse: Refusal) -> tuple[type[Exception], ..
 
 
 def attempts(given: int | None, retry_on: tuple[type[Exception], ...]) -> int:
-    """`max_attempts`, or the default that makes `retry_on` mean something."""
+    """`max_attempts`, or its default with `retry_on`."""
     if given is not None:
         return given
     return _DEFAULT_ATTEMPTS if retry_on else 1

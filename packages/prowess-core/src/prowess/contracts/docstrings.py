@@ -45,7 +45,7 @@ _IN_BRACKETS = re.compile(r"\[[^\[\]]*\]")
 
 @frozen
 class Docstring:
-    """What a docstring says: of the function in `text` and `summary`, of its parameters in `parameters`."""
+    """A parsed docstring: `text` and `summary` of the function, and its `parameters`."""
 
     text: str = ""
     summary: str = ""
@@ -58,7 +58,7 @@ class _Entry(NamedTuple):
 
 
 class _Block(NamedTuple):
-    """A parameter section: the line after its last one, what it says, and whether all of it was understood."""
+    """A parameter section: its end, its entries, and whether all of it was parsed."""
 
     end: int
     entries: list[_Entry]
@@ -66,7 +66,7 @@ class _Block(NamedTuple):
 
 
 def parse(doc: str | None) -> Docstring:
-    """Read a docstring in any of the known styles, or in a mixture of them. Never raises."""
+    """Parse a docstring in any of the known styles, or in a mixture. Never raises."""
     if not isinstance(doc, str):
         return Docstring()
     lines = inspect.cleandoc(doc).split("\n")
@@ -90,7 +90,7 @@ def parse(doc: str | None) -> Docstring:
 
 
 def _collect(entries: Iterable[_Entry], parameters: dict[str, str]) -> None:
-    """Add what the entries say; the first word on a parameter wins, and an empty one is none."""
+    """Add the descriptions of entries. The first non-empty one of a parameter wins."""
     for entry in entries:
         description = _joined(entry.lines)
         for name in entry.names:
@@ -194,7 +194,7 @@ def _starts_numpy_entry(lines: list[str], index: int) -> bool:
 
 
 def _numpy_entry(lines: list[str], index: int) -> _Entry:
-    """What stands after the colon is a type, unless it is prose and nothing else describes the parameter."""
+    """The text after the colon is a type, unless it is prose and the only description of the parameter."""
     names, _, tail = lines[index].partition(":")
     prose = not _is_indented(lines, index + 1) and not _is_type(tail)
     return _Entry(_names(names), [tail.strip()] if prose else [])
@@ -261,7 +261,7 @@ def _ends_blank(lines: list[str]) -> bool:
 
 
 def _joined(lines: list[str]) -> str:
-    """Wrapped lines as running text; blank lines still part paragraphs, and list items stay on lines of their own."""
+    """Join wrapped lines. Blank lines still separate paragraphs, and list items keep their own lines."""
     text = ""
     for line in (line.strip() for line in lines):
         if not line:
@@ -274,7 +274,7 @@ def _joined(lines: list[str]) -> str:
 
 
 def _summary(text: str) -> str:
-    """The first line, with the lines after it for as long as they go on with its sentence."""
+    """The first line, with the following lines that continue its sentence."""
     first, *rest = text.split("\n")
     words = [first.strip()]
     for line in (line.strip() for line in rest):

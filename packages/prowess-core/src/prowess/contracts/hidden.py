@@ -1,7 +1,7 @@
 """Finds invisible characters, which only models read, in the texts of a contract.
 
-Control characters move a terminal; tags, zero-width characters, overrides of direction and selectors of variants can carry
-whole sentences to a model past every reviewer. Light: it needs a contract and no skill.
+Control characters act on a terminal. Tags, zero-width characters, direction overrides and variation selectors can carry
+whole sentences to a model that a reviewer cannot see. Light: it needs a contract but no skill.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _KEYCAPS: Final = "0123456789#*"
 def hidden_in(text: str) -> str:
     """The first hidden character of a text, with its name and place; empty if there is none.
 
-    A joiner is ordinary between two emoji, and between letters of scripts that join (not between Latin ones), and so is one
-    selector behind a symbol.
+    A joiner is allowed between two emoji and between letters of joining scripts, but not between Latin letters. One variation
+    selector after a symbol is allowed too.
     """
     for found in _SUSPECT.finditer(text):
         if not _is_ordinary(text, found.start()):

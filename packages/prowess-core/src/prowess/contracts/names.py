@@ -19,7 +19,7 @@ __all__ = ["Names", "assign"]
 
 @frozen
 class Names:
-    """The contracts by every name they answer to, and those that may not because of a clash."""
+    """The contracts by all their names, and the clashes of names."""
 
     contracts: Mapping[str, Contract] = field(default_factory=dict[str, Contract])
     clashes: tuple[Failure, ...] = ()
@@ -28,8 +28,8 @@ class Names:
 def assign(contracts: Iterable[Contract], hide: Iterable[str], root: Path, yielding: Collection[str] = ()) -> Names:
     """Give every command its names.
 
-    A command with a name that another one claims as well gets none at all, unless the name is its own id: then only the
-    others lose. Commands of skills that are `yielding` take no name from others: these alone lose.
+    If several commands claim a name, none of them is listed, except a command whose id it is. In a clash with other commands,
+    only the commands of skills in `yielding` lose.
     """
     patterns = tuple(hide)
     shown = [contract for contract in contracts if not _is_hidden(contract.id, patterns)]
@@ -47,7 +47,7 @@ def assign(contracts: Iterable[Contract], hide: Iterable[str], root: Path, yield
 
 
 def _is_hidden(command: str, patterns: Iterable[str]) -> bool:
-    """Whether patterns take a command away; the last one that fits decides."""
+    """Whether patterns hide a command. The last matching pattern decides."""
     hidden = False
     for pattern in patterns:
         if fnmatch.fnmatchcase(command, pattern.removeprefix("!")):
@@ -66,5 +66,5 @@ def _losers(name: str, claimants: list[Contract], yielding: Collection[str]) -> 
 def _clash(name: str, contract: Contract, others: list[Contract], root: Path) -> Failure:
     claims = ", ".join(f"{other.id} ({other.source})" for other in others)
     file, _, line = contract.source.rpartition(":")
-    at = int(line) if line.isdecimal() else None  # a worker in another language need not say it
+    at = int(line) if line.isdecimal() else None  # a worker in another language may omit it
     return Failure(contract.id, f"the name {name!r} is also claimed by {claims}; rename one", str(root / file), at)

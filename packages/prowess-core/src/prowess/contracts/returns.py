@@ -14,9 +14,9 @@ from prowess.schemas.walk import is_list, is_schema
 __all__ = ["returns_line"]
 
 _LIMIT: Final = 300
-"""Characters of the line. It is in every prompt, and Claude Code cuts descriptions at 2,048 bytes."""
+"""Characters of the line, which is in every prompt. Claude Code cuts descriptions at 2,048 bytes."""
 _DEPTH: Final = 2
-"""How deep objects inside objects are written out."""
+"""The depth to which nested objects are written out."""
 _MOST_WORDS: Final = 4
 _SAYS_IT: Final = re.compile(
     r"\b(returns|yields|gives back|return value)\b|\b(return|yield)s?\b[^\n]{0,40}:", re.IGNORECASE
@@ -24,7 +24,7 @@ _SAYS_IT: Final = re.compile(
 
 
 def returns_line(schema: Schema | None, description: str) -> str:
-    """`Returns: {city: string, celsius: number}` for results with named fields; empty where the description says it."""
+    """`Returns: {city: string, celsius: number}` for results with named fields; empty if the description has it."""
     if schema is None or _SAYS_IT.search(description):
         return ""
     fields = list(_fields(schema, schema, ()))
@@ -38,7 +38,7 @@ def returns_line(schema: Schema | None, description: str) -> str:
 
 
 def _fields(document: Schema, node: Any, opened: tuple[str, ...]) -> Iterator[str]:
-    """The names of the fields of the result: an object, a list of objects, or a choice that has some."""
+    """The fields of a result that is an object, a list of objects, or a union with one."""
     if not is_schema(node):
         return
     ref = node.get("$ref")

@@ -32,7 +32,7 @@ __all__ = [
 
 MISSING: Any = inspect.Parameter.empty
 ABSENT: Any = object()
-"""The default of a key that an unpacked TypedDict lets one leave out: nothing is passed."""
+"""The default of an optional key of an unpacked TypedDict, for which nothing is passed."""
 Style: TypeAlias = Literal["sync", "async", "generator", "async generator"]
 Passed: TypeAlias = Literal["by position", "by name", "either way"]
 
@@ -53,12 +53,12 @@ _QUALIFIERS: dict[Any, bool | None] = {
     typing_extensions.NotRequired: False,
     typing_extensions.ReadOnly: None,
 }
-"""What may stand around the type of a key in a TypedDict, and what it says of the key's being required."""
+"""Qualifiers of keys in a TypedDict, and whether they make the key required."""
 
 
 @frozen
 class Parameter:
-    """One named parameter. `annotation` is `Any` where nothing was written, `default` is `MISSING` where required."""
+    """One named parameter. `annotation` is `Any` without an annotation, `default` is `MISSING` if it is required."""
 
     name: str
     annotation: Any
@@ -69,19 +69,19 @@ class Parameter:
 
 @frozen
 class Signature:
-    """A function as data. Variadic parameters are not among `parameters`."""
+    """A function as data. `parameters` excludes variadic ones."""
 
     parameters: tuple[Parameter, ...]
     returns: Any
     style: Style
     takes_args: str = ""
-    """The name of `*args`, where there is one."""
+    """The name of `*args`, or empty."""
     extra: Any = MISSING
-    """The annotation of `**kwargs`, or `MISSING` where there is none."""
+    """The annotation of `**kwargs`, or `MISSING`."""
     annotated: Any = Any
-    """The return type as it is annotated, which `output=` may have replaced in `returns`."""
+    """The annotated return type, which `output=` may have replaced in `returns`."""
     names: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Local names that annotations may mean."""
+    """Local names for annotations."""
 
     @property
     def positional(self) -> tuple[str, ...]:
@@ -90,13 +90,13 @@ class Signature:
 
     @property
     def positional_only(self) -> tuple[str, ...]:
-        """Parameters that must be passed by position: with `*args`, all that stand before it."""
+        """Parameters that must be passed by position. With `*args`, these are all before it."""
         only = tuple(item.name for item in self.parameters if item.passed == "by position")
         return self.positional if self.takes_args else only
 
 
 def read(declared: Declaration) -> Signature:
-    """The signature of a declared function; an annotation that cannot be resolved is an error that names it."""
+    """The signature of a declared function. Raises an error that names an unresolvable annotation."""
     names = _Names(inspect.unwrap(declared.function).__globals__, declared.local_names(), declared.place)
     written = inspect.signature(declared.function)
     parameters: list[Parameter] = []
@@ -124,7 +124,7 @@ def read(declared: Declaration) -> Signature:
 
 
 def _annotated(annotation: Any, names: _Names) -> Any:
-    """The annotated return type beside `output=`, which is the way out where the annotation cannot be resolved."""
+    """The annotated return type; `Any` if it cannot be resolved, because `output=` replaces it."""
     try:
         return _result_type(names.resolve(annotation, "the return type"))
     except SchemaError:
@@ -132,7 +132,7 @@ def _annotated(annotation: Any, names: _Names) -> Any:
 
 
 def style_of(function: Callable[..., Any]) -> Style:
-    """How a function has to be called."""
+    """The style in which a function must be called."""
     if inspect.isasyncgenfunction(function):
         return "async generator"
     if inspect.iscoroutinefunction(function):
@@ -142,14 +142,14 @@ def style_of(function: Callable[..., Any]) -> Style:
 
 @frozen
 class _Names:
-    """The names an annotation of one function may use."""
+    """The names for the annotations of one function."""
 
     global_names: dict[str, Any]
     local_names: Mapping[str, Any]
     place: Place
 
     def resolve(self, annotation: Any, what: str) -> Any:
-        """An annotation as a type, its forward references looked up; `Any` where nothing was written."""
+        """An annotation as a type, with forward references resolved; `Any` without an annotation."""
         if annotation is MISSING:
             return Any
         holder = types.SimpleNamespace(__annotations__={"it": annotation})
@@ -160,7 +160,7 @@ class _Names:
         return hints["it"]
 
     def keys_of(self, options: Any) -> Iterator[Parameter]:
-        """The parameters that a TypedDict stands for in `**options: Unpack[Options]`."""
+        """The parameters of a TypedDict in `**options: Unpack[Options]`."""
         try:
             hints = typing.get_type_hints(options, localns=dict(self.local_names), include_extras=True)
         except Exception as error:
@@ -187,7 +187,7 @@ def _unpacked(annotation: Any) -> Any:
 
 
 def _unqualified(hint: Any, *, required: bool) -> tuple[bool, Any]:
-    """Whether a key of a TypedDict is required, where it says so itself, and its type."""
+    """Whether a key of a TypedDict is required, and its type without qualifiers."""
     while get_origin(hint) in _QUALIFIERS:
         says = _QUALIFIERS[get_origin(hint)]
         required = required if says is None else says
@@ -196,7 +196,7 @@ def _unqualified(hint: Any, *, required: bool) -> tuple[bool, Any]:
 
 
 def _result_type(returns: Any) -> Any:
-    """The type of the collected result: a list for what is yielded, or what a generator returns at its end."""
+    """The type of the collected result: a list of yielded items, or the return value of a generator."""
     kind = get_origin(returns) or returns
     item, _, final = (*(get_args(returns) or (Any,)), None, None)[:3]
     if kind is collections.abc.Generator:
@@ -210,7 +210,7 @@ def is_union(annotation: Any) -> bool:
 
 
 def without_none(annotation: Any) -> Any:
-    """`T` for `T | None` and `Optional[T]`; anything else as it is. `Annotated` around it is looked through."""
+    """`T` for `T | None` and `Optional[T]`, also inside `Annotated`; other annotations unchanged."""
     if get_origin(annotation) is Annotated:
         annotation = get_args(annotation)[0]
     if is_union(annotation):
@@ -221,7 +221,7 @@ def without_none(annotation: Any) -> Any:
 
 
 def metadata(annotation: Any) -> tuple[Any, ...]:
-    """What stands beside the type in `Annotated`, also inside `Annotated[T, ...] | None`."""
+    """The metadata in `Annotated`, also inside `Annotated[T, ...] | None`."""
     if get_origin(annotation) is Annotated:
         return get_args(annotation)[1:]
     if is_union(annotation):

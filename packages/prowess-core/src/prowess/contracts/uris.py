@@ -1,7 +1,7 @@
-"""URI templates of resources: the part of RFC 6570 that can also be read backwards, from a URI to its variables.
+"""URI templates of resources: the part of RFC 6570 that can be matched against a URI.
 
-`{name}` stands for one segment of a path, `{+name}` for several (it may hold slashes), `{?first,second}` for parameters
-of a query, each of which may be missing. Light: the host matches with it.
+`{name}` is one segment of a path, `{+name}` is several (with slashes), `{?first,second}` are optional parameters of a query.
+Light, because the host uses it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Template(NamedTuple):
             return None
         if not self.variables:
             return {} if uri == self.text else None
-        from urllib.parse import unquote  # not on the way to the first answer
+        from urllib.parse import unquote  # not needed for the first answer
 
         optional = [variable.name for variable in self.variables if variable.operator == "?"]
         path, mark, query = uri.partition("?") if optional else (uri, "", "")
@@ -61,7 +61,7 @@ class Template(NamedTuple):
             return None
 
     def is_contained(self, values: Mapping[str, str]) -> bool:
-        """Whether no variable of the path leads out of a folder, for authors who join it with one: `..`, `/etc`, `C:`."""
+        """Whether all path variables stay inside a folder if an author joins them with it: no `..`, `/etc` or `C:`."""
         paths = [values.get(variable.name, "") for variable in self.variables if variable.operator != "?"]
         return not any(_LEADS_OUT.search(path) for path in paths)
 
@@ -107,8 +107,8 @@ def parse_template(text: str) -> Template:
 
 
 def _segment(following: list[tuple[str, list[str]]]) -> str:
-    """What a variable of one segment may hold. Where another one follows in the segment, it ends before what is between
-    them: there is one way to match then, and a long URI cannot keep the host busy with trying all.
+    """The pattern of a variable in one segment. If another variable follows, it ends before the text between them, so that
+    there is only one way to match, and a long URI cannot keep the host busy.
     """
     until = ""
     if len(following) > 1 and following[0][0] == "=" and following[1][0] != "?" and "/" not in following[0][1][0]:

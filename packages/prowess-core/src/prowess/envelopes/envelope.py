@@ -70,7 +70,7 @@ _MOST_LENGTH: Final = 200
 
 
 class EnvelopeError(Exception):
-    """A request that cannot be served as it is: every problem, the status it calls for, and the id if it was readable."""
+    """A request that cannot be served: all problems, the status, and the id if it was readable."""
 
     def __init__(
         self, code: str, http: int, problems: list[JsonObject], request_id: str = "", trace_id: str = ""
@@ -87,7 +87,7 @@ class EnvelopeError(Exception):
 
 
 def is_rfc3339(text: str) -> bool:
-    """Whether a text is a time of RFC 3339, with a day and an hour that exist. Leap seconds do."""
+    """Whether a text is a valid time of RFC 3339, including leap seconds."""
     match = _TIME.fullmatch(text)
     if match is None:
         return False
@@ -124,7 +124,7 @@ class _Auth(BaseModel):
 
 
 class Request(BaseModel):
-    """A request that has been read."""
+    """A parsed request."""
 
     model_config = ConfigDict(strict=True, frozen=True)
 
@@ -138,7 +138,7 @@ class Request(BaseModel):
     metadata: JsonObject = Field(default_factory=dict[str, Any])
     auth: _Auth = Field(default=_Auth(type="none"), repr=False)
     set_aside: tuple[str, ...] = ()
-    """Paths of what a higher minor version has added; it is ignored."""
+    """Paths of members of a higher minor version, which are ignored."""
 
     @property
     def scopes(self) -> frozenset[str] | None:
@@ -146,7 +146,7 @@ class Request(BaseModel):
         return frozenset(self.auth.scopes) if "scopes" in self.auth.model_fields_set else None
 
     def refusal(self, code: str, http: int, text: str, path: str) -> EnvelopeError:
-        """The error for a request that was read and cannot be served."""
+        """The error for a parsed request that cannot be served."""
         return EnvelopeError(code, http, [_problem(code, text, path)], self.id, self.trace_id)
 
 
@@ -166,7 +166,7 @@ _TYPES: Final[Mapping[str, str]] = {
 
 
 def read_request(request: bytes | str | Mapping[str, Any]) -> Request:
-    """Read a request; raises `EnvelopeError` with all problems at once."""
+    """Parse a request. Raises `EnvelopeError` with all problems at once."""
     message = _parsed(request)
     _check_major(message)
     return _read(message)
@@ -178,7 +178,7 @@ def _parsed(request: bytes | str | Mapping[str, Any]) -> JsonObject:
         text = request if isinstance(request, (bytes, str)) else json.dumps(dict(request), ensure_ascii=False)
         text = text.decode() if isinstance(text, bytes) else text
         message: Any = json.loads(text, parse_constant=_no_constant, parse_int=_whole)
-        json.dumps(message, ensure_ascii=False).encode()  # escapes can smuggle in halves of characters
+        json.dumps(message, ensure_ascii=False).encode()  # escapes can contain lone surrogates
     except (TypeError, ValueError, RecursionError) as error:
         problem = _problem("not_json", f"the request is not JSON: {_brief(error)}", "")
         raise _refusal(_salvaged(request), "not_json", 422, problem) from error
@@ -202,7 +202,7 @@ def _whole(digits: str) -> int:
 
 
 def _salvaged(request: bytes | str | Mapping[str, Any]) -> JsonObject:
-    """The id and the trace of a request of which something else cannot be read: its caller waits for that id."""
+    """The id and the trace of an otherwise malformed request, because the caller waits for the id."""
     try:
         message: Any = dict(request) if isinstance(request, Mapping) else json.loads(request, parse_int=str)
     except (TypeError, ValueError, RecursionError):
@@ -216,7 +216,7 @@ def _is_utf8(text: str) -> bool:
 
 
 def _check_major(message: JsonObject) -> None:
-    """Refuse another major version before anything else is read: its members may mean something else."""
+    """Refuse another major version first, because its members may have other meanings."""
     version = message.get("version")
     numbers = _VERSION.fullmatch(version) if isinstance(version, str) else None
     if numbers is not None and numbers[1] != "1":
@@ -225,7 +225,7 @@ def _check_major(message: JsonObject) -> None:
 
 
 def _read(message: JsonObject) -> Request:
-    """The request. What a higher minor version has added is set aside; in ours it is a mistake."""
+    """Parse the request. Unknown members are ignored in a higher minor version, and an error in ours."""
     additions = _additions(message)
     version = message.get("version")
     numbers = _VERSION.fullmatch(version) if isinstance(version, str) else None
@@ -241,7 +241,7 @@ def _read(message: JsonObject) -> Request:
 
 
 def _additions(message: JsonObject) -> tuple[str, ...]:
-    """The paths of what version 1.0 does not know, where it allows nothing further."""
+    """The paths of members that version 1.0 does not have."""
     unknown = sorted(message.keys() - (Request.model_fields.keys() - {"set_aside"}))
     auth = message.get("auth")
     kind = cast("JsonObject", auth).get("type") if isinstance(auth, dict) else None
@@ -255,7 +255,7 @@ def _unknown(path: str) -> JsonObject:
 
 
 def _mismatch(error: ErrorDetails) -> JsonObject:
-    """What is wrong in one place. Values of `auth` are never shown: one of them is a secret."""
+    """One problem. It never shows values of `auth`, which contain a secret."""
     path = ".".join(str(part) for part in error["loc"])
     if error["type"] == "missing":
         return _problem("missing", f"{path}: required", path)
@@ -266,7 +266,7 @@ def _mismatch(error: ErrorDetails) -> JsonObject:
 
 
 def _refusal(message: JsonObject, code: str, http: int, *problems: JsonObject) -> EnvelopeError:
-    """The error for a message, with its id and trace where they can be read."""
+    """The error for a message, with its id and trace if they are readable."""
     request_id, trace_id = (value if isinstance(value := message.get(name), str) else "" for name in ("id", "trace_id"))
     return EnvelopeError(code, http, list(problems), request_id, trace_id)
 
@@ -287,11 +287,11 @@ class Engine(Protocol):
 
     @property
     def offers_tasks(self) -> bool:
-        """Whether a call may go on without a waiting caller, who asks for its result later."""
+        """Whether a call may continue in the background, and the caller asks for its result later."""
         ...
 
     async def contract_of(self, command: str) -> Contract | None:
-        """The contract of the command that answers to a name."""
+        """The contract of the command with a name."""
         ...
 
     def catalog(self) -> Catalog:
@@ -299,25 +299,25 @@ class Engine(Protocol):
         ...
 
     async def call(self, command: str, arguments: Any = None, *, channel: Channel | None = None) -> Outcome:
-        """Call a command. Always gives an outcome."""
+        """Call a command. Always returns an outcome."""
         ...
 
 
 async def invoke(engine: Engine, request: bytes | str | Mapping[str, Any], caller: Caller | None = None) -> JsonObject:
-    """Serve one request: always a valid response envelope, never an exception of the request's making.
+    """Serve one request. Returns a valid response envelope even for a malformed request.
 
-    A `caller` is one whose credentials were checked on the way here; otherwise those in the request are.
+    A `caller` was authenticated before; without one, the credentials in the request are checked.
     """
     return await _desk(engine).serve(request, caller)
 
 
 def diagnostics(engine: Engine) -> dict[str, int]:
-    """How often requests of this engine were refused or failed, by the code of the error."""
+    """The numbers of refused and failed requests of this engine, by error code."""
     return dict(_desk(engine).counts)
 
 
 async def finish(engine: Engine) -> None:
-    """Wait for all work that was accepted and goes on."""
+    """Wait for all accepted work in the background."""
     await asyncio.gather(*_desk(engine).running, return_exceptions=True)
 
 
@@ -339,7 +339,7 @@ class _Accepted:
 
 
 class _Desk:
-    """The envelopes of one engine: credentials, counts, and work that nobody waits for."""
+    """The envelopes of one engine: credentials, counts, and work in the background."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine: Engine = weakref.proxy(engine)
@@ -354,7 +354,7 @@ class _Desk:
     async def serve(self, raw: bytes | str | Mapping[str, Any], caller: Caller | None) -> JsonObject:
         started = time.perf_counter()
         try:
-            # The order of these checks is a promise: a stranger learns of no tool, and not even of a mistake.
+            # The order of these checks is a guarantee: without credentials, a caller learns nothing about tools.
             message = _parsed(raw)
             _check_major(message)
             known = self._authenticate(message) if caller is None else caller
@@ -378,7 +378,7 @@ class _Desk:
         return await work
 
     async def _find(self, request: Request) -> str:
-        """The id of the command that the request means; case is ignored where nothing fits exactly."""
+        """The id of the command in the request. Case is ignored if there is no exact match."""
         contract = await self._engine.contract_of(request.tool)
         if contract is not None and contract.is_tool:
             return contract.id
@@ -414,13 +414,13 @@ class _Desk:
             self._note(outcome.kind, request.trace_id, f"{command}: {outcome.text}")
         return _of_outcome(request, outcome, started)
 
-    # Not waiting
+    # In the background
 
     def _accept(self, request: Request, work: _Accepted, caller: Caller, started: float) -> JsonObject:
-        """The work goes on; its response can be fetched with the handle."""
+        """Accept work: its response can be fetched with the handle."""
         try:
             handle = self._handles.add(work, caller)
-        except TooMuchWork as error:  # the task has not begun
+        except TooMuchWork as error:  # the task has not started
             work.task.cancel()
             self._note("busy", request.trace_id, str(error))
             headers = {"Retry-After": str(_TRY_AGAIN)}
@@ -456,7 +456,7 @@ class _Desk:
 
 
 def _size(task: asyncio.Task[JsonObject]) -> int:
-    """Bytes of a response that is kept; a work that was cancelled has none."""
+    """The size of a kept response in bytes; 0 for a cancelled one."""
     return 0 if task.cancelled() or task.exception() else len(json.dumps(task.result()))
 
 
@@ -489,7 +489,7 @@ def _status(outcome: Outcome) -> tuple[str, int]:
 
 
 def _output(outcome: Outcome) -> Json:
-    """The unboxed value; a result that is content and no data is given as its blocks."""
+    """The unboxed value; for content without data, its blocks."""
     result = outcome.result
     if result.blocks is not None and not result.structured:
         return {"content": list(result.blocks)}
@@ -541,7 +541,7 @@ def _problem(code: str, message: str, path: str) -> JsonObject:
 
 
 def _path(problem: str) -> str:
-    """Where a problem line says it is, from the root of the envelope."""
+    """The path of a problem, from the root of the envelope."""
     name = problem.partition(": ")[0]
     return "payload" if name == "arguments" else f"payload.{name}"
 
