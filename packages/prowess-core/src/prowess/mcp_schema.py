@@ -46,7 +46,7 @@ def is_canonical(value: object) -> bool:
 
 
 def normalize_mcp_tool_result(value: Any) -> JsonObject:
-    """Any value as a canonical payload. Raises `ValueError` for what cannot be one."""
+    """Convert any value to a canonical payload. Raises `ValueError` if that is impossible."""
     try:
         return render(normalize(value))
     except OutputError as error:
@@ -54,7 +54,7 @@ def normalize_mcp_tool_result(value: Any) -> JsonObject:
 
 
 def to_text_only(payload: JsonObject) -> JsonObject:
-    """The strict text-only projection of a canonical payload. Raises `ValueError` for what is none."""
+    """The strict text-only projection of a canonical payload. Raises `ValueError` for other values."""
     validate(payload)
     projected = content.to_text_only(payload)
     validate(projected, MCP_TOOL_RESULT_TEXT_SCHEMA_V1)
@@ -62,7 +62,7 @@ def to_text_only(payload: JsonObject) -> JsonObject:
 
 
 def extract_text_content(result: object) -> str | None:
-    """The text of a payload, or of a JSON-RPC response or error that carries one; `None` where there is none."""
+    """The text of a payload, or of a JSON-RPC response or error; `None` without a text."""
     if not isinstance(result, dict):
         return None
     message = cast("JsonObject", result)
@@ -79,7 +79,7 @@ def extract_text_content(result: object) -> str | None:
 
 
 def parse_result_payload(value: object) -> JsonObject:
-    """The mapping inside a result: itself, JSON text of one, or a canonical payload whose text is JSON of one."""
+    """The mapping in a result, which may be a mapping, JSON text, or a canonical payload with JSON text."""
     if isinstance(value, str):
         value = json.loads(value)
     if not isinstance(value, dict):

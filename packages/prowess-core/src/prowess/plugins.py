@@ -25,7 +25,7 @@ _FUNCTIONS: Final = (FunctionType, MethodType, classmethod, staticmethod)
 
 
 class Plugins:
-    """Plugins by name. They are asked in the order of their names, those with `tryfirst` before and with `trylast` after."""
+    """Plugins by name, called in the order of their names, with `tryfirst` before and `trylast` after the others."""
 
     def __init__(self) -> None:
         self._manager = _Manager("prowess")
@@ -34,7 +34,7 @@ class Plugins:
         """Whether any plugin observes or wraps calls. Every call reads this, so it is computed when a plugin comes or goes."""
 
     def register(self, plugin: object, name: str) -> list[LoadError]:
-        """Add a plugin. Gives what is wrong with its hooks; those that are right are there."""
+        """Add a plugin with its valid hooks. Returns the errors of the others."""
         if isinstance(plugin, type):
             raise LoadError(f"the plugin {plugin.__qualname__} is a class; give an instance of it")
         self._manager.refused = []
@@ -48,31 +48,31 @@ class Plugins:
         return self._manager.refused
 
     def unregister(self, name: str) -> None:
-        """Take a plugin out."""
+        """Remove a plugin."""
         self._manager.unregister(name=name)
         self.watch_calls = any(map(self.has, _OBSERVING))
 
     def each(self, hook: str, *, plugin: str | None = None) -> Iterator[tuple[str, Callable[..., Any]]]:
-        """The implementations of a hook, each with the name of its plugin; the caller says what a failure means."""
+        """The implementations of a hook, each with the name of its plugin. The caller handles exceptions."""
         caller: pluggy.HookCaller = getattr(self._manager.hook, hook)
         for impl in sorted(caller.get_hookimpls(), key=_turn):
             if plugin is None or impl.plugin_name == plugin:
                 yield impl.plugin_name, _taking(impl)
 
     def has(self, hook: str, *, beside: str = "") -> bool:
-        """Whether any plugin implements a hook, apart from those whose names begin with `beside`."""
+        """Whether any plugin implements a hook, ignoring names that begin with `beside`."""
         names = [impl.plugin_name for impl in getattr(self._manager.hook, hook).get_hookimpls()]
         return any(not (beside and name.startswith(beside)) for name in names)
 
 
 class _Manager(pluggy.PluginManager):
-    """A registry that takes the good hooks of a plugin and notes what is wrong with the others."""
+    """A registry that accepts the valid hooks of a plugin and notes the errors of the others."""
 
     refused: list[LoadError]
 
     def parse_hookimpl_opts(self, plugin: Any, name: str) -> Any:
         if type(inspect.getattr_static(plugin, name, None)) not in _FUNCTIONS:
-            return None  # whatever it is, it is not touched: a lazy proxy may raise at a look
+            return None  # not a function: do not touch it, because a lazy proxy may raise
         options = super().parse_hookimpl_opts(plugin, name)
         problem = _unmarked(plugin, name) if options is None else _problem(plugin, name, options)
         if problem is None:
@@ -92,7 +92,7 @@ def _unmarked(plugin: Any, name: str) -> str | None:
 
 
 def _problem(plugin: Any, name: str, options: Mapping[str, Any]) -> str | None:
-    """What is wrong with the implementation of a hook."""
+    """The error in the implementation of a hook, or `None`."""
     hook: str = options.get("specname") or name
     if hook not in _HOOKS:
         if options.get("optionalhook"):
@@ -123,7 +123,7 @@ def _turn(impl: pluggy.HookImpl) -> tuple[int, str]:
 
 
 def _taking(impl: pluggy.HookImpl) -> Callable[..., Any]:
-    """An implementation that may be given every argument of its hook, and takes those it names."""
+    """A function that takes all arguments of a hook, and passes on those that the implementation names."""
 
     def call(**given: Any) -> Any:
         more = {name: given[name] for name in impl.kwargnames if name in given}
@@ -144,13 +144,13 @@ class Installed:
 
     @property
     def package(self) -> str:
-        """The outermost package: lines in it are its author's own."""
+        """The outermost package, which contains the author's code."""
         return self.module.partition(".")[0]
 
 
 def installed() -> Iterator[Installed]:
     """The installed skill packages, in the order of their names."""
-    from importlib.metadata import entry_points  # 25 ms, not on the way to the first answer
+    from importlib.metadata import entry_points  # 25 ms, not needed for the first answer
 
     found = [(entry, entry.dist.name if entry.dist else "") for entry in entry_points(group=_GROUP)]
     for entry, distribution in sorted(found, key=lambda item: (item[0].name, item[1])):

@@ -1,4 +1,4 @@
-"""What Prowess itself adds, as ordinary plugins."""
+"""The built-in plugins."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class OldSkills:
 
     @hookimpl(trylast=True)
     def prowess_render(self, value: Any) -> Any:
-        """Objects that carry `success`, `data` and `error`, as older skill systems return them: the data, or a failure."""
+        """Objects with `success`, `data` and `error`, as in older skill systems: the data, or a failure."""
         if isinstance(value, type) or not all(hasattr(value, name) for name in ("success", "data", "error")):
             return None
         if value.success:

@@ -1,8 +1,8 @@
-"""The dependency-injector container of a runtime. Importing this costs up to 110 ms: only who needs a provider does.
+"""The dependency-injector container of a runtime. Importing it costs up to 110 ms, so it is imported with the first provider.
 
-A project's own container becomes part of it: its providers make and keep what they are asked for, `Configuration` is filled
-with the settings, and overriding is the container's own. What Prowess adds is the thread or the loop in which they run, one
-maker at a time for what is kept, and fresh copies of what was made with the thing that is overridden.
+A project's own container becomes part of it: its providers make and keep their objects, `Configuration` gets the settings,
+and overriding uses the container. Prowess adds the thread or the loop in which providers run, a lock while a kept object is
+made, and new copies of objects that were made with an overridden one.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from prowess.injection.provided import is_data, is_key, result_type
 __all__ = ["Container", "Named"]
 
 _KEPT: Final = (providers.BaseSingleton, providers.BaseResource)
-"""Providers that keep what they made."""
+"""Providers that keep their object."""
 _READY: Final = (providers.Singleton, providers.ThreadSafeSingleton, providers.Object, providers.BaseResource)
-"""Providers that give the same thing in every thread, at once after the first time."""
+"""Providers that return the same object in every thread, without waiting after the first time."""
 
 
 @frozen
 class Named:
-    """A provider of a container: its dotted name, and the type by which it is found, if there is one."""
+    """A provider of a container, with its dotted name and the type for look-ups, if there is one."""
 
     name: str
     provider: Any
     type: Any
     needs: tuple[tuple[str, Any], ...]
-    """What others have to provide for it: the dependencies that its container declares and leaves open."""
+    """The open dependencies of its container, which others have to provide."""
 
 
 class Container:
-    """Everything of dependency-injector that one runtime uses, in one container."""
+    """The container with all providers of one runtime."""
 
     def __init__(
         self,
@@ -49,21 +49,21 @@ class Container:
         own: Mapping[type[Any], Any],
         ask: Callable[[Any], Coroutine[Any, Any, Any]],
     ) -> None:
-        """`own` are things that are there already; `ask` gets what anybody else provides for a type."""
+        """`own` are existing objects; `ask` returns the object that other providers have for a type."""
         self._settings = settings
         self._own = own
         self._ask = ask
         self._asked: dict[Any, tuple[str, Any]] = {}
-        """The dependencies that others fill: the name and the type of each."""
+        """The names and types of dependencies that others fill."""
         self._root: Any = containers.DynamicContainer()
         self._lock = threading.RLock()
         self._made: set[Any] = set()
-        """Providers that have made what they keep, and all that it needs."""
+        """Providers that have made their object and its dependencies."""
         self._replaced: list[Any] = []
-        """Resources that took the place of others while something was overridden."""
+        """Resources that replaced others during an override."""
 
     def adopt(self, given: Any, name: str | None) -> list[Named]:
-        """Take a container in, by a name or as it is; gives all its providers."""
+        """Add a container, with or without a name, and return its providers."""
         container: Any = given() if isinstance(given, type) else given
         with _reported():
             self._feed(container)
@@ -76,14 +76,14 @@ class Container:
         return list(self._named(container.providers, f"{name}." if name else ""))
 
     def add(self, provider: Any) -> None:
-        """Take a single provider in."""
+        """Add a single provider."""
         self._root.set_provider(f"provided_{len(self._root.providers)}", provider)
 
     def _feed(self, container: Any) -> None:
-        """Fill in what Prowess knows: the settings, and the dependencies on its own types."""
+        """Fill `Configuration` with the settings, and dependencies on types of Prowess."""
         for provider in container.traverse(types=[providers.Configuration, providers.Dependency]):
             if _is(provider, providers.Configuration):
-                if not provider.overridden:  # else it shows a part of another one
+                if not provider.overridden:  # otherwise it is a part of another configuration
                     provider.from_dict(dict(self._settings))
             elif not provider.overridden and provider.instance_of in self._own:
                 provider.override(providers.Object(self._own[provider.instance_of]))
@@ -98,23 +98,23 @@ class Container:
             if _is(provider, providers.Container):
                 yield from self._named(provider.providers, f"{prefix}{name}.")
 
-    # Getting what a provider gives
+    # Objects of providers
 
     def is_per_call(self, provider: Any) -> bool:
-        """Whether a provider makes a new thing each time, which then lives for one call."""
+        """Whether a provider makes a new object each time, which then lives for one call."""
         return _is(provider, providers.Factory)
 
     def is_async(self, provider: Any) -> bool:
-        """Whether a provider, or one that it needs, has to run on the event loop."""
+        """Whether a provider or one of its dependencies has to run on the event loop."""
         return any(map(_is_async, _graph(provider)))
 
     async def prepare(self, provider: Any, threads: Place) -> None:
-        """Make what a provider needs and its container keeps, each thing once."""
+        """Make the kept objects that a provider needs, each once."""
         if provider in self._made or self.is_async(provider):
             return
 
         def make() -> None:
-            with self._lock:  # of two threads that begin at once, one would make what nobody keeps
+            with self._lock:  # two threads at once would make the object twice
                 for each in _graph(provider):
                     if _is(each, *_KEPT):
                         each()
@@ -123,7 +123,7 @@ class Container:
         self._made.add(provider)
 
     async def get(self, provider: Any, place: Place) -> Any:
-        """What a provider gives, as it is: opening and closing it is the container's business."""
+        """The object of a provider. The container opens and closes it."""
         if self.is_async(provider) or (provider in self._made and _is(provider, *_READY)):
             try:
                 made = provider()
@@ -136,7 +136,7 @@ class Container:
 
     @contextlib.contextmanager
     def override(self, provider: Any, value: Any) -> Generator[None]:
-        """Give a value in the place of a provider. What was made with it is made anew, and is as before afterwards."""
+        """Replace a provider by a value. Objects that were made with it are made again, and restored afterwards."""
         dependents = [each for each in self._root.traverse(types=list(_KEPT)) if provider in each.traverse()]
         with contextlib.ExitStack() as undo:
             undo.callback(self._made.clear)
@@ -157,7 +157,7 @@ class Container:
     # Closing
 
     def closers(self) -> Iterator[tuple[Callable[[], Any], bool]]:
-        """What closes each resource that was opened, and whether that has to run on the loop; those first that need others."""
+        """The functions that close the open resources, and whether they run on the loop. Dependent resources come first."""
         opened = [
             each for each in {*self._root.traverse(types=[providers.BaseResource]), *self._replaced} if each.initialized
         ]
@@ -170,7 +170,7 @@ def _is(thing: Any, *kinds: Any) -> bool:
 
 
 def _type_of(provider: Any) -> Any:
-    """The type by which a provider is found, if there is one."""
+    """The type for look-ups of a provider, or `None`."""
     if _is(provider, providers.Object):
         kind: Any = cast("Any", type(provider()))
     elif _is(provider, providers.Dependency):
@@ -183,7 +183,7 @@ def _type_of(provider: Any) -> Any:
 
 
 def _found_by(kind: Any) -> Any:
-    """A type by which things are found. Plain data is none, nor are models, which clients send: those have names."""
+    """A type for look-ups, or `None` for plain data and models: clients send these, so they are found by name."""
     is_model = inspect.isclass(kind) and issubclass(cast("Any", kind), BaseModel)
     return kind if is_key(kind) and not is_data(kind) and not is_model else None
 

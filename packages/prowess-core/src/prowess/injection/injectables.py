@@ -1,8 +1,7 @@
 """Finds the provider of an injected parameter, and decides how long its object lives.
 
-Recipes and singletons live as long as the runtime. Objects of one call are opened and closed with that call. The
-providers of a project's own dependency-injector container are recipes, too; that container makes and keeps its objects
-itself.
+Recipes and singletons live as long as the runtime. Objects of one call are opened and closed with that call. The providers
+of a project's own dependency-injector container are recipes too, but that container makes and keeps its objects itself.
 """
 
 from __future__ import annotations
@@ -69,69 +68,69 @@ class Inject:
 
 @frozen
 class Need:
-    """One injected parameter: where its value comes from."""
+    """One injected parameter, with the source of its value."""
 
     parameter: str
     source: Literal["provider", "root", "setting", "environment variable"]
     key: Key = ""
     default: Any = MISSING
     read: Callable[[Any], Any] | None = field(default=None, compare=False)
-    """Makes a setting what the parameter is annotated as: in the environment everything is text."""
+    """Converts a setting to the annotated type, because environment variables are text."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Recipe:
-    """How to make a thing, and what it needs itself. A recipe that took the place of another makes another thing."""
+    """How to make an object, with its dependencies. Each recipe has its own object."""
 
     key: Key
     type: Any
-    """The type by which it is found; `None` for what is found by its name alone."""
+    """The type for look-ups; `None` if it is found only by its name."""
     factory: Callable[..., Any]
     lifetime: Lifetime
     needs: tuple[tuple[str, Key], ...]
     is_async: bool
-    """Whether the factory returns at once something to be awaited: it then runs on the event loop."""
+    """Whether the factory returns an awaitable, so that it runs on the event loop."""
     is_contained: bool = False
-    """Whether the factory is a provider of dependency-injector, whose container makes and keeps what it gives."""
+    """Whether the factory is a provider of dependency-injector, whose container makes and keeps the object."""
 
     @property
     def is_asking(self) -> bool:
-        """Whether it asks others for its own type, as the `Dependency` of a container does."""
+        """Whether it needs its own type from others, like the `Dependency` of a container."""
         return any(key == self.type for _, key in self.needs)
 
 
 @dataclass(eq=False)
 class _Override:
-    """A value in the place of whatever is provided for a key."""
+    """A value that replaces the provider of a key."""
 
     key: Key
     value: Any
     undo: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
-    """Takes it out of the container again."""
+    """Removes it from the container."""
 
 
 class Injectables:
-    """All that can be injected. Lives with the runtime."""
+    """All injectable objects of a runtime."""
 
     def __init__(
         self, settings: Settings, paths: ConfigPaths, threads: Threads, overrides: Mapping[Any, Any] | None = None
     ) -> None:
         self._recipes: dict[Key, Recipe] = {}
         self.apart = False
-        """Whether the shared providers of the project are missing here."""
+        """Whether the shared providers of the project are missing in this environment."""
         self._ready: dict[Key, Any] = {Settings: settings, ConfigPaths: paths}
         self._overrides = [_Override(_named_key(key), value) for key, value in (overrides or {}).items()]
         self._threads = threads
         self._singletons = Singletons(lambda: Resources("the runtime", threads))
         self._container: Container | None = None
         self._closing: dict[asyncio.Task[None], Lane] = {}
-        """What closes after calls that left something behind in a thread."""
-        # What is worked out from the above, and forgotten when it changes.
+        """Tasks that close the objects of calls with an abandoned thread."""
+        # Caches of the above, cleared when it changes.
         self._found: dict[Key, Recipe | InjectionError | None] = {}
         self._values: dict[Key, tuple[bool, Any]] = {}
         self._reached: dict[Recipe, frozenset[Recipe]] = {}
 
-    # What there is
+    # Providers
 
     def provide(
         self,
@@ -141,12 +140,11 @@ class Injectables:
         lifetime: Lifetime = "singleton",
         name: str | None = None,
     ) -> list[Key]:
-        """Teach a type, or a name, to be injected; gives the keys that are new.
+        """Make a type or a name injectable, and return the new keys.
 
-        `factory` may be a class, a function, a generator that yields once and then cleans up, the async form of
-        either, or a provider of dependency-injector; without one the type itself is called. Its own annotated
-        parameters are injected too. What it makes is entered where it is a context manager. A whole container of
-        dependency-injector stands for all of its providers.
+        `factory` may be a class, a function, a generator that yields once and then cleans up, the async form of either, or
+        a provider of dependency-injector; by default, it is the type itself. Its annotated parameters are injected too. If
+        its object is a context manager, it is entered. A container of dependency-injector adds all of its providers.
         """
         if _is_of_library(type_, "containers"):
             return self.adopt(type_, name)
@@ -187,7 +185,7 @@ class Injectables:
             raise InjectionError(f"{shown(key)} already has a provider; give this one a name, or take one of them out")
 
     def adopt(self, given: Any, name: str | None = None) -> list[Key]:
-        """Take all providers of a container of dependency-injector, by their dotted names."""
+        """Add all providers of a dependency-injector container by their dotted names."""
         if not _is_of_library(given, "containers"):
             raise InjectionError(f"{given!r} is not a container of dependency-injector")
         container = self._library()
@@ -199,13 +197,13 @@ class Injectables:
 
     def _library(self) -> Container:
         if self._container is None:
-            from prowess.injection.containers import Container  # 25 to 110 ms, paid only by who brings a provider
+            from prowess.injection.containers import Container  # 25 to 110 ms, only with a provider
 
             self._container = Container(self._ready[Settings].as_dict(), self._ready, self._ask)
         return self._container
 
     async def _ask(self, key: Key) -> Any:
-        """What a container of dependency-injector declares as a `Dependency` and leaves to others."""
+        """The object for a `Dependency` of a dependency-injector container."""
         return (await self._part(key))[0]
 
     def _add(self, recipes: list[Recipe]) -> None:
@@ -215,7 +213,7 @@ class Injectables:
             self._reach(override, recipes)
 
     def forget(self, keys: Iterable[Key]) -> None:
-        """Take back what a plugin that failed, or left, had provided."""
+        """Remove the providers of a plugin that has failed or is gone."""
         for key in list(keys):
             self._recipes.pop(key, None)
         self._changed()
@@ -229,11 +227,11 @@ class Injectables:
         return {*self._recipes, *self._ready, *_PER_CALL, *(override.key for override in self._overrides)}
 
     def knows(self, key: Key) -> bool:
-        """Whether anybody provides something. Several who could, and none who should, is an error."""
+        """Whether a key has a provider. Raises an error if it is ambiguous."""
         return self.given(key)[0] or key in _PER_CALL or self._find(key) is not None
 
     def _find(self, key: Key) -> Recipe | None:
-        """The one recipe that a key means: by itself, by its type, or as the only one that is such a thing."""
+        """The recipe for a key: the exact one, the one of its type, or the only one of a subtype."""
         if key not in self._found:
             try:
                 self._found[key] = self._search(key)
@@ -262,10 +260,10 @@ class Injectables:
                 return fitting[0]
         return None
 
-    # What is wrong
+    # Errors
 
     def broken(self) -> dict[Key, InjectionError]:
-        """The recipes that need what nobody provides, themselves, or something that lives shorter; each with the reason."""
+        """The recipes that need something without a provider, themselves, or an object that lives shorter; with the reasons."""
         broken: dict[Key, InjectionError] = {}
         for recipe in self._recipes.values():
             try:
@@ -301,7 +299,7 @@ class Injectables:
                 self._check(inner, path)
 
     def need(self, parameter: str, annotation: Any, default: Any, *, autowire: bool) -> Need | None:
-        """The need of one parameter, or `None` where a client has to send it."""
+        """The need of one parameter, or `None` if clients send it."""
         marker = _marker(annotation, default)
         if marker is None and not autowire:
             return None
@@ -314,7 +312,7 @@ class Injectables:
         fallback = MISSING if isinstance(default, Inject) else default
         key: Key = (marker and marker.name) or self._asked(annotation)
         if marker is None and is_record(key) and not self._is_itself_provided(key):
-            return None  # data that a client sends: what derives from it would take the argument away
+            return None  # data of clients: a provider of a subtype must not take the argument away
         if (isinstance(key, str) or get_origin(key) is Annotated or is_key(key)) and self.knows(key):
             return Need(parameter, "provider", key, fallback)
         if marker is None:
@@ -324,28 +322,28 @@ class Injectables:
         return Need(parameter, "provider", key, fallback)
 
     def _is_itself_provided(self, key: Key) -> bool:
-        """Whether the very type has a provider or an override, and not only something that derives from it."""
+        """Whether the exact type has a provider or an override, not only a subtype."""
         known = (*self.keys, *(recipe.type for recipe in self._recipes.values()))
         named = {override.key for override in self._overrides if isinstance(override.key, str)}
         return any(same_type(one, key) for one in known) or not named.isdisjoint(names_of(key))
 
     def _asked(self, annotation: Any) -> Key:
-        """The key of an annotation: `Annotated` as it stands where exactly that is provided, else the type in it."""
+        """The key of an annotation: the whole `Annotated` if that has a provider, else the type in it."""
         bare, exact = key_of(annotation), _exact(annotation)
         return exact if exact is not bare and exact in self._recipes else bare
 
     def nobody(self, key: Any) -> str:
-        """That nobody provides something, and the nearest thing that somebody does."""
+        """The message that a type has no provider, with the nearest type that has one."""
         known = sorted({shown(item) for item in self.keys})
         near = difflib.get_close_matches(shown(key), known, n=1, cutoff=0.4)
         hint = f"the nearest is {near[0]}" if near else f"there are {', '.join(known)}"
         way = _APART if self.apart else "a plugin adds providers with `prowess_injectables`"
         return f"there is no provider for {shown(key)}; {hint} ({way})"
 
-    # Getting things
+    # Objects
 
     def given(self, key: Key) -> tuple[bool, Any]:
-        """Whether something is there without being made, an override or one of the runtime's own, and what."""
+        """Whether a key has an existing object, from an override or the runtime itself, and that object."""
         if not self._overrides:
             return (True, self._ready[key]) if key in self._ready else (False, None)
         if key not in self._values:
@@ -360,7 +358,7 @@ class Injectables:
         return (True, self._ready[key]) if key in self._ready else (False, None)
 
     def _means(self, overridden: Key, key: Key) -> bool:
-        """Whether an override is for a key: for the very same, for what it finds, or for a type of that name."""
+        """Whether an override applies to a key: to the same key, to the recipe that it finds, or to a type of that name."""
         if same_type(overridden, key):
             return True
         if isinstance(overridden, str) and not isinstance(key, str) and overridden not in self._recipes:
@@ -371,14 +369,14 @@ class Injectables:
         return False
 
     def recipe(self, key: Key) -> Recipe:
-        """How something is made that is not there yet."""
+        """The recipe for a key without an existing object."""
         recipe = self._find(key)
         if recipe is None:
             raise InjectionError(self.nobody(key))
         return recipe
 
     def reached(self, recipe: Recipe) -> frozenset[Recipe]:
-        """A recipe with all those that it needs, directly or not, but for what is given."""
+        """A recipe with all its direct and indirect dependencies, except existing objects."""
         if recipe not in self._reached:
             todo, reached = [recipe], {recipe}
             while todo:
@@ -389,14 +387,14 @@ class Injectables:
         return self._reached[recipe]
 
     async def prepare(self, recipe: Recipe) -> None:
-        """Make what the container keeps for a provider."""
+        """Make the kept objects of a provider."""
         with _providing(recipe.key):
             await self._library().prepare(recipe.factory, self._threads)
 
     async def singleton(self, recipe: Recipe) -> tuple[Any, bool]:
         """The one instance of a recipe, and whether it belongs to this event loop.
 
-        While something is overridden that it needs, there is another one, which is made with that.
+        While one of its dependencies is overridden, there is another instance, which is made with the override.
         """
         place = (recipe, self._overridden_in(recipe)) if self._overrides else recipe
         return await self._singletons.get(place, functools.partial(self._make, recipe))
@@ -406,7 +404,7 @@ class Injectables:
         return tuple(each for each in self._overrides if any(self._means(each.key, key) for key in keys))
 
     def _all_below(self, recipe: Recipe) -> set[Recipe]:
-        """A recipe with all those that it would need if nothing were overridden."""
+        """A recipe with all its dependencies, ignoring overrides."""
         todo, below = [recipe], {recipe}
         while todo:
             for _, key in todo.pop().needs:
@@ -436,7 +434,7 @@ class Injectables:
         return await self.contained(recipe, self._threads), False
 
     async def contained(self, recipe: Recipe, place: Place) -> Any:
-        """What a provider of the container gives, for as long as the container says."""
+        """The object of a provider of the container, which decides how long it lives."""
         with _providing(recipe.key):
             return await self._library().get(recipe.factory, place)
 
@@ -444,7 +442,7 @@ class Injectables:
 
     @contextlib.contextmanager
     def override(self, key: Key, value: Any) -> Generator[None]:
-        """Provide a value in the place of whatever was provided, for a while, also for what was made before."""
+        """Replace a provider by a value for a while, also in objects that were made before."""
         override = _Override(_named_key(key), value)
         self._overrides = [*self._overrides, override]
         self._changed()
@@ -457,7 +455,7 @@ class Injectables:
             self._changed()
 
     def _reach(self, override: _Override, recipes: list[Recipe]) -> None:
-        """Override in the container what is meant, for the sake of its other providers."""
+        """Override the matching providers in the container, because other providers may need them."""
         for recipe in recipes:
             if not recipe.is_contained:
                 continue
@@ -469,14 +467,14 @@ class Injectables:
     # Closing
 
     def close_later(self, opened: Resources, lane: Lane, error: BaseException | None) -> None:
-        """Close what a call had opened once the function that it left behind in a thread has ended."""
+        """Close the objects of a call after its abandoned function has ended."""
         closing: Coroutine[Any, Any, None] = opened.close_after(lane, error)
         task = asyncio.get_running_loop().create_task(closing)
         self._closing[task] = lane
         task.add_done_callback(self._closing.pop)
 
     async def aclose(self) -> None:
-        """Close what was opened for as long as the runtime lives, in reverse order."""
+        """Close the objects that live as long as the runtime, in reverse order."""
         loop = asyncio.get_running_loop()
         closing = [task for task, lane in self._closing.items() if task.get_loop() is loop and not lane.is_busy]
         if closing:
@@ -493,10 +491,10 @@ class Injectables:
 
 
 class CallScope:
-    """What is made for one call: each thing once, closed in reverse order when the call is over.
+    """The objects of one call: each is made once, and all are closed in reverse order at the end of the call.
 
-    What sync factories make for it is made and closed in one thread, and a sync command runs in the same one. `inline` is
-    for a sync command that runs on the event loop: that is its thread.
+    Sync factories run in one thread, where their objects are also closed, and a sync command runs in the same thread.
+    `inline` is for a sync command on the event loop: that is its thread.
     """
 
     def __init__(
@@ -510,10 +508,10 @@ class CallScope:
         self._is_async = is_async
         self._resources: Resources | None = None
         self._needs: dict[str, Recipe] = {}
-        """The parameters that recipes fill."""
+        """The recipes by parameter."""
         self._made: dict[Recipe, Any] = {}
         self._on_loop: set[Recipe] = set()
-        """What was opened on the event loop."""
+        """The recipes whose objects were opened on the event loop."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -537,7 +535,7 @@ class CallScope:
                 lane.release()
 
     async def fill(self, needs: Iterable[Need]) -> None:
-        """Provide every parameter that the Python caller did not pass. What opens nothing comes first: it may be missing."""
+        """Fill every parameter that the Python caller did not pass. Settings come first: they may be missing, and open nothing."""
         call = self._call
         call.provided = dict(call.arguments.injected)
         for value in call.provided.values():
@@ -557,7 +555,7 @@ class CallScope:
             await self._make_all(wanted)
 
     def _at_hand(self, need: Need) -> tuple[bool, Any]:
-        """Whether a parameter can be filled without making anything, and the value."""
+        """Whether a parameter has an existing value, and the value."""
         if need.source == "root":
             return True, self._root
         if need.source != "provider":
@@ -571,7 +569,7 @@ class CallScope:
         return need.default is not MISSING and not self._injectables.knows(need.key), need.default
 
     def _keep_secret(self, value: object) -> None:
-        """A text that was provided may be a token; what a structure holds is its own business."""
+        """Note an injected text as a secret, because it may be a token. Texts inside objects are not noted."""
         if isinstance(value, str):
             self._call.keep_secret(value)
 
@@ -599,7 +597,7 @@ class CallScope:
     async def _make_all(self, wanted: list[tuple[str, Recipe]]) -> None:
         self._needs = dict(wanted)
         injectables = self._injectables
-        # What is made once comes first: making it takes threads, and a call that waits for one must not keep another.
+        # Singletons first: making them needs threads, and a call that waits for one must not hold another.
         for each in {each for _, recipe in wanted for each in injectables.reached(recipe)}:
             if each.is_contained:
                 await injectables.prepare(each)
@@ -622,9 +620,9 @@ class CallScope:
 
     async def _make(self, recipe: Recipe) -> Any:
         opened = self._opened()
-        if recipe.lifetime == "singleton":  # one of the container's: all others are made by now
+        if recipe.lifetime == "singleton":  # a singleton of the container: all others are made by now
             return await self._injectables.contained(recipe, self._call.place)
-        needs = () if recipe.is_contained else recipe.needs  # a container asks for itself
+        needs = () if recipe.is_contained else recipe.needs  # the container resolves its own dependencies
         parts = {name: await self._part(key) for name, key in needs}
         with _providing(recipe.key):
             value, on_loop = await opened.open(functools.partial(recipe.factory, **parts), on_loop=recipe.is_async)
@@ -633,14 +631,14 @@ class CallScope:
         return value
 
     def _opened(self) -> Resources:
-        """What the call opens, in its thread: from now on the command runs there, too."""
+        """The resources of the call in its thread. From now on, the command runs there too."""
         if self._resources is None:
             place = self._call.place = Inline() if self._inline else Lane(self._threads, self._call.id)
             self._resources = Resources(self._call.command, place, self._call.shown)
         return self._resources
 
     def _explain(self, error: BaseException) -> None:
-        """Say which parameters were made in another thread, where that is what an error complains about."""
+        """Add to an error about threads which parameters were made in another thread."""
         if _THREAD.search(str(error)) is None:
             return
         for parameter, recipe in self._needs.items():
@@ -670,7 +668,7 @@ class CallScope:
 
 @contextlib.contextmanager
 def _providing(key: Key) -> Generator[None]:
-    """What is raised inside is raised by a provider, and not by the command: it says so."""
+    """Mark exceptions as raised by a provider instead of the command."""
     try:
         yield
     except Raised as raised:
@@ -684,7 +682,7 @@ def _contained(container: Container, key: Key, kind: Any, provider: Any, needs: 
 
 
 def _needs(factory: Callable[..., Any]) -> Iterator[tuple[str, Key]]:
-    """The parameters of a factory that have to be injected: those without a default, and those that say so."""
+    """The injected parameters of a factory: those without a default, and those with `Inject`."""
     for parameter, resolve in annotations_of(factory):
         required = parameter.default is MISSING and parameter.kind not in _VARIADIC
         try:
@@ -704,10 +702,10 @@ def _marker(annotation: Any, default: Any) -> Inject | None:
 
 
 def _exact(annotation: Any) -> Any:
-    """`Annotated` as it was written, where it can be looked up, else the type."""
+    """The whole `Annotated` if it is hashable, else the type."""
     parts = [item for item in get_args(annotation) if item is not type(None)] if is_union(annotation) else [annotation]
     if get_origin(parts[0]) is Annotated and len(parts) == 1:
-        with contextlib.suppress(TypeError):  # what stands beside the type need not be hashable
+        with contextlib.suppress(TypeError):  # the metadata may be unhashable
             hash(parts[0])
             return parts[0]
     return key_of(annotation)
@@ -726,7 +724,7 @@ def _is_kind_of(kind: Any, wanted: Any) -> bool:
 
 
 def _is_of_standard_library(key: Any) -> bool:
-    """Whether a type is everybody's: a parameter of it is not asking for whatever derives from it."""
+    """Whether a type is of the standard library. A parameter of it must not get a provider of a subtype."""
     return is_data(key) or _top(key) in _STANDARD
 
 
@@ -740,7 +738,7 @@ def _is_async(factory: Any) -> bool:
 
 
 def _is_of_library(thing: object, module: str) -> bool:
-    """Whether something comes from dependency-injector, told without importing that."""
+    """Whether an object comes from a module of dependency-injector, without importing it."""
     return any(base.__module__ == _LIBRARY + module for base in type(thing).__mro__)
 
 
@@ -749,7 +747,7 @@ def _logger(call: Call) -> logging.Logger:
 
 
 _PER_CALL: Final[dict[Key, Callable[[Call], Any]]] = {Context: Context, logging.Logger: _logger}
-"""What the call itself provides."""
+"""The objects that the call itself provides."""
 
 _STANDARD: Final = sys.stdlib_module_names
 _VARIADIC: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)

@@ -54,7 +54,7 @@ _GIVING: Final = (
 
 
 def key_of(annotation: Any) -> Key:
-    """The key that an annotation asks for: without `None`, `Annotated` and the names of type aliases."""
+    """The key for an annotation: without `None`, `Annotated` and type aliases."""
     key = without_none(annotation)
     while isinstance(key, typing_extensions.TypeAliasType) or type(key).__name__ == "TypeAliasType":
         key = without_none(key.__value__)
@@ -62,7 +62,7 @@ def key_of(annotation: Any) -> Key:
 
 
 def is_key(key: Any) -> bool:
-    """Whether something can be found by type: a class, a generic of one, or a NewType."""
+    """Whether a key is a type: a class, a generic alias, or a NewType."""
     if not isinstance(get_origin(key) or key, (type, typing.NewType)):
         return False
     try:
@@ -73,7 +73,7 @@ def is_key(key: Any) -> bool:
 
 
 def is_data(key: Any) -> bool:
-    """Whether a type is plain data, which every skill takes from its clients."""
+    """Whether a type is plain data, which clients send."""
     origin = get_origin(key) or key
     if origin is _CALLABLE:
         return False
@@ -88,7 +88,7 @@ def is_record(key: Any) -> bool:
 
 
 def shown(key: Any) -> str:
-    """A key as messages show it."""
+    """A key for messages."""
     if isinstance(key, str):
         return key
     if get_origin(key) is not None and get_args(key):
@@ -98,7 +98,7 @@ def shown(key: Any) -> str:
 
 
 def names_of(key: Any) -> Iterator[str]:
-    """The names by which a test may mean a type: `Clock`, and `clocks.Clock` with the end of its module's name."""
+    """The names of a type for tests: `Clock`, and `clocks.Clock` with the end of its module's name."""
     name = shown(key)
     yield name
     for part in reversed(getattr(key, "__module__", "").split(".")):
@@ -107,7 +107,7 @@ def names_of(key: Any) -> Iterator[str]:
 
 
 def same_type(one: Any, other: Any) -> bool:
-    """Whether two keys are one type: the same, or two imports of the same line of code, like a skill and its test."""
+    """Whether two keys are the same type, or two imports of the same code, as by a skill and its test."""
     if one == other:
         return True
     if not (isinstance(one, type) and isinstance(other, type)) or one.__qualname__ != other.__qualname__:
@@ -119,11 +119,11 @@ def _file_of(kind: type[Any]) -> str | None:
     return getattr(sys.modules.get(kind.__module__), "__file__", None)
 
 
-# Who is what
+# Classes
 
 
 def ancestors(kind: Any) -> Iterator[Any]:
-    """A class or a generic alias with everything it derives from, the arguments of generics filled in."""
+    """A class or a generic alias with all its bases, with type arguments filled in."""
     yield kind
     origin = get_origin(kind) or kind
     if not isinstance(origin, type) or origin in (Generic, Protocol):
@@ -137,7 +137,7 @@ def ancestors(kind: Any) -> Iterator[Any]:
 
 
 def implements(kind: Any, wanted: Any) -> bool:
-    """Whether a class has everything that a protocol asks for, by name."""
+    """Whether a class has all members of a protocol, by name."""
     origin, protocol = get_origin(kind) or kind, get_origin(wanted) or wanted
     if not isinstance(origin, type) or not typing_extensions.is_protocol(protocol):
         return False
@@ -148,17 +148,17 @@ def implements(kind: Any, wanted: Any) -> bool:
     return bool(members) and all(hasattr(origin, name) or name in declared for name in members)
 
 
-# What a factory says of itself
+# Factories
 
 
 def annotations_of(factory: Callable[..., Any]) -> Iterator[tuple[inspect.Parameter, Callable[[], Any]]]:
-    """The parameters of a factory, each with what resolves its annotation: only what is needed is looked up.
+    """The parameters of a factory, each with a function that resolves its annotation when needed.
 
-    Resolving raises `InjectionError` for a name that is not there when the program runs.
+    Resolving raises `InjectionError` for a name that does not exist at run time.
     """
     try:
         parameters = inspect.signature(factory).parameters.values()
-    except (TypeError, ValueError):  # built in, and without a signature
+    except (TypeError, ValueError):  # a builtin without a signature
         return
     function = _function_of(factory)
     for parameter in parameters:
@@ -183,11 +183,11 @@ def _resolved(parameter: inspect.Parameter, function: Any, factory: Any) -> Any:
 
 
 def _evaluated(annotation: Any, function: Any) -> Any:
-    """An annotation with its names looked up where the function was written, local names included."""
+    """Resolve an annotation in the scope of its function, including local names."""
     names: dict[str, Any] = {item.__name__: item for item in getattr(function, "__type_params__", ())}
     if inspect.isfunction(function):
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-            with contextlib.suppress(ValueError):  # a name that the enclosing function has not bound yet
+            with contextlib.suppress(ValueError):  # the enclosing function has not assigned the name yet
                 names[name] = cell.cell_contents
     holder: Any = types.SimpleNamespace(__annotations__={"it": annotation})
     scope = getattr(function, "__globals__", {})
@@ -195,7 +195,7 @@ def _evaluated(annotation: Any, function: Any) -> Any:
 
 
 def _function_of(factory: Any) -> Any:
-    """The function whose names the annotations of a factory use."""
+    """The function whose scope the annotations of a factory use."""
     factory = getattr(factory, "func", factory)  # a partial
     if isinstance(factory, type):
         kind: Any = factory
@@ -209,7 +209,7 @@ def _function_of(factory: Any) -> Any:
 
 
 def result_type(factory: Any) -> Any:
-    """What a factory gives, by its annotation: `T` also for `Iterator[T]` and the like; `None` where nobody says."""
+    """The annotated result of a factory, `T` also for `Iterator[T]` and similar; `None` without an annotation."""
     if isinstance(get_origin(factory) or factory, type):
         return factory
     function = _function_of(factory)

@@ -24,7 +24,7 @@ from prowess.calls.threads import Lane, Place, Raised, stuck
 __all__ = ["Resources"]
 
 _CLOSING: Final = 5.0
-"""Seconds that one thing gets to close."""
+"""Seconds for closing one object."""
 _HANDLER: Final = dis.opmap["PUSH_EXC_INFO"]
 """The instruction that every `except`, `finally` and `with` handler begins with."""
 _log = logging.getLogger("prowess")
@@ -33,24 +33,24 @@ _Closer: TypeAlias = Callable[[_Error], Any]
 
 
 class Resources:
-    """What one owner, a call or a runtime, has opened."""
+    """The open objects of one owner, a call or a runtime."""
 
     def __init__(self, owner: str, place: Place, shown: Callable[[str], str] = str) -> None:
         self._owner = owner
         self._place = place
         self._shown = shown
         self._closers: list[tuple[_Closer, bool]] = []
-        """How each thing is closed, and whether that happens in the place (else on the loop)."""
+        """The functions that close the objects, and whether they run in the place, or on the loop."""
 
     def __bool__(self) -> bool:
-        """Whether there is anything to close."""
+        """Whether there is an object to close."""
         return bool(self._closers)
 
     async def open(self, make: Callable[[], Any], *, on_loop: bool = False) -> tuple[Any, bool]:
-        """Make a thing, open it where it is to be opened, and say whether it belongs to this event loop.
+        """Make an object, open it, and return it with whether it belongs to this event loop.
 
-        A generator yields the thing and then cleans up; a context manager is entered; what can be awaited is awaited.
-        `on_loop` is for async factories: `make` returns at once something to be awaited.
+        A generator yields the object and then cleans up; a context manager is entered; an awaitable is awaited. `on_loop`
+        is for async factories, where `make` returns an awaitable.
         """
         try:
             made = make() if on_loop else await self._open_in_place(make)
@@ -76,7 +76,7 @@ class Resources:
             value = await manager.__aenter__()
             self._closers.append((lambda error: _exit_async(manager, error), False))
             return value
-        if _is_entered(manager, "__enter__"):  # an async factory that gives a sync context manager
+        if _is_entered(manager, "__enter__"):  # an async factory that returns a sync context manager
             with stuck():
                 value = manager.__enter__()
             self._closers.append((lambda error: _exit_on_loop(manager, error), False))
@@ -84,7 +84,7 @@ class Resources:
         return made
 
     def add(self, end: Callable[[], Any], *, on_loop: bool) -> None:
-        """Something to do when the rest is closed, in the place, or on the loop, where its result is awaited."""
+        """Add a function to call when closing, in the place, or on the loop, where its result is awaited."""
 
         async def close(_: _Error) -> None:
             ended = end()
@@ -94,25 +94,23 @@ class Resources:
         self._closers.append((close, False) if on_loop else (lambda _: end(), True))
 
     async def close(self, error: _Error = None) -> None:
-        """Close everything. What was opened sees the error that its owner came to, to roll back."""
+        """Close everything. The objects get the error of their owner, so that they can roll back."""
         error = error.error if isinstance(error, Raised) else error
         cancelled: BaseException | None = None
         while self._closers:
             closer, in_place = self._closers.pop()
             try:
                 await self._close_one(closer, in_place, error)
-            except (
-                asyncio.CancelledError
-            ) as now:  # a native one, which no shield keeps off: the rest still has to close
+            except asyncio.CancelledError as now:  # a native cancellation, which ignores shields: close the rest too
                 cancelled = now
         if cancelled is not None:
             raise cancelled
 
     async def close_after(self, lane: Lane, error: _Error) -> None:
-        """Close everything in the thread of a lane once the function that was left behind there has ended."""
+        """Close everything in the thread of a lane after its abandoned function has ended."""
         try:
             await lane.run(_nothing)
-        except asyncio.CancelledError:  # the event loop ends first: the thread closes what is its own when it can
+        except asyncio.CancelledError:  # the event loop ends first: the thread closes its own objects later
             closers, self._closers = self._closers, [item for item in self._closers if not item[1]]
             for closer, in_place in reversed(closers):
                 if in_place:
@@ -132,22 +130,22 @@ class Resources:
             if scope.cancelled_caught:
                 _log.warning("closing what was provided for %s took more than %g s", self._owner, _CLOSING)
                 if in_place and isinstance(place, Lane):
-                    place.replace()  # its thread hangs, and the rest has to close all the same
+                    place.replace()  # its thread hangs: close the rest in another one
         except BaseException as failed:
             if is_cancellation(failed):
                 raise
             cause = failed.error if isinstance(failed, Raised) else failed
-            if cause is not error:  # what the owner came to passes through, and is not ours to report
+            if cause is not error:  # the error of the owner passes through, and is reported elsewhere
                 trace = self._shown("".join(traceback.format_exception(cause)))
                 _log.warning("closing what was provided for %s failed\n%s", self._owner, trace)
 
 
 def _nothing() -> None:
-    """What is run in a thread to learn that it has done everything before."""
+    """Does nothing. Running it in a thread shows that the earlier functions are done."""
 
 
 def _entered(make: Callable[[], Any]) -> tuple[Any, Any]:
-    """A thing, and its context manager where it is one that sync code can enter."""
+    """An object, with its sync context manager if it has one."""
     made = make()
     manager = _managed(made)
     if _is_entered(manager, "__enter__") and not _is_entered(manager, "__aenter__"):
@@ -156,7 +154,7 @@ def _entered(make: Callable[[], Any]) -> tuple[Any, Any]:
 
 
 def _leave(entered: tuple[Any, Any]) -> None:
-    """Close what was opened too late, when nobody waited for it any more."""
+    """Close an object that was opened after its caller was cancelled."""
     made, manager = entered
     if manager is not None:
         _exit(manager, None)
@@ -165,7 +163,7 @@ def _leave(entered: tuple[Any, Any]) -> None:
 
 
 def _managed(made: Any) -> Any:
-    """The context manager that a generator stands for; anything else is one itself, or is none."""
+    """The context manager of a generator; other values unchanged."""
     if inspect.isgenerator(made):
         return _of_generator(made)
     return _of_async_generator(made) if inspect.isasyncgen(made) else made
@@ -180,14 +178,14 @@ def _of_async_generator(generator: AsyncGenerator[Any, Any]) -> Any:
 
 
 def _is_entered(made: object, way: str) -> bool:
-    """Whether a thing is to be entered. A lock is not: it would be held for good. Nor is a path, where that does nothing."""
+    """Whether to enter an object. A lock is not entered, because it would stay locked, nor is a path, where that has no effect."""
     kind = type(made)
     return hasattr(kind, way) and not hasattr(kind, "acquire") and not isinstance(made, PurePath)
 
 
-# Closing. An exception is thrown into a generator only where a `try` or a `with` around its `yield` awaits one. Thrown at
-# a bare `yield` it would do nothing but skip the clean-up below, so there the generator goes on, and the error is the value
-# of the `yield`: a factory that wants to know writes `error = yield thing`.
+# Closing. An exception is thrown into a generator only if a `try` or a `with` surrounds its `yield`. At a bare `yield`, it
+# would only skip the clean-up below, so the generator continues there, and the error is the value of the `yield`: a factory
+# can write `error = yield thing`.
 
 
 def _exit(manager: Any, error: _Error) -> None:
@@ -225,7 +223,7 @@ _TWICE: Final = "a factory must yield once, and this one yields again where it s
 
 
 def _bare_generator(manager: object, error: _Error) -> Any:
-    """The generator behind a context manager of contextlib, where it is to be resumed after an error; else `None`."""
+    """The generator of a context manager of contextlib, if it must be resumed after an error; else `None`."""
     if error is None or type(manager).__module__ != "contextlib":
         return None
     generator = getattr(manager, "gen", None)
@@ -235,12 +233,12 @@ def _bare_generator(manager: object, error: _Error) -> Any:
 
 
 def _is_guarded(generator: Any) -> bool:
-    """Whether the `yield` where a generator waits stands inside a `try` or a `with`, there or in what it delegates to."""
+    """Whether the current `yield` of a generator is inside a `try` or a `with`, also in a generator that it delegates to."""
     is_async = inspect.isasyncgen(generator)
     frame, code = (generator.ag_frame, generator.ag_code) if is_async else (generator.gi_frame, generator.gi_code)
     if frame is None:  # it has ended
         return False
-    # The table of the compiled code says which handler sees an exception that is raised at an instruction.
+    # The exception table of the compiled code has the handler for each instruction.
     compiled: Any = dis.Bytecode(code)
     for entry in compiled.exception_entries:
         if entry.start <= frame.f_lasti < entry.end and code.co_code[entry.target] == _HANDLER:

@@ -1,7 +1,7 @@
 """Objects that live as long as the runtime, each made once, at its first use. The caller supplies the factory.
 
-An object that belongs to an event loop is made once for each loop. A task of its own opens and closes it, since some
-objects must be closed in the task that opened them; so it ends with its loop at the latest. All loops share all other objects.
+An object that belongs to an event loop is made once for each loop. Its own task opens and closes it, because some objects
+must be closed in the task that opened them; so it ends with its loop at the latest. All loops share all other objects.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from prowess.injection.scopes import Resources
 __all__ = ["Make", "Singletons"]
 
 Make: TypeAlias = Callable[[Resources], Awaitable["tuple[Any, bool]"]]
-"""Makes a thing with the resources it is to be closed with, and says whether it belongs to the event loop."""
+"""Makes an object with its resources, and returns whether it belongs to the event loop."""
 
 _CLOSING: Final = 6.0
-"""Seconds to wait for the task of one thing: a little more than its resources get."""
+"""Seconds to wait for the task of one object: a little more than its resources get."""
 
 
 @dataclass(slots=True, eq=False)
 class _Thing:
     loop: asyncio.AbstractEventLoop
-    """Where it was made."""
+    """The event loop that made it."""
     resources: Resources
     ready: Future[None] = field(default_factory=Future[None])
     task: asyncio.Task[None] = field(init=False)
@@ -36,7 +36,7 @@ class _Thing:
     error: BaseException | None = None
     bound: bool = False
     gone: bool = False
-    """It is closed, or about to be, or was never made."""
+    """Whether it is closed, about to be closed, or was never made."""
 
     def serves(self, loop: asyncio.AbstractEventLoop) -> bool:
         return not self.gone and (self.loop is loop or not self.bound)
@@ -48,13 +48,13 @@ class Singletons:
     def __init__(self, resources: Callable[[], Resources]) -> None:
         self._resources = resources
         self._things: dict[Hashable, _Thing] = {}
-        """By key what is shared or still being made, by loop and key what is bound; in the order they were made."""
+        """Shared and unfinished objects by key, bound ones by loop and key, in the order of their making."""
         self._lock = threading.Lock()
 
     async def get(self, key: Hashable, make: Make) -> tuple[Any, bool]:
-        """The one thing of a key, and whether it belongs to this event loop.
+        """The object of a key, and whether it belongs to this event loop.
 
-        A caller that is cancelled stops waiting for it, and never its making.
+        If a caller is cancelled, the object is still made.
         """
         loop = asyncio.get_running_loop()
         while True:
@@ -75,10 +75,10 @@ class Singletons:
 
     def _begin(self, loop: asyncio.AbstractEventLoop, key: Hashable, make: Make) -> _Thing:
         with self._lock:
-            thing = self._found(loop, key)  # another thread may have been faster
+            thing = self._found(loop, key)  # another thread may have made it
             if thing is None:
                 thing = self._things[key] = _Thing(loop, self._resources())
-                thing.ready.set_running_or_notify_cancel()  # so that none of those who wait can cancel it
+                thing.ready.set_running_or_notify_cancel()  # so that no waiting caller can cancel it
                 thing.task = loop.create_task(self._live(thing, key, make))
         return thing
 
@@ -91,7 +91,7 @@ class Singletons:
         place = (thing.loop, key) if thing.bound else key
         with self._lock:
             del self._things[key]
-            self._things.pop(place, None)  # so that it comes last
+            self._things.pop(place, None)  # moves it to the end
             self._things[place] = thing
         thing.ready.set_result(None)
         if thing.bound:
@@ -108,7 +108,7 @@ class Singletons:
             raise error
 
     async def _stay(self, thing: _Thing, place: Hashable) -> None:
-        """Keep a thing until the runtime or the loop ends; what was made later, and may need it, goes first."""
+        """Keep an object until the runtime or the loop ends. Later objects, which may need it, are closed first."""
         try:
             await thing.loop.create_future()
         finally:
@@ -116,7 +116,7 @@ class Singletons:
             await self._those_after(thing)
             await thing.resources.close()
             with self._lock:
-                if self._things.get(place) is thing:  # and not one that was made meanwhile
+                if self._things.get(place) is thing:  # unless another one was made meanwhile
                     del self._things[place]
 
     async def _those_after(self, thing: _Thing) -> None:
@@ -127,7 +127,7 @@ class Singletons:
             await asyncio.wait(later, timeout=_CLOSING)
 
     async def aclose(self) -> None:
-        """Close everything in reverse order: first what belongs to event loops, then what is shared."""
+        """Close everything in reverse order: first the objects of event loops, then shared ones."""
         with self._lock:
             things = list(self._things.values())
         for thing in reversed(things):
@@ -139,7 +139,7 @@ class Singletons:
                 await thing.resources.close()
 
     async def _end(self, thing: _Thing) -> None:
-        """End the task of a thing, on its own loop. A loop that has ended took its things along."""
+        """End the task of an object on its own loop. The objects of an ended loop are gone already."""
         if thing.loop is asyncio.get_running_loop():
             thing.task.cancel()
             await asyncio.wait([thing.task], timeout=_CLOSING)

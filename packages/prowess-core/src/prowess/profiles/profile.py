@@ -24,32 +24,32 @@ __all__ = ["BUILT_IN", "Box", "Profile", "SchemaStep", "ValueStep", "decode_argu
 
 SchemaStep: TypeAlias = Callable[[Schema], Schema]
 ValueStep: TypeAlias = Callable[[Schema, Json], Json]
-"""From the canonical output schema and a value that meets it to the value the profile shows."""
+"""Converts a canonical value, given its output schema, to the value in the profile."""
 
 
 @frozen
 class Box:
-    """Which results a profile puts into an object of one field, and how it calls that field."""
+    """The rules by which a profile boxes results, and the name of the field."""
 
     field: str = "result"
-    """The name where the author gives none."""
+    """The name of the field, unless the author gives one."""
     marker: str | None = None
-    """A keyword that tells clients of the box."""
+    """The keyword that marks the box for clients."""
     objects: bool = False
-    """Box objects, too; a structure in a field of its own name."""
+    """Box objects too; a structure in a field with the name of its type."""
     modern: bool = False
-    """Box on the 2026-07-28 wire, too, which takes any JSON value."""
+    """Box in revision 2026-07-28 too, which allows any JSON value."""
     unions: bool = True
-    """Box a choice between objects."""
+    """Box unions of objects."""
     omit_null: bool = False
-    """Leave out the field when the result is null."""
+    """Omit the field if the result is null."""
 
 
 @frozen
 class Profile:
-    """A name, the steps that turn canonical schemas and values into shown ones, and when to box.
+    """A name, the steps for schemas and values, and the rules for boxing.
 
-    Schemas that an author gave are shown as they are: only boxing touches them.
+    Explicit schemas of an author stay unchanged, except for boxing.
     """
 
     name: str
@@ -57,31 +57,31 @@ class Profile:
     output_steps: tuple[SchemaStep, ...] = ()
     value_steps: tuple[ValueStep, ...] = ()
     box: Box | None = Box(marker="x-prowess-box")
-    """`None` shows no structured results at all."""
+    """`None` for a profile without structured results."""
     text_is_boxed: bool = False
-    """The text block repeats the boxed value instead of the bare one."""
+    """Whether the text block has the boxed value instead of the bare one."""
     plain_text: bool = False
-    """Results that are text for a reader have no output schema and no structured copy.
+    """Whether plain text results have no output schema and no structured copy.
 
-    Claude Code shows a model nothing but the structured content where there is some: a text would arrive as JSON, with
-    its quotes and line ends escaped.
+    Claude Code shows a model only the structured content if there is one, so a text would arrive as JSON with escaped
+    quotes and line ends.
     """
 
     @property
     def structured(self) -> bool:
-        """Whether results are shown as structured content."""
+        """Whether the profile has structured content."""
         return self.box is not None
 
     def shows_data(self, contract: Contract) -> bool:
-        """Whether the results of a command are shown as structured content."""
+        """Whether results of a command have structured content."""
         return self.structured and not (self.plain_text and contract.output.text)
 
     def input_schema(self, contract: Contract) -> Schema:
-        """What a client sees of the arguments."""
+        """The input schema for clients."""
         return contract.input_schema if contract.input_explicit else _apply(self.input_steps, contract.input_schema)
 
     def output_schema(self, contract: Contract, *, boxed: bool = True) -> Schema | None:
-        """What a client sees of the result. `boxed=False` is a wire that takes any JSON value."""
+        """The output schema for clients. `boxed=False` is for revisions that allow any JSON value."""
         canonical = contract.output.schema
         if canonical is None or self.box is None or not self.shows_data(contract):
             return None
@@ -103,7 +103,7 @@ class Profile:
         return value if field is None else {field: value}
 
     def _field(self, contract: Contract, boxed: bool, value: Json = None) -> str | None:
-        """The field that holds the result, or `None` where it stands by itself."""
+        """The field of the box, or `None` without a box."""
         box, output = self.box, contract.output
         if box is None or not (boxed or box.modern):
             return None
@@ -119,7 +119,7 @@ class Profile:
         return schema is not None and (is_object(schema) or self._is_bare_union(contract))
 
     def _is_bare_union(self, contract: Contract) -> bool:
-        """Whether a choice between objects stands by itself; its root only has to say that it is an object."""
+        """Whether the result is an unboxed union of objects, whose root needs `type: object`."""
         schema = contract.output.schema
         if self.box is None or self.box.unions or schema is None or contract.output.explicit:
             return False
@@ -141,7 +141,7 @@ def _apply(changes: tuple[SchemaStep, ...], schema: Schema) -> Schema:
 def decode_arguments(input_schema: Schema, arguments: JsonObject) -> JsonObject:
     """Arguments with null for every required parameter or field that may be null and is missing, at any depth.
 
-    `input_schema` is the canonical one. Profiles that hide null from a schema leave such a key optional.
+    `input_schema` is the canonical one. In profiles that remove null from schemas, such a key is optional.
     """
     return cast("dict[str, Any]", restore_nulls(input_schema, arguments))
 
@@ -246,4 +246,4 @@ _TURUL = Profile(
 BUILT_IN: Mapping[str, Profile] = MappingProxyType(
     {profile.name: profile for profile in (_PORTABLE, _FULL, _OPENMCP, _OMNI, _TURUL)}
 )
-"""The profiles that come with Prowess, by name. The first one is the default."""
+"""The built-in profiles by name. The first one is the default."""

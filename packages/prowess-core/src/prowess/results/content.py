@@ -36,7 +36,7 @@ __all__ = [
 
 
 class _Shape(NamedTuple):
-    """The keys that a block must and may have besides `type`, `annotations` and `_meta`."""
+    """The required and optional keys of a block besides `type`, `annotations` and `_meta`."""
 
     needed: frozenset[str]
     optional: frozenset[str] = frozenset()
@@ -73,12 +73,12 @@ _MAGIC: Final = tuple(
 )
 _ANY_BYTES: Final = "application/octet-stream"
 CONTENT_MARKER: Final = "x-prowess-content"
-"""A keyword of output schemas where the data only names a content block that stands beside it."""
+"""A keyword of output schemas for data that only names a content block beside it."""
 _NOUNS: Final = {"image": "image", "audio": "sound", "resource": "file"}
 
 
 class _Media:
-    """Bytes, given or read from a file, and the MIME type they have."""
+    """Bytes or a file, with the MIME type."""
 
     kind: ClassVar[str]
 
@@ -96,7 +96,7 @@ class _Media:
 
     @classmethod
     def __get_pydantic_core_schema__(cls, _source: Any, _handler: Any) -> Any:
-        """As a field of a result: the data says what it is, and the block stands beside the data, so it is sent once."""
+        """Schema for a field of a result: the data has a placeholder, and the block is sent once, beside the data."""
         from pydantic_core import core_schema  # this module is imported without pydantic
 
         return core_schema.is_instance_schema(cls)
@@ -159,7 +159,7 @@ def text_block(text: str) -> JsonObject:
 
 
 def bytes_block(data: bytes) -> JsonObject:
-    """Raw bytes as the block that their first bytes call for."""
+    """Raw bytes as an image, audio or resource block, depending on their first bytes."""
     mime_type = _mime_type(data, None)
     kind = mime_type.partition("/")[0]
     if kind in ("image", "audio"):
@@ -168,12 +168,12 @@ def bytes_block(data: bytes) -> JsonObject:
 
 
 def is_content(value: object) -> bool:
-    """Whether a value can be nothing but content: a helper, an MCP content object, bytes."""
+    """Whether a value is certainly content: a helper, an MCP content object, bytes."""
     return isinstance(value, (_Media, *_BYTES)) or _is_block_type(_class(value))
 
 
 def as_block(value: Any) -> JsonObject | None:
-    """The block that a helper, an MCP content object, bytes or a block-shaped mapping stand for."""
+    """The block for a helper, an MCP content object, bytes or a mapping in the shape of a block; else `None`."""
     if isinstance(value, _Media):
         return value.to_block()
     if isinstance(value, _BYTES):
@@ -187,7 +187,7 @@ def as_block(value: Any) -> JsonObject | None:
 
 
 def as_payload(value: Any) -> JsonObject | None:
-    """The parts of a tool result that is one already: a canonical mapping or an MCP result object; `None` for data.
+    """The members of a value that already is a tool result (a canonical mapping or an MCP result object); `None` for data.
 
     Further keys are dropped.
     """
@@ -207,10 +207,10 @@ def as_payload(value: Any) -> JsonObject | None:
 
 
 def is_content_type(annotation: Any, seen: frozenset[int] = frozenset()) -> bool:
-    """Whether a type is MCP content, or a union or a container with content in it: then there is no output schema.
+    """Whether a type is MCP content, or a union or container with content. Then there is no output schema.
 
-    Bytes are content as a result, and data inside a container. `seen` are the type aliases around it, which may be
-    recursive: one that is met again holds nothing new.
+    Bytes are content as a result, and data inside a container. `seen` are the surrounding type aliases, which may be
+    recursive.
     """
     kind = get_origin(annotation)
     if kind is Annotated:
@@ -230,15 +230,15 @@ def is_content_type(annotation: Any, seen: frozenset[int] = frozenset()) -> bool
 
 
 def placeholder(block: JsonObject, number: int) -> str:
-    """What stands in data in the place of a block that is sent beside it, as in `[image 1: image/png, 68 bytes]`."""
+    """The placeholder in data for a block that is sent beside it: `[image 1: image/png, 68 bytes]`."""
     kind, _, rest = _labelled(block).partition(":")
     return f"[{kind} {number}:{rest}]"
 
 
 def is_text_type(annotation: Any) -> bool:
-    """Whether a type is free text: `str`, or a choice that has it beside `None` and fixed words.
+    """Whether a type is free text: `str`, also in a union with `None` and literals.
 
-    An `Enum`, a `Literal`, a date or a number that is written as a string is data: its schema says more than its text.
+    An `Enum`, a `Literal`, a date or a number as a string is data, because its schema says more than its text.
     """
     annotation = _bare(annotation)
     if get_origin(annotation) in (typing.Union, types.UnionType):
@@ -249,7 +249,7 @@ def is_text_type(annotation: Any) -> bool:
 
 
 def may_hold_data(annotation: Any) -> bool:
-    """Whether a content type is a whole tool result, or a choice with one: it can bring structured content along."""
+    """Whether a content type is a whole tool result, or a union with one, which can have structured content."""
     annotation = _bare(annotation)
     if get_origin(annotation) in (typing.Union, types.UnionType):
         return any(may_hold_data(item) for item in get_args(annotation))
@@ -257,7 +257,7 @@ def may_hold_data(annotation: Any) -> bool:
 
 
 def to_text_only(payload: JsonObject) -> JsonObject:
-    """The strict text-only projection: other blocks become a line that says what was there, other keys are dropped."""
+    """The strict text-only projection. Other blocks become a line with their kind, other keys are dropped."""
     return {"content": [text_block(_described(block)) for block in payload["content"]], "isError": payload["isError"]}
 
 
@@ -270,7 +270,7 @@ def _described(block: JsonObject) -> str:
 
 
 def _labelled(block: JsonObject) -> str:
-    """The kind of a block and what tells it from others."""
+    """The kind of a block with its identifying details."""
     if block["type"] in ("image", "audio"):
         size = len(block["data"]) * 3 // 4 - block["data"][-2:].count("=")
         return f"{block['type']}: {block['mimeType']}, {size} bytes"
@@ -280,9 +280,9 @@ def _labelled(block: JsonObject) -> str:
 
 
 def _bare(annotation: Any) -> Any:
-    """A type without what stands around it: `Annotated`, and the name of a type alias or of a `NewType`."""
+    """A type without `Annotated`, type aliases and `NewType`."""
     seen: list[Any] = []
-    while annotation not in seen:  # an alias may stand for itself
+    while annotation not in seen:  # an alias may refer to itself
         seen.append(annotation)
         if get_origin(annotation) is Annotated:
             annotation = get_args(annotation)[0]
@@ -303,7 +303,7 @@ def _is_known(kind: object) -> bool:
 
 
 def _has_shape(kind: object, keys: typing.Collection[Any]) -> bool:
-    """Whether a block of some kind may have these keys: no less and no more than MCP says."""
+    """Whether keys are exactly those that MCP allows for a kind of block."""
     if not _is_known(kind):
         return False
     shape = _SHAPES[cast("str", kind)]
@@ -316,7 +316,7 @@ def _class(value: object) -> type[Any]:
 
 @functools.lru_cache(maxsize=256)
 def _is_block_type(cls: type[Any]) -> bool:
-    """Whether a class is one of the content classes of an MCP library, told by its shape and not by its origin."""
+    """Whether a class is a content class of an MCP library, judged by its fields, not by its module."""
     fields = _fields(cls)
     choices = get_args(getattr(fields.get("type"), "annotation", None))
     return len(choices) == 1 and _has_shape(choices[0], fields.keys())
@@ -328,7 +328,7 @@ def _is_result_type(cls: type[Any]) -> bool:
 
 
 def _fields(cls: type[Any]) -> dict[str, Any]:
-    """The fields of a pydantic model by the names they have in JSON; of other classes, none."""
+    """The fields of a pydantic model by their JSON names; empty for other classes."""
     fields: object = getattr(cls, "model_fields", None)
     if not isinstance(fields, dict):
         return {}
