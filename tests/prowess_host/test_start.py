@@ -21,6 +21,7 @@ from prowess_host.catalog.manifest import read_manifest
 
 CHANGED = "notifications/tools/list_changed"
 HEAVY = {
+    *("nats", "prowess_host.cluster"),
     *("pydantic", "pydantic_core", "pluggy", "dependency_injector", "tenacity", "cachetools", "jsonschema"),
     *(
         "prowess.worker.serving",

@@ -71,8 +71,8 @@ class OverHttp:
         params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": CLIENT}
         request = {"jsonrpc": "2.0", "id": self._last, "method": "initialize", "params": params}
         self.write(json.dumps(request).encode())
-        identity = self._unread[-1].headers["mcp-session-id"]
-        self._session = {"Mcp-Session-Id": identity, "MCP-Protocol-Version": "2025-11-25"}
+        identity = self._unread[-1].headers.get("mcp-session-id")  # replicas have no sessions
+        self._session = {"MCP-Protocol-Version": "2025-11-25"} | ({"Mcp-Session-Id": identity} if identity else {})
         answer = self.read()
         self.notify("notifications/initialized")
         return answer

@@ -6,6 +6,7 @@ import json
 import re
 import sys
 import time
+from contextlib import nullcontext
 from datetime import datetime
 from typing import Final
 
@@ -14,7 +15,7 @@ import click
 from prowess.errors import ProwessError
 from prowess_host.cli.exit_codes import DONE
 from prowess_host.cli.options import ProjectOptions, json_option, project_options
-from prowess_host.cli.records import call_line, call_row, look, record_of, story
+from prowess_host.cli.records import call_line, call_row, look, record_of, record_of_cluster, story
 from prowess_host.cli.terminal import Style, table, width
 from prowess_host.records.reading import Call, Reader, Wanted
 
@@ -32,6 +33,7 @@ Examples:
   prowess logs --failed --since 1h   what went wrong in the last hour
   prowess logs last                  the whole story of the newest call
   prowess logs -f                    watch what your agent does
+  prowess logs --cluster             the calls of all replicas
 """
 
 
@@ -44,6 +46,7 @@ Examples:
 @click.option("--client", metavar="NAME", default="", help="Only clients with this in their names.")
 @click.option("--failed", is_flag=True, help="Only calls that failed.")
 @click.option("--since", "begin", metavar="TIME", help="Only since then: 10m, 2h, 3d, or a time like 2026-11-19T08:30.")
+@click.option("--cluster", is_flag=True, help="The calls of all hosts of the cluster, from its engine.")
 @json_option("Print JSON, one call per line.")
 def command(
     where: ProjectOptions,
@@ -55,16 +58,24 @@ def command(
     client: str,
     failed: bool,
     begin: str | None,
+    cluster: bool,
     as_json: bool,
 ) -> int:
     """Show the record of calls. With CALL (an id, its beginning, or `last`), show all details of one call."""
-    record = record_of(where)
+    if cluster and follow:
+        raise ProwessError("--cluster shows calls that have ended: leave out --follow")
+    wanted = Wanted(name, client, failed, since(begin, time.time()) if begin else 0.0)
+    with record_of_cluster(where) if cluster else nullcontext(record_of(where)) as record:
+        _show(record, call, wanted, count, follow=follow, as_json=as_json)
+    return DONE
+
+
+def _show(record: Reader, call: str | None, wanted: Wanted, count: int, *, follow: bool, as_json: bool) -> None:
     style = Style.of(sys.stdout)
     if call is not None:
         found = record.call(call)
         print(_as_json(found) if as_json else "\n".join(story(found, style)))
-        return DONE
-    wanted = Wanted(name, client, failed, since(begin, time.time()) if begin else 0.0)
+        return
     last = record.last_number()
     calls = record.newest(wanted, count)
     if as_json:
@@ -76,7 +87,6 @@ def command(
         print(_nothing(record, wanted))
     if follow:
         _follow(record, wanted, last, style, as_json=as_json)
-    return DONE
 
 
 def since(text: str, now: float) -> float:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
+import tempfile
 import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Final
 
+from prowess.errors import ProwessError
 from prowess.jsontypes import JsonObject
 from prowess.settings.paths import ConfigPaths
+from prowess.settings.settings import Settings
 from prowess_host.cli.options import ProjectOptions
 from prowess_host.cli.projects import settings_of
 from prowess_host.cli.terminal import Style
@@ -26,6 +33,7 @@ __all__ = [
     "content_lines",
     "look",
     "record_of",
+    "record_of_cluster",
     "story",
     "took",
     "unboxed",
@@ -35,11 +43,37 @@ OUTCOMES: Final = {"ok": "green", "running": "cyan", "input_required": "cyan", "
 CALL_ID: Final = re.compile(r" ?\(call [\w-]+\)")
 """The call id in the text of a failure, which differs from call to call."""
 _INDENT: Final = "  "
+_MOST_FETCHED: Final = 2000
+"""Calls that are fetched from an engine."""
 
 
 def record_of(where: ProjectOptions) -> Reader:
     """The record of the project that the options name."""
     return Reader(record_path(ConfigPaths.of(settings_of(where), os.environ)))
+
+
+@contextmanager
+def record_of_cluster(where: ProjectOptions) -> Generator[Reader]:
+    """The newest calls of all hosts of the cluster, fetched from its engine."""
+    from prowess_host.records.rows import Row
+    from prowess_host.records.store import Store
+
+    settings = settings_of(where)
+    rows = [Row(*json.loads(text)) for text in asyncio.run(_fetched(settings))]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "calls.sqlite"
+        store = Store(path, settings.own.record.max_bytes, settings.own.record.max_days)
+        store.write(rows, [])
+        store.close()
+        yield Reader(path)
+
+
+async def _fetched(settings: Settings) -> list[bytes]:
+    try:
+        from prowess_host.cluster.sharing import newest_calls
+    except ModuleNotFoundError as error:
+        raise ProwessError(f"--cluster needs {error.name}: pip install 'prowess[cluster]'") from None
+    return await newest_calls(settings, _MOST_FETCHED)
 
 
 def look(kind: str) -> str:

@@ -63,6 +63,11 @@ class Results:
         self._engine.subscribe(self._subject, self._hear)
         self._engine.on_change(self._wake_all)
 
+    @property
+    def waiting(self) -> int:
+        """How many results of other hosts are waited for."""
+        return len(self._waiting)
+
     def close(self) -> None:
         """Let go of everything. Claims end by themselves."""
         for task in (*self._tasks, *(task for _, task in self._claims.values())):

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from prowess.settings.credentials import Caller
-from prowess_host.cluster.engine import Engine
+from prowess_host.cluster.engine import Engine, Log
 from prowess_host.cluster.errors import EngineError
 from prowess_host.cluster.replicas import Replicas
 from prowess_host.cluster.results import Results
@@ -21,10 +21,8 @@ if TYPE_CHECKING:
     from prowess.jsontypes import JsonObject
     from prowess.settings.settings import Settings
 
-__all__ = ["CALLS", "Sharing"]
+__all__ = ["Sharing", "newest_calls"]
 
-CALLS: Final = "calls"
-"""The log of the engine with the calls of all hosts."""
 _WHO: Final = ("auth.token", "auth.credentials", "serve.oauth_issuer", "serve.oauth_audience")
 """Settings that say who a caller is: hosts that differ in them do not believe each other."""
 _HOST: Final = re.compile("[0-9a-f]{12}")
@@ -49,8 +47,7 @@ class Sharing:
         key = secret or b"prowess"
         self.results = Results(self.engine, key)
         self.slots = Slots(self.engine, self.replicas.me, self.replicas.alive, on_room)
-        own = settings.own.record
-        self._calls = self.engine.log(CALLS, seconds=own.max_days * 86400, most_bytes=own.max_bytes)
+        self._calls = _log(engine, settings)
         told = json.dumps([settings.get(name, None) for name in _WHO], default=str)
         self._who = hmac.digest(key, told.encode(), "sha256").hex()
         self._answer = answer
@@ -110,6 +107,23 @@ class Sharing:
     def state(self) -> JsonObject:
         """For `/readyz` and people."""
         return {"cluster": self.engine.name, "engine": self.engine.state}
+
+
+def _log(engine: Engine, settings: Settings) -> Log:
+    """The record of all hosts."""
+    own = settings.own.record
+    return engine.log("calls", seconds=own.max_days * 86400, most_bytes=own.max_bytes)
+
+
+async def newest_calls(settings: Settings, most: int) -> list[bytes]:
+    """The newest rows of the record of all hosts. Raises an `EngineError` if the engine cannot be reached."""
+    engine = Engine(settings)
+    try:
+        if not await engine.ready():
+            raise EngineError(engine.place, engine.state)
+        return await _log(engine, settings).tail(most)
+    finally:
+        await engine.close()
 
 
 def _listed(scopes: frozenset[str] | None) -> list[str] | None:

@@ -462,6 +462,8 @@ class App:
         if (sharing := self._project.sharing) is not None:
             up, found, missed = sharing.engine.up, sharing.results.hits, sharing.results.misses
             gauges["prowess_engine_up"] = ("Whether the engine of the cluster can be reached.", float(up))
+            waits = float(sharing.results.waiting)
+            gauges["prowess_shared_results_waiting"] = ("Results that another host works on.", waits)
             gauges["prowess_shared_results_found"] = ("Results that came from other hosts.", float(found))
             gauges["prowess_shared_results_missed"] = ("Results that no other host had.", float(missed))
         exchange.answer(200, self.metrics.text(gauges), (b"content-type", METRICS_TYPE))
