@@ -204,7 +204,7 @@ def test_result_is_shared_only_between_callers_with_equal_scopes(webs: list[Web]
     assert 2 == runs(place)
 
 
-def test_result_is_shared_only_between_equal_code_and_settings(
+def test_results_and_handles_are_shared_only_between_equal_code_and_settings(
     webs: list[Web], root: Path, engine: LocalEngine, tmp_path: Path
 ) -> None:
     place = tmp_path / "a"
@@ -214,7 +214,7 @@ def test_result_is_shared_only_between_equal_code_and_settings(
     copy = make_project(tmp_path / "copy", SETTINGS, t=SKILL)
     with (
         served_over_http(other_code, *options(engine, "module")) as code,
-        served_over_http(root, *options(engine, "module"), "--set", "my.secret=other") as settings,
+        served_over_http(root, *options(engine, "module"), "--set", "auth.token=of-somebody-else") as settings,
         served_over_http(copy, *options(engine, "module"), "--set", "host.grace=9") as same,
     ):
         for web in (code, settings, same):
@@ -223,6 +223,10 @@ def test_result_is_shared_only_between_equal_code_and_settings(
         assert not is_cached(settings.call("t_counted", of("ada"), place=str(place)))
         assert 3 == runs(place)
         assert is_cached(same.call("t_counted", of("ada"), place=str(place)))
+        created = webs[0].stateless("tools/call", of("ada"), name="t_later", arguments={}, _meta=TAKES_TASKS)
+        task = created.json["result"]["taskId"]
+        assert "result" in about(same, "tasks/get", task).json
+        assert -32602 == about(settings, "tasks/get", task).json["error"]["code"]  # who is a caller there?
 
 
 async def test_keys_say_nothing(webs: list[Web], engine: LocalEngine, tmp_path: Path) -> None:
