@@ -51,7 +51,7 @@ class Runtime:
     """Runs the commands of one project in this process. Create one with `Runtime.open`."""
 
     offers_tasks = True
-    """Calls may go on without a waiting caller."""
+    """Whether calls may continue in the background."""
 
     def __init__(
         self,
@@ -64,8 +64,8 @@ class Runtime:
         on_import: Callable[[str, str], None] | None = None,
         share: Share | None = None,
     ) -> None:
-        """`settings` are those that were loaded already. `on_import` hears the name and the file of every skill that is
-        about to be imported, and two empty texts afterwards. `share` says which skills are imported here at all.
+        """`settings` are already loaded ones. `on_import` is called with the name and the file of every skill before its
+        import, and with two empty strings afterwards. `share` limits the skills that are imported here.
         """
         self.root = root.resolve()
         if settings is None:
@@ -95,8 +95,8 @@ class Runtime:
     ) -> AsyncGenerator[Runtime]:
         """A runtime for a project, closed at the end.
 
-        `overrides` provides values in the place of what would be injected, by type or by name. `flags` are settings
-        that win over files and environment. `timer` is the clock of the cache.
+        `overrides` replaces injected values, by type or by name. `flags` are settings that override files and environment.
+        `timer` is the clock of the cache.
         """
         runtime = cls(Path(project_root), overrides=overrides, flags=flags, timer=timer)
         try:
@@ -111,41 +111,41 @@ class Runtime:
             return self._library.catalog()
 
     def describe(self, known: Collection[str] = (), *, most: int | None = None) -> Description:
-        """The skills but for the known ones, with the files they are made of: what a host keeps to start without them.
+        """Describe all skills except the known ones, with their files. A host saves this to start without importing them.
 
-        If there are more than `most`, none is imported but those with hooks: `names` says which there are.
+        If there are more than `most`, only those with hooks are imported, and `names` lists all.
         """
         with self.as_current():
             return self._library.describe(known, most)
 
     def describe_part(self, skills: Collection[str]) -> Description:
-        """These skills alone, to be `combined` with what `describe` gave, perhaps in another process."""
+        """Describe only these skills, to be `combined` with the result of `describe`, perhaps in another process."""
         with self.as_current():
             return self._library.describe_part(skills)
 
     @property
     def loaded(self) -> Collection[str]:
-        """The skills that have been imported, now and whenever one looks."""
+        """A live view of the imported skills."""
         return self._library.loaded
 
     def reasons(self, command: str) -> list[str]:
-        """Why a command cannot be found: what failed of the skill that it would be in."""
+        """Why a command cannot be found: the failures of the skill that would have it."""
         return self._library.reasons(command)
 
     def contracts_of(self, skill: str) -> tuple[Contract, ...]:
-        """What an imported skill promises."""
+        """The contracts of an imported skill."""
         return self._library.contracts_of(skill)
 
     def give(self, given: Given) -> None:
-        """Import a skill from these sources from now on, whatever its files say."""
+        """Import a skill from these sources from now on, instead of from its files."""
         self._library.give(given)
 
     def texts_of(self, files: Iterable[str]) -> dict[str, bytes]:
-        """What files say: as they were read for an import, else as they are now."""
+        """The texts of files at the time of their import, else their current texts."""
         return self._library.texts_of(files)
 
     async def call(self, command: str, arguments: Any = None, *, channel: Channel | None = None) -> Outcome:
-        """Call a command by id, wire name or alias, with JSON arguments. Always gives an outcome."""
+        """Call a command by id, wire name or alias, with JSON arguments. Always returns an outcome."""
         entry = self._library.known(command) or await self._find(command)
         if entry is None:
             return await self._unknown(str(command))
@@ -156,30 +156,29 @@ class Runtime:
             _current.reset(token)
 
     def known(self, command: str) -> Entry | None:
-        """The command that answers to a name, if it is loaded already."""
+        """The command with a name, if it is loaded already."""
         return self._library.known(command)
 
     async def find(self, command: str, *, everywhere: bool = True) -> Entry | None:
-        """The command that answers to a name, loaded if need be. An id need not be looked for `everywhere`."""
+        """The command with a name, loaded if necessary. For an id, it is enough to search one skill instead of `everywhere`."""
         return self._library.known(command) or await self._find(command, everywhere)
 
     async def contract_of(self, command: str) -> Contract | None:
-        """The contract of the command that answers to a name, loaded if need be."""
+        """The contract of the command with a name, loaded if necessary."""
         entry = await self.find(command)
         return entry.contract if entry is not None else None
 
     def module(self, skill: str) -> ModuleType:
-        """The module of a skill, imported if need be: `notes`, or `text.scan` for a file in a skill that is a folder.
+        """The module of a skill, imported if necessary: `notes`, or `text.scan` for a file in a folder skill.
 
-        For tests: skills are modules under names of their own, so `import` does not find them. Raises what the module
-        raises.
+        For tests: skills have synthetic module names, so `import` does not find them. Raises the exceptions of the module.
         """
         with self.as_current():
             return self._library.module(skill)
 
     @contextlib.contextmanager
     def as_current(self) -> Generator[None]:
-        """Have direct calls of decorated functions run in this runtime, inside a `with` block."""
+        """Run direct calls of decorated functions in this runtime, inside a `with` block."""
         token = _current.set(self)
         try:
             yield
@@ -188,21 +187,21 @@ class Runtime:
                 _current.reset(token)
 
     def override(self, key: Key, value: Any) -> contextlib.AbstractContextManager[None]:
-        """Inject a value in the place of what is provided for a type or a name, inside a `with` block."""
+        """Replace the injected value of a type or a name, inside a `with` block."""
         return self._services.injectables.override(key, value)
 
     @property
     def profiles(self) -> Mapping[str, Profile]:
-        """The ways to show contracts and results, by name; those of plugins once the skills are loaded."""
+        """The profiles by name, including those of plugins once the skills are loaded."""
         return self._services.profiles
 
     @property
     def abandoned_threads(self) -> int:
-        """The number of sync calls that still run although their caller has left."""
+        """The number of cancelled sync calls that still run."""
         return self._services.threads.count_left_behind
 
     async def aclose(self) -> None:
-        """Close singletons and modules. Calls that are still running lose what was injected for good."""
+        """Close singletons and modules. Running calls lose their injected singletons."""
         if self.closed:
             return
         self.closed = True
@@ -220,15 +219,15 @@ class Runtime:
             except Raised as raised:
                 _log.error("plugin %s failed in prowess_closing", name, exc_info=raised.error)
 
-    # Direct calls: what a decorated function does when Python code calls it
+    # Direct calls of decorated functions by Python code
 
     async def call_direct(self, declared: Declaration, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> JsonObject:
-        """Run a decorated function like any other call, and show its payload."""
+        """Run a decorated function like any other call, and return the payload."""
         return await self._call_direct(self.entry_of(declared), args, kwargs)
 
     def call_direct_sync(self, declared: Declaration, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> JsonObject:
         """The same from sync code, whether or not an event loop runs in this thread."""
-        entry = self.entry_of(declared)  # here and not on the loop: a module that is being imported may call a command
+        entry = self.entry_of(declared)  # in this thread, because a module may call a command during its import
         return self._blocking(lambda: self._call_direct(entry, args, kwargs))
 
     async def _call_direct(self, entry: Entry, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> JsonObject:
@@ -244,7 +243,7 @@ class Runtime:
             return self._library.entry_of(declared)
 
     def close(self) -> None:
-        """`aclose`, from sync code. Starts no thread: this is how an implicit runtime ends with its process."""
+        """`aclose` for sync code. Starts no thread, because an implicit runtime closes when the process exits."""
         self._services.threads.stay_inline()
         portal, self._portal = self._portal, None
         if portal is not None:
@@ -254,7 +253,7 @@ class Runtime:
             asyncio.run(self.aclose())
 
     def _blocking(self, run: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-        """Run a coroutine to its end from sync code: on the loop in the background, unless that one may wait for us."""
+        """Run a coroutine from sync code: on the background loop, unless that may wait for this thread."""
         portal, thread = self._background()
         if threading.get_ident() != thread and not is_stuck(thread):
             return portal.call(run)
@@ -262,7 +261,7 @@ class Runtime:
             return another.call(run)
 
     def _background(self) -> tuple[BlockingPortal, int]:
-        """The loop in the background, and its thread."""
+        """The background loop and its thread."""
         with self._portal_lock:
             if self._portal is None:
                 portal = self._portal_end.enter_context(start_blocking_portal())
@@ -289,7 +288,7 @@ class Runtime:
 
 
 def current_runtime() -> Runtime:
-    """The runtime that the code runs in, else an implicit one for the project of the working directory."""
+    """The current runtime, else an implicit one for the project of the working directory."""
     running = _current.get()
     if running is not None and not running.closed:  # a context may outlive the runtime that was current in it
         return running

@@ -1,7 +1,7 @@
-"""Values of pandas, polars, NumPy, matplotlib and Pillow as what models can read. Imports none of them.
+"""Converts values of pandas, polars, NumPy, matplotlib and Pillow for models, without importing these libraries.
 
-A value is known by the names of its class and its module: if it is there, its library is imported already. Frames become
-tables, which are Markdown for readers and rows where a command declares data; figures and images become PNG.
+A value is recognised by the names of its class and module. Frames become tables: Markdown, or rows if the command declares
+data. Figures and images become PNG.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ __all__ = ["Table", "rendered", "renders"]
 _MOST_ROWS: Final = 100
 """Rows of a table that is shown as text."""
 _PNG_MODES: Final = frozenset({"1", "L", "LA", "P", "RGB", "RGBA", "I", "I;16"})
-"""Modes of Pillow that PNG has, too."""
+"""Modes of Pillow that PNG supports."""
 
 
 class Table:
-    """Rows and columns: `text` for readers, `records` where data is wanted."""
+    """Rows and columns: `text` for readers, `records` for declared data."""
 
     def __init__(self, columns: Iterable[Any], count: int, rows: Callable[[int], Iterable[Sequence[Any]]]) -> None:
-        """`rows` gives the first so many rows."""
+        """`rows` returns a number of rows from the start."""
         self._columns = list(map(_name, columns))
         self._count = count
         self._rows = rows
 
     def records(self) -> list[dict[str, Any]]:
-        """All rows as mappings. What is missing is `None`."""
+        """All rows as mappings. Missing values are `None`."""
         return [dict(zip(self._columns, map(_known, row), strict=True)) for row in self._rows(self._count)]
 
     def text(self) -> str:
@@ -48,12 +48,12 @@ class Table:
 
 
 def _name(column: Any) -> str:
-    """The name of a column; the levels of one with several are joined by dots."""
+    """The name of a column. Several levels are joined by dots."""
     return ".".join(map(str, cast("Iterable[object]", column))) if isinstance(column, tuple) else str(column)
 
 
 def _known(value: Any) -> Any:
-    """A value, or `None` for the number that stands for a missing one."""
+    """A value, or `None` for NaN and similar."""
     return None if isinstance(value, float) and value != value else value  # noqa: PLR0124 - NaN alone differs from itself
 
 
@@ -69,7 +69,7 @@ def rendered(value: Any) -> Any:
 
 
 def renders(annotation: Any) -> bool:
-    """Whether values of a type, or some inside them, are known here, so that it needs no schema."""
+    """Whether a type, or a type inside it, is supported here, so that it needs no schema."""
     if isinstance(annotation, type) and _renderer_of(cast("type[Any]", annotation)) is not None:
         return True
     return any(map(renders, get_args(annotation)))
@@ -105,7 +105,7 @@ def _of_figure(figure: Any) -> Image:
     figure.savefig(buffer, format="png")
     pyplot = sys.modules.get("matplotlib.pyplot")
     if pyplot is not None:
-        pyplot.close(figure)  # else pyplot keeps every figure for as long as the worker lives
+        pyplot.close(figure)  # pyplot would keep every figure until the worker ends
     return Image(buffer.getvalue(), mime_type="image/png")
 
 

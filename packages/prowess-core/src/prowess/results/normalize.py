@@ -37,24 +37,24 @@ _MOST_PLAIN: Final = 2**63
 _ABSENT: Final[Any] = object()
 
 
-@dataclass(slots=True)  # freezing doubles the time that one takes
+@dataclass(slots=True)  # a frozen class would take twice the time
 class Result:
-    """The canonical result of a command, before any profile. It is never changed."""
+    """The canonical result of a command, before any profile. Immutable by convention."""
 
     value: Json = None
     """The value as JSON data; for content without data, `None`."""
     text: str = ""
-    """The value as text: itself where it is text, else JSON."""
+    """The value as text: a string unchanged, else JSON."""
     blocks: tuple[JsonObject, ...] | None = None
-    """Content blocks in the place of the text, where the command returned content."""
+    """Content blocks instead of the text, if the command returned content."""
     structured: bool = False
     """Whether the value is also sent as data."""
     is_error: bool = False
     meta: JsonObject = field(default_factory=new_object)
     whole: bool = False
-    """The command made the tool result itself: text and data are both its own."""
+    """Whether the command made the whole tool result itself."""
     pair: bool = False
-    """The command returned content and data side by side: the blocks do not repeat the data."""
+    """Whether the command returned content and data as a pair, so that no block repeats the data."""
 
     def as_data(self) -> JsonObject:
         """Everything by name, as plain data."""
@@ -82,21 +82,21 @@ class Result:
 
 @frozen
 class Output:
-    """What a command promised to return, compiled."""
+    """The compiled return type of a command."""
 
     adapter: Adapter | None = None
     schema: Schema | None = None
-    """An explicit schema, by which results are validated."""
+    """An explicit schema for validation."""
     pair: bool = False
-    """Declared as a pair of content and data."""
+    """Whether it is declared as a pair of content and data."""
 
     @property
     def declared(self) -> bool:
-        """Whether results have to keep a promise."""
+        """Whether a type or a schema is declared."""
         return self.adapter is not None or self.schema is not None
 
     def check(self, value: Any, writer: Writer) -> Json:
-        """The value as JSON data that keeps the promise, or an `OutputError` that says where it does not."""
+        """The value as JSON data that fits the declaration. Raises `OutputError` with the place."""
         data = writer.typed(self.adapter, value) if self.adapter else writer.untyped(value)
         problems = validate_explicit(self.schema, data, root="result") if self.schema is not None else []
         if problems:
@@ -107,11 +107,11 @@ class Output:
 _UNDECLARED: Final = Output()
 _SCALARS: Final = frozenset({str, int, float, bool, type(None)})
 _PLAIN: Final = _SCALARS | {dict}
-"""Types that no plugin knows better."""
+"""Types that are never passed to plugins."""
 
 
 def normalize(value: Any, output: Output = _UNDECLARED, render: Render | None = None) -> Result:
-    """The one way from a returned value to a result. Raises `OutputError` for what cannot be sent."""
+    """Convert a returned value to a result. Raises `OutputError` if it cannot be sent."""
     try:
         return _normalized(value, output, render)
     except OutputError:
@@ -124,7 +124,7 @@ def _normalized(value: Any, output: Output, render: Render | None) -> Result:
     writer = Writer(render)
     if type(value) in _SCALARS:
         payload = None
-        if output.adapter is not None and output.schema is None and not output.pair:  # what most commands return
+        if output.adapter is not None and output.schema is None and not output.pair:  # the usual case
             return _from_data(writer.typed(output.adapter, value), writer, structured=True)
     else:
         payload = as_payload(value)
@@ -144,7 +144,7 @@ def _normalized(value: Any, output: Output, render: Render | None) -> Result:
     if blocks is not None:
         return Result(blocks=_checked(blocks))
     data = writer.untyped(value)
-    # Without a schema nobody waits for structured content, and some clients would show a model nothing else.
+    # Without a schema, no client expects structured content, and some clients would show models nothing else.
     structured = not isinstance(data, (str, type(None))) and not writer.content
     return _from_data(data, writer, structured=structured)
 
@@ -156,7 +156,7 @@ def _from_data(data: Json, writer: Writer, *, structured: bool) -> Result:
 
 
 def _arranged(data: Json, content: Mapping[str, JsonObject]) -> list[JsonObject]:
-    """Data that names content, with that content: a list that holds content itself is shown item by item, in order."""
+    """The blocks for data with content in it. A list that contains content is shown item by item, in order."""
     if isinstance(data, list) and any(isinstance(item, str) and item in content for item in data):
         return [block for item in data for block in _with_content(item, content)]
     return _with_content(data, content)
@@ -183,7 +183,7 @@ def _from_payload(payload: JsonObject, output: Output) -> Result:
     structured = "structuredContent" in payload
     is_error: bool = payload["isError"]
     if output.declared and not is_error:
-        # Where the data is not set apart, the mapping itself is what was declared: `-> dict`.
+        # Without a declared pair, the mapping itself is the data: `-> dict`.
         data, structured = output.check(data if structured else payload, Writer()), True
     blocks: list[JsonObject] = payload["content"]
     text = "\n".join(block["text"] for block in blocks if block["type"] == "text")
@@ -202,9 +202,9 @@ def _from_pair(value: Any, output: Output, writer: Writer) -> Result:
 
 
 def _as_blocks(value: Any, render: Render | None) -> list[JsonObject] | None:
-    """The blocks of one content value, or of a list with content in it; `None` for data.
+    """The blocks of a content value, or of a list with content; `None` for data.
 
-    Beside what can be nothing but content, other items of a list are shown as text.
+    Other items of such a list become text.
     """
     if type(value) in _SCALARS:
         return None
@@ -236,7 +236,7 @@ def _checked(blocks: list[JsonObject]) -> tuple[JsonObject, ...]:
 
 
 def _valid(payload: JsonObject) -> JsonObject:
-    """A payload as JSON data that conforms to the shared schema."""
+    """A payload as JSON data that is valid under the shared schema."""
     writer = Writer()
     is_plain = _is_plain(payload, _MOST_LEVELS)
     valid = payload if is_plain else cast("JsonObject", writer.untyped(payload))
@@ -250,7 +250,7 @@ def _valid(payload: JsonObject) -> JsonObject:
 
 
 def _is_plain(data: Any, levels: int) -> bool:
-    """Whether data surely is JSON that can be sent. To convert and to write it to find out takes ten times as long."""
+    """Whether data is certainly valid JSON. Converting and encoding it to find out takes ten times as long."""
     kind = cast("Any", type(data))
     if kind is str:
         return data.isascii() or not _LONE.search(data)
@@ -266,9 +266,9 @@ def _is_plain(data: Any, levels: int) -> bool:
 
 
 def says_the_same(result: Result) -> bool:
-    """Whether the text of a tool result that a command made itself says what its structured content says.
+    """Whether the text and the structured content of a command's own tool result agree.
 
-    Some clients show a model only the one, some only the other.
+    Some clients show models only the text, some only the structured content.
     """
     texts = [block["text"] for block in result.blocks or () if block["type"] == "text"]
     if not result.whole or not result.structured or result.is_error:
@@ -289,19 +289,19 @@ def _says(text: str, data: Json) -> bool:
 
 
 class Writer:
-    """Writes one returned value as JSON data. Asks plugins about foreign values, and sets content apart.
+    """Writes one returned value as JSON data. Asks plugins about foreign values, and separates content.
 
-    Data cannot hold an image: where one stands in it, the data says which one it is, and its block is in `content`.
+    JSON data cannot contain an image, so it gets a placeholder, and the block is in `content`.
     """
 
     def __init__(self, render: Render | None = None) -> None:
         self.render = render
         self.content: dict[str, JsonObject] = {}
-        """Content that was found in the data, by what stands in its place."""
+        """Blocks of content that was found in the data, by placeholder."""
         self._refused: Any = _ABSENT
 
     def typed(self, adapter: Adapter, value: Any) -> Json:
-        """A value of a declared type, by that type."""
+        """Write a value of a declared type."""
         refusal: ValidationError | None = None
         for form in (value,) if type(value) in _SCALARS else self._forms(adapter, value):
             try:
@@ -318,13 +318,13 @@ class Writer:
         return self._written(value, self._jsonable, value)
 
     def _forms(self, adapter: Adapter, value: Any) -> Iterator[Any]:
-        """The value, and what it may have been meant as where it does not fit its type as it is."""
+        """The value, then converted forms of it, which are tried if it does not fit its type."""
         if adapter.open and _looked_through(value).blocks:
             yield self._outlined(value)
             self.content.clear()
         yield value
         self.content.clear()
-        if not _looked_through(value).iterators:  # reading the value has used those up
+        if not _looked_through(value).iterators:  # reading has consumed the iterators
             plainer = self._plainer(value)
             if plainer is not value:
                 yield plainer
@@ -345,7 +345,7 @@ class Writer:
 
         try:
             return write(value)
-        except UnicodeDecodeError:  # a model takes its bytes for UTF-8, unless its own type writes it as we want it
+        except UnicodeDecodeError:  # a model writes bytes as UTF-8, unless our schema for its type is used
             return write(self._by_type(value))
 
     def _written(self, value: Any, write: Callable[..., Json], *args: Any) -> Json:
@@ -359,7 +359,7 @@ class Writer:
             raise OutputError(f"the result cannot be written as JSON: {_in_our_words(error)}") from error
 
     def _simpler(self, value: Any) -> Any:
-        """What pydantic asks for where it does not know a value: something simpler."""
+        """The fallback of pydantic for an unknown value: something simpler."""
         apart = self._apart(value)
         if apart is not value:
             return apart
@@ -371,7 +371,7 @@ class Writer:
         return self._outlined(simple)
 
     def _apart(self, value: Any) -> Any:
-        """What stands in data in the place of content; other values as they are. Bytes inside data are data."""
+        """The placeholder for content; other values unchanged. Bytes inside data are data."""
         if not _stands_apart(value):
             return value
         block = cast("JsonObject", as_block(value))
@@ -382,7 +382,7 @@ class Writer:
         return mark
 
     def _outlined(self, value: Any) -> Any:
-        """The value with the content in its built-in containers set apart, in the order in which it stands there."""
+        """The value with placeholders for the content in its built-in containers, in order."""
         if isinstance(value, dict):
             return {key: self._outlined(item) for key, item in cast("dict[Any, Any]", value).items()}
         if isinstance(value, (list, tuple, deque)):
@@ -391,7 +391,7 @@ class Writer:
         return value if type(value) in _SCALARS else self._apart(value)
 
     def _by_type(self, value: Any) -> Any:
-        """The value with every model in it written by its type."""
+        """The value with every model in it written according to its class."""
         if isinstance(value, BaseModel):
             return Adapter(type(value)).dump(value, self._simpler)
         if isinstance(value, Mapping):
@@ -402,7 +402,7 @@ class Writer:
         return value
 
     def _plainer(self, value: Any) -> Any:
-        """The value with what plugins make of foreign values in it, and with built-in containers for others."""
+        """The value with foreign values converted by plugins, and foreign containers replaced by built-in ones."""
         if type(value) in _SCALARS or isinstance(value, (str, bytes, bytearray)):
             return value
         if type(value) is dict:
@@ -432,7 +432,7 @@ class _Found(NamedTuple):
 
 
 def _looked_through(value: Any) -> _Found:
-    """What stands in the built-in containers of a value."""
+    """The kinds of values in the built-in containers of a value."""
     blocks = iterators = False
     seen: set[int] = set()
     waiting = [value]
@@ -451,7 +451,7 @@ def _looked_through(value: Any) -> _Found:
 
 
 def _rendered(value: Any, render: Render) -> Any:
-    """What plugins make of a value, or of the items of a list."""
+    """Convert a value, or the items of a list, with plugins."""
     if type(value) in (list, tuple):
         items = [item if type(item) in _PLAIN else render(item) for item in cast("Sequence[Any]", value)]
         return [text_block(item.text()) if isinstance(item, Table) else item for item in items]
@@ -459,7 +459,7 @@ def _rendered(value: Any, render: Render) -> Any:
 
 
 def _simple(value: Any) -> Any:
-    """Foreign mappings and collections as the built-in ones, bytes as bytes, a path of another system as text."""
+    """Convert foreign mappings, collections and bytes to built-in ones, and paths of other systems to strings."""
     if isinstance(value, memoryview):
         return value.tobytes()
     if isinstance(value, Mapping):
@@ -470,7 +470,7 @@ def _simple(value: Any) -> Any:
 
 
 def _sendable(data: Json) -> str:
-    """A text, or the JSON text of other data; an `OutputError` for what JSON or UTF-8 cannot hold."""
+    """A string, or the JSON text of other data. Raises `OutputError` if JSON or UTF-8 cannot encode it."""
     try:
         if not isinstance(data, str):
             return to_text(data)
@@ -480,7 +480,7 @@ def _sendable(data: Json) -> str:
     return data
 
 
-# What is said of values that cannot be sent
+# Messages about values that cannot be sent
 
 _Place: TypeAlias = "tuple[str | int, ...]"
 _Answer = TypeVar("_Answer")
@@ -497,7 +497,7 @@ def _kind(value: object) -> str:
 
 
 def _unwritten(value: Any, error: BaseException) -> str:
-    """What is said of an exception that came while a result was written."""
+    """The message for an exception during the writing of a result."""
     said = f"the result cannot be written as JSON: {type(error).__name__}: {message_of(error)}"
     try:
         if isinstance(error, UnicodeEncodeError):
@@ -518,7 +518,7 @@ def _circular(place: _Place, around: _Place) -> str:
 
 
 def _unsendable(value: Any) -> str | None:
-    """Where a value holds what JSON or UTF-8 cannot, and what that is."""
+    """The place and the reason of a value that JSON or UTF-8 cannot encode, or `None`."""
     found = _first(value, _obstacle)
     return f"{_path(found[0])}: {found[1]}" if found else None
 
@@ -546,7 +546,7 @@ def _unwritable(value: Any, culprit: Any) -> str:
 
 
 def _first(value: Any, asked: Callable[[Any], _Answer | None]) -> tuple[_Place, _Answer] | None:
-    """The first inner value that has an answer, as far as containers and the fields of objects lead there."""
+    """The first inner value for which `asked` returns an answer, searched in containers and fields of objects."""
     seen: set[int] = set()
     waiting: list[tuple[_Place, Any]] = [((), value)]
     while waiting:
@@ -561,7 +561,7 @@ def _first(value: Any, asked: Callable[[Any], _Answer | None]) -> tuple[_Place, 
 
 
 def _circle(value: Any) -> tuple[_Place, _Place] | None:
-    """The place of the first value that one further out is part of again, and the place of that one."""
+    """The places of the first value that contains itself: the inner and the outer one."""
     place: list[str | int] = []
     around = {id(value): 0}
     done: set[int] = set()
@@ -600,7 +600,7 @@ def _key(name: str) -> str:
 
 
 def _problems(error: ValidationError, value: Any) -> list[str]:
-    """The same words as for arguments, for the result as a whole."""
+    """The problems of a result, in the words that are used for arguments."""
     errors = error.errors(include_url=False)
     for item in errors:
         item["loc"] = ("result", *item["loc"])
@@ -611,7 +611,7 @@ _CALLED: Final = re.compile(r"Error calling function `(?P<name>[^`]+)`: (?P<said
 
 
 def _in_our_words(error: PydanticSerializationError) -> str:
-    """What a serializer met, without the class names and hints that mean something to pydantic alone."""
+    """The message of a serializer, without class names and hints of pydantic."""
     text = message_of(error)
     if found := _CALLED.search(text):
         return f"the serializer {found['name']} raised {found['said']}"
@@ -626,5 +626,5 @@ def _broken(problems: list[str]) -> str:
 
 
 def text_result(text: str, *, is_error: bool = False) -> Result:
-    """A result that is nothing but text. What UTF-8 cannot hold is escaped: such a text often quotes a stranger's value."""
+    """A result of plain text. Lone surrogates are escaped, because such a text often quotes foreign values."""
     return Result(text=text.encode(errors="backslashreplace").decode(), is_error=is_error)

@@ -13,11 +13,11 @@ from prowess.schemas.adapters import to_text
 __all__ = ["TOO_LARGE", "Cut", "cut"]
 
 TOO_LARGE: Final = "too_large"
-"""The kind of failure that a promised structured result becomes when it is too large: it cannot be sent in parts."""
+"""The kind of failure for a structured result with a schema that is too large: it cannot be sent in parts."""
 
 
 class Cut(NamedTuple):
-    """A payload that fits, and what was cut off from it."""
+    """A payload within the limit, and the whole text."""
 
     payload: JsonObject
     meta: JsonObject
@@ -29,9 +29,9 @@ class Cut(NamedTuple):
 def cut(payload: JsonObject, most: int, most_kept: int, *, promised: bool) -> Cut | None:
     """The first `most` characters of a payload whose text is longer; `None` for one that fits.
 
-    Texts and data count, images and other binary content do not: clients do not show those as text, and half of one is
-    worth nothing. Data cannot be cut, so it is left out, and the text says what it said. Where a schema `promised` data
-    the result is an error then: a success without data would break the promise.
+    Texts and data count, but not images and other binary content, which clients do not show as text. Structured data cannot
+    be cut, so it is omitted, and the text has the same information. If a schema `promised` data, the result becomes an
+    error, because a success without data would break the schema.
     """
     blocks: list[JsonObject] = payload["content"]
     text = "\n".join(_text_of(block) for block in blocks if _is_text(block))
@@ -70,7 +70,7 @@ def _text_of(block: JsonObject) -> str:
 
 
 def _ways_to_say(data: Json) -> list[str]:
-    """The texts that say the same as data: its JSON, or the text that it is; also of what stands in one field."""
+    """The texts that are equivalent to data: its JSON, or a string itself; also of the content of a single field."""
     ways = _as_text(data)
     if isinstance(data, dict) and len(data) == 1:
         (held,) = data.values()

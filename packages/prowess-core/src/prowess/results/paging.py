@@ -1,4 +1,4 @@
-"""The words with which a client reads the rest of a long result, shared by worker and host. Light."""
+"""The cursor and the notice for reading the rest of a long result, shared by worker and host. Light."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Final
 __all__ = ["META_CUT", "READ_MORE", "cursor_of", "notice"]
 
 READ_MORE: Final = "prowess_read_more"
-"""The tool that gives the next part of such a result."""
+"""The tool that returns the next part of a result."""
 META_CUT: Final = "prowess/cut"
 
 
 def cursor_of(token: str, position: int) -> str:
-    """Where to read on: in which text, and from which byte."""
+    """The cursor for a text and a byte position."""
     return f"{token}-{position}"
 
 
 def notice(cursor: str) -> str:
-    """How to get the next part."""
+    """The notice for models about the next part."""
     return f"To read on, call {READ_MORE} with the cursor {cursor!r}."

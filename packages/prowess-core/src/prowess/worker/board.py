@@ -24,14 +24,14 @@ class Importing(NamedTuple):
 
 
 class Board:
-    """Memory that host and worker share, so that neither has to wait for the other to agree on one thing.
+    """Memory that host and worker share, so that neither has to wait for the other to agree which calls have begun.
 
     A worker marks a call before it starts the call. A host can withdraw one call, or retire the worker, which withdraws
-    all of them. Each side writes its own mark before it reads the other's. So the calls without a mark of the worker
-    were never started: those, and only those, can be given to another worker without being run twice.
+    all of them. Each side writes its own mark before it reads the other's. So calls without a mark of the worker have not
+    started, and only these can be given to another worker without running twice.
 
-    Behind the marks there is a counter that a thread of the worker advances, and a note of what is being imported. The
-    note outlives a worker that an import ends.
+    After the marks, there is a counter that a thread of the worker advances, and a note of the running imports, which
+    survives a worker that an import ends.
     """
 
     SLOTS: Final = 65536
@@ -42,26 +42,26 @@ class Board:
 
     @property
     def fd(self) -> int:
-        """What a worker inherits."""
+        """The descriptor that a worker inherits."""
         return self._fd
 
     def start(self, number: int) -> bool:
-        """The worker asks: may this call start?"""
+        """Worker: mark a call as begun. Returns whether it may start."""
         slot = self.slot(number)
         self._memory[slot] = _STARTED
         return not self._memory[0] and not self._memory[_WITHDRAWN + slot]
 
     def pause(self, number: int) -> None:
-        """The worker says: this call waits for its turn, and has to ask again before anything of it runs."""
+        """Worker: remove the mark of a call that waits for its turn. `start` is called again before it runs."""
         self._memory[self.slot(number)] = 0
 
     def retire(self) -> None:
-        """The host says: start nothing more. After this `started` gives the final word on every call."""
+        """Host: forbid all calls that have not begun. Afterwards, `started` is final for every call."""
         self._memory[0] = 1
         time.sleep(_VISIBLE)
 
     def withdraw(self, numbers: Iterable[int]) -> None:
-        """The host says: do not start these calls. After this `started` gives the final word on them."""
+        """Host: forbid these calls if they have not begun. Afterwards, `started` is final for them."""
         for number in numbers:
             self._memory[_WITHDRAWN + self.slot(number)] = 1
         time.sleep(_VISIBLE)
@@ -76,7 +76,7 @@ class Board:
         self._memory[slot] = self._memory[_WITHDRAWN + slot] = 0
 
     def beat(self) -> None:
-        """A thread of the worker says: this process runs, and nothing holds its interpreter."""
+        """Worker: advance the counter in a thread, to show that the process runs and its interpreter is free."""
         self._memory[_BEATS] = self._memory[_BEATS] % 255 + 1
 
     @property
@@ -85,16 +85,16 @@ class Board:
         return self._memory[_BEATS]
 
     def note(self, imports: Iterable[Importing]) -> None:
-        """The worker says: these imports are going on. They are cut to what fits."""
+        """Worker: note the running imports, cut to the available space."""
         kept = list(imports)
         while len(text := json.dumps(kept)) >= _NOTE:
             kept.pop()
-        # The host looks here with every call: where nothing is imported, one byte has to say so.
+        # The host reads this for every call, so a single byte shows that there is no import.
         self._memory[_NOTES:] = (text if kept else "").encode().ljust(_NOTE, b"\0")
 
     @property
     def noted(self) -> tuple[Importing, ...]:
-        """The imports that are going on, or were when the worker ended."""
+        """The running imports, or those that ran when the worker ended."""
         if self._memory[_NOTES] == 0:
             return ()
         try:
@@ -104,17 +104,17 @@ class Board:
             RecursionError,
             TypeError,
             ValueError,
-        ):  # the worker is writing just now, or was when it ended; or it writes nonsense
+        ):  # the worker is writing, has ended while writing, or writes invalid data
             return ()
 
     def close(self) -> None:
-        """Let go of the memory."""
+        """Release the memory."""
         self._memory.close()
         os.close(self._fd)
 
     @classmethod
     def slot(cls, number: int) -> int:
-        """Where a call is marked. Two calls in flight must not share a slot."""
+        """The slot of a call. Two calls in flight must not share a slot."""
         return 1 + number % (cls.SLOTS - 1)
 
 
@@ -123,20 +123,20 @@ _WITHDRAWN: Final = Board.SLOTS
 _BEATS: Final = 2 * Board.SLOTS
 _NOTES: Final = _BEATS + 1
 _NOTE: Final = 65536
-"""Bytes for the imports that go on at one time: names of skills, and paths of files."""
+"""Bytes for the note of running imports: names of skills, and paths of files."""
 _SIZE_OF_BOARD: Final = _NOTES + _NOTE
 _VISIBLE: Final = 50e-6
-"""Seconds after which a processor has certainly seen what another one wrote, and they are a thousand times too many."""
+"""Seconds after which every processor sees a write of another one, with a large margin."""
 
 
 def _shared_file(size: int) -> int:
-    """A file in memory, where there is such a thing: a full disk must not stop a worker."""
+    """A file in memory if the system has them, so that a full disk does not stop a worker."""
     if hasattr(os, "memfd_create"):
         import fcntl  # it is not on every system
 
         fd = os.memfd_create("prowess", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         os.truncate(fd, size)
-        # A worker that made it shorter would end the host with the next look at it.
+        # If a worker truncated it, the next access would crash the host.
         fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
     else:  # pragma: no cover - where there is no such thing
         import tempfile  # 3 ms at the start of every host

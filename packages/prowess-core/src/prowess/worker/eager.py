@@ -1,4 +1,4 @@
-"""Tasks that run at once, until they wait for something, and not only in the next turn of the event loop."""
+"""Starts tasks that run at once until they wait, instead of in the next turn of the event loop."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def start(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, None])
     if sys.version_info >= (3, 12):  # pragma: no cover - measured on 3.11
         asyncio.Task(coroutine, loop=loop, eager_start=True)
         return
-    # A new task hands its first step to `call_soon` of its loop, and to nobody else.
+    # A new task schedules its first step only with `call_soon` of its loop.
     steps: list[_Step] = []
     loop.call_soon = lambda step, *_, context: steps.append((step, context))  # type: ignore[method-assign]
     try:

@@ -16,33 +16,30 @@ from typing import Final
 __all__ = ["LARGE", "give_back_soon", "share_one_heap"]
 
 LARGE: Final = 128 * 1024
-"""Bytes of a large message: what glibc would map, before it has learned not to."""
+"""Bytes of a large message, which glibc maps before it raises its threshold."""
 _QUIET: Final = 1.0
-"""Seconds after which a large message has probably gone its way. Trimming takes half a millisecond, so that it may be
-repeated as long as there are large messages."""
+"""Seconds after which a large message has probably been processed. Trimming takes half a millisecond, so it may be repeated
+while there are large messages."""
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
-"""Names of `malloc.h`."""
+"""Parameters in `malloc.h`."""
 _MOST_FREE: Final = 32 * 1024 * 1024
-"""Bytes at the end of the heap that wait for the next large message, until they are given back. Otherwise each message
-would fetch its pages from the system anew, which makes a call that gives 1 MB take twice as long."""
+"""Free bytes at the end of the heap that are kept for the next large message. Fetching pages from the system for each message
+would double the time of a call with a result of 1 MB."""
 _MOST_KEPT: Final = 8 * 1024 * 1024
-"""Bytes of the largest block that may come from there. Larger ones are mapped apart."""
+"""Bytes of the largest block in the heap. Larger ones are mapped separately."""
 
 _due: asyncio.TimerHandle | None = None
 _again = False
 
 
 def give_back_soon() -> None:
-    """A large message is being sent, received or let go of: return in a while what that leaves free.
-
-    To be called where an event loop runs.
-    """
+    """Schedule a trim, because a large message is being sent, received or freed. Needs a running event loop."""
     global _due, _again  # noqa: PLW0603 - there is one allocator
     _keep_until_then()
     loop = asyncio.get_running_loop()
     if _due is not None and _due.when() > loop.time():
         _again = True
-    else:  # a timer whose time has passed has done its work, or its loop is gone
+    else:  # the timer has fired, or its loop is gone
         _due = loop.call_later(_QUIET, _give_back)
 
 
@@ -52,16 +49,16 @@ def _give_back() -> None:
     trim = _function("malloc_trim", "c_size_t")
     if trim is not None:  # pragma: no branch - elsewhere than with glibc
         trim(0)
-    if _again:  # that was less than a while ago
+    if _again:  # there was another large message since
         _again = False
         give_back_soon()
 
 
 def share_one_heap() -> None:
-    """Have all threads allocate where the first one does. To be called before there is a second thread.
+    """Let all threads allocate from the first heap. Call it before starting a second thread.
 
-    Only the first heap is trimmed to its end. Each other one, and there are up to eight for a processor, would keep what
-    its largest blocks have left; and as only one thread at a time runs Python, one heap is enough.
+    Only the first heap is trimmed completely. Each other one (there are up to eight for each processor) would keep the
+    memory of its largest blocks. Only one thread at a time runs Python, so one heap is enough.
     """
     _set(_ARENA_MAX, 1)
 
@@ -82,9 +79,9 @@ def _set(parameter: int, value: int) -> None:
 
 @cache
 def _function(name: str, *types: str) -> Callable[..., object] | None:
-    """A function of glibc's allocator, where there is such a thing: not in macOS, not in musl, not without ctypes."""
+    """A function of glibc's allocator, or `None`: macOS and musl lack them, and ctypes may be missing."""
     try:
-        import ctypes  # 1.3 ms and 0.4 MB, which a host without large messages does not pay
+        import ctypes  # 1.3 ms and 0.4 MB, only with large messages
 
         function = getattr(ctypes.CDLL(None), name)
         function.argtypes = [getattr(ctypes, each) for each in types]

@@ -1,7 +1,7 @@
 """The private pipe between host and worker: frames of bytes.
 
-A frame is a kind, the number of the call it belongs to, and two byte strings: a head that the receiver reads, and a body
-that it may pass on unread. Knows nothing of what the strings say.
+A frame is a kind, the number of its call, and two byte strings: a head that the receiver reads, and a body that it may pass
+on unread. Independent of the content of both.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _HEADER: Final = struct.Struct("!BIII")
 _SIZE: Final = _HEADER.size
 _CHUNK: Final = 256 * 1024
 _MOST_CHUNKS: Final = 4096
-"""What is drained at the end: a child of the worker may go on writing."""
+"""The most chunks to drain at the end, because a child of the worker may continue writing."""
 _SMALL: Final = 16 * 1024
-"""Bytes of a frame that may be held back: copying a larger one once more costs more than it saves."""
+"""Largest frame that is held back to be joined with others. Copying larger ones costs more than it saves."""
 
 
 def encode_frame(kind: Kind, number: int = 0, head: bytes = b"", body: bytes = b"") -> bytes:
@@ -45,7 +45,7 @@ def encode_frame(kind: Kind, number: int = 0, head: bytes = b"", body: bytes = b
 
 
 def receive(sock: socket.socket) -> Frame:
-    """One frame, waited for; `EOFError` if the other end is gone."""
+    """Wait for one frame. Raises `EOFError` if the other end is gone."""
     kind, number, head, body = _HEADER.unpack(_exactly(sock, _SIZE))
     return Frame(kind, number, _exactly(sock, head), _exactly(sock, body))
 
@@ -61,7 +61,7 @@ def _exactly(sock: socket.socket, size: int) -> bytes:
 
 
 class FrameReader:
-    """Bytes in, whole frames out."""
+    """Splits a stream of bytes into frames."""
 
     __slots__ = ("_rest",)
 
@@ -83,7 +83,7 @@ class FrameReader:
 
     @property
     def announced(self) -> int:
-        """Bytes of the frame of which only the beginning has arrived, by its header."""
+        """The size of an incomplete frame, according to its header."""
         if len(self._rest) < _SIZE:
             return 0
         _, _, head, body = _HEADER.unpack_from(self._rest)
@@ -91,7 +91,7 @@ class FrameReader:
 
 
 def _cut(data: bytes | memoryview) -> tuple[list[Frame], int]:
-    """The whole frames at the beginning, and how many bytes they are."""
+    """The complete frames at the beginning, and their number of bytes."""
     frames: list[Frame] = []
     start, length = 0, len(data)
     while length - start >= _SIZE:
@@ -115,27 +115,27 @@ class Link(asyncio.BufferedProtocol):
         self._chunk = bytearray(_CHUNK)
         self._transport: asyncio.Transport | None = None
         self._held: list[bytes | memoryview] = []
-        """Frames from before the connection was made, or that wait for the end of this turn of the loop."""
+        """Frames that wait for the connection, or for the end of this turn of the loop."""
         self._releasing = threading.Lock()
         self._receiving = False
-        """Whether several frames are being handed over: what is sent meanwhile goes together."""
+        """Whether several received frames are being handled. Frames that are sent meanwhile are joined."""
         self._most = 0
         self._on_excess: Callable[[int], None] = _nobody_bounds
         self._deaf = False
         self.full = False
-        """Whether the other end does not read as fast as this one writes: what is only of the moment can wait."""
+        """Whether the other end reads too slowly, so that progress and logs should wait."""
         self.on_room: Callable[[], None] = _nobody_waits
         """Called when it is no longer full."""
 
     def send(self, kind: Kind, number: int = 0, head: bytes = b"", body: bytes = b"", *, more: bool = False) -> None:
-        """Put a frame on its way. After the other end is gone this does nothing: its owner hears of that elsewhere.
+        """Send a frame. If the other end is gone, this has no effect, and the owner learns it elsewhere.
 
-        `more` says that others probably follow at once, so that they may go together.
+        `more` says that others probably follow at once, so that they can be joined.
         """
         frame: bytes | memoryview = encode_frame(kind, number, head, body)
         if len(frame) >= LARGE:
             give_back_soon()
-            frame = memoryview(frame)  # so that what is not sent at once is not copied twice
+            frame = memoryview(frame)  # avoids a second copy of the unsent part
         if self._transport is None:
             self._held.append(frame)
         elif self._transport.is_closing():
@@ -150,25 +150,25 @@ class Link(asyncio.BufferedProtocol):
             self._transport.write(frame)
 
     def _release(self) -> None:
-        """Send what was held back."""
+        """Send the frames that were held back."""
         if self._held and self._transport is not None:
             with self._releasing:
                 self._transport.write(b"".join(self._held))
                 self._held.clear()
 
     def release_from_thread(self) -> None:
-        """The same, as far as the system takes it, while something blocks the loop and so holds up the end of its turn."""
+        """The same from a thread, as far as the system accepts it, while something blocks the loop."""
         transport = self._transport
         if not self._held or transport is None or transport.is_closing():
             return
-        with self._releasing, contextlib.suppress(OSError):  # it takes no more, or the other end is gone
+        with self._releasing, contextlib.suppress(OSError):  # the buffer is full, or the other end is gone
             while self._held and not transport.get_write_buffer_size():
                 sent = os.write(transport.get_extra_info("socket").fileno(), self._held[0])
                 rest = memoryview(self._held[0])[sent:]
                 self._held[:1] = [rest] if rest else []
 
     def bound(self, most: int, on_excess: Callable[[int], None]) -> None:
-        """Do not wait for frames of more bytes than this: `on_excess` hears of the first one, which ends the reading."""
+        """Limit the size of frames. A larger one ends the reading and is reported to `on_excess`."""
         self._most, self._on_excess = most, on_excess
 
     def hold(self) -> None:
@@ -182,40 +182,40 @@ class Link(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def stop_reading(self) -> None:
-        """Take nothing more from the other end."""
+        """Stop reading from the other end."""
         self._deaf = True
         self._reader = FrameReader()
         if self._transport is not None:
             self._transport.abort()
 
     def close(self) -> None:
-        """Send what was sent, and nothing more."""
+        """Close after the frames that were sent."""
         self._release()
         if self._transport is not None:
             self._transport.close()
 
-    # asyncio's side
+    # Callbacks of asyncio
 
     def pause_writing(self) -> None:
-        """Frames pile up."""
+        """Called when too many frames wait."""
         self.full = True
 
     def resume_writing(self) -> None:
-        """Most of them are sent."""
+        """Called when most of them are sent."""
         self.full = False
         self.on_room()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Send what waited for this."""
+        """Send the waiting frames."""
         self._transport = cast("asyncio.Transport", transport)
         self._release()
 
     def get_buffer(self, sizehint: int) -> bytearray:  # noqa: ARG002 - asyncio's signature
-        """One buffer for all: it is emptied at once."""
+        """The one buffer, which is always emptied at once."""
         return self._chunk
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Hand the frames over."""
+        """Pass on the received frames."""
         if self._deaf:
             return
         frames = self._reader.feed(bytes(memoryview(self._chunk)[:nbytes]))
@@ -232,7 +232,7 @@ class Link(asyncio.BufferedProtocol):
             self._on_excess(size)
 
     def drain(self, sock: socket.socket) -> None:
-        """Hand over what has arrived at the socket of this link by now."""
+        """Pass on the frames that have already arrived at the socket."""
         for _ in range(_MOST_CHUNKS):
             try:
                 size = sock.recv_into(self._chunk)
@@ -249,8 +249,8 @@ class Link(asyncio.BufferedProtocol):
 
 
 def _nobody_waits() -> None:
-    """Nothing was held back."""
+    """The default of `on_room`."""
 
 
 def _nobody_bounds(_size: int) -> None:
-    """Frames may have any size."""
+    """The default without a limit."""

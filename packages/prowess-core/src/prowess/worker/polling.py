@@ -1,7 +1,7 @@
 """Event loops that poll for input for a moment before they block.
 
-A wake-up costs a process more than a short wait, in time and in cold caches, and calls often follow one another within
-that moment. If they do not, a loop soon stops polling.
+A wake-up costs more than a short wait, in time and in cold caches, and the next call often follows within a moment. If it
+does not, a loop soon stops polling.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from typing import Final, TypeAlias, cast
 __all__ = ["Attentive", "new_loop", "new_selector", "processors"]
 
 _MOMENT: Final = 150e-6
-"""Seconds of looking: about what a small call takes on the other side of a pipe."""
+"""Seconds of polling: about the time of a small call on the other side."""
 _MOST_MISSES: Final = 10
-"""After so many only one of 1023 waits begins with a look."""
+"""After so many polls without input, only one of 1023 waits begins with a poll."""
 _TAKEN: Final = 1e-3
-"""Seconds late that show that others want this processor: whoever sleeps there is woken sooner than he gets his turn."""
+"""A delay in seconds that shows that another program needs this processor. Then sleeping is faster than yielding."""
 _COST: Final = 4
-"""As how many misses a look counts that was so late: it has cost a call milliseconds."""
+"""The number of misses that such a late poll counts as, because it has cost a call milliseconds."""
 
 _Ready: TypeAlias = "list[tuple[selectors.SelectorKey, int]]"
 _give_way: Final = cast("Callable[[], None]", getattr(os, "sched_yield", lambda: None))
-"""Let somebody else have this processor if anybody wants it: it may be the one whose word we wait for."""
+"""Yield the processor, perhaps to the process that we wait for."""
 
 
 class Attentive(selectors.DefaultSelector):
-    """Looks again and again for a moment before it sleeps. Whenever that was in vain it does so less often."""
+    """Polls for a moment before it blocks; less often after each poll without input."""
 
     def __init__(
         self, clock: Callable[[], float] = time.perf_counter, give_way: Callable[[], None] = _give_way
@@ -40,10 +40,10 @@ class Attentive(selectors.DefaultSelector):
         self._give_way = give_way
         self._misses = 0
         self._asleep = 0
-        """How many more waits begin without a look."""
+        """The number of next waits without a poll."""
 
     def select(self, timeout: float | None = None) -> _Ready:
-        """What is ready, after so many seconds, and at most a moment more, at the latest."""
+        """Wait like `select`, up to the timeout or a moment longer."""
         if timeout is not None and timeout <= 0:
             return super().select(timeout)
         if self._asleep:
@@ -68,12 +68,12 @@ class Attentive(selectors.DefaultSelector):
 
 
 def new_selector(processors: int) -> selectors.BaseSelector:
-    """An attentive one, unless there is a single processor: whoever looks keeps the one he waits for from working."""
+    """A polling selector, unless there is a single processor, where polling would keep the other process from running."""
     return Attentive() if processors > 1 else selectors.DefaultSelector()
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
-    """An event loop for one end of a conversation, to be used by a process that does little else."""
+    """An event loop for one end of the link, for a process that does little else."""
     return asyncio.SelectorEventLoop(new_selector(processors()))
 
 
