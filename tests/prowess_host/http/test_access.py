@@ -100,7 +100,28 @@ def guarded(guarded_root: Path) -> Generator[Web]:
 
 
 @pytest.mark.parametrize(
-    "host", ["evil.example.com", "localhost.evil.example.com", "127.0.0.1.evil.com", "10.0.0.1", "", "a b"]
+    "host",
+    [
+        "evil.example.com",
+        "localhost.evil.example.com",
+        "127.0.0.1.evil.com",
+        "10.0.0.1",
+        "",
+        "a b",
+        "local\thost",
+        "[::1]evil.com",
+        "[::1%25evil.com]",
+        "::1",
+        "localhost..",
+        "localhost:99999",
+        "localhost:+80",
+        "localhost:8_0",
+        "localhost?",
+        "localhost#x",
+        "evil.com@localhost",
+        "localhost, evil.com",
+        "0177.0.0.1",
+    ],
 )
 @pytest.mark.parametrize("path", ["/mcp", "/healthz", "/nothing"])
 def test_other_hosts_are_refused(web: Web, host: str, path: str) -> None:
@@ -131,6 +152,15 @@ def test_a_second_host_is_refused(web: Web) -> None:
         "file://",
         "http://localhost.evil.com",
         "http://[x",
+        "http://localhost\t.evil.com",
+        "http://[::1]evil.com",
+        "http://localhost?",
+        "http://localhost#x",
+        "http://localhost:99999",
+        "http://evil.com@127.0.0.1",
+        "http://127.0.0.1@evil.com",
+        "http://localhost, http://evil.com",
+        "javascript://localhost",
         "https://127.0.0.1/path",
         "localhost",
     ],

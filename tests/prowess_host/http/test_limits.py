@@ -361,6 +361,19 @@ def test_a_body_may_come_in_chunks_and_in_single_bytes(web: Web) -> None:
         ["Content-Length: 5x"],
         ["Content-Length: 0x5"],
         ["Transfer-Encoding: chunked, identity"],
+        ["Transfer-Encoding: identity, chunked"],
+        ["Transfer-Encoding: gzip, chunked"],
+        ["Transfer-Encoding: chunked", "Transfer-Encoding: chunked"],
+        ["Transfer-Encoding : chunked"],
+        ["Transfer-Encoding: \x0bchunked"],
+        ["Transfer-Encoding:"],
+        ["Content-Length: 5", "Content-Length: 5"],
+        ["Content-Length: 5, 5"],
+        ["Content-Length: +5"],
+        ["Content-Length:"],
+        ["Content-Length: 18446744073709551616"],
+        ["X: a\r\n folded"],
+        ["X: a\nContent-Length: 5"],
         ["Transfer-Encoding: xchunked"],
         ["Bad Name: 5"],
         [" Folded: 5"],
@@ -372,6 +385,40 @@ def test_doubtful_framing_is_refused(web: Web, fields: list[str]) -> None:
     smuggled = head(web, line="GET /healthz HTTP/1.1")
     answered = statuses(web.raw(head(web, "Content-Type: application/json", *fields) + b"0\r\n\r\n" + smuggled))
     assert [400] == answered
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"0;a\n\r\n",
+        b"0x0\r\n\r\n",
+        b"-1\r\n\r\n",
+        b"0 \r\n\r\n",
+        b"FFFFFFFFFFFFFFFFF\r\n\r\n",
+        b"3\r\nabcX\r\n0\r\n\r\n",
+        b"3\nabc\n0\n\n",
+        b"0\r\nContent-Length: 50\r\n\r\n",
+    ],
+)
+def test_doubtful_chunks_are_refused(web: Web, body: bytes) -> None:
+    """Nothing that follows is taken for a request."""
+    smuggled = head(web, "Connection: close", line="GET /healthz HTTP/1.1")
+    sent = head(web, "Content-Type: application/json", "Transfer-Encoding: chunked") + body + smuggled
+    assert [400] == statuses(web.raw(sent))
+
+
+@pytest.mark.parametrize("cut", [0, 1, 5, 60])
+def test_an_offer_of_another_protocol_is_ignored(web: Web, cut: int) -> None:
+    """Clients in Java offer HTTP/2 with their first request. Its body belongs to it, and more requests follow."""
+    offer = ("Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABk")
+    first, last = call(web, "first", *offer), call(web, "last", "Connection: close")
+    middle = head(web, "Connection: keep-alive, Upgrade", "Upgrade: websocket", line="GET /healthz HTTP/1.1")
+    whole = first + middle + last
+    at = first.index(b"\r\n\r\n") + 4 - cut
+    answered = web.raw(whole[:at], whole[at : at + 20], whole[at + 20 :])
+    assert [200, 200, 200] == statuses(answered)
+    assert b'"text":"first"' in answered
+    assert b'"text":"last"' in answered
 
 
 def test_strange_requests_are_answered(web: Web) -> None:

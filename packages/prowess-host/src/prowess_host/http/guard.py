@@ -7,8 +7,8 @@ sends its own `Origin`. Both are compared with the allowed names. A literal addr
 from __future__ import annotations
 
 import ipaddress
+import re
 from typing import TYPE_CHECKING, Final
-from urllib.parse import urlsplit
 
 from prowess_host.http.binding import Refused
 from prowess_host.protocol.rpc import RpcError, shown
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 __all__ = ["Guard", "is_loopback"]
 
 _LOCALHOST: Final = "localhost"
+_AUTHORITY: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::([0-9]{0,5}))?")
+_LAST_PORT: Final = 65535
 _MOST_KNOWN: Final = 100
 """Values of `Host` that are remembered as allowed."""
 
@@ -37,15 +39,14 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def _host_of(authority: str) -> str | None:
-    """The host in a field `Host`, without its port."""
-    try:
-        split = urlsplit(f"//{authority}")
-        _ = split.port
-    except ValueError:
+    """The host in a field `Host`, in lower case and without its port; `None` for anything but a host and a port.
+
+    `urlsplit` is of no use here: it drops tabs, and whatever stands behind a bracket.
+    """
+    found = _AUTHORITY.fullmatch(authority)
+    if found is None or int(found[2] or 0) > _LAST_PORT:
         return None
-    if split.path or split.query or split.fragment or split.username is not None:
-        return None
-    return (split.hostname or "").rstrip(".") or None
+    return found[1].lower().strip("[]").removesuffix(".") or None
 
 
 class Guard:
@@ -92,11 +93,6 @@ class Guard:
         """Whether pages of an origin may call: those of this machine, of this server, and configured ones."""
         if origin.lower() in self._origins:
             return True
-        try:
-            split = urlsplit(origin)
-            _ = split.port
-        except ValueError:
-            return False
-        if split.scheme not in ("http", "https") or split.path or split.hostname is None:
-            return False
-        return is_loopback(split.hostname) or split.netloc.lower() == host.lower()
+        scheme, _, authority = origin.lower().partition("://")
+        named = _host_of(authority)
+        return scheme in ("http", "https") and named is not None and (is_loopback(named) or authority == host.lower())

@@ -30,6 +30,7 @@ _MOST_FIELDS: Final = 100
 _KEEP_ALIVE: Final = 75.0
 """Seconds that an idle connection is kept, longer than in usual proxies, so that the proxy closes it first."""
 _AT_ONCE_OVER: Final = struct.pack("ii", 1, 0)
+_UPGRADE: Final = frozenset({b"upgrade", b"http2-settings"})
 _CHUNK: Final = 64 * 1024
 
 
@@ -85,6 +86,8 @@ class Http1(asyncio.BufferedProtocol):
         self._head = 0
         """Bytes that arrived while a head was read, perhaps with the beginning of a body."""
         self._in_head = True
+        self._declines = False
+        """Whether the request offers another protocol, which nobody here speaks: it is read again, without the offer."""
         self._waits_for = "head"
         self._exchanges: deque[Exchange] = deque()
         """The request that is served, and those that follow it already."""
@@ -174,11 +177,7 @@ class Http1(asyncio.BufferedProtocol):
         if self._in_head:
             self._head += nbytes
         try:
-            self._parser.feed_data(memoryview(self._shared.chunk)[:nbytes])
-        except httptools.HttpParserUpgrade:  # to what nobody here speaks: the request counts, what follows it does not
-            self._takes_more = False
-            if self._newest is not None:
-                self._newest.keeps_open = False
+            self._feed(memoryview(self._shared.chunk)[:nbytes])
         except httptools.HttpParserError:
             self._refuse_broken()
             return
@@ -188,6 +187,33 @@ class Http1(asyncio.BufferedProtocol):
             self._arriving = self._loop.call_later(self._own.patience, self._too_slow)
         if not self._serving:
             self._serve_next()
+
+    def _feed(self, data: memoryview | bytes) -> None:
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            if not self._declines:  # CONNECT: what follows is no HTTP
+                self._takes_more = False
+                if self._newest is not None:
+                    self._newest.keeps_open = False
+                return
+            head = self._without_upgrade()
+            self._declines = False
+            self._parser = httptools.HttpRequestParser(self)
+            self._parser.set_dangerous_leniencies(lenient_data_after_close=True)
+            self._feed(head + bytes(data[upgrade.args[0] :]))
+
+    def _without_upgrade(self) -> bytes:
+        """The head of a request that offers another protocol, without the offer. Its body would not be read with it."""
+        lines = [b"%b %b HTTP/%b" % (self._parser.get_method(), self._url, self._parser.get_http_version().encode())]
+        for name, value in self._pairs:
+            kept = value
+            if name == b"connection":
+                tokens = [token.strip() for token in value.split(b",")]
+                kept = b", ".join(token for token in tokens if token.lower() not in _UPGRADE)
+            if name not in _UPGRADE and (kept or name != b"connection"):
+                lines.append(b"%b: %b" % (name, kept))
+        return b"\r\n".join([*lines, b"", b""])
 
     def on_message_begin(self) -> None:
         """A request begins."""
@@ -210,6 +236,9 @@ class Http1(asyncio.BufferedProtocol):
 
     def on_headers_complete(self) -> None:
         """The headers are complete."""
+        self._declines = self._parser.should_upgrade() and self._parser.get_method() != b"CONNECT"
+        if self._declines:
+            return
         if self._head > self._own.max_header and self._size_of_head() > self._own.max_header:
             raise _TooLarge
         self._stop()
@@ -218,6 +247,8 @@ class Http1(asyncio.BufferedProtocol):
             self._newest = None
             return
         parser, headers = self._parser, Headers(self._pairs)
+        if (headers.get("transfer-encoding") or "chunked").lower() != "chunked":
+            raise ValueError("nobody here decodes that")
         exchange = Exchange(self, parser.get_method().decode("ascii"), _path_of(self._url), headers)
         if parser.get_http_version() != "1.1":
             exchange.keeps_open = exchange.chunks = False
@@ -237,6 +268,8 @@ class Http1(asyncio.BufferedProtocol):
 
     def on_message_complete(self) -> None:
         """The request is complete; another may follow."""
+        if self._declines:
+            return
         self._stop()
         self._in_head = True
         if self._newest is not None:
