@@ -19,12 +19,13 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from inside import inside
 from patience import PATIENCE
 from piped import result, until
-from tests.prowess_host.environments.test_environments import commit
 from wheelhouse import installed, small
 from written import is_there, touch, written
 
 from prowess.settings.limits import Limits
 from prowess.settings.settings import Settings
+from prowess.skills.discovery import Source
+from prowess_host.catalog.apart import runs_on
 from prowess_host.cli.commands import run
 from prowess_host.cluster import remote
 from prowess_host.cluster.agent import Agent
@@ -292,7 +293,7 @@ LIMITED = """
 async def test_agent_makes_the_environment_of_a_skill_and_enforces_its_limits(
     start: Start, env: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From what the code declares, and by its own settings: the host could make no environment. Costs 3 s."""
+    """It also describes the skill, from what the code declares and by its own settings: the host has no uv. Costs 5 s."""
     for name in [name for name in os.environ if name.startswith("UV_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "uv"))
@@ -300,12 +301,14 @@ async def test_agent_makes_the_environment_of_a_skill_and_enforces_its_limits(
     wheels = installed(tmp_path / "wheels", "prowess-core")
     small(wheels, "tinypackage", "2.0")
     root = written(tmp_path / "p", tiny=TINY, small=LIMITED)
-    commit(root, "tiny")
     settings = {"environments.index": "", "environments.offline": True, "environments.find_links": [str(wheels)]}
-    agent = await start(**settings)
     env = {**env, "PROWESS_ENVIRONMENTS__UV": "/none/uv", "PROWESS_CACHE_DIR": str(tmp_path / "host")}
-    async with inside(root, env=env) as host:
-        await until_listed(host, {"tiny_version", "small_read", "small_connect", "small_at", "prowess_diagnostics"})
+    tools = {"tiny_version", "small_read", "small_connect", "small_at"}
+    async with inside(root, env={**env, "PROWESS_CLUSTER__PATIENCE": "0.2"}) as host:
+        await until_listed(host, {*tools, "prowess_diagnostics"} - {"tiny_version"})
+        assert "no agent runs it" in await host.text("prowess_diagnostics")
+        agent = await start(**settings)  # whose arrival is noticed
+        await until_listed(host, tools)
         assert "2.0" == await host.text("tiny_version")
         if not system().lacking(Limits()):
             assert "Permission denied" in await host.text("small_read", path=str(root / "skills/tiny.py"))
@@ -313,7 +316,39 @@ async def test_agent_makes_the_environment_of_a_skill_and_enforces_its_limits(
             at = await host.text("small_at")
             assert str(agent.cache) in at
             assert "def at()" in await host.text("small_read", path=at)
+        (root / "skills/tiny.py").write_text(
+            (root / "skills/tiny.py").read_text() + "\n\n@skill_command\ndef more() -> int:\n    return 5\n"
+        )
+        await until_listed(host, {*tools, "tiny_more"})
+        assert "5" == await host.text("tiny_more")
+    agent.stop()
+    async with inside(root, env=env) as host:  # what was described there is in the manifest
+        assert {*tools, "tiny_more"} == set(await host.tools())
     assert [] == list((tmp_path / "host").glob("environments/*/bin"))
+
+
+@pytest.mark.parametrize(
+    ("run_on", "decorators", "labels"),
+    [
+        ({}, ['@skill_command(run_on="gpu")', '@prowess.skill_command(run_on="gpu", name="x")'], "gpu"),
+        ({}, ['@skill_command(run_on="gpu")', "@skill_command"], ""),
+        ({}, ['@skill_command(run_on="gpu")', '@resource("x://y")'], ""),
+        ({}, ['@skill_command(run_on="gpu")', '@skill_command(run_on="cpu")'], ""),
+        ({}, ["@skill_command(run_on=LABELS)"], ""),
+        ({}, ["@functools.cache"], ""),
+        ({"*": "any"}, ["@skill_command"], "any"),
+        ({"*": "any", "model.*": "gpu"}, ["@skill_command"], "gpu"),
+        ({"*": "any", "model.small": ""}, ["@skill_command"], ""),
+    ],
+)
+def test_skill_that_runs_on_agents_alone_is_known_by_its_text(
+    run_on: dict[str, str], decorators: list[str], labels: str, tmp_path: Path
+) -> None:
+    """So its environment is made there alone. In doubt it is also made here."""
+    file = tmp_path / "model.py"
+    file.write_text("".join(f"{each}\ndef f{number}(): ...\n" for number, each in enumerate(decorators)))
+
+    assert labels == runs_on(Source("model", file, (file,)), Settings.of({"run_on": run_on}).own)
 
 
 async def until_listed(host: Any, names: set[str]) -> None:

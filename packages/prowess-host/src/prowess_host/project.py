@@ -128,6 +128,7 @@ class Project:
         sharing.start()
         agents = Agents(engine, lambda: self._updates.settings, self.parts)
         self.workers.abroad = agents.spawn
+        agents.on_joined = self._updates.retry_on_agents
         return agents
 
     def parts(self) -> Parts:

@@ -28,10 +28,11 @@ from prowess_host.workers.placement import OWN, Placement, Unplaced
 if TYPE_CHECKING:
     from prowess_host.environments.builds import Builds, Needed
 
-__all__ = ["Apart", "Found", "Wanted", "may_be_in", "read_needs"]
+__all__ = ["Apart", "Found", "Wanted", "may_be_in", "read_needs", "runs_on"]
 
 _log = logging.getLogger("prowess.host")
 _MENTION: Final = b"# /// script"
+_DECORATORS: Final = ("skill_command", "resource", "prompt")
 _AGAIN: Final = 30.0
 """Seconds after a failure before a call starts another attempt."""
 
@@ -44,11 +45,13 @@ class Wanted:
     grant: Grant | None
     file: str
     """The file with the declaration."""
+    place: str = ""
+    """The labels of the agents that all its commands run on: its environment is made there alone."""
 
     @property
     def key(self) -> str:
         """Skills with the same key share workers."""
-        key = self.needed.key if self.needed is not None else ""
+        key = f"{self.needed.key} {self.place}".rstrip() if self.needed is not None else ""
         return key if self.grant is None else f"{key} {self.grant!r} {hash(self.grant)}"
 
 
@@ -157,6 +160,8 @@ class Apart:
 
     def _placement(self, wanted: Wanted) -> Placement:
         """The placement of a skill, as far as known before its environment exists."""
+        if wanted.place and wanted.needed is not None:
+            return Placement(wanted.needed.key, wanted.grant, wanted.place)
         python: str | None = None
         if wanted.needed is not None:
             python = str(self._builds.store.python(wanted.needed.key)) if self._builds is not None else ""
@@ -187,6 +192,7 @@ class Apart:
                 continue
             there = self._builds.store.look(needed.key) if self._builds is not None else None
             state = there.in_words(time.time()) if there is not None else "not made yet"
+            state = f"made by agents ({wanted.place})" if wanted.place else state
             needs = ", ".join(needed.declared.dependencies) or needed.declared.requires_python or needed.declared.python
             found.append(f"environment of {skill}: {needs or needed.declared.file}, {state}")
         return [*found, *(f"limits of {skill}: {limits.in_words()}" for skill, limits in sorted(self.limits.items()))]
@@ -236,8 +242,14 @@ class Apart:
                     reason = "its environment does not exist yet: run prowess sync, or call one of its commands"
                     self._failed[skill] = _Failed(needed.key, reason, -_AGAIN)
 
+    def retry_on_agents(self) -> None:
+        """Describe the skills again that no agent could describe: one has joined."""
+        failed = {skill for skill in self._failed if skill in self._wanted and self._wanted[skill].place}
+        if failed:
+            self.see_to(failed, failed)
+
     def _is_ready(self, wanted: Wanted) -> bool:
-        if wanted.needed is None:
+        if wanted.needed is None or wanted.place:
             return True
         return self._builds is not None and self._builds.store.is_ready(wanted.needed.key)
 
@@ -270,7 +282,7 @@ class Apart:
             except BuildError as error:
                 self._fail(skills, f"its environment cannot be made: {error}")
                 return
-            placement = Placement(python, wanted_by_all.grant)
+            placement = Placement(python, wanted_by_all.grant, wanted_by_all.place)
             wanted = [skill for skill in self._group(key) if skill in self._undescribed]
             self._undescribed.difference_update(wanted)
             failed = await self._described(placement, wanted) if wanted else {}
@@ -287,6 +299,8 @@ class Apart:
         """The interpreter of an environment, once it exists; `None` for that of the project."""
         if wanted.needed is None:
             return None
+        if wanted.place:
+            return wanted.needed.key
         assert self._builds is not None  # noqa: S101 - something is needed
         return await self._builds.ready(wanted.needed, partial(self._say, tuple(skills)))
 
@@ -346,11 +360,37 @@ def _read(folders: tuple[Path, ...], settings: Settings, root: Path) -> tuple[di
     found = read_needs(folders, settings.own, root, sources, limited.grants)
     broken = {**found.broken, **limited.broken}
     wanted: dict[str, Wanted] = {}
+    by_name = {source.name: source for source in sources}
     for skill in {*found.needed, *limited.grants} - broken.keys():
         needed = found.needed.get(skill)
         file = needed.declared.file if needed is not None else settings.sandbox.place
-        wanted[skill] = Wanted(needed, limited.grants.get(skill), file)
+        place = runs_on(by_name[skill], settings.own) if needed is not None and settings.own.cluster.url else ""
+        wanted[skill] = Wanted(needed, limited.grants.get(skill), file, place)
     return wanted, broken
+
+
+def runs_on(source: Source, own: OwnSettings) -> str:
+    """The labels of the agents that all commands of a skill run on, judged by the settings and its text; empty if some run here."""
+    if any(pattern.startswith(f"{source.name}.") and pattern != f"{source.name}.*" for pattern in own.run_on):
+        return ""
+    for pattern in (f"{source.name}.*", "*"):
+        if pattern in own.run_on:
+            return own.run_on[pattern]
+    import ast  # rare: a skill with an environment in a project with a cluster
+
+    labels: set[str] = set()
+    for file in source.files:
+        try:
+            tree = ast.parse(read(str(file)))
+        except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+            return ""
+        functions = (node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
+        for each in (each for function in functions for each in function.decorator_list):
+            name = ast.unparse(each.func if isinstance(each, ast.Call) else each).rpartition(".")[2]
+            if name in _DECORATORS:
+                given = [it.value for it in each.keywords if it.arg == "run_on"] if isinstance(each, ast.Call) else []
+                labels.add(given[0].value if given and isinstance(given[0], ast.Constant) else "")  # pyright: ignore[reportArgumentType] - the decorator refuses what is no string
+    return labels.pop() if len(labels) == 1 else ""
 
 
 def read_needs(

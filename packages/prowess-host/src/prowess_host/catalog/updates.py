@@ -496,6 +496,10 @@ class CatalogUpdates:
         found = (labels for pattern, labels in given.items() if fnmatchcase(contract.id, pattern))
         return given.get(contract.id, next(found, contract.policies.run_on))
 
+    def retry_on_agents(self) -> None:
+        """An agent has joined the cluster."""
+        self._apart.retry_on_agents()
+
     def parts(self) -> Parts:
         """The files that workers elsewhere need."""
         description, paths = self._known.description, self._paths

@@ -7,9 +7,11 @@ knows what it did last if its agent falls silent.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
+import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
@@ -24,8 +26,9 @@ from prowess.settings.layers import PREFIX
 from prowess.settings.limits import TABLE
 from prowess.settings.settings import Settings
 from prowess.settings.tables import normal
-from prowess.skills.stamps import digest_of, read
+from prowess.skills.stamps import ABSENT, as_imported, digest_of, look, read, stamp
 from prowess.skills.texts import pack, unpack
+from prowess.worker.board import Importing
 from prowess.worker.link import Frame
 from prowess.worker.messages import BeginHead, Kind, hello
 from prowess.worker.progress import Thread
@@ -54,6 +57,8 @@ __all__ = ["Agents", "RemoteWorker", "Seen"]
 
 _STAYS: Final = ("python", "cache_dir", "env_file", "environments", "serve", "cluster", "agent", "record")
 """Settings that are about the machine of the host."""
+_DIGEST: Final = 4
+"""Where the digest is in the version of a file that a worker tells."""
 _ANSWER: Final = 10.0
 """Seconds that an agent gets to say whether it takes a worker."""
 _ATTEMPTS: Final = 5
@@ -104,6 +109,8 @@ class Agents:
         self.seen: dict[str, Seen] = {}
         self.changed = asyncio.Event()
         self.slowness = Slowness()
+        self.on_joined: Callable[[], object] = bool
+        """Called when another agent is there."""
         self._loop = asyncio.get_running_loop()
         self._draw = Random()  # noqa: S311 - to choose among equals
         self._subscription = engine.subscribe(beats_subject(engine), self._hear)
@@ -146,7 +153,10 @@ class Agents:
         if told.get("left"):
             self.seen.pop(seen.id, None)
         else:
+            is_new = seen.id not in self.seen
             self.seen[seen.id] = seen
+            if is_new:
+                self.on_joined()
         self._tell()
 
     def _tick(self) -> None:
@@ -272,7 +282,8 @@ class RemoteWorker(LinkedWorker):
         self._stream: Stream | None = None
         self._ended = asyncio.Event()
         self._code = Code({}, ())
-        super().__init__(begin, None, on_frame=on_frame, on_exit=on_exit)
+        self._on_frame = on_frame
+        super().__init__(begin, None, on_frame=self._hear_frame, on_exit=on_exit)
         self.only = placement.limits.skill if placement.limits is not None else ""
         self._make_lines = partial(LabelledLines, on_print=on_print, limited=self.only)
         self._lines = self._make_lines("worker")
@@ -441,6 +452,34 @@ class RemoteWorker(LinkedWorker):
             self.verdict = told.get("reason", "")
             self.refusal = told.get("refusal", "")
             self._end(told["code"])
+
+    @property
+    def _ways_back(self) -> tuple[tuple[str, str], ...]:
+        return tuple((there, here) for here, there in self._ways)
+
+    @property
+    def importing(self) -> tuple[Importing, ...]:
+        """What it is importing, by the names of our files."""
+        return tuple(it._replace(file=moved(it.file, self._ways_back)) for it in super().importing)
+
+    def _hear_frame(self, frame: Frame) -> None:
+        if frame.kind == Kind.CATALOG:
+            with contextlib.suppress(AttributeError, KeyError, TypeError, ValueError):  # refused later, as it is
+                frame = self._at_home(frame)
+        self._on_frame(frame)
+
+    def _at_home(self, frame: Frame) -> Frame:
+        """A description in terms of our files: their paths, and their status if they say what was described."""
+        ways = self._ways_back
+        told, now = moved(json.loads(frame.head), ways), time.time_ns()
+        sightings: dict[str, Any] = {}
+        for path, seen in told["sightings"].items():
+            here = look(path, now)
+            if here is not None:
+                sightings[path] = as_imported(here, str(seen[_DIGEST]), 0)
+        told["sightings"] = sightings
+        told["imported"] = {path: stamp(path) for path in told["imported"] if stamp(path) != ABSENT}
+        return frame._replace(head=json.dumps(told).encode(), body=pack(moved(unpack(frame.body), ways)))
 
     def _feed(self, data: bytes) -> None:
         view = memoryview(data)

@@ -253,6 +253,8 @@ class Pool:
         self.spare: Worker | None = None
         self.gone: Mapping[str, str] = {}
         """Skills without a last good version that do not load, each with the reason."""
+        self.describes = False
+        """Whether its workers describe its skills, so that each generation has a successor of its own."""
         self._full_until = 0.0
         """The time until which agents are not asked for another worker, because none had a free slot."""
         self._deaths: list[float] = []
@@ -587,4 +589,6 @@ def _cause(worker: Worker, begun: Collection[Job]) -> LostWorker:
         return LostImport(first, f"its import ended the process ({how})", killed=doubtful)
     if not worker.is_up and b"No module named 'prowess" in worker.process.last_line:
         return LostWorker(worker.pool.why_lacking())
-    return LostWorker(worker.reason or f"the last worker ended ({how}), see its log on stderr")
+    return LostWorker(
+        worker.reason or worker.process.refusal or f"the last worker ended ({how}), see its log on stderr"
+    )

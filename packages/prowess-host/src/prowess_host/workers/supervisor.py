@@ -590,7 +590,9 @@ class Supervisor:
         told: DescribeHead = {"known": []}
         if skills is not None:
             told["only"] = sorted(skills)
-        return await self._successor(self._pool_of(placement), told)
+        pool = self._pool_of(placement)
+        pool.describes = True
+        return await self._successor(pool, told)
 
     async def _successor(self, pool: Pool, told: DescribeHead) -> Successor:
         worker = pool.spawn_successor()
@@ -636,7 +638,7 @@ class Supervisor:
         self._backoff.clear_all()
         pool.adopt(successor.worker)
         for other in list(self._pools.values()):
-            if other.placement.place:
+            if other.placement.place and not other.describes:
                 other.renew()
         if pool is self._pool:
             for skill in sorted({*self.hooks()}.intersection(kept)):
