@@ -218,7 +218,7 @@ def test_every_own_key_is_documented():
     assert (
         "timeout skills hide profile describe_results names python threads cache_bytes cache_dir env_file allow_outside_root max_result "
         "kept_results token_budget retry.initial retry.maximum inject.container host.workers host.grace host.cancel_grace "
-        "host.stall_limit host.import_limit host.shared_memory host.max_line host.drain host.restart_limit "
+        "host.stall_limit host.import_limit host.shared_memory host.max_waiting host.max_line host.drain host.restart_limit "
         "host.restart_window host.pool_idle record.on record.max_bytes record.max_days record.max_value record.arguments "
         "record.results record.output record.secrets otel.on otel.endpoint otel.service_name serve.host serve.port "
         "serve.workers serve.url serve.allowed_hosts serve.allowed_origins serve.tls_cert serve.tls_key serve.sessions "

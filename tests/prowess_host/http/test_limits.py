@@ -133,7 +133,7 @@ def test_calls_are_bounded(narrow: Web, root: Path) -> None:
     for stream in streams:
         assert stream.message()
     full = narrow.call("t_echo", text="x")
-    assert (503, "1") == (full.status, full.headers["retry-after"])
+    assert (503, True) == (full.status, int(full.headers["retry-after"]) >= 1)
     asked = {
         "id": "1",
         "version": "1.0.0",
@@ -223,8 +223,8 @@ def test_one_client_cannot_take_all_the_room(shared: Web) -> None:
     none_in_flight(shared)
     with holding(shared, "a1", "a2", of=ADA):
         refused = shared.call("t_echo", ADA, text="x")
-        assert (429, "1") == (refused.status, refused.headers["retry-after"])
-        assert 1 == refused.json["error"]["data"]["prowess/retry_after"]
+        assert 429 == refused.status
+        assert refused.headers["retry-after"] == str(refused.json["error"]["data"]["prowess/retry_after"])
         assert 429 == shared.ask("POST", "/v1/commands/t.echo", {"text": "x"}, {**JSON, **ADA}).status
         envelope = {"id": "1", "version": "1.0.0", "timestamp": "2026-01-01T00:00:00Z", "tool": "t.echo"}
         sent = {**envelope, "payload": {"text": "x"}}
@@ -232,7 +232,7 @@ def test_one_client_cannot_take_all_the_room(shared: Web) -> None:
         assert "x" == shared.call("t_echo", BOB, text="x").text
         with holding(shared, "b1", of=BOB):
             full = shared.call("t_echo", BOB, text="x")
-            assert (503, "1") == (full.status, full.headers["retry-after"])
+            assert (503, True) == (full.status, int(full.headers["retry-after"]) >= 1)
     none_in_flight(shared)
 
 

@@ -95,13 +95,16 @@ class Connection:
         revision: Revision | None = None,
         pages: Pages | None = None,
         allows: Callable[..., bool] | None = None,
+        peer: Hashable = None,
     ) -> None:
         """`transport` is the kind of transport for traces, as OpenTelemetry names it: `pipe` or `tcp`.
 
         `revision` is the one that a client without a session has negotiated with another process. `pages` has its long
         results, if they outlive the connection. `allows` says whether the owner of a transport may use a contract. It is
-        asked when the name is looked up, because the catalog can change while a request waits.
+        asked when the name is looked up, because the catalog can change while a request waits. `peer` is the client, if
+        each of its requests has its own connection.
         """
+        self._peer = peer
         self._allows = allows
         self._project = project
         self._session = Session(server, lambda: project.kinds, transport=transport, offers_tasks=project.offers_tasks)
@@ -339,8 +342,15 @@ class Connection:
     def _submit(self, call: Call, task: ToolCall, contract: Contract) -> None:
         project = self._project
         job = task.job(project.own.profile, project.seconds_of(contract))
+        job.client = self._who(call)
         self._jobs[call] = (task, job)
         project.workers.submit(job)
+
+    def _who(self, call: Call) -> tuple[Hashable, ...]:
+        """Between whom places are shared out: callers, and the clients of each."""
+        if self._peer is None:
+            return _owner(call), id(self)
+        return self._peer, str(call.client.info.get("name"))
 
     def _call_tool(self, call: Call) -> None:
         name: str = call.params["name"]

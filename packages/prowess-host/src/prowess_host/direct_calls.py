@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -39,6 +39,7 @@ class Way(NamedTuple):
     seconds: float
     hears_all: bool = False
     """Whether the record keeps progress and logs."""
+    caller: Hashable = None
 
     def how(self, contract: Contract) -> CallHead:
         """The head of the frame that calls a command."""
@@ -111,7 +112,7 @@ async def _run(
 ) -> tuple[JsonObject, JsonObject]:
     """Run a job and return the facts and the body of its answer. If the caller is cancelled, so is the call."""
     listener = _Listener(audience)
-    job = Job(contract, head, text, listener, way.seconds)
+    job = Job(contract, head, text, listener, way.seconds, client=(way.caller, "envelopes"))
     listener.reply = partial(way.workers.answer, job)
     way.workers.submit(job)
     try:

@@ -380,7 +380,8 @@ class Project:
             outcome = unknown_outcome(command, self.listing.catalog)
             self.note_unknown(command, outcome.text, channel.client_name if channel is not None else "")
             return outcome
-        way = Way(self.workers, self.own.profile, self.seconds_of(contract), self.hears_all)
+        caller = channel.caller if channel is not None else None
+        way = Way(self.workers, self.own.profile, self.seconds_of(contract), self.hears_all, caller)
         return await call_outcome(way, contract, arguments, channel, audience or SILENT)
 
     async def payload(self, command: str, arguments: Any, audience: Audience | None = None) -> JsonObject:

@@ -8,7 +8,7 @@ import itertools
 import os
 import threading
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any, Final, Protocol, TypeAlias, cast
@@ -98,6 +98,8 @@ class Channel:
     """The scopes that the caller is limited to, if it is. Callers with others get other cached results."""
     shared: SharedResults | None = None
     """The results that other hosts have, if there are others."""
+    caller: Hashable = None
+    """Who calls, where a host shares out what there is between callers."""
 
 
 @dataclass(slots=True)

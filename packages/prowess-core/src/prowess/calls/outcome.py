@@ -29,7 +29,17 @@ __all__ = [
 ]
 
 Kind: TypeAlias = Literal[
-    "ok", "input", "failed", "crashed", "retryable", "timeout", "worker_lost", "output", "unknown", "input_required"
+    "ok",
+    "input",
+    "failed",
+    "crashed",
+    "retryable",
+    "timeout",
+    "worker_lost",
+    "busy",
+    "output",
+    "unknown",
+    "input_required",
 ]
 
 META_ATTEMPTS: Final = "prowess/attempts"

@@ -111,6 +111,8 @@ class Contract:
     """`file:line` of the function; the file is relative to the project if possible."""
     warnings: tuple[str, ...] = ()
     """Probable mistakes of the author. Not part of the contract with callers."""
+    in_thread: bool = True
+    """Whether its calls take a thread of a worker, because the function is sync. For the host; not part of the digest."""
     kind: str = TOOL
     """A kind in the table of `prowess.contracts.kinds`."""
     uri: str = ""
@@ -164,7 +166,7 @@ class Contract:
     def digest(self) -> str:
         """A fingerprint of everything that callers and reviewers can rely on, so without the place in the source."""
         data = self.to_json()
-        del data["source"], data["warnings"]
+        del data["source"], data["warnings"], data["in_thread"]
         text = json.dumps(data, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 

@@ -59,6 +59,7 @@ _STATUS: Final[Mapping[str, tuple[str, int]]] = {
     "crashed": ("error", 500),
     "input_required": ("error", 500),
     "retryable": ("retry", 503),
+    "busy": ("retry", 503),
     "timeout": ("error", 504),
     "output": ("error", 502),
     "unknown": ("error", 404),
@@ -407,7 +408,11 @@ class _Desk:
 
     async def _run(self, request: Request, caller: Caller, command: str, started: float) -> JsonObject:
         channel = Channel(
-            trace_id=request.trace_id, metadata=request.metadata, context=request.context, scopes=caller.partition
+            trace_id=request.trace_id,
+            metadata=request.metadata,
+            context=request.context,
+            scopes=caller.partition,
+            caller=caller,
         )
         outcome = await self._engine.call(command, request.payload, channel=channel)
         if not outcome.ok:

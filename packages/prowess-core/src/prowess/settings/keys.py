@@ -65,6 +65,7 @@ class HostSettings:
     stall_limit: float = _key(1.0, "seconds without a sign of life after which a worker counts as stalled", above=0)
     import_limit: float = _key(120.0, "seconds that the import of one file of a skill may take", above=0)
     shared_memory: bool = _key(True, "share memory with workers to agree on which calls have begun; false to send it")
+    max_waiting: int = _key(10_000, "calls that wait for a free place in a worker; further ones are refused", least=0)
     max_line: int = _key(64 * 1024 * 1024, "longest line read from the client, in bytes", least=1024)
     drain: float = _key(2.0, "seconds that a call gets at end of input, from its beginning", least=0)
     restart_limit: int = _key(5, "worker deaths within restart_window before the host stops restarting", least=0)

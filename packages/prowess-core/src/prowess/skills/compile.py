@@ -16,7 +16,7 @@ from pydantic_core import PydanticSerializationError, PydanticUndefined
 
 from prowess.calls.arguments import ArgumentReader
 from prowess.contracts.contract import TOOL, Contract, OutputShape, Policies
-from prowess.contracts.declaration import Declaration, Place, Wanted, wanted
+from prowess.contracts.declaration import Declaration, Place, Wanted, is_async, wanted
 from prowess.contracts.docstrings import Docstring
 from prowess.contracts.docstrings import parse as parse_docstring
 from prowess.contracts.kinds import COMPLETION, PROMPT, RESOURCE
@@ -240,6 +240,7 @@ class _Compiler:
             inject_settings=declared.inject_settings,
             source=self._source(),
             warnings=warnings,
+            in_thread=declared.thread is not False and not is_async(declared.function),
             kind=declared.kind,
             uri=declared.uri,
             mime_type=self._mime_type(shape),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import ipaddress
+import time
 from collections.abc import Generator, Hashable, Iterator
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
@@ -12,6 +13,7 @@ from prowess.settings.credentials import Caller, Credentials, Refused
 from prowess_host.http.binding import Refused as Refusal
 from prowess_host.protocol.rpc import INTERNAL_ERROR, RpcError
 from prowess_host.protocol.subscriptions import RESOURCES
+from prowess_host.workers.queue import retry_after
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -119,10 +121,10 @@ class Access:
         return NotAllowed(Refusal(status, headers=((b"www-authenticate", header),)))
 
 
-def busy(reason: str, status: int = 503) -> Refusal:
+def busy(reason: str, status: int = 503, seconds: int = _SOON) -> Refusal:
     """There is no room: trying again later helps. With 429, it is the client itself who takes the room."""
-    error = RpcError(INTERNAL_ERROR, f"{reason}; try again later", {"prowess/retry_after": _SOON})
-    return Refusal(status, error, headers=((b"retry-after", b"%d" % _SOON),))
+    error = RpcError(INTERNAL_ERROR, f"{reason}; try again in {seconds} s", {"prowess/retry_after": seconds})
+    return Refusal(status, error, headers=((b"retry-after", b"%d" % seconds),))
 
 
 def client_of(caller: Caller | None, address: str) -> Hashable:
@@ -150,6 +152,11 @@ class InFlight:
         self._things = things
         self.number = 0
         self._of: dict[Hashable, int] = {}
+        self._half = (min(most, most_of_one) + 1) // 2
+        self._since = 0.0
+        """When half of the room was taken."""
+        self._ended = 0
+        """How many have ended since."""
 
     def is_full(self, client: Hashable) -> bool:
         """Whether there is no room for another one of a client."""
@@ -158,9 +165,10 @@ class InFlight:
     def refuse(self, client: Hashable) -> NoReturn:
         """Raise `NotAllowed` that says so."""
         own = self._of.get(client, 0)
+        seconds = retry_after(self.number, self.number, self._ended, time.monotonic() - self._since)
         if own >= self._most_of_one:
-            raise NotAllowed(busy(f"{own} {self._things} for you", 429))
-        raise NotAllowed(busy(f"{self.number} {self._things}"))
+            raise NotAllowed(busy(f"{own} {self._things} for you", 429, seconds))
+        raise NotAllowed(busy(f"{self.number} {self._things}", seconds=seconds))
 
     @contextlib.contextmanager
     def one(self, client: Hashable) -> Generator[None]:
@@ -181,10 +189,13 @@ class InFlight:
         """Count one more that goes on, although nobody waits for its response."""
         self.number += 1
         self._of[client] = self._of.get(client, 0) + 1
+        if self.number == self._half:
+            self._since, self._ended = time.monotonic(), 0
 
     def leave(self, client: Hashable) -> None:
         """Count one less."""
         self.number -= 1
+        self._ended += 1
         self._of[client] -= 1
         if not self._of[client]:
             del self._of[client]

@@ -288,7 +288,7 @@ class App:
         pages = self._pages_of(caller) if self._project.own.max_result else None
         listens = message.method == "subscriptions/listen"
         self._count(exchange, client, self._streams if listens else self._calls)  # what ends with its client is no call
-        connection = self._connection(reply, pages=pages)
+        connection = self._connection(reply, pages=pages, peer=client)
         if listens:
             self._listening.add(connection)
             exchange.when_over(partial(self._listening.discard, connection))
@@ -337,7 +337,8 @@ class App:
         """A client with a handshake whose requests any replica may get: nothing is kept between them."""
         outlet = Outlet()
         reply = Reply(outlet, decision.accepted, stateless=False, owner=caller)
-        connection = self._connection(reply, revision=None if decision.opens else decision.revision or _OLDEST)
+        revision = None if decision.opens else decision.revision or _OLDEST
+        connection = self._connection(reply, revision=revision, peer=client)
         self._count(exchange, client, self._calls)
         exchange.when_over(connection.close)
         connection.take(decision.message)

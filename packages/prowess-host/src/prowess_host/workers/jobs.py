@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -15,6 +16,7 @@ from prowess.contracts.contract import Contract
 from prowess.jsontypes import JsonObject
 from prowess.worker.link import Frame
 from prowess.worker.messages import Kind, LogHead, ProgressHead, RestHead, UrlDoneHead
+from prowess_host.workers.queue import FairQueue, Node, Path
 
 __all__ = [
     "LAST",
@@ -26,6 +28,9 @@ __all__ = [
     "Results",
     "Slots",
     "Witness",
+    "leave_place",
+    "take_place",
+    "tell_busy",
     "tell_lost",
     "tell_timeout",
     "tell_waiting",
@@ -156,6 +161,37 @@ class Job:
     """The progress that was reported while it waited for its placement."""
     is_private: bool = False
     """Whether it is not recorded, because it only completes a word that a person types."""
+    client: tuple[Hashable, ...] = ()
+    """Who wants it: the caller, and which of the caller's clients. Places are shared out between them."""
+    place: tuple[FairQueue[Job], Node[Job]] | None = None
+    """Where its place is counted, if places have become few."""
+    queue: FairQueue[Job] | None = None
+    """Where it waits for a place."""
+
+    @property
+    def path(self) -> Path:
+        """Under what it waits for a place."""
+        return (*self.client, self.contract.id)
+
+
+# Its place, where places are few
+
+
+def take_place(job: Job, queue: FairQueue[Job], places: float = math.inf) -> bool:
+    """Give it a place. Returns whether there was one."""
+    place = queue.start(job.path, places)
+    if place is None:
+        return False
+    job.place = queue, place
+    return True
+
+
+def leave_place(job: Job) -> None:
+    """It has ended, or runs where it does not count any more."""
+    if job.place is not None:
+        queue, place = job.place
+        job.place = None
+        queue.end(place)
 
 
 # Answers of the host
@@ -177,6 +213,16 @@ def tell_lost(job: Job, reason: str, *, started: bool) -> None:
     """Answer that its worker is lost."""
     text = f"{job.contract.id} was lost: {reason}. {_advice(job.contract, started=started)}"
     _tell(job, job.listener.result, b'{"prowess/kind":"worker_lost"}', _error_body(text))
+
+
+def tell_busy(job: Job, waiting: int, seconds: int) -> None:
+    """Too much waits already."""
+    text = (
+        f"{job.contract.id} was not run, because {waiting} calls wait already (the setting host.max_waiting). "
+        f"It never began: try again in {seconds} s."
+    )
+    meta = b'{"prowess/kind":"busy","prowess/retry_after":%d}' % seconds
+    _tell(job, job.listener.result, meta, _error_body(text))
 
 
 def _error_body(text: str) -> bytes:

@@ -27,11 +27,12 @@ from prowess.worker.link import Frame
 from prowess.worker.messages import BeginHead, Kind, hello, mismatch
 from prowess.worker.progress import Progress
 from prowess_host.workers.describe import Describing, LostImport, LostWorker
-from prowess_host.workers.jobs import Job
+from prowess_host.workers.jobs import Job, leave_place, take_place
 from prowess_host.workers.lifecycle import ENDING, GETS_CALLS, Action, Event, State, step
 from prowess_host.workers.linked import LinkedWorker
 from prowess_host.workers.placement import OWN, Placement
 from prowess_host.workers.process import Spawn, describe_exit
+from prowess_host.workers.queue import FairQueue, certain
 
 __all__ = ["Pool", "Worker"]
 
@@ -51,6 +52,9 @@ _MOST_FRAME: Final = 256 * 1024 * 1024
 """Bytes of the largest frame from a limited worker: its skill can write to the link and announce 8 GB."""
 _FULL: Final = 5.0
 """Seconds before agents are asked again for a worker, after none had a free slot."""
+_ON_THE_LOOP: Final = 1200
+"""Calls that one worker runs at once on its event loop: a thousand of one command, and those in reserve for others. Further
+ones wait in the host, where the queue is fair."""
 _MOST_STAND_INS: Final = 3
 """Workers that are started while others are held by imports. Further calls wait for one of the imports."""
 
@@ -257,6 +261,10 @@ class Pool:
         """Whether its workers describe its skills, so that each generation has a successor of its own."""
         self._full_until = 0.0
         """The time until which agents are not asked for another worker, because none had a free slot."""
+        self.queues: dict[bool, FairQueue[Job]] = {}
+        """Calls that wait for a place, those that take a thread and those that do not; there while places are few."""
+        self.on_room: Callable[[], None] = _nobody_waits
+        """Called when places have become free."""
         self._deaths: list[float] = []
         self.diagnosis = ""
         """Why the last worker failed to start."""
@@ -266,6 +274,9 @@ class Pool:
         """Use other settings from now on. Workers get these settings instead of reading the files, which may change."""
         self._own = settings.own
         self._host = settings.own.host
+        self._threads = settings.own.threads
+        self.few = tuple(certain(self.places_of_one(in_thread=in_thread)) for in_thread in (False, True))
+        """With fewer calls than that, a worker certainly has a place for one that takes no thread, or one."""
         written = list(settings.written) if settings.written else None
         self._told: BeginHead = {**hello(), "flags": self._flags, "written": written, "mark": self.mark}
 
@@ -289,7 +300,10 @@ class Pool:
             self.send(worker, Event.ABANDONED if worker.may_linger else Event.EMPTY)
 
     def _replace(self, worker: Worker) -> None:
-        """Give no new calls to a worker, and start another one."""
+        """Give no new calls to a worker, and start another one. Its calls go on, and their places are those of the other."""
+        for job in worker.jobs.values():
+            leave_place(job)
+        self.on_room()
         if worker in self.stand_ins:
             self.stand_ins.remove(worker)
         if worker in self.active:
@@ -366,6 +380,31 @@ class Pool:
         self.condemn(worker, f"a frame of {size} bytes, and {_MOST_FRAME} are the most")
 
     # Choosing a worker
+
+    def places(self, *, in_thread: bool) -> int:
+        """How many calls run at once in its workers."""
+        return max(len(self.active), 1) * self.places_of_one(in_thread=in_thread)
+
+    def places_of_one(self, *, in_thread: bool) -> int:
+        """The same in one worker."""
+        return self._threads if in_thread else _ON_THE_LOOP
+
+    def queue(self, *, in_thread: bool) -> FairQueue[Job]:
+        """The queue of calls, which knows from its beginning who has how many places."""
+        queue = self.queues.get(in_thread)
+        if queue is None:
+            queue = self.queues[in_thread] = FairQueue(self._loop.time())
+            for worker in (*self.active, *self.stand_ins):
+                for job in worker.jobs.values():
+                    if job.contract.in_thread is in_thread:
+                        take_place(job, queue)
+        return queue
+
+    def calm_down(self) -> None:
+        """Count no more where places are many again, but not at once: they may soon be few again."""
+        for in_thread, queue in list(self.queues.items()):
+            if not queue and queue.running < self.few[in_thread] / 2:
+                del self.queues[in_thread]
 
     def worker_for(self, contract: Contract) -> Worker | None:
         """The least busy active worker; the first one for commands with a cache or `concurrency`, so that it sees all calls."""
@@ -574,6 +613,10 @@ class Pool:
         for worker in [*old, *self.stand_ins, *([spare] if spare else [])]:
             self.send(worker, Event.RETIRE)
         self.fill()
+
+
+def _nobody_waits() -> None:
+    """The default of `on_room`."""
 
 
 def _cause(worker: Worker, begun: Collection[Job]) -> LostWorker:

@@ -33,6 +33,9 @@ from prowess_host.workers.jobs import (
     Results,
     Slots,
     Witness,
+    leave_place,
+    take_place,
+    tell_busy,
     tell_lost,
     tell_timeout,
     tell_waiting,
@@ -41,6 +44,7 @@ from prowess_host.workers.lifecycle import Event, State
 from prowess_host.workers.placement import OWN, Placement, Unplaced
 from prowess_host.workers.pool import Pool, Worker
 from prowess_host.workers.process import Spawn, WorkerProcess, describe_exit
+from prowess_host.workers.queue import FairQueue
 from prowess_host.workers.timeouts import Timeouts
 
 __all__ = ["Source", "Successor", "Supervisor"]
@@ -90,9 +94,11 @@ class Supervisor:
         self._backoff = BackOff(self._now)
         self._timeouts = Timeouts(self._pools.values, settings.own.host, jobs=self._jobs, on_overdue=self._overdue)
         self._running: dict[Job, Worker] = {}
-        self._waiting: list[Job] = []
         self._unplaced: list[Job] = []
         """Jobs whose placement is being prepared."""
+        self._some_wait = False
+        """Whether calls wait for places."""
+        self._releasing = False
         self._number = 0
         self.results: Results | None = None
         """Results that other hosts have."""
@@ -135,6 +141,7 @@ class Supervisor:
             mark=self._pool.mark if placement != OWN else "",
         )
         pool.share = lambda: self.share_of(placement)
+        pool.on_room = self._release_soon
         pool.gone = self._gone
         return pool
 
@@ -185,10 +192,9 @@ class Supervisor:
             pool.dismiss_all()
             if pool.resting is not None:
                 pool.resting.cancel()
-        for job in (*self._waiting, *self._unplaced):
+        for job in (*self._waiting(), *self._unplaced):
             if not job.over:
                 self._fail(job, self._pool.why_none(), started=False)
-        self._waiting.clear()
         self._unplaced.clear()
         await asyncio.gather(*(pool.wait() for pool in pools))
 
@@ -222,7 +228,7 @@ class Supervisor:
     @property
     def busy(self) -> int:
         """The number of unfinished jobs."""
-        return len(self._running) + len(self._waiting) + len(self._unplaced)
+        return len(self._jobs())
 
     def is_unbegun(self, job: Job) -> bool:
         """Whether a job waits for the start of a worker, or for an import."""
@@ -230,7 +236,11 @@ class Supervisor:
         return worker is not None and not worker.process.has_begun(job.number)
 
     def _jobs(self) -> list[Job]:
-        return [*self._waiting, *self._unplaced, *self._running]
+        return [*self._waiting(), *self._unplaced, *self._running]
+
+    def _waiting(self) -> list[Job]:
+        """The jobs that wait for a place."""
+        return [job for pool in self._pools.values() for queue in pool.queues.values() for job in queue]
 
     def _dispatch(self, job: Job) -> None:
         contract = job.contract
@@ -244,8 +254,9 @@ class Supervisor:
         if worker is None or why_not:
             self._fail(job, why_not or pool.why_none(contract.skill), started=False)
             return
-        if contract.policies.concurrency is not None and (self._held_back(job, worker) or not self._has_room(job)):
-            self._waiting.append(job)
+        is_bounded = contract.policies.concurrency is not None
+        may_wait = is_bounded or pool.queues or len(worker.jobs) >= pool.few[contract.in_thread]
+        if may_wait and job.place is None and not self._has_place(job, pool, worker):
             return
         self._running[job] = worker
         self._give_source(worker, contract.skill)
@@ -258,6 +269,7 @@ class Supervisor:
             self._fail(job, reason or self._pool.why_none(), started=False)
             return
         self._timeouts.stop_clock(job)
+        leave_place(job)
         self._unplaced.append(job)
         tell_waiting(job, f"preparing the environment of {job.contract.skill}")
 
@@ -284,31 +296,85 @@ class Supervisor:
             worker.sourced.add(skill)
             worker.process.send(Kind.SOURCE, 0, source.head, source.body)
 
-    def _held_back(self, job: Job, target: Worker) -> bool:
-        """Whether `concurrency` forbids a job now. Each worker counts only its own calls, so the host counts across workers."""
-        most = job.contract.policies.concurrency
-        command = job.contract.id
-        if any(other.contract.id == command and other is not job for other in self._waiting):
+    # Places
+
+    def _has_place(self, job: Job, pool: Pool, worker: Worker) -> bool:
+        """Give a job a place, or else let it wait for one; too much that waits is refused."""
+        in_thread = job.contract.in_thread
+        others_wait = bool(pool.queues.get(in_thread))
+        is_held_back = others_wait or self._is_held_back(job, worker) or not self._has_room(job)
+        if not is_held_back and in_thread not in pool.queues and len(worker.jobs) < pool.few[in_thread]:
             return True
+        queue = pool.queue(in_thread=in_thread)
+        places = pool.places(in_thread=in_thread)
+        if not is_held_back and take_place(job, queue, places):
+            return True
+        queue.put(job.path, job)
+        job.queue = queue
+        self._some_wait = True
+        if queue.running < places:
+            self.release()
+        if len(queue) > self._settings.max_waiting:
+            self._refuse(queue)
+        return False
+
+    def _refuse(self, queue: FairQueue[Job]) -> None:
+        """Refuse the newest job of whoever has most waiting."""
+        waiting, job = len(queue) - 1, queue.shed()
+        seconds = queue.retry_after(self._now())
+        job.queue = None
+        self._finish(job)
+        tell_busy(job, waiting, seconds)
+
+    def _is_held_back(self, job: Job, target: Worker) -> bool:
+        """Whether `concurrency` allows no further call. Workers keep it as well: what waits there has begun for the host."""
+        policies, command = job.contract.policies, job.contract.id
+        if policies.concurrency is None:
+            return False
         workers = (worker for pool in self._pools.values() for worker in pool.workers if worker is not target)
         elsewhere = sum(worker.running(command) for worker in workers)
-        return most is not None and elsewhere > 0 and elsewhere + target.running(command) >= most
+        if elsewhere:
+            return elsewhere + target.running(command) >= policies.concurrency
+        if policies.cache_ttl:  # what is cached needs no slot
+            return False
+        return sum(other.contract.id == command for other in target.jobs.values()) >= policies.concurrency
+
+    def _is_ready(self, job: Job) -> bool:
+        """Whether a job that waits may start once there is a place."""
+        if job.contract.policies.concurrency is None:
+            return True
+        placement = self.elsewhere(job.contract) or self.placement_of(job.contract.skill)
+        worker = None if isinstance(placement, Unplaced) else self._pool_of(placement).worker_for(job.contract)
+        return worker is None or (not self._is_held_back(job, worker) and self._has_room(job))
 
     def _has_room(self, job: Job) -> bool:
         """Whether `concurrency` would hold over all hosts."""
-        return self.slots is None or self.slots.admits(job.contract, job)
+        return self.slots is None or job.contract.policies.concurrency is None or self.slots.admits(job.contract, job)
+
+    def _release_soon(self) -> None:
+        """Places have become free: there may be several of them in this turn of the loop."""
+        if self._some_wait and not self._releasing:
+            self._releasing = True
+            self._loop.call_soon(self.release)
 
     def release(self) -> None:
-        """Dispatch jobs that were held back, if possible."""
-        waiting, self._waiting = self._waiting, []
-        for job in waiting:
-            if not job.over:
-                self._dispatch(job)
+        """Dispatch waiting jobs, as far as there are places."""
+        self._releasing = False
+        for pool in list(self._pools.values()):
+            for in_thread, queue in list(pool.queues.items()):
+                places = pool.places(in_thread=in_thread)
+                while (found := queue.take(places, self._is_ready)) is not None:
+                    job, place = found
+                    job.queue, job.place = None, (queue, place)
+                    self._dispatch(job)
+        self._some_wait = any(queue for pool in self._pools.values() for queue in pool.queues.values())
 
     def _move(self, job: Job) -> None:
         """Give an unbegun job to another worker, within bounds, because the same may happen there."""
         worker = self._running.pop(job)
         worker.drop(job)
+        leave_place(job)
+        self._release_soon()
         job.moves += 1
         if job.failure:
             self._fail(job, job.failure, started=False)
@@ -332,13 +398,20 @@ class Supervisor:
         if len(job.arguments) >= LARGE:
             give_back_soon()
         worker = self._running.pop(job, None)
+        if self._some_wait:
+            self._release_soon()
+        if job.place is not None:
+            leave_place(job)
+            if worker is not None:
+                worker.pool.calm_down()
+        elif job.queue is not None:
+            job.queue.remove(job.path, job)
+            job.queue = None
         if worker is not None:
             worker.drop(job)
             worker.process.forget(job.number)
             if worker.state is not State.READY:
                 self._loop.call_soon(worker.pool.check_calls, worker)
-        if self._waiting:
-            self._loop.call_soon(self.release)
 
     def _fail(self, job: Job, reason: str, *, started: bool) -> None:
         self._finish(job)
