@@ -17,25 +17,25 @@ __all__ = ["Closure", "closure", "importers", "module_files"]
 
 _INIT: Final = "__init__.py"
 _UNSEEN_WAYS: Final = frozenset({"__import__", "import_module", "exec_module", "runpy"})
-"""Names that stand in a text which imports what it does not say."""
+"""Names in code that imports modules by computed names."""
 
 
 class Closure:
-    """Files that something is made of, and those that would be part of it if they were there."""
+    """The files of a skill, and missing files that would be part of it."""
 
     def __init__(self, present: Iterable[Path], absent: Iterable[Path], *, is_open: bool = False) -> None:
         self.present = frozenset(present)
         self.absent = frozenset(absent)
         self.is_open = is_open
-        """Whether it may import more than the texts say."""
+        """Whether it may import more than its import statements show."""
 
 
 def closure(
     files: Iterable[Path], folders: Collection[Path], root: Path, trees: dict[Path, ast.AST] | None = None
 ) -> Closure:
-    """The files themselves and, transitively, those of the skill folders and of the project that they import.
+    """The files and, transitively, the files of the skill folders and of the project that they import.
 
-    `trees` keeps what was parsed, for whoever asks about many skills that import the same.
+    `trees` caches parsed files for skills that import the same ones.
     """
     is_open = False
     known = trees if trees is not None else {}
@@ -54,7 +54,7 @@ def closure(
 def importers(
     changed: Collection[str], texts: Mapping[str, bytes], folders: Collection[Path], root: Path
 ) -> frozenset[str]:
-    """Among files, given with what they say: those that changed, and those that import them, directly or not."""
+    """The changed files among some files with their texts, and those that import them directly or indirectly."""
     found = set(changed)
     imports: dict[str, set[str]] = {}
     for path, text in texts.items():
@@ -71,13 +71,13 @@ def importers(
 
 
 def _is_package_of(path: str, found: Collection[str]) -> bool:
-    """Whether one of the files is part of the package of an `__init__.py`: a package and its modules go together."""
+    """Whether one of the files is in the package of an `__init__.py`. A package and its modules belong together."""
     file = Path(path)
     return file.name == _INIT and any(file.parent in Path(each).parents for each in found)
 
 
 def _relative_imports(file: Path, folders: Collection[Path], tree: ast.AST) -> Iterator[Path]:
-    """Where the modules may be that a file needs: its packages, and what it imports relatively."""
+    """The possible files of the packages of a file, and of its relative imports."""
     ceiling = next((folder for folder in file.parents if folder in folders), None)
     if ceiling is not None:
         for package in file.relative_to(ceiling).parents:
@@ -89,7 +89,7 @@ def _relative_imports(file: Path, folders: Collection[Path], tree: ast.AST) -> I
 
 
 def module_files(place: Path) -> tuple[Path, Path]:
-    """The two files that a module may be."""
+    """The two possible files of a module."""
     return place.with_name(f"{place.name}.py"), place / _INIT
 
 
@@ -110,7 +110,7 @@ def _transitive(files: Iterable[Path], imports: Callable[[Path], Iterator[Path]]
 
 
 def _is_unseen_way(node: ast.AST) -> bool:
-    """Whether code gives a module to import as a value, or changes where modules are looked for."""
+    """Whether code imports a module by a computed name, or changes the search path."""
     if isinstance(node, ast.Attribute):
         return node.attr in _UNSEEN_WAYS or (node.attr == "path" and _is_named(node.value, "sys"))
     if isinstance(node, ast.alias):
@@ -123,7 +123,7 @@ def _is_named(node: ast.AST, name: str) -> bool:
 
 
 def _absolute_imports(tree: ast.AST, root: Path) -> Iterator[Path]:
-    """Only what lies in the project: its folder is the last on the path, so everything else comes first."""
+    """The possible project files of absolute imports. The project folder is last on the path."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -139,7 +139,7 @@ def _in_project(parts: list[str], root: Path) -> Iterator[Path]:
     first = root / parts[0]
     if not first.is_dir() and not module_files(first)[0].is_file():
         if parts[0] not in sys.stdlib_module_names:
-            yield from module_files(first)  # it may come to be there
+            yield from module_files(first)  # it may be created later
         return
     place = root
     for part in parts:

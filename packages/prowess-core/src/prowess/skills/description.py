@@ -37,12 +37,12 @@ _PACKAGES: Final = (".dist-info", ".egg-info", ".egg-link", ".pth")
 
 
 class View(NamedTuple):
-    """How clients are shown a command."""
+    """The schemas of a command for clients."""
 
     input_schema: Schema
     boxed_output: Schema | None
     output: Schema | None
-    """The output where results need no box around them."""
+    """The output schema without a box."""
 
     def to_json(self) -> list[Any]:
         """Plain data; most outputs are the same with and without a box."""
@@ -56,26 +56,26 @@ class View(NamedTuple):
 
 @frozen
 class SkillFacts:
-    """One skill: what it promises, what of it failed, and which files it is made of."""
+    """One skill: its contracts, its failures and its files."""
 
     contracts: tuple[Contract, ...] = ()
     failures: tuple[Failure, ...] = ()
     files: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
-    """Files that would be part of it if they were there."""
+    """Missing files that would be part of it."""
     has_hooks: bool = False
     views: Mapping[str, View] = field(default_factory=dict[str, View])
-    """What clients are shown of each command."""
+    """The schemas for clients, by command."""
     fatal: bool = False
-    """Importing it ends the process."""
+    """Whether importing it ends the process."""
     place: str = ""
-    """The file or the folder that it is, if it is not an installed package."""
+    """Its file or folder; empty for an installed package."""
     own: tuple[str, ...] = ()
     """The files with its commands and hooks."""
 
     @property
     def digest(self) -> str:
-        """A fingerprint of what it promises."""
+        """A fingerprint of its contracts."""
         return digest_of(self.contracts)
 
     def to_json(self) -> JsonObject:
@@ -110,28 +110,28 @@ class SkillFacts:
 
 @frozen
 class Description:
-    """All skills of a project, or those that the caller did not know yet."""
+    """All skills of a project, or those that the caller does not know."""
 
     skills: Mapping[str, SkillFacts] = field(default_factory=dict[str, SkillFacts])
     names: tuple[str, ...] = ()
-    """Every skill there is, described here or not."""
+    """The names of all skills, described here or not."""
     failures: tuple[Failure, ...] = ()
-    """What is wrong with no single skill, like two of one name."""
+    """Failures that belong to no single skill, such as two skills with one name."""
     folders: tuple[str, ...] = ()
-    """Where skills are looked for."""
+    """The folders of skills."""
     candidates: tuple[str, ...] = ()
     """Every file in them that may be a skill."""
     sightings: Mapping[str, Seen] = field(default_factory=dict[str, Seen])
-    """Every file that counts, as it was."""
+    """The state of every relevant file."""
     imported: Mapping[str, Stamp] = field(default_factory=dict[str, Stamp])
-    """Files of the project that have been imported, however it came to that."""
+    """Imported files of the project."""
     interpreter: str = ""
     sites: tuple[str, ...] = ()
-    """Where the interpreter's packages are."""
+    """The folders of the interpreter's packages."""
     environment: str = ""
-    """What was installed there, see `environment_of`."""
+    """A digest of the installed packages, see `environment_of`."""
     texts: Mapping[str, bytes] = field(default_factory=dict[str, bytes], compare=False, repr=False)
-    """What the files of the skills said when they were imported. It is not kept in a manifest."""
+    """The texts of the skills' files at their import. The manifest omits them."""
 
     def to_json(self) -> JsonObject:
         """Plain data that `from_json` reads back to an equal description."""
@@ -150,7 +150,7 @@ class Description:
 
     @classmethod
     def from_json(cls, data: JsonObject, texts: Mapping[str, bytes] | None = None) -> Description:
-        """Read what `to_json` wrote; foreign data is a `KeyError`, a `TypeError` or a `ValueError`."""
+        """Read the data of `to_json`. Raises `KeyError`, `TypeError` or `ValueError` for other data."""
         return cls(
             skills={name: SkillFacts.from_json(facts) for name, facts in data["skills"].items()},
             names=tuple(data["names"]),
@@ -167,12 +167,12 @@ class Description:
 
     @property
     def hooks(self) -> frozenset[tuple[str, str]]:
-        """The files that may shape every contract, each with a digest of what it said."""
+        """The files that may shape every contract, each with its digest."""
         files = {path for facts in self.skills.values() if facts.has_hooks for path in facts.files}
         return frozenset((path, self.sightings[path].digest) for path in files & self.sightings.keys())
 
     def catalog(self, hide: Iterable[str], root: Path, yielding: Collection[str] = ()) -> Catalog:
-        """Who may be called, and everything that failed. Skills that are `yielding` take no name from others."""
+        """The catalog. In a clash of names, skills in `yielding` lose."""
         names = assign((each for facts in self.skills.values() for each in facts.contracts), hide, root, yielding)
         contracts = {contract.id: contract for contract in names.contracts.values()}
         failures = [*self.failures, *names.clashes]
@@ -182,18 +182,18 @@ class Description:
 
 
 def digest_of(contracts: Iterable[Contract]) -> str:
-    """A fingerprint of all that contracts promise."""
+    """A fingerprint of contracts."""
     return hashlib.sha256("".join(contract.digest for contract in contracts).encode()).hexdigest()
 
 
 def merged(older: Description, newer: Description) -> Description:
-    """A whole description, of an older one and what was described since."""
+    """Merge an older description with a newer, partial one."""
     skills = {name: facts for name, facts in older.skills.items() if name in newer.names} | dict(newer.skills)
     needed = {path for facts in skills.values() for path in facts.files} | set(newer.candidates)
     carried = {path for name in skills.keys() - newer.skills.keys() for path in skills[name].files}
     then = {path: seen for path, seen in older.sightings.items() if path in carried or path not in newer.sightings}
     sightings = {path: seen for path, seen in {**newer.sightings, **then}.items() if path in needed}
-    # Where all was described anew, what is imported now is all that counts.
+    # If everything was described again, only the current imports count.
     dropped = older.sightings.keys() - needed if skills.keys() - newer.skills.keys() else older.imported.keys()
     still = {path: then for path, then in older.imported.items() if path not in dropped}
     return Description(
@@ -211,14 +211,14 @@ def merged(older: Description, newer: Description) -> Description:
 
 
 def combined(first: Description, parts: Iterable[Description]) -> Description | None:
-    """One description, of parts that several processes made at about the same time; `None` if they contradict each other.
+    """Combine parts that several processes described at the same time; `None` if they contradict each other.
 
-    `first` has what is the same in all of them: which skills there are, and what shapes every contract.
+    `first` has the common fields: the names of the skills, and everything that shapes all contracts.
     """
     skills, sightings, imported = dict(first.skills), dict(first.sightings), dict(first.imported)
     texts = dict(first.texts)
     own: dict[str, Seen] = {}
-    """What was seen of files that were imported: `first` may have seen other files before they were."""
+    """The states of imported files: `first` may have read them before their import."""
     for part in parts:
         if (part.environment, part.folders, part.names) != (first.environment, first.folders, first.names):
             return None
@@ -240,9 +240,9 @@ def combined(first: Description, parts: Iterable[Description]) -> Description | 
 
 
 def seen_all(paths: Iterable[str], read: Mapping[str, str], since_ns: int) -> dict[str, Seen]:
-    """The files as they were when they were imported, which was after `since_ns`. `read` has the digests of what was read.
+    """The states of files at their import, which was after `since_ns`. `read` has the digests of the imported texts.
 
-    A file that says something else by now, or may do so, is noted so that it will be looked at again.
+    A file that has or may have changed since gets a state that forces another check.
     """
     now = time.time_ns()
     sightings: dict[str, Seen] = {}
@@ -254,14 +254,14 @@ def seen_all(paths: Iterable[str], read: Mapping[str, str], since_ns: int) -> di
 
 
 def environment_of(interpreter: str, sites: Iterable[str]) -> str:
-    """An interpreter, and all that is installed for it: names hold versions, times tell of one installed anew."""
+    """A digest of an interpreter and its packages: names contain versions, and times show a new installation."""
     now = stamp(interpreter)
     version = f"{interpreter} is not there" if now == ABSENT else f"{interpreter} {' '.join(map(str, now))}"
     return f"{version} {listing(sites, _PACKAGES)}"
 
 
 def site_folders() -> tuple[str, ...]:
-    """Where packages of this interpreter are, as far as they are folders."""
+    """The existing folders of this interpreter's packages."""
     return tuple(sorted({str(Path(entry).resolve()) for entry in sys.path if entry and Path(entry).is_dir()}))
 
 

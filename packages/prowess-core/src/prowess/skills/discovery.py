@@ -41,32 +41,32 @@ class Source:
 
     name: str
     path: Path
-    """The file or the folder that is the skill."""
+    """The file or the folder of the skill."""
     files: tuple[Path, ...]
     """The files with commands or hooks, in order."""
     has_hooks: bool = False
 
     @property
     def root(self) -> Path:
-        """The folder of skills that the skill lies in: relative imports reach up to it."""
+        """The folder of skills with this skill, which is the top of relative imports."""
         return self.path.parent
 
     @property
     def is_folder(self) -> bool:
-        """Whether the skill is a folder, and not one file."""
+        """Whether the skill is a folder instead of a file."""
         return self.files[0] != self.path
 
 
 @frozen
 class Survey:
-    """What was found in the folders of skills."""
+    """The skills and failures in the folders of skills."""
 
     sources: tuple[Source, ...] = ()
     failures: tuple[Failure, ...] = ()
 
 
 def survey(folders: Iterable[Path]) -> Survey:
-    """Every skill in the folders, ordered by name. Two skills of one name are both a failure."""
+    """Every skill in the folders, ordered by name. Two skills with one name are both failures."""
     found: dict[str, list[Source]] = {}
     failures: list[Failure] = []
     for folder in {folder.resolve(): folder for folder in folders}.values():
@@ -99,7 +99,7 @@ def may_be_skill(text: bytes) -> bool:
 
 
 def candidates(folders: Iterable[Path]) -> list[Path]:
-    """Every file that may be a skill or part of one, whatever it says. Reads none of them."""
+    """Every file that may be a skill or part of one, judged by its name."""
     found: set[Path] = set()
     for folder in {folder.resolve(): folder for folder in folders}.values():
         for path in _skills(folder):
@@ -108,7 +108,7 @@ def candidates(folders: Iterable[Path]) -> list[Path]:
 
 
 def _files_of(path: Path) -> tuple[list[Path], bool]:
-    """The Python files of a skill, and whether that is all of them."""
+    """The Python files of a skill, and whether the list is complete."""
     if path.is_dir():
         return _skill_files(path)
     return [path] if _is_skill_file(path) else [], True
@@ -122,7 +122,7 @@ def _in_folder(folder: Path, failures: list[Failure]) -> Iterator[Source]:
         files, whole = _files_of(path)
         if not whole:
             reason = "has too many or too deep folders, and the rest is left out; look for links in it"
-            failures.append(Failure(f"{name}/scripts", reason, str(path / "scripts")))  # the skill itself is not broken
+            failures.append(Failure(f"{name}/scripts", reason, str(path / "scripts")))  # the other files still load
         for file in files:
             text = _text(file, name, failures)
             if may_be_skill(text) and _can_be_named(file, path, name, failures):
@@ -133,7 +133,7 @@ def _in_folder(folder: Path, failures: list[Failure]) -> Iterator[Source]:
 
 
 def _skill_files(folder: Path) -> tuple[list[Path], bool]:
-    """The Python files of a folder skill: at its top, and anywhere below `scripts`."""
+    """The Python files of a folder skill: at the top, and below `scripts`."""
     if _is_skipped(str(folder)):
         return [], True
     below = Tree(()) if _is_skipped(str(folder / "scripts")) else walk(str(folder / "scripts"), _enters)
@@ -156,7 +156,7 @@ def _is_hidden(name: str) -> bool:
 
 
 def _skills(folder: Path) -> list[Path]:
-    """What may be a skill. A link that leads to a folder above is none: everything would be a skill of itself."""
+    """The possible skills. A link to a parent folder does not count, because it would contain itself."""
     return [path for path in _listed(folder) if not path.is_symlink() or not leads_up(str(path), str(folder))]
 
 
@@ -169,7 +169,7 @@ def _listed(folder: Path) -> list[Path]:
 
 
 def _is_skill_file(path: Path) -> bool:
-    """Whether a name is that of a skill file. A link that leads nowhere counts: it is reported, not passed over."""
+    """Whether a name can be that of a skill file. A broken link counts, so that it is reported."""
     named = path.suffix == ".py" and not any(fnmatch.fnmatch(path.name, pattern) for pattern in _SKIPPED_FILES)
     return named and (path.is_file() or not path.exists())
 
@@ -183,7 +183,7 @@ def _text(file: Path, skill: str, failures: list[Failure]) -> bytes:
 
 
 def _can_be_named(file: Path, path: Path, skill: str, failures: list[Failure]) -> bool:
-    """Whether commands in a file can have ids, and the file a module name."""
+    """Whether the names of a file allow ids of commands and a module name."""
     if not _SKILL_NAME.fullmatch(skill):
         reason = f"the skill name {skill!r} does not match {_SKILL_NAME.pattern}; rename it"
         failures.append(Failure(skill, reason, str(file)))

@@ -72,7 +72,7 @@ _FOR_THE_MODEL: Final = (AskError, MissingCapability, SettingsError)
 
 @dataclass(slots=True)
 class Services:
-    """What every call of a runtime shares."""
+    """The objects that all calls of a runtime share."""
 
     root: Path
     settings: Settings
@@ -95,14 +95,14 @@ class Entry:
         self._may_ask = not (plan.declaration.cache_ttl or plan.declaration.retry_on)
         self._step = self._compose()
         self.may_wait = bool(plan.declaration.cache_ttl) or plan.declaration.concurrency is not None
-        """Whether a call may have to wait for its turn before anything of the command runs."""
+        """Whether a call may have to wait for its turn before the command runs."""
         self._text_differed = False
         self._fingerprint: str | None = None
         self.completions = {argument: Entry(each, services) for argument, each in plan.completions.items()}
         """The completing functions by argument."""
 
     def call(self, arguments: object, channel: Channel | None = None) -> Coroutine[Any, Any, Outcome]:
-        """Call with JSON data. Whatever the arguments are, this gives an outcome."""
+        """Call with JSON data. Returns an outcome even for malformed arguments."""
         return self._call(channel, self._read, arguments)
 
     def complete(
@@ -116,7 +116,7 @@ class Entry:
         return entry.call({**known, first: typed.get("value", "")}, channel)
 
     def call_python(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Coroutine[Any, Any, Outcome]:
-        """Call like a Python function: instances are welcome, and an injected parameter that is passed wins."""
+        """Call like a Python function: arguments may be instances, and a passed injected parameter wins."""
         return self._call(None, self._bound, args, kwargs)
 
     def _read(self, arguments: object) -> Arguments:
@@ -135,7 +135,7 @@ class Entry:
             return self._came_to(await self._step(call), call)
         except BaseException as error:  # noqa: BLE001 - the boundary
             outcome = self._failed(error, call)
-            if self._services.plugins.watch_calls:  # else `_observed` would have made an outcome of it
+            if self._services.plugins.watch_calls:  # `_observed` turns it into an outcome
                 self._tell("prowess_call_refused", call=self._info(call), outcome=outcome)
             return outcome
         finally:
@@ -146,10 +146,10 @@ class Entry:
             return self._outcome("failed", _masked(result, call), call)
         return self._outcome("ok", result, call)
 
-    # Plugins that watch
+    # Observing plugins
 
     async def _observed(self, call: Call) -> Outcome:
-        """The call with the plugins around it."""
+        """Run the call, wrapped by the plugins."""
         info = self._info(call)
         self._tell("prowess_call_started", call=info)
 
@@ -204,7 +204,7 @@ class Entry:
     # From exceptions to outcomes
 
     def _failed(self, error: BaseException, call: Call) -> Outcome:
-        """The boundary: an outcome, whatever happened, unless the call was really cancelled."""
+        """The outcome for any exception, except for a real cancellation."""
         if isinstance(error, InputRequired):
             return self._outcome("input_required", text_result(str(error)), call, questions=error.questions)
         if isinstance(error, Withdrawn) or is_cancellation(error):
@@ -213,7 +213,7 @@ class Entry:
         return self._outcome(kind, Result(text=call.shown(text), is_error=True), call, **facts)
 
     def _diagnosis(self, error: BaseException, call: Call) -> tuple[Kind, str, dict[str, Any]]:
-        """Which kind of failure an exception is, and what is said of it."""
+        """The kind of failure and the message for an exception."""
         if isinstance(error, InputError):
             return "input", str(error), {"problems": tuple(error.problems)}
         if isinstance(error, Expired):
@@ -229,7 +229,7 @@ class Entry:
         return self._raised(error.error, call, retried=retried)
 
     def _raised(self, error: BaseException, call: Call, *, retried: bool) -> tuple[Kind, str, dict[str, Any]]:
-        """The same for what the command, a provider or a plugin raised."""
+        """The same for an exception of the command, a provider or a plugin."""
         if isinstance(error, SkillError):
             kind: Kind = "retryable" if retried or error.retryable else "failed"
             facts = {"data": call.shown_data(_as_json(error.data)), "retry_after": _seconds(error.retry_after)}
@@ -263,7 +263,7 @@ class Entry:
             **facts,
         )
 
-    # The way of a call, from the inside out
+    # The steps of a call, innermost first
 
     def _compose(self) -> Step:
         declared, own = self.plan.declaration, self._services.settings.own
@@ -287,7 +287,7 @@ class Entry:
     def _attempt(self) -> Callable[[Call], Awaitable[Any]]:
         declared, only = self.plan.declaration, self.plan.positional_only
         repeats = bool(declared.retry_on) and declared.max_attempts > 1
-        # No gaps in a row of arguments; and a default that the function changes would be the next call's.
+        # Positional arguments must have no gaps. Defaults are copied, because the function may change them.
         passed = {name: value for name, value in self.plan.defaults.items() if name in only or changeable(value)}
         run = runner(
             self.plan.signature.style, declared.function, self._services.threads, thread=declared.thread is not False
@@ -329,7 +329,7 @@ class Entry:
             ) as scope:
                 await scope.fill(needs)
                 return await step(call)
-            raise AssertionError  # pragma: no cover - a scope never swallows
+            raise AssertionError  # pragma: no cover - a scope never suppresses exceptions
 
         return run
 
@@ -366,7 +366,7 @@ class Entry:
     # Direct calls
 
     def _bound(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Arguments:
-        """Positional and named arguments of a Python call, sorted into sent, injected and further positional ones."""
+        """Sort the arguments of a Python call into sent, injected and further positional ones."""
         names = self.plan.positional
         placed, extra = args[: len(names)], args[len(names) :]
         if extra and not self.plan.signature.takes_args:
@@ -401,7 +401,7 @@ def _named(error: BaseException) -> str:
 
 
 def _masked(result: Result, call: Call) -> Result:
-    """An error that the command returned, without the injected secrets."""
+    """An error of the command with injected secrets masked."""
     if not call.secrets:
         return result
     shown = call.shown_data
@@ -417,5 +417,5 @@ def _as_json(data: Any) -> Any:
 
 
 def _seconds(given: Any) -> float | None:
-    """`retry_after` as a number that JSON can hold, or nothing."""
+    """`retry_after` as a number that JSON can express, or `None`."""
     return given if isinstance(given, (int, float)) and math.isfinite(given) else None

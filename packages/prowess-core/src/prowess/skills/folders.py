@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 __all__ = ["Place", "Tree", "leads_up", "walk"]
 
 _MOST: Final = 20_000
-"""Folders in one tree. 2,000 skills with some folders each fit in; a link to a whole disk does not."""
+"""The most folders in one tree: enough for 2,000 skills with some folders each, but not for a link to a whole disk."""
 _DEEPEST: Final = 64
 
 
@@ -18,24 +18,23 @@ class Place(NamedTuple):
 
     path: str
     identity: tuple[int, int]
-    """Device and inode: another folder may take the place of one."""
+    """Device and inode, which show whether a folder was replaced."""
     files: tuple[str, ...]
-    """The names of all that is not a folder: regular files, links that lead nowhere, devices."""
+    """The names of everything except folders: regular files, broken links, devices."""
 
 
 class Tree(NamedTuple):
-    """The folders below one folder, and that folder itself."""
+    """A folder with all folders below it."""
 
     places: tuple[Place, ...]
     whole: bool = True
-    """Whether that is all: very large and very deep trees are cut off."""
+    """Whether the tree is complete. Very large and very deep trees are cut."""
 
 
 def walk(top: str, enters: Callable[[str], bool]) -> Tree:
-    """The tree below a folder. `enters` says of the path of each further folder whether it counts.
+    """The tree below a folder. `enters` decides for each path whether it counts.
 
-    Links are followed after everything else, so that a folder is found where it really is. A link that leads to a folder
-    above the top is left out: what lies there is no part of the tree.
+    Links are followed last, so that a folder is found at its real place. A link to a folder above the top is skipped.
     """
     places: list[Place] = []
     known: set[tuple[int, int]] = set()
@@ -70,7 +69,7 @@ def walk(top: str, enters: Callable[[str], bool]) -> Tree:
 
 
 def leads_up(path: str, top: str) -> bool:
-    """Whether a path leads to a folder that a folder lies in, or to that folder itself."""
+    """Whether a path leads to a folder or to one of its parents."""
     target, inside = os.path.realpath(path), os.path.realpath(top)
     return target == inside or inside.startswith(target.rstrip(os.sep) + os.sep)
 
@@ -78,5 +77,5 @@ def leads_up(path: str, top: str) -> bool:
 def _is_folder(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_dir()
-    except OSError:  # a link of which one may not know where it leads
+    except OSError:  # a link whose target cannot be read
         return False

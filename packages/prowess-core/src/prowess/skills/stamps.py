@@ -1,4 +1,4 @@
-"""The version of a file: decided by its status, or by its content if the status is inconclusive. The only notion of a version.
+"""The version of a file, by its status, or by its content if the status is inconclusive. All of Prowess uses this one.
 
 Light: the host uses it before the first answer.
 """
@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 _RACE: Final = 2_000_000_000
-"""Nanoseconds within which two writes may leave the same time: file systems count in steps, and clocks are set."""
+"""Nanoseconds within which two writes may have the same time, because file systems round times and clocks change."""
 
 
 _GRAIN: Final = 20_000_000
@@ -37,17 +37,17 @@ _GRAIN: Final = 20_000_000
 
 
 class Stamp(NamedTuple):
-    """The version of a file, as far as its status tells. Wherever versions are compared, this is what is compared."""
+    """The version of a file by its status. Versions are compared by this."""
 
     mtime_ns: int
     ctime_ns: int
-    """Unlike the other time, this one is only set by the system: `cp -p` and `touch -d` cannot put it back."""
+    """Only the system sets this time: `cp -p` and `touch -d` cannot set it back, as they can `mtime`."""
     size: int
     inode: int
 
 
 ABSENT: Final = Stamp(0, 0, 0, 0)
-"""The stamp of a file that is not there."""
+"""The stamp of a missing file."""
 
 
 class Seen(NamedTuple):
@@ -59,7 +59,7 @@ class Seen(NamedTuple):
     inode: int
     digest: str
     at_ns: int
-    """When it was looked at, on the clock that file times are of."""
+    """The time of the check, on the clock of file times."""
 
 
 Sightings: TypeAlias = "Mapping[str, Seen]"
@@ -74,12 +74,12 @@ def stamp(path: str) -> Stamp:
 
 
 def digest_of(content: bytes) -> str:
-    """The version of a file by what it says."""
+    """The version of a file by its content."""
     return hashlib.sha256(content).hexdigest()
 
 
 def read(path: str) -> bytes:
-    """The content of a regular file; an `OSError` for what is none: reading from a FIFO or a device may never end."""
+    """The content of a regular file. Raises `OSError` for others, because reading from a FIFO or a device may never end."""
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EINVAL, "not a regular file", path)
@@ -87,9 +87,9 @@ def read(path: str) -> bytes:
 
 
 def look(path: str, now_ns: int, content: bytes | None = None) -> Seen | None:
-    """A file as it is now, or `None` where there is none. `content` is what was really read, where that is known.
+    """The state of a file now, or `None` for a missing one. `content` is the text that was read, if known.
 
-    A file that changes while it is looked at is seen with a time that fits nothing, so that it is looked at again.
+    If a file changes during the check, its state gets an impossible time, which forces another check.
     """
     try:
         before = os.stat(path)
@@ -104,9 +104,9 @@ def look(path: str, now_ns: int, content: bytes | None = None) -> Seen | None:
 
 
 def as_imported(seen: Seen, digest: str | None, since_ns: int) -> Seen:
-    """A file as it was when it was imported: with this digest or, where that is not known, at some time after `since_ns`.
+    """The state of a file at its import: with this digest or, if that is unknown, at some time after `since_ns`.
 
-    If it may not be that any more, it is noted with a time that fits nothing.
+    If it may have changed since, it gets an impossible time, which forces another check.
     """
     if digest is not None:
         return seen if digest == seen.digest else seen._replace(mtime_ns=-1, digest=digest)
@@ -115,7 +115,7 @@ def as_imported(seen: Seen, digest: str | None, since_ns: int) -> Seen:
 
 
 def look_again(path: str, seen: Seen) -> bool:
-    """Whether a file still says what it said."""
+    """Whether a file still has the same content."""
     try:
         status = os.stat(path)
         if status.st_size != seen.size or not stat.S_ISREG(status.st_mode):
@@ -126,7 +126,7 @@ def look_again(path: str, seen: Seen) -> bool:
 
 
 def refreshed(sightings: Sightings, now_ns: int) -> dict[str, Seen]:
-    """The same sightings, looked at again where each look has to read the file and finds it as it was."""
+    """The same sightings, with newer ones for unchanged files that every check has to read."""
     fresh = dict(sightings)
     for path, seen in sightings.items():
         found = None if _is_steady(path, seen) else look(path, now_ns)
@@ -136,7 +136,7 @@ def refreshed(sightings: Sightings, now_ns: int) -> dict[str, Seen]:
 
 
 def changed(sightings: Sightings) -> set[str]:
-    """The files that do not say what they said."""
+    """The files whose content has changed."""
     return {path for path, seen in sightings.items() if not look_again(path, seen)}
 
 
@@ -167,6 +167,6 @@ def _is_steady(path: str, seen: Seen) -> bool:
 
 
 def _is_believed(found: os.stat_result, seen: Seen) -> bool:
-    """Whether the status says enough: it is the same, and so old that another change would have another time."""
+    """Whether the status is conclusive: unchanged, and so old that another change would have another time."""
     long_after = seen.at_ns - max(seen.mtime_ns, seen.ctime_ns) > _RACE
     return long_after and _stamp(found) == seen[:4]

@@ -1,4 +1,4 @@
-"""Packs source files into one string of bytes, for the way between host and worker."""
+"""Packs source files into one byte string for the link."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["pack", "unpack"]
 
 
 def pack(texts: Mapping[str, bytes]) -> bytes:
-    """A line with the paths and the sizes, and then what the files say."""
+    """A line with the paths and the sizes, then the contents."""
     index = json.dumps({path: len(text) for path, text in texts.items()})
     return b"".join([index.encode(), b"\n", *texts.values()])
 

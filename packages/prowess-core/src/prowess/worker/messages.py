@@ -1,6 +1,6 @@
 """The messages of the link between host and worker: their kinds, the fields of their heads, and the version of both.
 
-`docs/link.md` describes them for whoever writes a worker in another language. Knows neither sockets nor calls.
+`docs/link.md` describes them for authors of workers in other languages.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ __all__ = [
 ]
 
 VERSION: Final = (1, 2)
-"""Of the link, major and minor. A change that an older peer cannot ignore raises the major one; new fields that may be
-ignored, and new kinds that may be ignored, raise the minor one."""
+"""The version of the link, major and minor. A change that an older peer cannot ignore raises the major version. Fields and kinds
+that it can ignore raise the minor version."""
 RELEASE: Final = "0.1.0"
-"""Of Prowess: all its packages share it. Asking the installed metadata would cost 25 ms at every start."""
+"""The release of all packages. Reading it from the installed metadata would take 25 ms at every start."""
 
 
 @unique
 class Kind(IntEnum):
-    """What a frame is about. The first group goes to the worker, the second to the host.
+    """The kind of a frame. The first group goes to the worker, the second to the host.
 
-    Neither side complains about a kind that it does not know: a newer minor version may have added it.
+    Both sides ignore unknown kinds, which a newer minor version may have added.
     """
 
     BEGIN = 7
@@ -69,11 +69,11 @@ class Kind(IntEnum):
     PING = 5
     QUIT = 6
     SOURCE = 8
-    """head: `SourceHead`; body: the last good source of a skill, which it is imported from, whatever its files say."""
+    """head: `SourceHead`; body: the last good source of a skill, which is imported instead of its files."""
     WITHDRAW = 9
     """head: `WithdrawHead`. Without shared memory only, as are RETIRE, BEGUN, IMPORTING and BEAT."""
     RETIRE = 10
-    """Begin nothing more."""
+    """Begin no more calls."""
     FOUND = 11
     """number: that of FIND; body: a result, or empty. Since 1.2."""
 
@@ -84,9 +84,9 @@ class Kind(IntEnum):
     QUESTIONS = 23
     """head: the questions by key; the call waits for ANSWERS."""
     INPUT_REQUIRED = 24
-    """head: the questions by key; the call has ended and wants to be run again with the answers."""
+    """head: the questions by key; the call has ended and must be repeated with the answers."""
     REST = 34
-    """head: `RestHead`; body: the whole text of a result that is too large. The RESULT that follows shows its beginning."""
+    """head: `RestHead`; body: the whole text of a result that is too large. The following RESULT has its beginning."""
     REFUSED = 25
     """head: `RefusedHead`."""
     PROGRESS = 26
@@ -94,23 +94,23 @@ class Kind(IntEnum):
     LOG = 27
     """head: `LogHead`."""
     CATALOG = 28
-    """head: a description; body: the sources of what was described."""
+    """head: a description; body: the sources of the described skills."""
     LIVE = 33
     """head: `LiveHead`."""
     PONG = 29
-    """number: how many calls go on after they were cancelled."""
+    """number: the count of cancelled calls that still run."""
     LINGERING = 30
-    """The same number, sent when a call has just been left behind."""
+    """The same number, sent when it grows."""
     UNBEGUN = 32
-    """This call will not begin here: the host withdrew it, or retired this worker, before it began."""
+    """This call will not begin here, because the host withdrew it or retired this worker before."""
     BEGUN = 35
-    """This call begins now. The system takes this frame before the call starts."""
+    """This call begins now. The system has accepted this frame before the call starts."""
     IMPORTING = 36
-    """head: `ImportingHead`. The system takes this frame before the import starts."""
+    """head: `ImportingHead`. The system has accepted this frame before the import starts."""
     BEAT = 37
-    """A thread of the worker runs, whatever its event loop does."""
+    """A thread of the worker runs, even if its event loop is blocked."""
     FAILED = 31
-    """head: `FailedHead`. The worker cannot serve, or could not describe."""
+    """head: `FailedHead`. The worker cannot serve, or failed to describe."""
     SECRETS = 38
     """head: `SecretsHead`."""
     UPDATED = 39
@@ -122,29 +122,29 @@ class Kind(IntEnum):
     KEEP = 43
     """head: `KeepHead`; number: that of a FIND whose answer was empty; body: the result, or empty. Since 1.2."""
     BACKGROUND = 41
-    """The call goes on without a waiting client. From now on it waits for the answers to QUESTIONS, in both eras."""
+    """The call continues in the background. From now on, it waits for the answers to QUESTIONS, in both eras."""
 
 
 class Hello(TypedDict):
-    """What the first frame of each side says of it, in every version of the link."""
+    """The fields of the first frame of each side, in every version of the link."""
 
     link: list[int]
     """The version of the link, major and minor."""
     release: str
-    """The release of Prowess, or of whatever else speaks."""
+    """The release of Prowess, or of another program."""
 
 
 class BeginHead(Hello):
-    """BEGIN: the settings to go by."""
+    """BEGIN: the settings."""
 
     flags: JsonObject
     """Settings of the command line."""
     written: list[str] | None
     """The path and the text of the settings file, if there is one."""
     mark: NotRequired[str]
-    """With its number in hexadecimal, the id of each call."""
+    """The first part of call ids; the number of the call follows in hexadecimal."""
     only: NotRequired[list[str]]
-    """The worker runs only these skills, with no other providers."""
+    """The worker runs only these skills, without the project's shared providers."""
     without: NotRequired[list[str]]
     """Other workers run these skills."""
     environ: NotRequired[Mapping[str, str]]
@@ -158,7 +158,7 @@ class ReadyHead(Hello):
 
 
 class Wire(TypedDict):
-    """How a client is connected."""
+    """The connection of a client."""
 
     protocol: str
     """The revision of MCP."""
@@ -167,7 +167,7 @@ class Wire(TypedDict):
 
 
 class CallHead(TypedDict, total=False):
-    """CALL: how to call a command, and what the client can do."""
+    """CALL: the command, and the capabilities of the client."""
 
     command: Required[str]
     profile: str
@@ -177,7 +177,7 @@ class CallHead(TypedDict, total=False):
     kept: int
     """Bytes of a longer result that the host keeps."""
     outcome: bool
-    """Answer with the facts of the outcome and its value, and not with a payload."""
+    """Answer with the facts of the outcome and its value instead of a payload."""
     call_id: str
     client: str
     capabilities: JsonObject
@@ -190,7 +190,7 @@ class CallHead(TypedDict, total=False):
     metadata: JsonObject
     context: JsonObject
     answers: Mapping[str, JsonObject]
-    """Answers from earlier runs. Where they are given, the command cannot ask while it runs."""
+    """Answers from earlier runs. With these, a question ends the run."""
     asks: bool
     asks_for: list[str]
     """The kinds of questions that the client supports; forms only if absent."""
@@ -203,8 +203,7 @@ class CallHead(TypedDict, total=False):
     scopes: str
     """What the caller is limited to, if it is: a result may only be reused for callers with the same. Since 1.2."""
     completes: str
-    """An argument of the command: the call is to complete it. The body is the `value` that was typed, and the other
-    `arguments`. Since 1.1."""
+    """The argument to complete. The body has the typed `value` and the other `arguments`. Since 1.1."""
 
 
 class CancelHead(TypedDict):
@@ -226,49 +225,49 @@ class DescribeHead(TypedDict):
 
     known: list[str]
     most: NotRequired[int]
-    """If there are more than so many to describe, describe none but those with hooks, and give the names of all."""
+    """If there are more skills to describe, describe only those with hooks, and list the names of all."""
     only: NotRequired[list[str]]
-    """Describe these and no others."""
+    """Describe only these."""
 
 
 class SourceHead(TypedDict):
-    """SOURCE: the skill that the sources in the body are of."""
+    """SOURCE: the skill of the sources in the body."""
 
     skill: str
     place: str
     own: list[str]
     has_hooks: bool
     kept: bool
-    """Its files say something else by now."""
+    """Whether its files have changed since."""
 
 
 class WithdrawHead(TypedDict):
-    """WITHDRAW: calls that must not begin. Of those that have not, the worker says so with UNBEGUN."""
+    """WITHDRAW: calls that must not begin. The worker answers with UNBEGUN for each that has not begun."""
 
     numbers: list[int]
 
 
 class ImportingHead(TypedDict):
-    """IMPORTING: all imports that are going on, each as the time in nanoseconds, the skill, and the file."""
+    """IMPORTING: all running imports, each as the time in nanoseconds, the skill, and the file."""
 
     imports: list[list[Any]]
 
 
 class RestHead(TypedDict):
-    """REST: the token under which clients ask for the text."""
+    """REST: the token with which clients ask for the text."""
 
     token: str
 
 
 class RefusedHead(TypedDict):
-    """REFUSED: why there is no result."""
+    """REFUSED: the reason for a missing result."""
 
     kind: str
     message: str
     name: NotRequired[str]
-    """The capability that the client does not have."""
+    """The capability that the client lacks."""
     broken: NotRequired[bool]
-    """Set for an unknown command whose skill does not load from the files as the worker read them."""
+    """Set for an unknown command whose skill does not load from its files."""
 
 
 class ProgressHead(TypedDict):
@@ -293,7 +292,7 @@ class LiveHead(TypedDict):
 
 
 class SecretsHead(TypedDict):
-    """SECRETS: texts that were injected into calls. They must not be in any record."""
+    """SECRETS: texts that were injected into calls, which must not be recorded."""
 
     texts: list[str]
 
@@ -305,7 +304,7 @@ class UpdatedHead(TypedDict):
 
 
 class UrlDoneHead(TypedDict):
-    """URL_DONE: the page of a question has done its job."""
+    """URL_DONE: the page of a question is finished."""
 
     key: str
 
@@ -323,18 +322,18 @@ class KeepHead(TypedDict):
 
 
 class FailedHead(Hello):
-    """FAILED: why. It may be the first frame of a worker."""
+    """FAILED: the reason. It may be the first frame of a worker."""
 
     message: str
 
 
 def hello() -> Hello:
-    """The fields that both first frames begin with."""
+    """The common fields of both first frames."""
     return {"link": list(VERSION), "release": RELEASE}
 
 
 def mismatch(host: Mapping[str, Any], worker: Mapping[str, Any], python: str) -> str:
-    """Why a host and a worker cannot work together, by what each said first; empty if they can."""
+    """Why a host and a worker cannot work together, judged by their first frames; empty if they can."""
     if _version(host)[:1] == _version(worker)[:1] != ():
         return ""
     wanted = f"prowess-core=={host.get('release', RELEASE)}"
@@ -346,7 +345,7 @@ def mismatch(host: Mapping[str, Any], worker: Mapping[str, Any], python: str) ->
 
 
 def _version(told: Mapping[str, Any]) -> tuple[int, ...]:
-    """A version of the link; empty where there is none."""
+    """The version of the link; empty without one."""
     link: object = told.get("link")
     numbers = cast("list[object]", link) if isinstance(link, list) else []
     return tuple(each for each in numbers if type(each) is int)

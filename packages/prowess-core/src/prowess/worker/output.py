@@ -1,4 +1,4 @@
-"""Captures what code in a worker prints: labels it by call, and sends it to the host without stopping the event loop.
+"""Captures the output of code in a worker, labels it by call, and sends it to the host without blocking the event loop.
 
 The worker's descriptors 1 and 2 are one pipe to the host. Python code prints through a `Printer`, which makes each line a
 record with a label; native code and child processes write to the pipe directly.
@@ -33,26 +33,26 @@ __all__ = [
 START: Final = b"\x1e"
 LABEL_END: Final = b"\x1f"
 END: Final = b"\x1d"
-"""A record is a start, a label, the end of the label, a text and an end. They are control characters that no text has."""
+"""A record is a start, a label, the end of the label, a text and an end. The marks are control characters."""
 NUMBER_END: Final = b"\x1c"
-"""Stands in the label of a call between its number and its command."""
+"""Separates the number and the command in the label of a call."""
 _CONTROL: Final = START + LABEL_END + END
 _MOST_PIECE: Final = 3072
-"""Bytes of text in a record: with its label it is less than `PIPE_BUF`, so that nobody else's output lands within it."""
+"""Bytes of text in a record. With its label, it is less than `PIPE_BUF`, so that the write is atomic."""
 _MOST_LABEL: Final = 512
 _MOST_WAITING: Final = 4 * 1024 * 1024
 """Bytes that wait for the host to read."""
 _PATIENCE: Final = 1.0
-"""Seconds that a thread waits for room among what waits. What does not fit then is lost."""
+"""Seconds that a thread waits for room in the queue. Afterwards, its output is dropped."""
 _LOOP_PATIENCE: Final = 0.1
-"""Seconds that the event loop waits for room: the host reads all the time, unless it is starved itself."""
+"""Seconds that the event loop waits for room. The host reads all the time unless it lacks a processor itself."""
 _MOST_FLUSHING: Final = 3.0
-"""Seconds that a host which goes on reading gets for the last output, before the rest is dropped. It waits longer itself."""
+"""Seconds that a reading host gets for the last output before the rest is dropped. The host itself waits longer."""
 _OPEN_PIPES: Final = "/proc/self/fd"
-"""Where Linux shows what is open, so that it can be opened anew."""
+"""The folder in which Linux lists open descriptors, so that they can be reopened."""
 
 command: Final[ContextVar[str]] = ContextVar("prowess_command", default="")
-"""The call that runs, as `label_of_call` makes it: the label of what it prints."""
+"""The label of the running call, made by `label_of_call`."""
 importing: Final[ContextVar[str]] = ContextVar("prowess_importing", default="")
 """The skill whose import goes on: its name is the label, whichever command needs the skill."""
 
@@ -83,19 +83,19 @@ class Outlet:
         os.register_at_fork(after_in_child=self._begin)
 
     def _begin(self) -> None:
-        """Nothing waits. In a forked child this is so as well: the parent writes what waited there."""
+        """Start with an empty queue, also in a forked child, because the parent writes the waiting output."""
         self._changed = threading.Condition(threading.RLock())
         self._waiting: deque[bytearray] = deque()
-        """Some records each, as many as the pipe takes in one piece."""
+        """Groups of records that the pipe takes in one piece."""
         self._size = 0
         self._written = 0
-        """Bytes that waited, and were written."""
+        """The number of written bytes that had waited."""
         self._lost = 0
         self._deaf = False
-        """Whether waiting was in vain: nobody waits again before the host has read something."""
+        """Whether a wait timed out. Then there are no further waits until the host has read something."""
 
     def send(self, record: bytes) -> None:
-        """Have a record written, after all that were sent before."""
+        """Write a record after all earlier ones."""
         with self._changed:
             if not self._waiting and self._write(record):
                 return
@@ -108,9 +108,9 @@ class Outlet:
             self._keep(record)
 
     def flush(self, seconds: float, most: float = _MOST_FLUSHING) -> None:
-        """Wait until all that was sent by now is written, as long as the host takes something within these seconds.
+        """Wait until the output so far is written, as long as the host reads something every `seconds`.
 
-        At most `most` seconds. What waits then is dropped, and the host is told how much that was.
+        After `most` seconds, the rest is dropped, and the host gets the number of dropped lines.
         """
         with self._changed:
             until = time.monotonic() + most
@@ -122,7 +122,7 @@ class Outlet:
             if self._waiting:
                 self._lost += sum(records.count(END) for records in self._waiting)
                 note = self._note_of_lost()
-                self._waiting = deque([bytearray(note)])  # for the thread that waits for room already
+                self._waiting = deque([bytearray(note)])  # for the thread that already waits for room
                 self._size = len(note)
                 self._changed.wait_for(lambda: not self._waiting, seconds)
 
@@ -133,7 +133,7 @@ class Outlet:
             self._deaf = not self._changed.wait_for(lambda: self._size + size <= self._most, seconds)
 
     def _write(self, data: bytes | bytearray) -> bool:
-        """Write so much at most as a pipe takes whole; whether there was room for it."""
+        """Write up to the size of an atomic write. Returns whether there was room."""
         if self._asks and not self._poll.poll(0):
             return False
         try:
@@ -181,9 +181,9 @@ class Outlet:
 
 
 def _without_blocking(fd: int) -> tuple[int, bool]:
-    """A descriptor of a pipe that does not block, and whether one must ask for room before one writes to it.
+    """A non-blocking descriptor of a pipe, and whether the writer must poll for room first.
 
-    The one given must go on to block, since child processes have it as well. Linux opens the same pipe anew.
+    The given descriptor must stay blocking, because child processes share it. Linux can reopen the same pipe.
     """
     try:
         return os.open(f"{_OPEN_PIPES}/{fd}", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC), False
@@ -192,7 +192,7 @@ def _without_blocking(fd: int) -> tuple[int, bool]:
 
 
 class Printer(io.RawIOBase):
-    """The bytes under `sys.stdout` and `sys.stderr`: whole lines become records, half a line waits for its end."""
+    """The raw stream of `sys.stdout` and `sys.stderr`: whole lines become records, an unfinished line waits."""
 
     def __init__(self, outlet: Outlet, fd: int) -> None:
         super().__init__()
@@ -203,20 +203,20 @@ class Printer(io.RawIOBase):
         os.register_at_fork(after_in_child=self._begin)
 
     def _begin(self) -> None:
-        """No line is begun. The forked child of a process that has begun one leaves it to its parent."""
+        """Start without an unfinished line. A forked child leaves such a line to its parent."""
         self._lock = threading.RLock()
         self._begun: dict[str, bytes] = {}
 
     def fileno(self) -> int:
-        """Where child processes and native code may print."""
+        """The descriptor for child processes and native code."""
         return self._fd
 
     def writable(self) -> bool:
-        """It is for writing only."""
+        """Always true."""
         return True
 
     def write(self, data: Any, /) -> int:
-        """Print; all of it is taken."""
+        """Write everything."""
         text = bytes(data)
         label = importing.get() or command.get()
         with self._lock:
@@ -231,7 +231,7 @@ class Printer(io.RawIOBase):
         return len(text)
 
     def flush(self) -> None:
-        """Let go of half a line: the host keeps it until the rest comes."""
+        """Send an unfinished line. The host keeps it until the rest arrives."""
         if self.closed:
             return
         label = importing.get() or command.get()
@@ -240,7 +240,7 @@ class Printer(io.RawIOBase):
                 self._send(label, self._begun.pop(label))
 
     def finish(self) -> None:
-        """Let go of everything."""
+        """Send everything."""
         with self._lock:
             for label in list(self._begun):
                 self._send(label, self._begun.pop(label))
@@ -256,10 +256,10 @@ def _record(label: bytes, text: bytes) -> bytes:
 
 
 def label_output() -> Callable[[float], None]:
-    """Have `sys.stdout` and `sys.stderr` say who prints; gives what to call at the end, with the seconds that the
-    host gets to take something.
+    """Label the output of `sys.stdout` and `sys.stderr`. Returns the function to call at the end, with the seconds that the
+    host gets to read.
 
-    Both are one stream to the host, so that their order is kept.
+    Both are one stream for the host, so that their order is kept.
     """
     outlet = Outlet(2)
     printers = [Printer(outlet, 1), Printer(outlet, 2)]

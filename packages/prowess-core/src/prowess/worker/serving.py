@@ -86,18 +86,18 @@ _MOST_HEADS: Final = 1024
 _AGAIN: Final = 0.1
 """Seconds after which a call that has swallowed its cancellation is cancelled again."""
 _MOST_SECRETS: Final = 1000
-"""Injected texts that the worker remembers having told the host. Some are new with every call."""
+"""Injected texts that the worker remembers as sent. Some calls have new ones each time."""
 _LEAVING: Final = 1.0
 """Seconds that singletons get to close."""
 _LAST_WORDS: Final = 0.5
-"""Seconds that the host gets to take some of what was printed last."""
+"""Seconds that the host gets to read some of the last output."""
 
 
 class LinkServer:
     """The worker's end of the link, and the runtime behind it."""
 
     def __init__(self, runtime: Runtime, board: Board | Stream, heart: Heart | None = None, mark: str = "") -> None:
-        """`mark` begins the ids of calls: with their numbers they are ids that the host knows as well."""
+        """`mark` is the first part of call ids, which the host knows too."""
         self._mark = mark
         self._runtime = runtime
         self._board = board
@@ -106,22 +106,22 @@ class LinkServer:
         self._heart = heart or Heart()
         self._heart.busy = lambda: bool(self._calls or self._background)
         self._heads: dict[bytes, CallHead] = {}
-        """What heads of calls say, if others will say it, too."""
+        """Parsed heads of calls that other calls will probably repeat."""
         self._given_up: set[asyncio.Task[Any]] = set()
-        """Cancelled calls that go on."""
+        """Cancelled calls that still run."""
         self._left = 0
         self._asking: dict[int, dict[asyncio.Future[Mapping[str, JsonObject]], Questions]] = {}
         """The open questions by call; several tasks of a call may ask."""
         self._background: set[asyncio.Task[Any]] = set()
         self._told_of: set[str] = set()
-        """The skills that the host has heard of since they were imported."""
+        """Imported skills whose digests were sent to the host."""
         self.gone = asyncio.Event()
         self.link = board if isinstance(board, Stream) else Link(self._on_frame, self.gone.set)
         self.link.on_room = self._send_progress
         if isinstance(self.link, Link):
             self._heart.stuck = self.link.release_from_thread
         self._progress_held: dict[int, bytes] = {}
-        """By call: its newest progress, from when the host does not read as fast as commands report."""
+        """The newest progress of each call, held back while the host reads too slowly."""
         self._logs_lost = 0
         clustered = runtime.settings.own.cluster.url is not None
         self._shared = LinkedResults(self.link.send) if clustered else None
@@ -129,7 +129,7 @@ class LinkServer:
         """The secrets that the host already knows."""
 
     async def listen(self, sock: socket.socket) -> None:
-        """Say that calls can come, before anything else, and take them."""
+        """Send READY first, then handle frames."""
         link = self.link
         ready: ReadyHead = {**hello(), "pid": os.getpid()}
         link.send(Kind.READY, 0, to_json(ready))
@@ -166,7 +166,7 @@ class LinkServer:
         start(self._loop, self._serve(frame))
 
     def _ended(self, number: int) -> None:
-        """A call is over, or was cancelled before it began."""
+        """Clean up after a call that has ended, or was cancelled before it began."""
         task = self._calls.pop(number, None)
         if task is None:
             return
@@ -181,7 +181,7 @@ class LinkServer:
             self.link.send(Kind.LINGERING, self._left)
 
     def _cancel(self, number: int, reason: str | None) -> None:
-        """Cancel a call, and again as long as it goes on."""
+        """Cancel a call, and repeat that while it runs."""
         task = self._calls.get(number)
         if task is not None:
             if task not in self._given_up:
@@ -195,7 +195,7 @@ class LinkServer:
         return tasks + self._runtime.abandoned_threads
 
     async def _serve(self, frame: Frame) -> None:
-        """From one frame to another one. The command begins as late as can be, so that what is held up can move."""
+        """Serve a call and return the answer. The command begins as late as possible, so that waiting calls can move."""
         number = frame.number
         self._calls[number] = cast("asyncio.Task[Any]", asyncio.current_task(self._loop))
         try:
@@ -241,7 +241,7 @@ class LinkServer:
             return _failure("crashed", f"{type(error).__name__}: {message_of(error)}")
 
     def _how(self, head: bytes) -> CallHead:
-        """How to call. It is the same from call to call, but for what is said of a single one."""
+        """Parse the head of a call. Most heads of a client are equal, so they are cached."""
         how = self._heads.get(head)
         if how is None:
             how = cast("CallHead", from_json(head))
@@ -250,7 +250,7 @@ class LinkServer:
         return how
 
     async def _found(self, command: str) -> Entry | None:
-        """Import the skill of a command. The import goes on when the call is given up: the next call finds it done."""
+        """Import the skill of a command. The import continues if the call is cancelled, so that the next call can use it."""
         finding = asyncio.get_running_loop().create_task(self._runtime.find(command, everywhere=False))
         self._background.add(finding)
         finding.add_done_callback(self._end_of_background)
@@ -269,14 +269,14 @@ class LinkServer:
             return _failure("output", f"{how['command']}: the result cannot be sent: {message_of(error)}")
 
     def _unknown(self, command: str) -> tuple[Kind, bytes, bytes]:
-        """The host knew it: it has gone just now, or its skill cannot be loaded."""
+        """Refuse an unknown command: it was just removed, or its skill failed to load."""
         reasons = self._runtime.reasons(command)
         message = "; ".join([str(UnknownCommand(command)), *reasons])
         told: RefusedHead = {"kind": "unknown", "message": _text(message), "broken": bool(reasons)}
         return Kind.REFUSED, to_json(told), b""
 
     def _cut(self, number: int, outcome: Outcome, how: CallHead, most: int) -> tuple[Kind, bytes, bytes] | None:
-        """The beginning of a result that is too large; the whole of it is handed to the host. `None` where it fits."""
+        """Cut a result that is too large, and send the whole text to the host. `None` if it fits."""
         profile, boxed = how.get("profile"), how.get("boxed", True)
         payload = outcome.payload(profile, boxed=boxed)
         promised = outcome.shows_schema(profile, boxed=boxed)
@@ -332,7 +332,7 @@ class LinkServer:
             self._send_progress()
 
     def _send_progress(self) -> None:
-        """Send what was held back: of each call the newest, since each replaces the one before."""
+        """Send the progress that was held back: the newest of each call."""
         for number in list(self._progress_held):
             self.link.send(Kind.PROGRESS, number, self._progress_held.pop(number))
 
@@ -352,7 +352,7 @@ class LinkServer:
         self.link.send(Kind.LOG, number, text)
 
     def _tell_secrets(self, texts: list[str]) -> None:
-        """Say what was injected, before the command begins. Most calls are given what earlier ones were."""
+        """Send new injected texts before the command begins. Most calls get the same ones as earlier calls."""
         fresh = [text for text in dict.fromkeys(texts) if text not in self._secrets]
         if fresh:
             if len(self._secrets) > _MOST_SECRETS:
@@ -387,7 +387,7 @@ class LinkServer:
         self.link.send(Kind.BACKGROUND, number)
 
     def _answered(self, frame: Frame) -> None:
-        """An answer is for whoever asked for all of its keys; why there is none is for everybody."""
+        """Pass answers to the task that asked for all of their keys, or an error to all tasks that wait."""
         told: AnswersHead = from_json(frame.head)
         for future, questions in list(self._asking.get(frame.number, {}).items()):
             if future.done():
@@ -407,20 +407,20 @@ class LinkServer:
 
     def _end_of_background(self, task: asyncio.Task[Any]) -> None:
         self._background.discard(task)
-        _ = task.cancelled() or task.exception()  # whoever waits for it is told; perhaps nobody does
+        _ = task.cancelled() or task.exception()  # retrieves the exception, in case no task waits
 
     async def _describe(self, told: DescribeHead) -> None:
         try:
             description, sources = await asyncio.to_thread(self._described, told)
             self._told_of.update(description.skills)
-            text = json.dumps(description.to_json())  # pydantic's refuses names of files that are no Unicode
+            text = json.dumps(description.to_json())  # pydantic refuses file names that are not Unicode
             self.link.send(Kind.CATALOG, 0, text.encode(), sources)
         except BaseException as error:  # noqa: BLE001 - the host must not wait for ever
             _log.exception("the catalog could not be made")
             self.link.send(Kind.FAILED, 0, _failed(f"{type(error).__name__}: {message_of(error)}"))
 
     def _described(self, told: DescribeHead) -> tuple[Description, bytes]:
-        """The skills that are asked for, and their sources."""
+        """Describe the requested skills, with their sources."""
         only = told.get("only")
         if only is not None:
             description = self._runtime.describe_part(only)
@@ -430,7 +430,7 @@ class LinkServer:
         return description, pack(self._runtime.texts_of(path for path in sorted(files) if path.endswith(".py")))
 
     def _tell_of_loaded(self) -> None:
-        """The host may know these skills from earlier on: it compares."""
+        """Send the digests of newly imported skills, which the host compares with its manifest."""
         fresh = set(self._runtime.loaded) - self._told_of
         self._told_of |= fresh
         told: LiveHead = {"digests": {skill: digest_of(self._runtime.contracts_of(skill)) for skill in fresh}}
@@ -438,13 +438,13 @@ class LinkServer:
 
 
 def _reason(frame: Frame) -> str | None:
-    """Why the host cancels a call, as the message of the cancellation."""
+    """The message of a cancellation, from the reason of the host."""
     told: CancelHead | None = from_json(frame.head) if frame.head else None
     return TIMED_OUT if told and told["late"] else None
 
 
 def _given(frame: Frame) -> Given:
-    """The sources of a skill, as the host has kept them."""
+    """The sources of a skill in a SOURCE frame."""
     told: SourceHead = json.loads(frame.head)
     source = Source(told["skill"], Path(told["place"]), tuple(map(Path, told["own"])), told["has_hooks"])
     return Given(source, unpack(frame.body), told["kept"])
@@ -480,12 +480,12 @@ def _log_head(level: str, data: Any) -> LogHead:
 
 
 def _text(text: str) -> str:
-    """A text without what cannot be encoded."""
+    """A text with lone surrogates replaced."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _number(value: Any) -> int | float | None:
-    """A number as JSON can say it."""
+    """A number that JSON can express, or `None`."""
     if type(value) is int:
         return value
     try:
@@ -496,16 +496,16 @@ def _number(value: Any) -> int | float | None:
 
 
 class Heart:
-    """Says on stderr where the event loop is when something blocks it. Sleeps while there is nothing to do.
+    """Prints on stderr where the event loop is blocked. Sleeps while there is nothing to do.
 
-    The host decides what becomes of the worker. For that, the thread beats on the board.
+    The host decides what happens to the worker. For that, the thread advances the counter of the board.
     """
 
     def __init__(self, limit: float = 1.0, beat: Callable[[], object] = bool) -> None:
         self.busy: Callable[[], object] = bool
-        """Whether there are calls, or something else to do."""
+        """Returns whether there are calls or other work."""
         self.stuck: Callable[[], object] = bool
-        """Called, in a thread, while the loop gets nowhere."""
+        """Called in a thread while the loop is blocked."""
         self._limit = limit
         self._tell = beat
         self._ticks = 0
@@ -515,13 +515,13 @@ class Heart:
         self._wanted = threading.Event()
 
     def start(self) -> None:
-        """Watch the running loop, which is the one of this thread."""
+        """Watch the running loop of this thread."""
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         threading.Thread(target=self._watch, name="prowess-watch", daemon=True).start()
 
     def wake(self) -> None:
-        """A call begins."""
+        """Called when a call begins."""
         self._used = True
         if self._loop is not None and not self._wanted.is_set():
             self._wanted.set()
@@ -537,10 +537,10 @@ class Heart:
             self._wanted.clear()
 
     def _watch(self) -> None:
-        """Count the time that the loop could have used since its last tick, and did not use."""
+        """Measure the usable time since the last tick of the loop."""
         me = threading.get_native_id()
 
-        def others() -> dict[int, Thread] | None:  # this thread runs whenever it looks, which says nothing
+        def others() -> dict[int, Thread] | None:  # without this thread, which always runs when it measures
             threads = threads_of(os.getpid())
             return threads and {number: it for number, it in threads.items() if number != me}
 
@@ -551,7 +551,7 @@ class Heart:
             self._wanted.wait()
             try:
                 self._tell()
-            except ValueError:  # the board is closed: the worker has gone
+            except ValueError:  # the board is closed: the worker ends
                 return
             time.sleep(step)
             if not self._wanted.is_set() or self._ticks != seen:
@@ -565,22 +565,22 @@ class Heart:
 
 
 def _place(thread: int) -> str:
-    """Where a thread is."""
+    """The current file and line of a thread."""
     frame = sys._current_frames().get(thread)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
     return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else "an unknown place"
 
 
 async def serve(sock: socket.socket, shared: Board | None, root: Path) -> int:
-    """Serve one host until it is gone; gives the exit code. Without a shared board, what it would show is sent."""
+    """Serve one host until it is gone, and return the exit code. Without a shared board, frames replace it."""
     try:
         begin = receive(sock)
-    except EOFError:  # the host has gone already
+    except EOFError:  # the host is already gone
         return 0
     return await serve_begun(sock, shared or Stream(sock), root, begin.head)
 
 
 async def serve_begun(sock: socket.socket, board: Board | Stream, root: Path, told: bytes) -> int:
-    """The same, where the first frame has been read."""
+    """The same after reading the first frame."""
     try:
         begin: BeginHead = from_json(told)
         _check_version(begin)
@@ -594,7 +594,7 @@ async def serve_begun(sock: socket.socket, board: Board | Stream, root: Path, to
     heart = Heart(runtime.settings.own.host.stall_limit, board.beat)
     heart.start()
     worker = LinkServer(runtime, board, heart, begin.get("mark", ""))
-    with runtime.as_current():  # for every call: its context is a copy of the one that the link was made in
+    with runtime.as_current():  # for every call, whose context is a copy of this one
         await worker.listen(sock)
     await worker.gone.wait()
     with anyio.move_on_after(_LEAVING):
@@ -603,14 +603,14 @@ async def serve_begun(sock: socket.socket, board: Board | Stream, root: Path, to
 
 
 def _check_version(begin: BeginHead) -> None:
-    """The host checks us, too; but one that is older than this check would not."""
+    """Check the version of the host. The host checks ours too, except hosts older than that check."""
     why = mismatch(begin, hello(), sys.executable)
     if why:
         raise ChildProcessError(why)
 
 
 def _settings(root: Path, told: BeginHead) -> Settings:
-    """Those the host goes by, whatever the files say by now."""
+    """The settings of the host, even if the files have changed since."""
     settings = Settings.read_again(root, Written(*(told["written"] or ())), environ=os.environ, flags=told["flags"])
     for name, value in {
         **settings.dotenv,
