@@ -1,4 +1,4 @@
-"""Turns a declaration into a plan: the contract, and everything needed to run the command. Runs none of the author's code."""
+"""Compiles a declaration to a plan: the contract, and everything needed to run the command. Runs no code of the author."""
 
 from __future__ import annotations
 
@@ -43,18 +43,18 @@ __all__ = ["Plan", "compile_command"]
 
 _ANYTHING: Final[Schema] = {"type": "object", "additionalProperties": True}
 _COMPOSITION: Final = frozenset({"$ref", "allOf", "anyOf", "dependentRequired", "if", "oneOf"})
-"""Keywords by which a schema may require a property elsewhere than in `required`."""
+"""Keywords with which a schema may require properties besides `required`."""
 _CONTEXTS: Final = ("ctx", "context")
-"""What everybody calls the context of a call."""
+"""The usual names for the context of a call."""
 _MEANT: Final = {"settings": "Settings", "logger": "logging.Logger", "log": "logging.Logger", "paths": "ConfigPaths"}
-"""Names of parameters that are probably meant to be injected, and what they would have to be annotated with."""
+"""Names of parameters that are probably meant to be injected, with the necessary annotation."""
 _NOTHING: Final = (None, type(None), typing.NoReturn, typing.Never)
 _NO_VALUE: Final = (MISSING, Any, *_NOTHING)
 
 
 @frozen
 class Plan:
-    """A command, compiled."""
+    """A compiled command."""
 
     declaration: Declaration
     contract: Contract
@@ -80,9 +80,9 @@ def compile_command(
     root: Path,
     rendered: bool = False,
 ) -> Plan:
-    """The plan of one command; a `LoadError` names the file, the line and what is wrong.
+    """Compile one command. Raises `LoadError` with the file, the line and the reason.
 
-    `rendered` says that a plugin may know what to make of a result whose type has no schema.
+    `rendered` says that a plugin may convert results whose type has no schema.
     """
     place = declared.place
     try:
@@ -98,7 +98,7 @@ def compile_command(
 
 @contextlib.contextmanager
 def _about(what: str) -> Generator[None]:
-    """Whatever is raised inside, other than what says so itself, is said of one parameter or of the return type."""
+    """Attribute exceptions inside to one parameter or to the return type, unless they name it themselves."""
     try:
         yield
     except LoadError:
@@ -114,15 +114,15 @@ def _what_happened(error: Exception) -> str:
 
 @frozen
 class _Field:
-    """One parameter that a client sends: under its own name, or under an alias."""
+    """One parameter that clients send, under its name or an alias."""
 
     name: str
     sent_as: str
     annotation: Any
     default: Any
-    """The default of the signature; `MISSING` where there is none, `ABSENT` where pydantic fills it in, or nobody does."""
+    """The default of the signature; `MISSING` without one, `ABSENT` if the key may stay absent or pydantic fills it."""
     written: Any = MISSING
-    """The default that the author wrote, be it in the signature or in a `Field`; `MISSING` where there is none."""
+    """The default in the signature or in a `Field`; `MISSING` without one."""
 
     @property
     def required(self) -> bool:
@@ -290,7 +290,7 @@ class _Compiler:
         return tuple(needs)
 
     def _reader_of(self, source: str, annotation: Any) -> Callable[[Any], Any] | None:
-        """What makes a setting a value of the annotation, where the annotation has a schema."""
+        """The function that converts a setting to the annotated type, if that has a schema."""
         if source == "root" or annotation is Any:
             return None
         adapter = self._usable(annotation, "validation")
@@ -306,7 +306,7 @@ class _Compiler:
     # Forgotten annotations
 
     def _check_annotated(self, sent: list[Parameter]) -> None:
-        """Refuse a context that every client would have to send."""
+        """Refuse an unannotated context, which clients would have to send."""
         for item in sent:
             forgotten = item.name in _CONTEXTS and not item.is_annotated and item.default is MISSING
             if forgotten and self.declared.input_schema is None:
@@ -317,7 +317,7 @@ class _Compiler:
                 )
 
     def _warnings(self, sent: list[Parameter]) -> Iterator[str]:
-        """What works, but hardly as the author wants it."""
+        """Warnings about options that work, but probably not as intended."""
         for item in sent:
             if not item.is_annotated and self.declared.input_schema is None:
                 kind = _MEANT.get(item.name) or _kind_of(item.default)
@@ -329,7 +329,7 @@ class _Compiler:
             name = self.signature.takes_args
             yield f"clients cannot send *{name}. Take a list instead, like `{name}: list[str]`"
 
-    # Resources, and what completes an argument
+    # Resources and completions
 
     def _check_uri(self, fields: list[_Field]) -> None:
         """Check that the variables of the URI and the parameters are the same."""
@@ -445,7 +445,7 @@ class _Compiler:
                 raise SchemaError(f"two parameters of {self.id} are called {field.sent_as!r}: change the alias of one")
 
     def _check_defaults(self, adapter: Adapter, fields: list[_Field], schema: Schema) -> None:
-        """A default that a client is shown must fit the type beside it. One that is no JSON, like a sentinel, may be anything."""
+        """Check that defaults in the schema fit their types. A default that is not JSON, such as a sentinel, is not checked."""
         shown = {field.name: field for field in fields if field.written is not None and _is_shown(field.written)}
         names = {field.sent_as: field.name for field in fields}
         for sent_as, reason in adapter.unfit({name: field.written for name, field in shown.items()}):
@@ -476,7 +476,7 @@ class _Compiler:
         return Adapter(record(typed, extra=None if extra is MISSING else extra), self.signature.names)
 
     def _schemable(self, field: _Field) -> _Field:
-        """The field itself, or one that takes anything where its type has no schema and an explicit one vouches for it."""
+        """The field, or one that accepts anything if its type has no schema and an explicit schema covers it."""
         usable = self._usable(field.annotation, "validation")
         return field if usable else dataclasses.replace(field, annotation=Any)
 
@@ -489,7 +489,7 @@ class _Compiler:
         return adapter
 
     def _culprit(self, fields: list[_Field], error: Unusable) -> SchemaError:
-        """The parameter that has no schema, found by trying each alone."""
+        """The parameter without a schema, found by trying each alone."""
         for field in fields:
             try:
                 self._record([field]).schema("validation")
@@ -502,7 +502,7 @@ class _Compiler:
         return SchemaError(f"the **keywords of {self.id} have no JSON Schema: {error}. Pass input_schema=")
 
     def _injection_hint(self, field: _Field) -> str:
-        """Why a class that might have been meant to be injected is not."""
+        """Why a class, perhaps meant to be injected, has no provider."""
         kind = _foreign(field.annotation)
         if kind is None:
             return ""
@@ -530,7 +530,7 @@ class _Compiler:
         return schema
 
     def _disagreements(self, schema: Schema, fields: list[_Field], injected: tuple[str, ...]) -> Iterator[str]:
-        """An explicit schema must offer what the function needs, and nothing that it cannot take."""
+        """The contradictions between an explicit schema and the parameters of the function."""
         if schema.get("type") != "object":
             yield "must be of type 'object' at its root"
         offered, required = set(schema.get("properties", {})), set(schema.get("required", ()))
@@ -550,7 +550,7 @@ class _Compiler:
     def _output(self) -> tuple[OutputShape, Output]:
         declared, returns = self.declared, self.signature.returns
         if declared.kind in (PROMPT, COMPLETION):
-            return OutputShape(), Output()  # messages and texts, whatever they are made of
+            return OutputShape(), Output()  # messages and texts have no schema
         given = declared.output_schema
         self._check_output(returns)
         if given == "any":
@@ -590,7 +590,7 @@ class _Compiler:
         return shape, Output(adapter, pair=pair)
 
     def _check_output(self, returns: Any) -> None:
-        """Refuse options about the result that would do nothing, or say the opposite of the annotation."""
+        """Refuse options about the result that have no effect or contradict the annotation."""
         declared, annotated = self.declared, self.signature.annotated
         if declared.output_schema == "any" and declared.output is not None:
             raise SchemaError(f'output= of {self.id} does nothing beside output_schema="any". Drop one of them')
@@ -609,7 +609,7 @@ class _Compiler:
             )
 
     def _contradicts(self, annotated: Any, returns: Any) -> bool:
-        """Whether no value can be both. `-> None` contradicts nothing: it is what a stub says."""
+        """Whether no value can have both types. `-> None` contradicts nothing, because stubs use it."""
         if _is_nothing(annotated) or _is_nothing(returns) or is_content_type(annotated):
             return False
         adapters = self._usable(annotated, "serialization"), self._usable(returns, "serialization")
@@ -618,7 +618,7 @@ class _Compiler:
 
 
 def _choices(schema: Schema, name: str) -> tuple[str, ...]:
-    """The values of an argument that may only be one of a few."""
+    """The values of an argument with an enumeration."""
     node = {**schema.get("properties", {}).get(name, {}), "$defs": schema.get("$defs", {})}
     values: list[Any] = []
     for branch in [*node.get("anyOf", ()), node]:
@@ -637,7 +637,7 @@ def _kind_of(default: Any) -> str:
 
 
 def _kinds(schema: Schema) -> set[str] | None:
-    """The kinds of JSON that a schema admits at its root; `None` where it does not say."""
+    """The JSON types that a schema allows at its root; `None` if it does not say."""
     node = resolve(schema, schema["$ref"]) if "$ref" in schema else schema
     if node is None or "type" not in node:
         return None
@@ -650,18 +650,18 @@ def _name(annotation: Any) -> str:
 
 
 def _misfits(schema: Schema, field: _Field) -> list[str]:
-    """What the schema of a parameter says against its default. A text could be read as a number, but nobody reads a default."""
+    """The problems of a default under the schema of its parameter, without conversions, which defaults do not get."""
     part = {**schema.get("properties", {}).get(field.sent_as, {}), "$defs": schema.get("$defs", {})}
     if any(not node.get("$ref", "#/$defs/").startswith("#/$defs/") for _, node in visit(part)):
-        return []  # an explicit schema that refers to its own whole, which the part is not
+        return []  # a reference to the root of an explicit schema, which the part lacks
     return [] if quick_check(part)(field.written) else validate(part, field.written)
 
 
 def _or_none(field: _Field) -> _Field:
-    """The field with `None` allowed: `x: int = None` means `int | None`, as Python itself read it for years."""
+    """The field with `None` allowed: `x: int = None` means `int | None`, as in older versions of Python's typing."""
     kind, beside = field.annotation, _beside(field.annotation)
     infos = [item for item in beside if isinstance(item, FieldInfo)]
-    if beside:  # what describes the parameter stays outside; what checks a value must not meet `None`
+    if beside:  # descriptions stay outside, while validators must not get `None`
         checks = tuple(item for item in beside if not isinstance(item, FieldInfo))
         kind = Annotated[(get_args(kind)[0], *checks)] if checks else get_args(kind)[0]
     kind = typing.Optional[kind]  # noqa: UP045 - a string annotation has no `|`
@@ -673,7 +673,7 @@ def _beside(annotation: Any) -> tuple[Any, ...]:
 
 
 def _description(annotation: Any, infos: list[FieldInfo]) -> str | None:
-    """What the author wrote beside the type: `Field(description=...)`, a plain text, or `Doc`."""
+    """The description in the annotation: `Field(description=...)`, a plain text, or `Doc`."""
     for info in reversed(infos):
         if info.description:
             return info.description
@@ -685,7 +685,7 @@ def _description(annotation: Any, infos: list[FieldInfo]) -> str | None:
 
 
 def _foreign(annotation: Any) -> Any:
-    """A class of the author's that is no data: one that might have been meant to be injected."""
+    """A class of the author that is not data, and so perhaps meant to be injected; else `None`."""
     kind = without_none(annotation)
     known = not isinstance(kind, type) or kind.__module__ == "builtins" or _is_structure(kind)
     return None if known else kind
@@ -708,12 +708,14 @@ def _is_shown(default: Any) -> bool:
 
 
 def _show_default(schema: Schema, default: Any) -> None:
-    with contextlib.suppress(PydanticSerializationError):  # what is no JSON is not shown; the call still uses it
+    with contextlib.suppress(
+        PydanticSerializationError
+    ):  # a default that is not JSON is omitted from the schema, but used in the call
         schema["default"] = as_default(default)
 
 
 def _has_required_nullable(schema: Schema) -> bool:
-    """Whether a profile that strips nulls lets a caller leave out what the canonical schema requires."""
+    """Whether a caller may omit a required property in a profile that strips nulls."""
     return any(
         is_nullable(schema, node.get("properties", {}).get(name))
         for _, node in visit(schema)
@@ -726,7 +728,7 @@ def _is_nothing(returns: Any) -> bool:
 
 
 def _is_pair(returns: Any) -> bool:
-    """A tuple of content and data: the one way to return both."""
+    """Whether a type is a tuple of content and data."""
     arguments = get_args(returns)
     is_two = get_origin(returns) is tuple and len(arguments) == 2 and arguments[1] is not Ellipsis
     return is_two and is_content_type(arguments[0]) and not is_content_type(arguments[1])

@@ -44,17 +44,17 @@ from prowess.telemetry.switch import telemetry_of
 __all__ = ["ImportLocks", "Library", "Share"]
 
 _MOST_STRANGERS: Final = 1024
-"""Commands outside of the skills that are kept compiled: enough for any test suite, and an end to those made in a loop."""
+"""Compiled commands outside of skills that are kept: enough for any test suite, but bounded for commands made in a loop."""
 
 _TURN: Final = 0.001
-"""Seconds between two checks of whether all threads that wanted a command have got it."""
+"""Seconds between two checks whether all threads that wait for a command have got it."""
 _MOST_TURNS: Final = 1000
-"""So many checks, and a description goes on: the import that somebody waits for may hang."""
+"""After so many checks, a description continues, because the import may hang."""
 _HALFWAY: Final = "partially initialized module"
-"""What Python says when two modules import each other. If two threads import them, each may find the other one half done."""
+"""Python's message about modules that import each other. With two threads, each may find the other's module half imported."""
 
 _loading: Final[contextvars.ContextVar[bool]] = contextvars.ContextVar("prowess_loading", default=False)
-"""Whether the code is called, in whatever thread, by a skill that is being imported: its thread holds the lock."""
+"""Whether a skill that is being imported called this code, perhaps in another thread: its thread holds the lock."""
 
 
 @frozen
@@ -65,8 +65,8 @@ class Share:
     """Import only these skills, without the shared providers of the project."""
     without: Collection[str] = ()
     packages: Mapping[str, bool] | None = None
-    """The installed packages that somebody has decided on: whether they are imported here, or by other workers. All others
-    are refused. `None` where nobody asks, and all are imported."""
+    """Whether the allowed installed packages are imported here, or by other workers. All others are refused. `None` imports all
+    packages."""
 
     def imports(self, package: str) -> bool | None:
         """Whether an installed package is imported here; `None` if the owner has not decided."""
@@ -80,7 +80,7 @@ class Share:
 
 
 class Library:
-    """Everything that can be called, loaded as late as possible. Safe to use from several threads."""
+    """The skills of a runtime, loaded as late as possible. Thread-safe."""
 
     def __init__(  # noqa: PLR0915 - one line for each thing it remembers
         self,
@@ -97,34 +97,34 @@ class Library:
         self._folders = list(folders)
         self._modules = Modules(services.root)
         self._lock = threading.RLock()
-        """Guards everything here but imports, which take as long as they like."""
+        """Protects everything except imports, which can take long."""
         self._imports = ImportLocks()
         self._strangers_lock = threading.Lock()
         self._wanting: set[int] = set()
-        """Threads that wait for one command."""
+        """Threads that wait for a single command."""
         self._survey = Survey()
         self._sources: dict[str, Source] = {}
         self._skills: dict[str, Skill] = {}
         self._names = Names()
         self._entries: dict[str, Entry] = {}
-        """By every name they answer to."""
+        """The entries by all their names."""
         self._compiled_for: object = None
         self._declared: dict[int, Entry] = {}
-        """The commands of the skills, by what they were declared with."""
+        """The entries of the skills, by the id of their declaration."""
         self._strangers: LRUCache[int, Entry] = LRUCache(_MOST_STRANGERS)
         self._owned: set[str] = set()
-        """The modules that are skills themselves: who imports a command from there does not register it."""
+        """The modules of skills. A module that imports a command from there does not register it."""
         self._given: dict[str, Given] = {}
-        """Skills that are imported from given sources instead of from their files."""
+        """Skills that are imported from given sources instead of their files."""
         self._new_given: deque[Given] = deque()
-        """New sources that were not processed yet. They come from a thread that must not wait."""
+        """New sources that are not processed yet. They come from a thread that must not wait."""
         self._prepared = False
         self._settled = True
-        """Whether all that is imported can be called."""
+        """Whether all imported commands can be called."""
         self._environment = ""
-        """What was installed before the first import."""
+        """A digest of the packages that were installed before the first import."""
         self._since_ns = 0
-        """When that was."""
+        """The time of that digest."""
         self._elsewhere: set[str] = set()
         """Installed packages that other workers import."""
         self._trees: dict[Path, ast.AST] = {}
@@ -133,12 +133,12 @@ class Library:
         if (telemetry := telemetry_of(services.settings, services.root)) is not None:
             services.plugins.register(telemetry, f"{OURS}:telemetry")
 
-    # Looking up
+    # Look-up
 
     def find(self, name: str, *, everywhere: bool = True) -> Entry | None:
-        """The command that answers to an id, a wire name or an alias; loads as little as it can.
+        """The command with an id, a wire name or an alias. Loads as little as possible.
 
-        Not `everywhere` is to look only into the skill that the name begins with: ids need no more.
+        Without `everywhere`, only the skill at the beginning of the name is searched, which is enough for ids.
         """
         name = name.replace("/", ".")
         if (entry := self.known(name)) is not None:
@@ -150,7 +150,7 @@ class Library:
             return self._entries.get(name)
 
     def known(self, name: str) -> Entry | None:
-        """A command that is loaded already, and surely the one of this name."""
+        """A loaded command that certainly has this name, or `None`."""
         if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             return None
         entry = self._entries.get(name)
@@ -161,7 +161,7 @@ class Library:
         return entry if entry.contract.id == name or self._is_settled(name) else None
 
     def _is_settled(self, name: str) -> bool:
-        """Whether a name cannot be the id of a command that is not loaded yet: then it would be nobody's alias."""
+        """Whether a name cannot be the id of a command that is not loaded yet, which would take precedence over an alias."""
         skill, dot, _ = name.partition(".")
         return not dot or skill in self._skills or skill not in self._sources
 
@@ -176,7 +176,7 @@ class Library:
             return Catalog(tuple(contracts[key] for key in sorted(contracts)), tuple(failures))
 
     def module(self, name: str) -> ModuleType:
-        """The module of a skill, or one inside a skill that is a folder, by its dotted name."""
+        """The module of a skill, or one in a folder skill, by its dotted name."""
         skill, _, inner = name.partition(".")
         self._load(lambda: [skill])
         with self._lock:
@@ -190,9 +190,9 @@ class Library:
             return importlib.import_module(f"{found}.{inner}" if inner else found)
 
     def describe(self, known: Collection[str] = (), most: int | None = None) -> Description:
-        """All skills but the known ones, each by itself, with the files that they are made of.
+        """Describe all skills except the known ones, each with its files.
 
-        Where that would be more than `most`, only those that are imported already.
+        If these are more than `most`, only the imported ones are described.
         """
         with self._lock:
             self._prepare()
@@ -205,7 +205,7 @@ class Library:
             return self._description({name: skill for name, skill in self._skills.items() if name not in kept})
 
     def describe_part(self, names: Collection[str]) -> Description:
-        """These skills alone. What is the same for all parts is left out, as far as it takes time."""
+        """Describe only these skills, without the common fields that take time."""
         with self._lock:
             self._prepare()
         self._import_all(names)
@@ -221,26 +221,26 @@ class Library:
 
     @property
     def loaded(self) -> Collection[str]:
-        """The skills that have been imported, now and whenever one looks."""
+        """A live view of the imported skills."""
         return self._skills.keys()
 
     def give(self, given: Given) -> None:
-        """Import a skill from these sources from now on. Does not wait, and imports nothing yet."""
+        """Import a skill from these sources from now on. Does not wait, and does not import yet."""
         if not self._is_better(given):
             return
         self._new_given.append(given)
 
     def texts_of(self, files: Iterable[str]) -> dict[str, bytes]:
-        """What files say: as they were read for an import, else as they are now."""
+        """The texts of files at the time of their import, else their current texts."""
         return self._modules.texts_of(files)
 
     def reasons(self, command: str) -> list[str]:
-        """Why a command cannot be found: what failed of the skill that it would be in."""
+        """Why a command cannot be found: the failures of the skill that would have it."""
         skills = [self._skills[name] for name in self._candidates(command) if name in self._skills]
         return [str(failure) for skill in skills for failure in skill.failures]
 
     def contracts_of(self, skill: str) -> tuple[Contract, ...]:
-        """What an imported skill promises."""
+        """The contracts of an imported skill."""
         return tuple(entry.contract for entry in self._skills[skill].entries)
 
     def fingerprint(self, skill: str) -> str:
@@ -260,7 +260,7 @@ class Library:
 
     def _description(self, skills: Mapping[str, Skill], *, whole: bool = True) -> Description:
         folders = self._all_folders()
-        self._trees.clear()  # each text is parsed once, however many skills import it
+        self._trees.clear()  # each file is parsed once for all skills
         facts = {name: self._facts(skill, folders) for name, skill in sorted(skills.items())}
         self._trees.clear()
         possible = [str(path) for path in candidates(folders)] if whole else []
@@ -291,7 +291,7 @@ class Library:
         return SkillFacts(
             contracts=tuple(entry.contract for entry in skill.entries),
             failures=tuple(failures),
-            # of its own files some may have gone by now
+            # some of its own files may have been deleted since
             files=tuple(
                 sorted({*map(str, parts.present.union(own, settings.present, needs.present)), *self._unseen(parts)})
             ),
@@ -303,15 +303,15 @@ class Library:
         )
 
     def _unseen(self, parts: Closure) -> Collection[str]:
-        """What a skill may have imported without saying so."""
+        """The files that a skill may have imported by computed names."""
         return project_files(self._services.root, self._modules.package) if parts.is_open else ()
 
     def _settings_files(self) -> Closure:
-        """Where settings may stand: hooks are given them, and may do with them what they like."""
+        """The files of settings, because hooks get the settings and may depend on them."""
         return _present(ConfigPaths.of(self._services.settings, os.environ).settings_files)
 
     def _views(self, skill: Skill, failures: list[Failure]) -> dict[str, View]:
-        """What clients are shown. Of a command that a profile cannot show, the reason is noted."""
+        """The schemas for clients. If a profile cannot show a command, a failure is added."""
         views: dict[str, View] = {}
         profiles = self._services.profiles
         for contract in (entry.contract for entry in skill.entries):
@@ -324,7 +324,7 @@ class Library:
         return views
 
     def entry_of(self, declared: Declaration) -> Entry:
-        """The entry of a decorated function, whether or not it belongs to a skill of this runtime."""
+        """The entry of a decorated function, which need not belong to a skill of this runtime."""
         if _loading.get():
             return self._entry_of(declared)
         with self._lock:
@@ -336,14 +336,14 @@ class Library:
         if known is None:
             module = declared.function.__module__.rpartition(".")[2].strip("_") or "main"
             known = Entry(compiled(declared, module, self._services), self._services)
-            with self._strangers_lock:  # modules that are being imported come here without the other lock
+            with self._strangers_lock:  # a module may call this during its import, without the other lock
                 self._strangers[id(declared)] = known
         return known
 
     # Loading
 
     def _prepare(self) -> None:
-        """What must be there before the first command: installed packages, and the skills with hooks."""
+        """Load what every command needs: installed packages, and the skills with hooks."""
         if self._prepared:
             if self._new_given:
                 self._take_given()
@@ -366,9 +366,9 @@ class Library:
         self._prepared = True
 
     def _take_given(self) -> None:
-        """Look at the sources that were given meanwhile. What such a skill was before is forgotten."""
+        """Process new given sources. The former version of such a skill is dropped."""
         taken = [self._new_given.popleft() for _ in range(len(self._new_given))]
-        fresh = [given for given in taken if self._is_better(given)]  # a skill may have been imported meanwhile
+        fresh = [given for given in taken if self._is_better(given)]  # a skill may have been imported since
         for given in fresh:
             name = given.source.name
             if name in self._skills:  # imported already from files that do not load: what those said stays with others
@@ -381,14 +381,14 @@ class Library:
             self._settle()
 
     def _is_better(self, given: Given) -> bool:
-        """Whether a skill has to be imported from these sources, although it may have been imported already."""
+        """Whether a skill has to be imported from these sources, even if it was imported before."""
         skill = self._skills.get(given.source.name)
         return skill is None or given.kept or bool(skill.failures)
 
     def _scan(self) -> None:
-        """See which skills there are, and load those with hooks: they may know further folders."""
+        """Find the skills, and load those with hooks, which may add folders."""
         seen: list[list[Path]] = []
-        # A plugin that clashes with a skill in a folder that it gives itself is taken out, and the folder with it: not again.
+        # A plugin may clash with a skill in a folder that it adds itself. It is removed with that folder, and not tried again.
         while (folders := self._all_folders()) not in seen:
             seen.append(folders)
             self._survey = survey(folders)
@@ -401,7 +401,7 @@ class Library:
                     self._skills[source.name] = self._imported(source)
 
     def _prune(self) -> None:
-        """Forget the skills that are not there any more."""
+        """Drop the skills that no longer exist."""
         gone = [name for name, skill in self._skills.items() if skill.source is not None and name not in self._sources]
         for name in gone:
             self._skills.pop(name).unplug()
@@ -410,7 +410,7 @@ class Library:
         return [*self._folders, *(folder for skill in self._skills.values() for folder in skill.folders)]
 
     def _candidates(self, name: str) -> Iterator[str]:
-        """The skills that a command may be in, by its id or its wire name."""
+        """The possible skills of a command, by its id or wire name."""
         ids = {wire_name: command for command, wire_name in self._services.settings.own.wire_names.items()}
         for each in {name, ids.get(name, name)}:
             for skill in self._sources:
@@ -418,7 +418,7 @@ class Library:
                     yield skill
 
     def _let_others_go_first(self) -> None:
-        """Wait for the threads that want one command, but not for an import that hangs."""
+        """Wait for the threads that need a single command, but not for an import that hangs."""
         for _ in range(_MOST_TURNS):
             if not self._wanting:
                 return
@@ -426,7 +426,7 @@ class Library:
 
     @contextlib.contextmanager
     def _urgently(self) -> Generator[None]:
-        """For a thread that wants one command: a thread that imports all skills lets it go first."""
+        """Mark this thread as waiting for a single command, so that a thread that imports all skills lets it go first."""
         thread = threading.get_ident()
         self._wanting.add(thread)
         try:
@@ -435,7 +435,7 @@ class Library:
             self._wanting.discard(thread)
 
     def _load(self, names: Callable[[], Iterable[str]]) -> None:
-        """Import some skills, and make their commands callable."""
+        """Import skills, and make their commands callable."""
         with self._lock:
             self._prepare()
             missing = [name for name in names() if name not in self._skills]
@@ -446,7 +446,7 @@ class Library:
                 self._settle()
 
     def _import(self, name: str) -> None:
-        """Import one skill, once. Other threads import other skills meanwhile."""
+        """Import one skill once. Other threads can import other skills at the same time."""
         if self._modules.takes_modules_out(name):
             self._import_alone(name)
             return
@@ -468,7 +468,7 @@ class Library:
                 self._publish(source, self._imported(source))
 
     def _missing(self, name: str) -> Source | None:
-        """What a skill is made of that is not imported yet."""
+        """The files of a skill that is not imported yet, or `None`."""
         with self._lock:
             return self._sources.get(name) if name not in self._skills and self._share.has(name) else None
 
@@ -482,7 +482,7 @@ class Library:
             skill.unplug()
 
     def _imported(self, source: Source) -> Skill:
-        """Import every file of a skill. What fails is noted in it, and the rest of it goes on."""
+        """Import every file of a skill. A failure is noted in the skill, and the other files are still imported."""
         skill = Skill(source.name, self._services, self._modules.package, source)
         try:
             with _as_loading():
@@ -505,7 +505,7 @@ class Library:
             skill.adopt(module, package, self._is_owned)
 
     def _is_owned(self, module: str) -> bool:
-        """Whether a module is a skill itself, or was one before it was broken."""
+        """Whether a module is a skill, or was one before it broke."""
         return module in self._owned or self._modules.usual_name(module) in self._owned
 
     def _adopted(self, entry: Installed, key: str) -> Skill:
@@ -542,7 +542,7 @@ class Library:
             skill.plug(plugin, key)
 
     def _with_container(self, name: str) -> Skill:
-        """Import the project's container of dependency-injector, which brings providers like a plugin."""
+        """Import the project's dependency-injector container, which has providers like a plugin."""
         settings = self._services.settings
         skill = Skill("inject.container", self._services, name.partition(":")[0].partition(".")[0])
         with _as_loading():
@@ -553,7 +553,7 @@ class Library:
         return skill
 
     def _settle(self) -> None:
-        """Make the commands of all that is loaded callable, as far as what it needs is there, and give them names."""
+        """Make the loaded commands callable if their dependencies exist, and assign names."""
         self._settled = True
         self._forget_broken()
         services = self._services
@@ -579,25 +579,25 @@ class Library:
             self._services.injectables.forget(broken)
 
     def close(self) -> None:
-        """Take the modules out of the interpreter again."""
+        """Remove the modules from the interpreter."""
         self._modules.close()
 
 
 class ImportLocks:
-    """One lock for each skill, and a way to import alone."""
+    """A lock for each skill, and exclusive imports."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._importing: dict[str, int] = {}
-        """By skill: the thread that imports it."""
+        """The importing thread, by skill."""
         self._overlapped: set[str] = set()
-        """The skills whose import went on at the same time as another one."""
+        """Skills whose import overlapped with another one."""
         self._alone: int | None = None
-        """The thread that imports alone. It may import further skills on the way."""
+        """The thread that imports exclusively. It may import further skills."""
 
     @contextlib.contextmanager
     def one(self, skill: str) -> Generator[bool]:
-        """Import one skill. False where this thread does so already: the skill asks for itself."""
+        """Lock the import of a skill. Yields false if this thread already imports it, because the skill needs itself."""
         thread = threading.get_ident()
         if self._importing.get(skill) == thread:
             yield False
@@ -616,12 +616,12 @@ class ImportLocks:
                 self._changed.notify_all()
 
     def overlapped(self, skill: str) -> bool:
-        """Whether another skill was imported while this one was."""
+        """Whether another skill was imported at the same time."""
         return skill in self._overlapped
 
     @contextlib.contextmanager
     def alone(self, skill: str) -> Generator[bool]:
-        """The same, while no other thread imports anything."""
+        """The same, while no other thread imports."""
         thread = threading.get_ident()
         if self._importing.get(skill) == thread:
             yield False
@@ -640,7 +640,7 @@ class ImportLocks:
 
 
 def _view(contract: Contract, name: str, profiles: Mapping[str, Profile]) -> View:
-    if not contract.is_tool:  # profiles are for tools
+    if not contract.is_tool:  # profiles apply only to tools
         return View(contract.input_schema, None, None)
     if name not in profiles:
         raise SchemaError(f"there is no profile {name!r}; known: {', '.join(sorted(profiles))}")
@@ -660,12 +660,12 @@ def _has_hooks(skill: Skill) -> bool:
 
 
 def _met_halfway(skill: Skill) -> bool:
-    """Whether a skill failed since a module that it imports was half imported."""
+    """Whether a skill failed because a module that it imports was half imported."""
     return any(_HALFWAY in failure.reason for failure in skill.failures)
 
 
 def _not_noted(_skill: str, _file: str) -> None:
-    """For a runtime without `on_import`."""
+    """The default of `on_import`."""
 
 
 @contextlib.contextmanager

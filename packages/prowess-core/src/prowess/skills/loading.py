@@ -31,23 +31,23 @@ __all__ = ["Given", "Modules", "distrust_bytecode_of", "imported", "package_file
 
 _FOREIGN: Final = frozenset({"site-packages", "dist-packages", "node_modules"})
 _SAME_TIME: Final = 2.0
-"""Seconds within which two saves may look alike."""
+"""Seconds within which two saves may be indistinguishable."""
 _MOST_KEPT: Final = 1 << 20
-"""Bytes of a source file that are remembered. A larger one can be imported, but has no last good version."""
+"""The largest source file that is kept, in bytes. A larger one can be imported, but has no last good version."""
 _texts_read: Final[dict[str, bytes]] = {}
-"""What modules of the project said when they were imported by their absolute names: these are everybody's."""
+"""The texts of project modules that were imported by absolute names, which all runtimes share."""
 _counter = itertools.count(1)
 
 
 @frozen
 class Given:
-    """A skill with its sources: it is imported from these, whatever its files say by now."""
+    """A skill with its sources, which are imported instead of its files."""
 
     source: Source
     texts: Mapping[str, bytes]
-    """What its files say, with those of the project that it imports, by path."""
+    """The texts of its files and of the project files that it imports, by path."""
     kept: bool = False
-    """Its files have changed since, and no longer load. It keeps what it imports to itself."""
+    """Whether its files have changed since and no longer load. Then it does not share its modules."""
 
 
 class Modules:
@@ -59,7 +59,7 @@ class Modules:
         sys.meta_path.insert(0, self._finder)
 
     def load(self, source: Source, file: Path) -> ModuleType:
-        """Import a file of a skill; a module that is there already is given as it is."""
+        """Import a file of a skill, or return the existing module."""
         name = self.name(source, file)
         self._finder.files[name] = file
         if source.is_folder:
@@ -67,12 +67,12 @@ class Modules:
         return importlib.import_module(name)
 
     def name(self, source: Source, path: Path) -> str:
-        """The module name of a file or a folder of a skill."""
+        """The module name for a file or a folder of a skill."""
         parts = path.relative_to(source.root).with_suffix("").parts
         return ".".join([self.package, self._finder.name_folder(source.root, source.name), *parts])
 
     def usual_name(self, name: str) -> str:
-        """The name that a module has where its skill is not a kept one."""
+        """The name of a module without regard to kept versions."""
         _, _, rest = name.partition(".")
         folder, _, rest = rest.partition(".")
         if not _is_inside(name, self.package) or folder not in self._finder.views:
@@ -81,11 +81,11 @@ class Modules:
 
     @property
     def read(self) -> dict[str, str]:
-        """Every source that was read, with a digest of what it said."""
+        """The digest of every source that was read."""
         return {str(file): digest for file, digest in self._finder.read.items()}
 
     def texts_of(self, files: Iterable[str]) -> dict[str, bytes]:
-        """What source files say: as they were read for an import, else as they are now. Large files are left out."""
+        """The texts of source files at the time of their import, else their current texts, without large files."""
         found: dict[str, bytes] = {}
         for file in files:
             text = self._finder.texts_read.get(file) or _texts_read.get(file) or self._finder.given.get(file)
@@ -109,15 +109,15 @@ class Modules:
             self._finder.given.update({path: text for path, text in given.texts.items() if not self._finder.has(path)})
 
     def takes_modules_out(self, skill: str) -> bool:
-        """Whether `as_given` replaces modules while this skill is imported."""
+        """Whether `as_given` replaces modules during the import of this skill."""
         view = self._finder.kept.get(skill)
         return view is not None and bool(view.in_project)
 
     @contextlib.contextmanager
     def as_given(self, skill: str) -> Generator[None]:
-        """While a kept skill is imported, modules of the project are what they were; afterwards they are what they are.
+        """During the import of a kept skill, replace project modules by their kept versions.
 
-        Nothing else may be imported meanwhile.
+        No other import may run at the same time.
         """
         view = self._finder.kept.get(skill)
         if view is None or not view.in_project:
@@ -138,13 +138,13 @@ class Modules:
                     setattr(parent, leaf, module)
 
     def close(self) -> None:
-        """Take everything out of the interpreter again."""
+        """Remove all modules from the interpreter."""
         sys.meta_path.remove(self._finder)
         for name, _ in self._all():
             del sys.modules[name]
 
     def _project_modules(self, view: _View) -> dict[str, ModuleType]:
-        """The modules outside of our package that come from files of a view."""
+        """The modules with absolute names that come from files of a view."""
         return {
             name: module
             for name, module in list(sys.modules.items())
@@ -156,12 +156,12 @@ class Modules:
 
 
 def imported(name: str, root: Path) -> Any:
-    """What `package.module:Name` means, in a module of the project or an installed one."""
+    """The object `package.module:Name` of a project module or an installed one."""
     module_name, _, attributes = name.partition(":")
     if not attributes:
         raise LoadError(f"{name!r} must name a container, for example package.module:Container")
     folder = str(root)
-    added = folder not in sys.path  # a worker has it there; an embedder's path is left as it was
+    added = folder not in sys.path  # already there in a worker; the path of an embedding program stays unchanged
     if added:
         sys.path.append(folder)
     try:
@@ -181,10 +181,7 @@ def imported(name: str, root: Path) -> Any:
 
 
 def project_files(root: Path, beside: str = "") -> dict[str, Stamp]:
-    """The files of the project that have been imported by now, each with what tells one version from another.
-
-    Modules of the package `beside` do not count.
-    """
+    """The stamps of all imported project files, without modules of the package `beside`."""
     prefix = f"{root}{os.sep}"
     found: dict[str, Stamp] = {}
     for name, module in list(sys.modules.items()):
@@ -198,9 +195,9 @@ def project_files(root: Path, beside: str = "") -> dict[str, Stamp]:
 
 
 def distrust_bytecode_of(root: Path) -> None:
-    """Have the modules of a project read from their sources wherever bytecode could be that of an earlier save.
+    """Read project modules from their sources if their bytecode could be outdated.
 
-    Its installed packages are not meant.
+    Installed packages are not affected.
     """
     prefix, standard = f"{root}{os.sep}", os.path.dirname(os.__file__)
 
@@ -216,7 +213,7 @@ def distrust_bytecode_of(root: Path) -> None:
 
 
 def package_files(package: str) -> list[Path]:
-    """The source files of an installed package that have been imported by now."""
+    """The imported source files of an installed package."""
     files = [
         getattr(module, "__file__", None) for name, module in list(sys.modules.items()) if _is_inside(name, package)
     ]
@@ -228,7 +225,7 @@ def _take_out(modules: Iterable[str]) -> None:
         module = sys.modules.pop(name)
         parent, leaf = _parent(name)
         if getattr(parent, leaf, None) is module:
-            delattr(parent, leaf)  # `from package import leaf` looks there first
+            delattr(parent, leaf)  # `from package import leaf` reads the attribute first
 
 
 def _parent(name: str) -> tuple[ModuleType | None, str]:
@@ -241,12 +238,12 @@ def _is_inside(name: str, package: str) -> bool:
 
 
 class _View:
-    """The files that one kept skill sees in another version than everybody else."""
+    """The files that a kept skill sees in another version than other skills."""
 
     def __init__(self) -> None:
         self.texts: dict[str, bytes] = {}
         self.in_project = False
-        """Whether some of them are imported by their absolute names."""
+        """Whether some of them are imported by absolute names."""
 
     def add(self, texts: Mapping[str, bytes], folder: Path) -> None:
         self.texts.update(texts)
@@ -254,29 +251,29 @@ class _View:
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds the modules below the synthetic package of one runtime, and remembers what it read.
+    """Finds the modules below the synthetic package of one runtime, and keeps their digests.
 
-    It also finds modules of the project where somebody has given their sources.
+    It also finds project modules with given sources.
     """
 
     def __init__(self, package: str, root: Path) -> None:
         self.package = package
         self.root = root
         self.folders: dict[str, Path] = {}
-        """The folders of skills, each with the name of its package."""
+        """The folders of skills by package name."""
         self.files: dict[str, Path] = {}
-        """The modules of skills: they are the files they were found in, whatever else might have their name."""
+        """The files of the modules of skills. They win over other files with the same module name."""
         self.read: dict[Path, str] = {}
         """Every source that was read, with a digest of what it said."""
         self.texts_read: dict[str, bytes] = {}
         self.given: dict[str, bytes] = {}
-        """What files say for all skills, whatever they say by now."""
+        """Given texts of files for all skills."""
         self.views: dict[str, _View] = {}
-        """By the name of a package: what its skills see in a version of their own."""
+        """The views of kept skills, by package name."""
         self.kept: dict[str, _View] = {}
-        """The same by the names of the skills."""
+        """The same by skill."""
         self.importing: _View | None = None
-        """What is seen by the skill that is just being imported."""
+        """The view of the skill that is being imported."""
 
     def name_folder(self, folder: Path, skill: str = "") -> str:
         view = self.kept.get(skill)
@@ -294,7 +291,7 @@ class _Finder(importlib.abc.MetaPathFinder):
         return path in self.texts_read or path in _texts_read
 
     def says(self, path: str) -> bytes | None:
-        """What a file says for everybody: as it was imported, else as it would be."""
+        """The text of a file for all skills: as imported, else as it would be imported."""
         text = self.texts_read.get(path) or _texts_read.get(path) or self.given.get(path)
         if text is None:
             with contextlib.suppress(OSError):
@@ -302,7 +299,7 @@ class _Finder(importlib.abc.MetaPathFinder):
         return text
 
     def keep(self, skill: str, folder: Path, texts: Mapping[str, bytes]) -> None:
-        """Have a skill see some files as they were. Skills that agree on that share their modules."""
+        """Let a skill see kept texts of some files. Skills with equal texts share their modules."""
         agreeing = (
             view
             for view in self.kept.values()
@@ -327,7 +324,7 @@ class _Finder(importlib.abc.MetaPathFinder):
         return self._spec(fullname, self.folders[folder].joinpath(*parts), self.views.get(folder))
 
     def _spec(self, fullname: str, place: Path, view: _View | None) -> importlib.machinery.ModuleSpec | None:
-        """Python's own order: a package, a module, a folder without `__init__.py`. A skill is what it was found to be."""
+        """Search in Python's order: a package, a module, a folder without `__init__.py`. A skill keeps its own file."""
         skill, (file, init) = self.files.get(fullname), module_files(place)
         if skill != file and self._is_file(init, view):
             return self._from_file(fullname, init, [str(place)], view)
@@ -357,7 +354,7 @@ class _Finder(importlib.abc.MetaPathFinder):
         )
 
     def _find_in_project(self, fullname: str, path: Sequence[str] | None) -> importlib.machinery.ModuleSpec | None:
-        """A module of the project, if its source was given and nothing else on the path comes first."""
+        """A project module with a given source, unless another module on the path comes first."""
         texts = self.importing.texts if self.importing is not None else self.given
         if not texts:
             return None
@@ -384,13 +381,13 @@ def _namespace(fullname: str, locations: list[str]) -> importlib.machinery.Modul
 
 
 class _CarefulLoader(importlib.machinery.SourceFileLoader):
-    """Uses bytecode only where it cannot be of an earlier save: Python tells saves apart by whole seconds and sizes."""
+    """Uses bytecode only if it is certainly up to date, because Python compares whole seconds and sizes."""
 
     def path_stats(self, path: str) -> Mapping[str, Any]:
         stats = super().path_stats(path)
-        saved = max(stats["mtime"], os.stat(path).st_ctime)  # the one can be set at will, the other cannot
+        saved = max(stats["mtime"], os.stat(path).st_ctime)  # mtime can be set by programs, ctime cannot
         if time.time() - saved < _SAME_TIME or _written_at(importlib.util.cache_from_source(path)) - saved < _SAME_TIME:
-            raise OSError(path)  # no stats, no bytecode file: none is read, and none is written
+            raise OSError(path)  # without stats, Python neither reads nor writes a bytecode file
         return stats
 
     def source_to_code(self, data: Any, path: Any, *more: Any, **options: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -411,11 +408,11 @@ _KINDS: Final[tuple[tuple[Any, list[str]], ...]] = (
     (_CarefulLoader, importlib.machinery.SOURCE_SUFFIXES),
     (importlib.machinery.SourcelessFileLoader, importlib.machinery.BYTECODE_SUFFIXES),
 )
-"""What a module may be, in Python's own order."""
+"""The possible files of a module, in Python's order."""
 
 
 class _FreshLoader(importlib.machinery.SourceFileLoader):
-    """Reads a source file as it is now, or as it was given, and remembers what it said."""
+    """Loads the current or the given text of a source file, and keeps its digest."""
 
     def __init__(self, fullname: str, path: str, finder: _Finder) -> None:
         super().__init__(fullname, path)
@@ -436,7 +433,7 @@ class _FreshLoader(importlib.machinery.SourceFileLoader):
 
 
 class _GivenLoader(importlib.machinery.SourceFileLoader):
-    """Knows what a source file said, whatever it says now."""
+    """Loads a kept text of a source file."""
 
     def __init__(self, fullname: str, path: str, text: bytes) -> None:
         super().__init__(fullname, path)
@@ -450,7 +447,7 @@ class _GivenLoader(importlib.machinery.SourceFileLoader):
 
 
 class _Alias(importlib.machinery.SourceFileLoader):
-    """Gives the module that everybody sees, so that its classes are the same ones."""
+    """Returns the shared module, so that its classes are the same."""
 
     def __init__(self, fullname: str, path: str, usual: str) -> None:
         super().__init__(fullname, path)

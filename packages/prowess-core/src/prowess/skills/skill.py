@@ -24,15 +24,15 @@ from prowess.skills.entry import Entry, Services
 __all__ = ["OURS", "ModuleCommands", "Skill", "compiled"]
 
 OURS: Final = "prowess"
-"""What the names of the built-in plugins begin with."""
+"""The prefix of the names of built-in plugins."""
 _WIRE_NAME_LIMIT: Final = 64
 
 
 class ModuleCommands:
-    """The plugin that a module of decorated functions is: it registers what is defined there, in the order of the file.
+    """The plugin for a module with decorated functions. It registers them in the order of the file.
 
-    A command that was imported belongs to where it was defined. It is registered here if that is no skill itself (`owned`
-    says so) and it is part of the module's own package, or listed in its `__all__`.
+    An imported command belongs to the module that defines it. It is registered here if that module is not a skill (`owned`)
+    and is in the same package, or if `__all__` lists the command.
     """
 
     def __init__(self, module: ModuleType, package: str, owned: Callable[[str], bool]) -> None:
@@ -50,7 +50,7 @@ class ModuleCommands:
                 continue
             own = note.home == self._module.__name__
             if not own or (note.command is value and _usurper(note) is None):
-                register(value)  # whatever of the module's own is left out, `check_made` tells why
+                register(value)  # `check_made` reports the commands of this module that are not registered
 
     def _belongs(self, note: Declaration, listed: bool) -> bool:
         homes = {note.home, note.function.__module__}
@@ -65,16 +65,16 @@ def _below(note: Declaration) -> str:
 
 
 def _namespace(note: Declaration) -> dict[str, Any]:
-    """What the names mean in the module that decorated a function."""
+    """The global names of the module that decorated a function."""
     module = sys.modules.get(note.home)
     return {} if module is None else vars(module)
 
 
 def _usurper(note: Declaration) -> Any:
-    """What the name of a function means in its module, where that is no command any more and not the function itself.
+    """The object that has replaced a command under its name in its module, or `None`.
 
-    Usually another decorator made it of the command. That is then what the author wants to run, even where a second
-    name still leads to the command.
+    Usually another decorator has wrapped the command. The author then wants to run that object, even if another name still
+    refers to the command.
     """
     name = note.function.__name__
     if note.function.__qualname__ != name:
@@ -84,13 +84,13 @@ def _usurper(note: Declaration) -> Any:
 
 
 def _replacement(note: Declaration) -> Any:
-    """What stands in the place of a command in its module: what carries a copy of its note, or what has its name."""
+    """The object that replaces a command in its module: one with a copy of its declaration, or with its name."""
     copies = [value for value in _namespace(note).values() if note_of(value) is note and value is not note.command]
     return copies[0] if copies else _usurper(note)
 
 
 def _unregistered(note: Declaration) -> DeclarationError:
-    """Why nobody can call a command that a module has made."""
+    """The error for a command of a module that is not registered."""
     name, names = note.function.__name__, _namespace(note)
     taken_by = _replacement(note)
     if isinstance(taken_by, FunctionType) and taken_by.__qualname__ == name and not hasattr(taken_by, "__wrapped__"):
@@ -117,13 +117,13 @@ def _kind(value: object) -> str:
 
 
 class Skill:
-    """What one skill, or one installed package, brings. Whatever fails is noted, and the rest goes on."""
+    """The commands, hooks and providers of a skill or an installed package. A failure is noted and does not stop the rest."""
 
     def __init__(self, name: str, services: Services, package: str, source: Source | None = None) -> None:
         self.name = name
         self.source = source
         self.package = package
-        """The package of its modules: lines in it are the author's own."""
+        """The package of its modules, which contains the author's code."""
         self.entries: list[Entry] = []
         self.folders: list[Path] = []
         """Further folders of skills."""
@@ -135,16 +135,16 @@ class Skill:
         self._commands: list[Declaration] = []
         self._modules: list[ModuleType] = []
         self._provided: dict[Key, tuple[str | None, int | None]] = {}
-        """What can be injected, each with the place where it was provided."""
+        """Provided types, each with the place of its provider."""
         self._profiles: list[str] = []
 
     @property
     def failures(self) -> list[Failure]:
-        """What could not be loaded of it."""
+        """Its failures."""
         return [*self._failures, *self._refused]
 
     def attempt(self, step: Callable[[], object], file: str | None = None) -> None:
-        """Do something that may fail, in whatever way an author's code can."""
+        """Run a step, and note any exception of the author's code."""
         try:
             step()
         except BaseException as error:
@@ -156,19 +156,19 @@ class Skill:
         """Note a failure."""
         self._failures.append(failure_of(error, source=self.name, package=self.package, file=file))
 
-    # Plugging in
+    # Registration
 
     def adopt(self, module: ModuleType, package: str, owned: Callable[[str], bool]) -> None:
-        """Register a module as a plugin, twice over: for its hooks, and for its decorated functions."""
+        """Register a module as two plugins: for its hooks, and for its decorated functions."""
         key, file = f"{self.name}:{module.__name__}", getattr(module, "__file__", None)
         self.plug(module, key, file)
         self.plug(ModuleCommands(module, package, owned), f"{key}:commands", file)
         self._modules.append(module)
 
     def check_made(self) -> None:
-        """Refuse the commands that its modules have made and nobody registered. Every module and hook has had its turn.
+        """Report the commands of its modules that are not registered, after all modules and hooks.
 
-        The modules below an installed package may keep commands to themselves: of those only the replaced ones count.
+        Submodules of an installed package may have private commands, so only replaced ones are reported there.
         """
         registered = {id(declared) for declared in self._commands}
         parts = tuple(f"{module.__name__}." for module in self._modules)
@@ -179,14 +179,14 @@ class Skill:
                     self.fail(_unregistered(note))
 
     def plug(self, plugin: object, key: str, file: str | None = None) -> None:
-        """Register a plugin and take what it brings."""
+        """Register a plugin, and collect its folders, commands and providers."""
         for problem in self._services.plugins.register(plugin, key):
             self.fail(problem, file)
         self._plugins[key] = plugin
         self._take(key, file)
 
     def register(self, command: object) -> None:
-        """Take a command; the same one twice is one."""
+        """Add a command, once."""
         declared = declaration_of(command)
         if declared is None:
             note = note_of(command)
@@ -219,7 +219,7 @@ class Skill:
             self.folders.append(self._services.root / folder)
 
     def provide(self, container: Any) -> None:
-        """Take the providers of a container of dependency-injector."""
+        """Add the providers of a dependency-injector container."""
         keys = self._services.injectables.adopt(container)
         self._provided.update(dict.fromkeys(keys, (None, None)))
 
@@ -228,7 +228,7 @@ class Skill:
         place = (caller.f_code.co_filename, caller.f_lineno)
         try:
             keys = self._services.injectables.provide(type_, factory, **options)
-        except InjectionError as error:  # the others that the plugin provides are there all the same
+        except InjectionError as error:  # its other providers stay
             self.fail(error if error.file else InjectionError(error.reason, file=place[0], line=place[1]))
         else:
             self._provided.update(dict.fromkeys(keys, place))
@@ -243,7 +243,7 @@ class Skill:
         self._profiles.append(profile.name)
 
     def unplug(self) -> None:
-        """Take back everything that was registered."""
+        """Remove everything that was registered."""
         services = self._services
         for key in self._plugins:
             services.plugins.unregister(key)
@@ -253,7 +253,7 @@ class Skill:
         self._provided, self._profiles, self.folders = {}, [], []
 
     def forget(self, broken: Mapping[Key, InjectionError]) -> None:
-        """Take back the recipes that cannot work, and say why."""
+        """Remove the recipes that cannot work, and note the reasons."""
         for key in self._provided.keys() & broken.keys():
             file, line = self._provided.pop(key)
             self._services.injectables.forget([key])
@@ -262,7 +262,7 @@ class Skill:
     # Compiling
 
     def compile(self) -> None:
-        """Make the commands callable. One that comes out as it was keeps its state: its cache, and who waits for it."""
+        """Make the commands callable. An unchanged command keeps its cache and its waiting calls."""
         self.is_compiled = True
         before = {id(entry.plan.declaration): entry for entry in self.entries}
         self.entries, self._refused = [], []
@@ -283,7 +283,7 @@ def _is_same(one: Plan, other: Plan) -> bool:
 
 
 def compiled(declared: Declaration, skill: str, services: Services) -> Plan:
-    """The plan of a command, fit for clients."""
+    """The plan of a command, checked for clients."""
     plan = compile_command(
         declared,
         skill=skill,
