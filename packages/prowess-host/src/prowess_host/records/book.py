@@ -1,7 +1,7 @@
-"""From what was heard of calls to rows without secrets, and into the store. Runs in the thread of a recorder.
+"""Turns recorded events into rows without secrets, and writes them to the store. Runs in the thread of a recorder.
 
-Whatever is wrong with the disk or the database costs records and one warning. The store is opened with the first rows, and
-opened anew some time after a failure.
+A failure of the disk or the database loses records and logs one warning. The store is opened with the first rows, and
+reopened some time after a failure.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["Book"]
 
 _log = logging.getLogger("prowess.host")
 _AGAIN: Final = 30.0
-"""Seconds after which a store that could not be used is tried again."""
+"""Seconds before a failed store is opened again."""
 _ALL: Final = "*"
 """Withheld: all arguments."""
 
@@ -63,10 +63,10 @@ class Book:
         self._closed_until = 0.0
         self._warned = False
         self._ids: dict[int, str] = {}
-        """Of calls that run, by their serial number: a call that moves to another worker gets another id."""
+        """The ids of running calls by serial number. A call that moves to another worker gets another id."""
 
     def write(self, news: list[Told], secrets: list[str]) -> None:
-        """Store what was heard of some calls. The secrets are stored neither now nor later."""
+        """Store the state of some calls. The secrets are never stored."""
         own = self._settings.own.record
         redactor = self._ready_redactor(own)
         redactor.keep_out(secrets)
@@ -78,7 +78,7 @@ class Book:
         gone: list[str] = []
         for told in news:
             if told.kind == "running" and not told.number:
-                continue  # it has no id yet
+                continue  # the call has no id yet
             row = self._plain_row(told, page) or self._row(told, page)
             if self._ids or told.kind == "running":
                 gone += self._follow(told, row)
@@ -89,7 +89,7 @@ class Book:
                 self._tell(rows)
 
     def _follow(self, told: Told, row: Row) -> list[str]:
-        """The id by which a call was known, if it has another one now: it has moved to another worker."""
+        """The former id of a call that has moved to another worker."""
         before = self._ids.pop(told.serial, row.id)
         if told.kind == "running":
             self._ids[told.serial] = row.id
@@ -125,7 +125,7 @@ class Book:
             self._store = None
 
     def _mend(self, error: Exception) -> bool:
-        """Whether it is worth trying again at once: the file was deleted, or was damaged and is out of the way now."""
+        """Whether to try again at once, because the file was deleted, or was damaged and has been set aside."""
         from prowess_host.records.store import is_damage, set_aside
 
         if isinstance(error, FileNotFoundError):
@@ -159,7 +159,7 @@ class Book:
         return self._redactor
 
     def _plain_row(self, told: Told, page: _Page) -> Row | None:
-        """The row of a call of which there is nothing special to say, as most are; `None` for any other."""
+        """The row of an ordinary call, the fast way; `None` for others."""
         contract, arguments, body, own = told.contract, told.arguments, told.body, page.own
         if (
             told.meta != b"{}"
@@ -220,7 +220,7 @@ class Book:
     def _arguments(
         self, told: Told, own: RecordSettings, redactor: Redactor, *, valid: bool
     ) -> tuple[str | None, str, tuple[str, ...]]:
-        """The arguments as they may be stored, the paths of what was withheld, and the secrets among them."""
+        """The arguments for the store, the paths of withheld ones, and the secrets among them."""
         text = told.arguments
         if text is None or told.contract is None:
             return None, _EVERYTHING, ()
@@ -235,7 +235,7 @@ class Book:
     def _result(
         self, told: Told, own: RecordSettings, redactor: Redactor, secrets: tuple[str, ...]
     ) -> tuple[str | None, int]:
-        """The result as it may be stored, and whether that is less than there was."""
+        """The result for the store, and whether it was shortened."""
         if told.facts is not None:
             payload: JsonObject = {"content": [_text(_told_text(told))], "isError": told.kind == "refused"}
             return (redactor.json(_dumps(payload), secrets), 0) if own.results else (None, 1)
@@ -251,14 +251,14 @@ class Book:
 
 
 class _Page(NamedTuple):
-    """What the rows of one batch share."""
+    """The common data of the rows of one batch."""
 
     own: RecordSettings
     redactor: Redactor
     is_doubtful: bool
     """Whether some text of the batch may hold a secret."""
     then: float
-    """The time of day when the clock of the calls was at zero."""
+    """The time of day at zero of the calls' clock."""
     host: int
 
 
@@ -268,7 +268,7 @@ _EVERYTHING: Final = json.dumps([_ALL])
 
 @functools.lru_cache(maxsize=256)
 def _said_in_head(head: bytes) -> tuple[str, str]:
-    """The client, and the id of the call, as the frame for the worker says them."""
+    """The client and the id of the call in the head for the worker."""
     try:
         told = json.loads(head)
     except ValueError:
@@ -285,7 +285,7 @@ def _kind(told: Told, meta: JsonObject) -> str:
 
 
 def _told_text(told: Told) -> str:
-    """What was said in the place of a result."""
+    """The text instead of a result."""
     facts = told.facts or {}
     if told.kind == "refused":
         return facts.get("message", "")
@@ -297,7 +297,7 @@ def _text(text: str) -> JsonObject:
 
 
 def _plain(payload: JsonObject) -> JsonObject:
-    """A payload as clients are shown it. Calls that want an outcome are given more (`write_outcome`)."""
+    """A payload for clients. Outcomes for direct calls have more fields (`write_outcome`)."""
     result = payload.pop("result", None)
     if isinstance(result, dict):
         told = cast("JsonObject", result)
@@ -311,7 +311,7 @@ def _plain(payload: JsonObject) -> JsonObject:
 
 
 def _shortened(payload: JsonObject, most: int) -> JsonObject:
-    """What fits of a payload: the beginnings of its texts, and small images."""
+    """A payload within the limit: the beginnings of its texts, and small images."""
     left = most
     content: list[JsonObject] = []
     for block in as_content(payload).get("content", ()):

@@ -1,4 +1,4 @@
-"""Where the record of a project lies. Light, so that a host may know the place from the start."""
+"""The path of the record of a project. Light, so that a host can use it at start."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ __all__ = ["record_path"]
 
 
 def record_path(paths: ConfigPaths) -> Path:
-    """The database, in the cache of the user: it is no part of the project, and can be deleted at any time."""
+    """The database in the user's cache, outside the project. It can be deleted at any time."""
     name = hashlib.sha256(str(paths.project_root).encode("utf-8", "surrogateescape")).hexdigest()[:24]
     return paths.cache_dir / "records" / f"{name}.sqlite"

@@ -1,6 +1,6 @@
-"""Reads the record: the newest calls, one call with its whole story, and what is new since one looked last.
+"""Reads the record: the newest calls, one call with all details, and changes since a number.
 
-Makes no file and changes none. A record that is not there yet is an empty one.
+Never writes. A missing record counts as empty.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["LOST", "RUNNING", "Call", "Event", "NoSuchCall", "Reader", "Wanted"]
 
 RUNNING: Final = "running"
 LOST: Final = "lost"
-"""The host of a running call is gone: what became of the call is not known."""
+"""The kind of a running call whose host is gone: its outcome is unknown."""
 _FINE: Final = ("ok", RUNNING, "input_required")
 _BUSY: Final = 2.0
 _SELECT: Final = f"SELECT number, {', '.join(COLUMNS)} FROM calls"  # noqa: S608 - names of ours
@@ -31,21 +31,21 @@ _LAST: Final = "last"
 
 
 class NoSuchCall(ProwessError):
-    """No call of the record has this id, or several begin with it."""
+    """No call has this id, or several ids begin with it."""
 
 
 class Event(NamedTuple):
-    """Something that happened during a call."""
+    """An event during a call."""
 
     at: float
-    """Seconds since its beginning."""
+    """Seconds since the beginning of the call."""
     kind: str
     """`print`, `progress`, `log`, `asked`, or `dropped`."""
     data: Any
 
     @property
     def text(self) -> str:
-        """For a person."""
+        """The event in words."""
         if self.kind == "progress":
             done, total, message = self.data
             return f"{done:g}{'' if total is None else f'/{total:g}'}{f' {message}' if message else ''}"
@@ -61,7 +61,7 @@ class Event(NamedTuple):
 
 @frozen
 class Call:
-    """A call as the record knows it."""
+    """A recorded call."""
 
     number: int
     """Grows with every change of the record."""
@@ -85,7 +85,7 @@ class Call:
 
     @property
     def failed(self) -> bool:
-        """Whether something went wrong."""
+        """Whether the call failed."""
         return self.kind not in _FINE
 
     def to_json(self) -> JsonObject:
@@ -98,18 +98,18 @@ class Call:
 
 @frozen
 class Wanted:
-    """Which calls."""
+    """A filter for calls."""
 
     command: str = ""
     """An id, a skill, or a pattern."""
     client: str = ""
-    """A part of its name."""
+    """A part of the client's name."""
     failed: bool = False
     since: float = 0.0
     """Seconds since the epoch."""
 
     def conditions(self) -> tuple[str, list[Any]]:
-        """As SQL, with its values."""
+        """The condition in SQL, with its values."""
         parts: list[str] = ["1"]
         values: list[Any] = []
         if self.command:
@@ -128,19 +128,19 @@ class Wanted:
 
 
 class Reader:
-    """The record at a path. Opens it for each question, so that it may come and go."""
+    """The record at a path. Opens the file for each query, so that it may be missing or deleted at any time."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def newest(self, wanted: Wanted, most: int) -> list[Call]:
-        """So many calls at most, the newest last."""
+        """The newest calls up to a number, the newest last."""
         conditions, values = wanted.conditions()
         found = self._ask(f"{_SELECT} WHERE {conditions} ORDER BY began DESC, number DESC LIMIT ?", *values, most)
         return found[::-1]
 
     def after(self, number: int, wanted: Wanted, most: int = 1000) -> list[Call]:
-        """What is new, or known better, since the number of a call that one has seen."""
+        """The calls that are new or have changed since a number."""
         conditions, values = wanted.conditions()
         return self._ask(f"{_SELECT} WHERE number > ? AND {conditions} ORDER BY number LIMIT ?", number, *values, most)
 
@@ -150,7 +150,7 @@ class Reader:
         return found[0].number if found else 0
 
     def call(self, name: str) -> Call:
-        """The call with this id, or whose id begins or ends so; `last` is the newest one. Raises `NoSuchCall`."""
+        """The call whose id is, begins with or ends with this; `last` is the newest one. Raises `NoSuchCall`."""
         found = self.newest(Wanted(), 1) if name == _LAST else self._ask(f"{_SELECT} WHERE id = ?", name)
         if not found and len(name) > 1 and name.isalnum():
             found = self._ask(f"{_SELECT} WHERE id GLOB ? OR id GLOB ? ORDER BY number LIMIT 3", f"{name}*", f"*{name}")

@@ -1,7 +1,7 @@
-"""Keeps the record while calls run: listens to every job, and hands what it heard to a thread that writes it.
+"""Records calls while they run: listens to every job, and passes the events to a thread that writes them.
 
-A call pays for a few assignments. Everything else happens in the thread, some of it a moment later: making rows without
-secrets, and writing them. Whatever goes wrong there costs records, one warning, and never a call.
+A call pays for a few assignments. The thread does everything else a moment later: it makes rows without secrets and writes
+them. A failure there loses records and logs one warning, but never affects a call.
 """
 
 from __future__ import annotations
@@ -26,33 +26,33 @@ __all__ = ["Event", "Recorder", "Recording", "Told", "Write"]
 
 _log = logging.getLogger("prowess.host")
 _SOON: Final = 0.2
-"""Seconds after which news are handed to the thread, all at once."""
+"""Seconds after which events are passed to the thread, in one batch."""
 _LATE: Final = 1.0
-"""Seconds for which what a call prints after its end still belongs to it, and up to twice as long."""
+"""Seconds after its end in which prints of a call still belong to it, up to twice as long."""
 _MOST_WAITING: Final = 32 * 1024 * 1024
-"""Bytes of arguments and results that may wait to be written. Beyond that only the facts of a call are kept."""
+"""Bytes of arguments and results that may wait to be written. Beyond that, only the facts of a call are kept."""
 _MOST_SHOWN: Final = 200
-"""Calls that are shown as running for the first time in one batch: each is written once more when it ends."""
+"""Calls in one batch that are written as running. Each is written again at its end."""
 _MOST_CALLS: Final = 20_000
-"""Calls that may wait. Beyond that no more are recorded: the disk stands still."""
+"""Calls that may wait. Beyond that, calls are not recorded, because the disk hangs."""
 _MOST_UNKNOWN: Final = 1000
-"""Calls of unknown names that are kept of one moment: a client in a loop must not push out the rest."""
+"""Calls of unknown commands in one batch that are kept, so that a client in a loop does not displace other calls."""
 _MOST_NAME: Final = 200
 """Characters that are kept of an unknown name."""
 _MOST_EVENTS: Final = 500
 _MOST_SAID: Final = 64 * 1024
-"""What is kept of one call: so many events, with so many characters together."""
+"""The limits for the events of one call: their number, and their characters together."""
 _MOST_OF_ONE: Final = 8 * 1024
 
 Event: TypeAlias = tuple[float, str, Any]
-"""Seconds since the beginning of the call, `progress`, `log`, `print`, `asked` or `dropped`, and what was said."""
+"""Seconds since the beginning of the call; `progress`, `log`, `print`, `asked` or `dropped`; and the data."""
 
 Write: TypeAlias = "Callable[[list[Told], list[str]], None]"
-"""Takes what was heard of calls, and texts that must not be written from then on."""
+"""Takes the states of calls, and texts that must never be written."""
 
 
 class Told:
-    """What is known of a call at one moment, for the thread."""
+    """The state of a call at one moment, for the thread."""
 
     __slots__ = (
         "arguments",
@@ -83,14 +83,14 @@ class Told:
         self.meta = b"{}"
         self.body: bytes | None = None
         self.facts: JsonObject | None = None
-        """The result as data, where it never was a text."""
+        """The result as data, if it was never encoded."""
         self.events: list[Event] = []
         self.waits = False
-        """Whether its bytes count among what waits to be written."""
+        """Whether its bytes count as waiting."""
 
     @property
     def size(self) -> int:
-        """Bytes that wait with it."""
+        """Its waiting bytes."""
         return len(self.body or b"") + len(self.arguments or b"")
 
 
@@ -106,30 +106,30 @@ class Recording(Told):
         self.job: Job | None = job
         self._said = 0
 
-    # What a listener hears
+    # Events for listeners
 
     def result(self, meta: bytes, body: bytes) -> None:
-        """The end, with a payload."""
+        """The call has ended with a payload."""
         self._end("result", meta, body)
         self._listener.result(meta, body)
         self._let_go()
 
     def input_required(self, questions: JsonObject) -> None:
-        """The end, with questions."""
+        """The call has ended with questions."""
         self.facts = questions
         self._end("input_required")
         self._listener.input_required(questions)
         self._let_go()
 
     def refused(self, facts: JsonObject) -> None:
-        """The end, without a result."""
+        """The call has ended without a result."""
         self.facts = facts
         self._end("refused")
         self._listener.refused(facts)
         self._let_go()
 
     def rest(self, token: str, text: bytes) -> None:
-        """The record keeps what the client was shown."""
+        """Not recorded: the record keeps the part that the client got."""
         self._listener.rest(token, text)
 
     def questions(self, questions: JsonObject) -> None:
@@ -138,15 +138,15 @@ class Recording(Told):
         self._listener.questions(questions)
 
     def url_done(self, key: str) -> None:
-        """News for the client alone."""
+        """Not recorded."""
         self._listener.url_done(key)
 
     def background(self) -> None:
-        """The call goes on as before."""
+        """Not recorded: the call continues."""
         self._listener.background()
 
     def progress(self, done: float, total: float | None, message: str | None) -> None:
-        """The newest of several in a row is enough."""
+        """Note progress. Of several in a row, the newest is enough."""
         self.note("progress", [done, total, message])
         self._listener.progress(done, total, message)
 
@@ -155,19 +155,19 @@ class Recording(Told):
         self.note("log", [level, data])
         self._listener.log(level, data)
 
-    # What a recorder asks and says
+    # For the recorder
 
     def cancelled(self) -> None:
-        """The end, without an answer."""
+        """The call was cancelled."""
         self._end("cancelled")
         self._let_go()
 
     def note(self, kind: str, data: Any) -> None:
-        """Something happened during the call, or just after it."""
+        """Note an event during the call, or just after it."""
         recorder, events = self._recorder, self.events
         if not recorder.keeps_output:
             return
-        if events and events[-1][1] == "dropped":  # a flood must not cost more than that
+        if events and events[-1][1] == "dropped":  # a flood of events costs only this
             events[-1] = (events[-1][0], "dropped", events[-1][2] + 1)
             recorder.touch(self)
             return
@@ -192,7 +192,7 @@ class Recording(Told):
             self.duration = time.monotonic() - self.since
             self.kind, self.meta, self.body = kind, meta, body
             self.number, self.worker = job.number, job.worker
-            self.job = None  # which holds this
+            self.job = None  # breaks a reference cycle
             self._recorder.end(self)
 
     def _let_go(self) -> None:
@@ -200,7 +200,7 @@ class Recording(Told):
         self._listener = cast("Listener", None)
 
     def told(self) -> Told:
-        """What is known by now. While the call runs this is a copy."""
+        """The current state; a copy while the call runs."""
         job = self.job
         if job is None:
             return self
@@ -211,7 +211,7 @@ class Recording(Told):
 
 
 def _sayable(text: str) -> str:
-    """A text that a database takes."""
+    """A text that the database accepts."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
@@ -220,7 +220,7 @@ def _has_message(progress: Any) -> bool:
 
 
 class _Amount:
-    """How much there was of something."""
+    """A count of bytes and calls."""
 
     __slots__ = ("bytes", "calls")
 
@@ -231,7 +231,7 @@ class _Amount:
 class Recorder:
     """The witness of a project's jobs.
 
-    `open_book` is called in the thread, with the first news. What it gives is called with the news of each moment, and with
+    `open_book` is called in the thread with the first batch. It returns the function that is called with each batch, and with
     the secrets that must not be written.
     """
 
@@ -245,12 +245,12 @@ class Recorder:
         """Those that were not given to the thread as long as they ran; some have ended meanwhile."""
         self._ended: list[Recording] = []
         self._unknown: deque[Told] = deque(maxlen=_MOST_UNKNOWN)
-        """Calls of names that no command has."""
+        """Calls of unknown commands."""
         self._touched: dict[Recording, None] = {}
-        """Those that have news, though they have not just ended."""
+        """Calls with new events that have not just ended."""
         self._recent: dict[int, Recording] = {}
         self._before: dict[int, Recording] = {}
-        """By number, the calls that ended lately: what they printed may come later than their result."""
+        """Recently ended calls by number, because their prints may arrive after their result."""
         self._turning = False
         self._due = False
         self._closed = False
@@ -260,13 +260,13 @@ class Recorder:
         self._thread: threading.Thread | None = None
         self._given = _Amount()
         self._written = _Amount()
-        """What the thread was given, and what it has written of that: each is changed by one thread only."""
+        """The amounts that were passed to the thread and written. Each is changed by one thread only."""
         self._lost = False
 
     # The witness
 
     def watch(self, job: Job) -> None:
-        """Listen to a job from now on."""
+        """Listen to a job."""
         self._serial += 1
         recording = Recording(self, job, self._serial, time.monotonic())
         job.listener = recording
@@ -280,7 +280,7 @@ class Recorder:
             job.listener.cancelled()
 
     def unknown(self, name: str, why: str, client: str) -> None:
-        """A client has called a name that no command has. The arguments are not kept: no contract says which are secret."""
+        """Record a call of an unknown command, without arguments, because no contract says which are secret."""
         head = json.dumps({"client": _sayable(client[:_MOST_NAME])}).encode()
         self._serial += 1
         told = Told(self._serial, None, head, b"", time.monotonic())
@@ -296,25 +296,25 @@ class Recorder:
             self._schedule()
 
     def printed(self, job: Job | None, number: int, line: bytes) -> None:
-        """A call has printed a line."""
+        """Note a line that a call has printed."""
         recording = job.listener if job is not None else self._recent.get(number) or self._before.get(number)
         if isinstance(recording, Recording):
             recording.note("print", line.decode("utf-8", "replace"))
 
     def keep_out(self, secrets: list[str], /) -> None:
-        """These texts must not be written."""
+        """Never write these texts."""
         self._secrets.extend(secrets)
 
-    # What recordings say
+    # From recordings
 
     def touch(self, recording: Recording) -> None:
-        """A call has news."""
+        """Note that a call has new events."""
         self._touched[recording] = None
         if not self._due:
             self._schedule()
 
     def end(self, recording: Recording) -> None:
-        """A call is over."""
+        """Note that a call has ended."""
         self._recent[recording.number] = recording
         if not self._turning:
             self._turning = True
@@ -337,7 +337,7 @@ class Recorder:
             self._loop.call_later(_SOON, self._hand_over)
 
     def _hand_over(self) -> None:
-        """Give the thread what is new. A call that runs is new once, and then whenever there is news of it."""
+        """Pass new states to the thread: those of new calls, and of calls with new events."""
         self._due = False
         now = time.monotonic()
         ended, self._ended = self._ended, []
@@ -350,7 +350,7 @@ class Recorder:
             self._schedule()
 
     def _turn(self) -> None:
-        """Let go of calls that have been over for a while."""
+        """Drop calls that ended a while ago."""
         if any(recording.size >= LARGE for recording in self._before.values()):
             give_back_soon()
         self._before, self._recent = self._recent, {}
@@ -359,7 +359,7 @@ class Recorder:
             self._loop.call_later(_LATE, self._turn)
 
     def _just_running(self, now: float) -> list[Recording]:
-        """The calls that have been running for a moment, and were not shown so yet. Most calls are shorter."""
+        """The calls that have been running for a moment and are not written yet. Most calls are shorter."""
         fresh, self._fresh = self._fresh, []
         shown: list[Recording] = []
         for recording in fresh:
@@ -386,7 +386,7 @@ class Recorder:
         secrets, self._secrets = self._secrets, []
         self._put((news, secrets))
         if self._thread is None:
-            share_one_heap()  # a heap of its own would keep what large results have left
+            share_one_heap()  # another heap would keep the memory of large results
             self._thread = threading.Thread(target=self._run, name="prowess-records", daemon=True)
             self._thread.start()
 
@@ -407,10 +407,10 @@ class Recorder:
             except Exception:  # noqa: BLE001 - a fault of ours costs records, never the thread
                 _log.exception("calls could not be recorded")
             self._let_go(batch[0])
-            del batch  # which may be large, and the next one may come much later
+            del batch  # it may be large, and the next batch may come much later
 
     def _let_go(self, news: list[Told]) -> None:
-        """These need not wait any more."""
+        """Mark states as no longer waiting."""
         self._written.calls += len(news)
         for told in news:
             if told.waits:
@@ -418,7 +418,7 @@ class Recorder:
                 self._written.bytes += told.size
 
     async def close(self, seconds: float) -> None:
-        """Have everything written, but wait no longer than that."""
+        """Write everything, but wait at most this many seconds."""
         self._closed = True
         self._hand_over()
         if self._thread is not None:

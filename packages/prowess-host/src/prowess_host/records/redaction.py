@@ -1,6 +1,6 @@
-"""What must not be stored: values with marked names, values of marked parameters, and texts that are known secrets.
+"""Masks secrets: values with marked names, values of marked parameters, and known secret texts.
 
-Works on JSON texts and on plain ones. Knows no database and no call in progress.
+Works on JSON and plain texts, independent of the database and of running calls.
 """
 
 from __future__ import annotations
@@ -18,31 +18,31 @@ __all__ = ["MASK", "Arguments", "Redactor", "is_marked", "secrets_of"]
 
 MASK: Final = "***"
 _SHORTEST: Final = 4
-"""Characters of a secret. A shorter one would be found everywhere."""
+"""The least length of a secret. A shorter one would match everywhere."""
 _SHORTEST_PART: Final = 8
-"""Characters from which on a secret is also looked for inside of longer texts."""
+"""The length from which a secret is also searched inside longer texts."""
 _MOST_SECRETS: Final = 1000
 _MOST_PLANS: Final = 1000
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _SAY_SOMETHING: Final = ("type", "enum", "const", "$ref", "anyOf", "oneOf", "allOf")
-"""A schema without any of these takes any value."""
+"""A schema without any of these accepts any value."""
 _UNUSUAL: Final = (b"\\u", b"\\/")
-"""Escapes by which a JSON text may hide from a search what it says."""
+"""Escapes with which a JSON text may contain a secret that a search would miss."""
 
 
 class Arguments(NamedTuple):
-    """The arguments of a call as they may be stored."""
+    """The arguments of a call for the store."""
 
     text: str
     """JSON."""
     withheld: tuple[str, ...]
-    """The paths of what was left out."""
+    """The paths of omitted values."""
     secrets: tuple[str, ...]
-    """Texts that were left out. What the call says must not repeat them."""
+    """Omitted texts, which must not appear in the events of the call."""
 
 
 class Redactor:
-    """Masks what must not be stored. Secrets can be added, and are never forgotten soon."""
+    """Masks secrets. More secrets can be added, up to a large limit."""
 
     def __init__(self, patterns: Sequence[str], secrets: Iterable[str] = ()) -> None:
         self._patterns = tuple(pattern.lower() for pattern in patterns)
@@ -52,7 +52,7 @@ class Redactor:
         self.keep_out(secrets)
 
     def keep_out(self, secrets: Iterable[str]) -> None:
-        """These texts must not be stored from now on. If there are too many, the oldest are forgotten."""
+        """Mask these texts from now on. Beyond the limit, the oldest are dropped."""
         secrets = [secret for secret in secrets if secret not in self._secrets]
         if self._secrets and not secrets:
             return
@@ -65,7 +65,7 @@ class Redactor:
         self._found = _Search(self._secrets)
 
     def may_be_in(self, text: bytes) -> bool:
-        """Whether a JSON text, or several together, may hold a known secret. A quick look that spares looking at each."""
+        """Whether a JSON text, or several together, may contain a known secret: a quick check before the exact one."""
         return self._found.in_json(text)
 
     def is_harmless(self, contract: Contract) -> bool:
@@ -73,9 +73,9 @@ class Redactor:
         return self._marked(contract) is None
 
     def arguments(self, contract: Contract, text: bytes, *, valid: bool) -> Arguments:
-        """The arguments of a call. A `ValueError` says that they are no JSON that can be read.
+        """The arguments of a call for the store. Raises `ValueError` for malformed JSON.
 
-        `valid` ones hold no other names than the schema of the command.
+        `valid` ones have only names from the schema of the command.
         """
         marked = self._marked(contract)
         if marked is not None or not valid or self._found.in_json(text):
@@ -111,7 +111,7 @@ class Redactor:
         return known
 
     def _marked(self, contract: Contract) -> frozenset[str] | None:
-        """The names of the parameters that are marked. `None` where no argument of the command can be secret."""
+        """The names of marked parameters; `None` if no argument of the command can be secret."""
         plan = self._plans.get(id(contract))
         if plan is None or plan[0] is not contract:
             if len(self._plans) > _MOST_PLANS:
@@ -144,10 +144,10 @@ class Redactor:
 
 
 class _Search:
-    """Looks for secrets: short ones as whole texts, longer ones also inside of others."""
+    """Searches for secrets: short ones as whole texts, longer ones also inside other texts."""
 
     def __init__(self, secrets: Iterable[str], more: Iterable[str] = ()) -> None:
-        """`more` are those of one call: of these the short ones are looked for inside of other texts, too."""
+        """`more` are secrets of one call, of which short ones are also searched inside other texts."""
         parts = {*(secret for secret in secrets if len(secret) >= _SHORTEST_PART), *more}
         known = {*secrets, *more}
         self._whole = frozenset(known)
@@ -156,7 +156,7 @@ class _Search:
         self._written = [each.encode("utf-8", "surrogatepass") for each in written]
 
     def in_json(self, text: bytes) -> bool:
-        """Whether a JSON text may say a secret."""
+        """Whether a JSON text may contain a secret."""
         return bool(self._written) and any(each in text for each in (*self._written, *_UNUSUAL))
 
     def mask(self, text: str) -> str:
@@ -166,17 +166,19 @@ class _Search:
 
 
 def _any_of(texts: Iterable[str]) -> re.Pattern[str]:
-    return re.compile("|".join(map(re.escape, sorted(texts, key=len, reverse=True))))  # a secret may hold another one
+    return re.compile(
+        "|".join(map(re.escape, sorted(texts, key=len, reverse=True)))
+    )  # a secret may contain another one
 
 
 def is_marked(name: str, patterns: Sequence[str]) -> bool:
-    """Whether a name says that its value is secret, by patterns in snake_case."""
+    """Whether a name matches a pattern (in snake_case) for secrets."""
     plain = _CAMEL.sub("_", name).replace("-", "_").lower()
     return any(fnmatch.fnmatchcase(plain, pattern) for pattern in patterns)
 
 
 def secrets_of(settings: Mapping[str, Any], environ: Mapping[str, str], patterns: Sequence[str]) -> set[str]:
-    """The texts among settings and variables whose names say that they are secret."""
+    """The texts of settings and variables with secret names."""
     found = {text for name, text in environ.items() if is_marked(name, patterns) and len(text) >= _SHORTEST_PART}
     for name, value in settings.items():
         found.update(_secret_texts(name, value, patterns))
@@ -195,7 +197,7 @@ def _secret_texts(name: str, value: Any, patterns: Sequence[str]) -> Iterator[st
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """The texts in a value; numbers count as what they would be written as."""
+    """The texts in a value. Numbers count in their written form."""
     if isinstance(value, Mapping):
         for item in cast("Mapping[str, Any]", value).values():
             yield from _texts(item)
@@ -226,11 +228,11 @@ def _dumps(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False).encode("utf-8", "backslashreplace").decode()
 
 
-# What a schema says
+# Schemas
 
 
 def _secret_names(schema: Schema) -> Iterator[str]:
-    """The properties, at any depth, whose type is one for secrets: pydantic's `SecretStr` and `SecretBytes`."""
+    """The properties at any depth with a secret type: pydantic's `SecretStr` and `SecretBytes`."""
     for name, below in _properties(schema):
         if _is_secret(below, schema, set()):
             yield name
@@ -255,7 +257,7 @@ def _properties(schema: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _is_secret(schema: Any, root: Schema, seen: set[str]) -> bool:
-    """Whether a value of this schema may be a secret itself, or be a list of them; what properties hold is their own."""
+    """Whether a value of this schema may be a secret or a list of secrets, without looking into properties."""
     if isinstance(schema, list):
         return any(_is_secret(each, root, seen) for each in cast("list[Any]", schema))
     if not isinstance(schema, dict):
@@ -273,7 +275,7 @@ def _is_secret(schema: Any, root: Schema, seen: set[str]) -> bool:
 
 
 def _is_closed(schema: Any) -> bool:
-    """Whether every name in a value of this schema stands in the schema."""
+    """Whether the schema allows only names that it declares."""
     if isinstance(schema, list):
         return all(map(_is_closed, cast("list[Any]", schema)))
     if not isinstance(schema, dict):

@@ -1,4 +1,4 @@
-"""What is stored of a call."""
+"""The stored form of a call."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class Row(NamedTuple):
     withheld: str
     """JSON: the paths of the arguments that were not kept, or `["*"]`."""
     result: str | None
-    """JSON: the payload as the client was shown it; `None` if it was not kept."""
+    """JSON: the payload that the client got; `None` if it was not kept."""
     shortened: int
-    """Whether less is kept of the result than there was."""
+    """Whether the result was shortened."""
     events: str
-    """JSON: what happened meanwhile, as `[seconds since the beginning, kind, data]`."""
+    """JSON: the events, each as `[seconds since the beginning, kind, data]`."""
 
 
 COLUMNS: Final = Row._fields

@@ -1,6 +1,6 @@
-"""The database of calls: made for its owner alone, written in batches, kept small, set aside when it is damaged.
+"""The database of calls: readable by its owner alone, written in batches, limited in size, set aside when damaged.
 
-Knows rows and files, and nothing of how calls run. Imports sqlite3: the start of a host must not import this module.
+Independent of running calls. Imports sqlite3, so the start of a host must not import this module.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from prowess_host.records.rows import COLUMNS, Row
 __all__ = ["Store", "is_damage", "set_aside"]
 
 _FORM: Final = 1
-"""Of the table. The record of another form is dropped."""
+"""The version of the table. A record of another version is deleted."""
 _BUSY: Final = 5.0
-"""Seconds that another host may hold the database."""
+"""Seconds to wait for another host that has locked the database."""
 _KEPT: Final = 0.85
-"""The part of the largest size that is left when the oldest calls go."""
+"""The share of the largest size that remains after the oldest calls are deleted."""
 _DAY: Final = 86400.0
 _MOST_LOG: Final = 4 * 1024 * 1024
-"""Bytes of the write-ahead log that stay on disk."""
+"""Bytes of the write-ahead log on disk."""
 
 
 _TABLE: Final = f"""
@@ -38,7 +38,7 @@ CREATE TABLE IF NOT EXISTS calls (
     {", ".join(COLUMNS[1:])}
 )"""
 _MANY: Final = 32
-"""Rows of one statement. The thread lets go of the interpreter for each statement, which costs more than a row does."""
+"""Rows of one statement. The thread releases the interpreter for each statement, which costs more than a row."""
 
 
 def _statement(count: int) -> str:
@@ -51,10 +51,10 @@ _WRITE_MANY: Final = _statement(_MANY)
 
 
 class Store:
-    """The database of one project, opened for writing. Not to be shared by threads."""
+    """The database of one project, opened for writing. Not thread-safe."""
 
     def __init__(self, path: Path, max_bytes: int, max_days: float) -> None:
-        """Raises `OSError` or `sqlite3.Error` where it cannot be opened."""
+        """Raises `OSError` or `sqlite3.Error` if it cannot be opened."""
         self._max_bytes = max_bytes
         self._max_days = max_days
         self.path = path
@@ -85,9 +85,9 @@ class Store:
         (self._page,) = ask("PRAGMA page_size").fetchone()
 
     def write(self, rows: Sequence[Row], gone: Sequence[str] = ()) -> None:
-        """Store calls, each in the place of what is known of it. What is too much or too old goes.
+        """Insert or replace calls, and delete those beyond the limits.
 
-        `gone` are ids by which nothing is known any more.
+        `gone` are former ids, which are deleted.
         """
         database = self._database
         if not self._is_there():
@@ -109,11 +109,11 @@ class Store:
             self._shrink()
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the database."""
         self._database.close()
 
     def _is_there(self) -> bool:
-        """Whether the file still has its place: it may have been deleted."""
+        """Whether the file still exists."""
         try:
             return os.path.samestat(self.path.stat(), self._file)
         except OSError:
@@ -132,7 +132,7 @@ class Store:
         return (pages - free) * self._page
 
     def _shrink(self) -> None:
-        """Drop the oldest calls until there is room again."""
+        """Delete the oldest calls until there is room."""
         database = self._database
         wanted = int(self._max_bytes * _KEPT)
         while self._size() > wanted:
@@ -147,7 +147,7 @@ class Store:
 
 
 def _make_private(path: Path) -> None:
-    """The file, so that nobody but its owner can read it. SQLite gives its other files the same mode."""
+    """Create the file with a mode that only its owner can read. SQLite gives its other files the same mode."""
     path.parent.mkdir(parents=True, exist_ok=True)
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
     try:
@@ -161,9 +161,9 @@ def _make_private(path: Path) -> None:
 
 
 def set_aside(path: Path) -> None:
-    """Make room for a new database where a damaged one is; the damaged one is kept beside it, the latest only.
+    """Rename a damaged database, replacing an earlier damaged one.
 
-    Of several hosts that find the damage, one does this: the others find another file by then.
+    If several hosts find the damage, one renames it, and the others find a new file.
     """
     with open(path, "rb") as file:  # noqa: PTH123 - as in the rest of this module
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -185,7 +185,7 @@ def set_aside(path: Path) -> None:
 
 
 def is_damage(error: Exception) -> bool:
-    """Whether an error says that the file is no database, or a broken one."""
+    """Whether an error means that the file is not a database, or a damaged one."""
     code = getattr(error, "sqlite_errorcode", None)
     damage = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
     return isinstance(error, sqlite3.DatabaseError) and code is not None and code & 0xFF in damage
