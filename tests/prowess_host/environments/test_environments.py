@@ -508,3 +508,53 @@ async def test_package_of_a_limited_skill_runs_nothing_outside_its_limits(tmp_pa
         await until_listed(host, {"hostile_version"})
         assert "1.0" == await host.text("hostile_version")
     assert not mark.exists()
+
+
+async def test_data_of_the_project_crosses_where_its_provider_says_so(
+    tmp_path: Path, wheels: Path, shared: dict[str, str]
+):
+    """By name, as what the parameter is annotated as; a saved provider counts. What is no data is a failure at load."""
+    provider = """
+    from prowess import hookimpl, skill_command
+
+    class Client: ...
+
+    @hookimpl
+    def prowess_injectables(provide):
+        provide(dict, lambda: {"most": 5, "names": ["a"]}, name="rules", sendable=True)
+        provide(Client, Client, name="client", sendable=True)
+    """
+    uses = """
+    from dataclasses import dataclass
+    from typing import Annotated
+    from prowess import Inject
+    import tinypackage
+
+    @dataclass
+    class Rules:
+        most: int
+        names: list[str]
+
+    @skill_command
+    def most(rules: Annotated[Rules, Inject("rules")]) -> str:
+        return f"{rules.most} {rules.names} {tinypackage.version}"
+    """
+    asks = """
+    from typing import Annotated
+    from prowess import Inject
+    @skill_command
+    def bad(client: Annotated[object, Inject("client")]) -> str:
+        return ""
+    """
+    made = project(tmp_path, wheels)
+    saved = textwrap.dedent(provider)
+    write_skill(made, "provider.py", saved)
+    write_skill(made, "tiny.py", f"{block('tinypackage==1.0')}{textwrap.dedent(uses)}")
+    write_skill(made, "asks.py", f"{block('tinypackage==1.0')}{textwrap.dedent(asks)}")
+    async with hosted(made, env=shared) as host:
+        await until_text(host, "5 ['a'] 1.0", "tiny_most")
+        await until_told(host, "client cannot be sent to other environments: Unable to serialize unknown type")
+        write_skill(made, "provider.py", saved.replace('"most": 5', '"most": 6'))
+        await until_text(host, "6 ['a'] 1.0", "tiny_most")
+    async with hosted(made, env=shared) as host:
+        assert "6 ['a'] 1.0" == await host.text("tiny_most")

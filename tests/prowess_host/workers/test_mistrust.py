@@ -98,7 +98,9 @@ def test_nonsense_ends_the_worker(kind: Kind, head: Any) -> None:
 
 def test_other_skills_are_none_of_its_business() -> None:
     """It describes itself, and tells of itself."""
-    told = description(own=SkillFacts((contract("a"),), has_hooks=True), other=SkillFacts((contract("b", "other"),)))
+    told = description(
+        own=SkillFacts((contract("a"),), has_hooks=True, sent={"rules": 1}), other=SkillFacts((contract("b", "other"),))
+    )
 
     frame = said(Kind.CATALOG, told)
 
@@ -106,6 +108,7 @@ def test_other_skills_are_none_of_its_business() -> None:
     found = Description.from_json(json.loads(frame.head))
     assert ["own"] == list(found.skills)
     assert not found.skills["own"].has_hooks
+    assert {} == found.skills["own"].sent
     assert said(Kind.LIVE, {"digests": {"own": "1", "other": "2"}}) == Frame(
         Kind.LIVE, 1, b'{"digests":{"own":"1"}}', b""
     )

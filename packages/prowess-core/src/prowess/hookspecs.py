@@ -77,8 +77,9 @@ def prowess_commands(register: Callable[[Any], None]) -> None:
 
 @hookspec
 def prowess_injectables(provide: Callable[..., None]) -> None:
-    """Call `provide(type, factory, lifetime="singleton" | "call", name=None)` for each type to inject.
+    """Call `provide(type, factory, lifetime="singleton" | "call", name=None, sendable=False)` for each type to inject.
 
+    `sendable=True` says that it is data with a name, which skills with environments of their own can have as well.
     `provide(container)` adds all providers of a dependency-injector container.
     """
 

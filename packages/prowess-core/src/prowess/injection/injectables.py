@@ -11,6 +11,7 @@ import contextlib
 import difflib
 import functools
 import inspect
+import json
 import logging
 import re
 import sys
@@ -21,12 +22,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, TypeAlias, cast, get_args, get_origin
 
 from pydantic import ValidationError
+from pydantic_core import to_jsonable_python
 
 from prowess.calls.channel import Call
 from prowess.calls.context import Context
 from prowess.calls.threads import Inline, Lane, Place, Raised, Threads
 from prowess.contracts.signature import MISSING, is_union, metadata
-from prowess.errors import InjectionError, SettingsError
+from prowess.errors import InjectionError, SettingsError, message_of
 from prowess.frozen import frozen
 from prowess.injection.provided import (
     Key,
@@ -55,7 +57,8 @@ Lifetime: TypeAlias = Literal["singleton", "call"]
 _LIBRARY: Final = "dependency_injector."
 _APART: Final = (
     "this skill runs apart from the others, and what the project provides stays with those: "
-    "take a setting instead, or implement `prowess_injectables` in the skill"
+    "take a setting instead, have the project provide data with a name and `sendable=True` (which skills with limits do not "
+    "get), or implement `prowess_injectables` in the skill"
 )
 
 
@@ -119,6 +122,10 @@ class Injectables:
         self.apart = False
         """Whether the shared providers of the project are missing in this environment."""
         self._ready: dict[Key, Any] = {Settings: settings, ConfigPaths: paths}
+        self.sendable: dict[Key, Any] = {}
+        """The data that skills apart are sent, by name."""
+        self.sent: frozenset[Key] = frozenset()
+        """The names of data that was sent here."""
         self._overrides = [_Override(_named_key(key), value) for key, value in (overrides or {}).items()]
         self._threads = threads
         self._singletons = Singletons(lambda: Resources("the runtime", threads))
@@ -139,12 +146,14 @@ class Injectables:
         *,
         lifetime: Lifetime = "singleton",
         name: str | None = None,
+        sendable: bool = False,
     ) -> list[Key]:
         """Make a type or a name injectable, and return the new keys.
 
         `factory` may be a class, a function, a generator that yields once and then cleans up, the async form of either, or
         a provider of dependency-injector; by default, it is the type itself. Its annotated parameters are injected too. If
         its object is a context manager, it is entered. A container of dependency-injector adds all of its providers.
+        With `sendable`, skills with environments of their own can ask for the object as well, which must be data with a name.
         """
         if _is_of_library(type_, "containers"):
             return self.adopt(type_, name)
@@ -155,13 +164,42 @@ class Injectables:
         if not callable(factory):
             raise InjectionError(f"{shown(key)}: {factory!r} must be a factory: a class, a function or a provider")
         kind = key if is_key(key) else None
-        if _is_of_library(factory, "providers"):
+        if sendable:
+            value = self._sendable(key, factory, lifetime)
+            self._add([Recipe(key, kind, lambda: value, lifetime, (), is_async=False)])
+        elif _is_of_library(factory, "providers"):
             container = self._library()
             container.add(factory)
             self._add([_contained(container, key, kind, factory, ())])
         else:
             self._add([Recipe(key, kind, factory, lifetime, tuple(_needs(factory)), _is_async(factory))])
         return [key]
+
+    def _sendable(self, key: Key, factory: Callable[..., Any], lifetime: Lifetime) -> Any:
+        """Make what is sendable, now: what cannot be sent is an error at load."""
+        if not isinstance(key, str):
+            raise InjectionError(
+                f"{shown(key)} is a type, which stays in its environment; give what is sendable a name: "
+                f'provide({shown(key)}, ..., name="...", sendable=True)'
+            )
+        needs = () if _is_of_library(factory, "providers") else tuple(_needs(factory))
+        if lifetime != "singleton" or _is_of_library(factory, "providers") or _is_async(factory):
+            raise InjectionError(f"{key}: a sendable provider must be a plain function that returns data once")
+        if lacking := [name for name, need in needs if need not in self._ready]:
+            raise InjectionError(
+                f"{key}: a sendable provider can only ask for settings and paths, not {', '.join(lacking)}"
+            )
+        try:
+            value = factory(**{name: self._ready[need] for name, need in needs})
+            self.sendable[key] = json.loads(json.dumps(to_jsonable_python(value), allow_nan=False))
+        except Exception as error:
+            raise InjectionError(f"{key} cannot be sent to other environments: {message_of(error)}") from error
+        return value
+
+    def receive(self, sent: Mapping[str, Any]) -> None:
+        """Take data of the project's providers, by name, in a worker that does not have these providers."""
+        self._ready.update(sent)
+        self.sent = frozenset(sent)
 
     def _new_key(self, type_: Any, name: str | None) -> Key:
         marker = _marker(type_, None)
@@ -216,6 +254,7 @@ class Injectables:
         """Remove the providers of a plugin that has failed or is gone."""
         for key in list(keys):
             self._recipes.pop(key, None)
+            self.sendable.pop(key, None)
         self._changed()
 
     def _changed(self) -> None:
@@ -563,7 +602,7 @@ class CallScope:
         found, value = self._injectables.given(need.key)
         if found:
             self._keep_secret(value)
-            return True, value
+            return True, _read(need, value)
         if need.key in _PER_CALL:
             return True, _PER_CALL[need.key](self._call)
         return need.default is not MISSING and not self._injectables.knows(need.key), need.default
@@ -584,15 +623,7 @@ class CallScope:
         else:
             value = settings.get(key, *default)
         self._call.keep_secret(value)
-        if need.read is None or value is need.default:
-            return value
-        try:
-            return need.read(value)
-        except ValidationError as error:
-            reason = error.errors(include_url=False, include_input=False)[0]["msg"]
-            raise SettingsError(
-                f"the {need.source} {key!r} does not fit the parameter {need.parameter!r}: {reason}"
-            ) from None
+        return _read(need, value)
 
     async def _make_all(self, wanted: list[tuple[str, Recipe]]) -> None:
         self._needs = dict(wanted)
@@ -664,6 +695,19 @@ class CallScope:
             "was made on the event loop by an async factory, and a sync command runs in a thread: "
             "make the factory sync, or the command async"
         )
+
+
+def _read(need: Need, value: Any) -> Any:
+    """The value as the parameter is annotated."""
+    if need.read is None or value is need.default:
+        return value
+    try:
+        return need.read(value)
+    except ValidationError as error:
+        reason = error.errors(include_url=False, include_input=False)[0]["msg"]
+        raise SettingsError(
+            f"the {need.source} {need.key!r} does not fit the parameter {need.parameter!r}: {reason}"
+        ) from None
 
 
 @contextlib.contextmanager

@@ -281,6 +281,8 @@ class _Compiler:
                 continue
             with _about(f"parameter {item.name!r} of {self.id}"):
                 need = self.injectables.need(item.name, item.annotation, item.default, autowire=self.declared.autowire)
+            if need is not None and need.key in self.injectables.sent:
+                need = dataclasses.replace(need, read=self._reader_of(need.source, item.annotation))
             if need is not None:
                 needs.append(need)
         for name in named:

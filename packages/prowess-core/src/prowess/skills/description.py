@@ -72,6 +72,8 @@ class SkillFacts:
     """Its file or folder; empty for an installed package."""
     own: tuple[str, ...] = ()
     """The files with its commands and hooks."""
+    sent: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Data that it provides for skills in other environments, by name."""
 
     @property
     def digest(self) -> str:
@@ -90,6 +92,7 @@ class SkillFacts:
             "place": self.place,
             "own": list(self.own),
             "views": {command: view.to_json() for command, view in self.views.items()},
+            **({"sent": dict(self.sent)} if self.sent else {}),
         }
 
     @classmethod
@@ -105,6 +108,7 @@ class SkillFacts:
             fatal=bool(data["fatal"]),
             place=str(data["place"]),
             own=tuple(data["own"]),
+            sent=data.get("sent", {}),
         )
 
 

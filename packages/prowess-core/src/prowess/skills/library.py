@@ -13,11 +13,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
 from types import FunctionType, ModuleType
-from typing import Final
+from typing import Any, Final
 
 from cachetools import LRUCache
 
@@ -64,6 +64,8 @@ class Share:
     only: Collection[str] | None = None
     """Import only these skills, without the shared providers of the project."""
     without: Collection[str] = ()
+    sent: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Data of the project's providers, by name."""
     packages: Mapping[str, bool] | None = None
     """Whether the allowed installed packages are imported here, or by other workers. All others are refused. `None` imports all
     packages."""
@@ -92,6 +94,7 @@ class Library:
         self._services = services
         self._share = share
         services.injectables.apart = share.only is not None
+        services.injectables.receive(share.sent)
         services.fingerprint = self.fingerprint
         self._on_import = on_import or _not_noted
         self._folders = list(folders)
@@ -300,6 +303,7 @@ class Library:
             views=views,
             place="" if source is None else str(source.path),
             own=() if source is None else tuple(map(str, source.files)),
+            sent=skill.sent,
         )
 
     def _unseen(self, parts: Closure) -> Collection[str]:

@@ -242,6 +242,12 @@ class Skill:
         profiles[profile.name] = profile
         self._profiles.append(profile.name)
 
+    @property
+    def sent(self) -> dict[str, Any]:
+        """The data that it provides for skills in other environments, by name."""
+        sendable = self._services.injectables.sendable
+        return {str(key): sendable[key] for key in self._provided if key in sendable}
+
     def unplug(self) -> None:
         """Remove everything that was registered."""
         services = self._services

@@ -145,6 +145,8 @@ class BeginHead(Hello):
     """The first part of call ids; the number of the call follows in hexadecimal."""
     only: NotRequired[list[str]]
     """The worker runs only these skills, without the project's shared providers."""
+    sent: NotRequired[JsonObject]
+    """Data of the project's providers, by name. Only with `only`."""
     without: NotRequired[list[str]]
     """Other workers run these skills."""
     environ: NotRequired[Mapping[str, str]]

@@ -585,7 +585,7 @@ async def serve_begun(sock: socket.socket, board: Board | Stream, root: Path, to
         begin: BeginHead = from_json(told)
         _check_version(begin)
         settings = _settings(root, begin)
-        share = Share(begin.get("only"), begin.get("without", ()), settings.sandbox.packages())
+        share = Share(begin.get("only"), begin.get("without", ()), begin.get("sent", {}), settings.sandbox.packages())
         runtime = Runtime(root, settings=settings, on_import=Imports(board), share=share)
     except Exception as error:  # noqa: BLE001 - told to the host, whatever it is
         _log.error("%s", message_of(error))

@@ -101,6 +101,8 @@ class Apart:
         self._active: dict[str, tuple[str, Placement]] = {}
         """The placement and the environment by skill."""
         self._files: dict[str, Stamp] = {}
+        self._sent: Mapping[str, Any] = {}
+        """The data that providers of the project send to skills with environments, by name."""
         self._failed: dict[str, _Failed] = {}
         self._undescribed: set[str] = set()
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -155,7 +157,7 @@ class Apart:
         )
         told = {"only": sorted({*here, *coming})}
         if placement.limits is None or self._settings is None:
-            return told
+            return {**told, "sent": dict(self._sent)} if self._sent else told
         return {**told, "flags": told_settings(self._settings, placement.limits.limits), "written": None}
 
     def _placement(self, wanted: Wanted) -> Placement:
@@ -223,6 +225,13 @@ class Apart:
             del self._active[gone]
         self._undescribed &= self.names
         self._failed = {skill: it for skill, it in self._failed.items() if skill in self._wanted}
+
+    def send(self, sent: Mapping[str, Any], *, anew: bool = True) -> None:
+        """Set the data of the project's providers. With `anew`, workers with other data are replaced."""
+        changed, self._sent = sent != self._sent, sent
+        if anew and changed:
+            there = {skill for skill, it in self._wanted.items() if it.grant is None and self._is_ready(it)}
+            self.see_to(there, there)
 
     def see_to(self, undescribed: Collection[str], among: Collection[str] | None = None, *, build: bool = True) -> None:
         """Make missing environments and describe these skills. Without `build`, use existing environments only.

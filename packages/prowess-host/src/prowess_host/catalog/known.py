@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from prowess.contracts.catalog import Catalog, Failure
 from prowess.settings.keys import OwnSettings
@@ -119,6 +120,10 @@ class KnownCatalog:
         """Skills whose contracts differ from the allowed ones."""
         return {skill_of(key) for key in withheld(self.description.skills, self._sandbox)}
 
+    def sent(self) -> dict[str, Any]:
+        """The data that providers of the project send to skills apart, by name."""
+        return {name: value for facts in self.description.skills.values() for name, value in facts.sent.items()}
+
     def views(self) -> dict[str, View]:
         """The views for clients, by command."""
         return {name: view for facts in self.description.skills.values() for name, view in facts.views.items()}
@@ -141,7 +146,9 @@ class KnownCatalog:
     def learn_apart(self, newer: Description, skills: Collection[str]) -> None:
         """Add the description of skills with their own environment. Their hooks shape only themselves."""
         older = self.description
-        facts = {key: replace(it, has_hooks=False) for key, it in newer.skills.items() if skill_of(key) in skills}
+        facts = {
+            key: replace(it, has_hooks=False, sent={}) for key, it in newer.skills.items() if skill_of(key) in skills
+        }
         files = {path for each in facts.values() for path in each.files}
         seen = {path: newer.sightings[path] for path in files if path in newer.sightings}
         found = replace(

@@ -179,6 +179,7 @@ class CatalogUpdates:
         await self._read_apart()
         async with self.supervisor.describers() as ask:
             self._known.begin_anew(await described(ask, (), root))
+        self._apart.send(self._known.sent(), anew=False)
         self._begin_to_publish()
         self._apart.see_to(self._apart.names)
         await self._apart.settled()
@@ -294,6 +295,7 @@ class CatalogUpdates:
         await self._apart.read(self.searched, self._all_settings, self._paths.project_root)
         self._known.apart = tuple(sorted(self._apart.names))
         self._known.limited = frozenset(self._apart.limits)
+        self._apart.send(self._known.sent(), anew=False)
 
     async def _describe_apart(self, placement: Placement, skills: Collection[str]) -> None:
         """Describe skills in their placement, adopt the description, and send new calls there."""
@@ -457,6 +459,7 @@ class CatalogUpdates:
 
     def _adopt_known(self) -> None:
         """Publish the known skills, with the last good version of those that no longer load, and save the manifest."""
+        self._apart.send(self._known.sent())
         self._known.unready = self._apart.failures
         new = self._explained(self._known.catalog())
         self._proven |= {contract.skill for contract in new.contracts} & self.supervisor.loaded

@@ -106,6 +106,7 @@ def _description(head: dict[str, Any], grant: Grant) -> dict[str, Any]:
             facts[name] = [path for path in facts[name] if _may_name(path, grant)]
         facts["place"] = facts["place"] if _may_name(facts["place"], grant) else ""
         facts["has_hooks"] = False  # hooks shape what others promise
+        facts.pop("sent", None)  # and so does what is sent to others
     seen = {name: {path: it for path, it in head[name].items() if _may_name(path, grant)} for name in _SEEN}
     return {**head, **seen, "skills": skills, "names": sorted(skills), "failures": []}
 
