@@ -49,6 +49,8 @@ LONGEST = (
     "test_node_clients",
 )
 """The modules that take longest, in that order."""
+MEASURED = Path(__file__).parent / "tests" / "prowess"
+"""The tests that have to reach every branch of packages/prowess-core. Their property tests try what others reach as well."""
 
 
 class TimeIsUp(BaseException):
@@ -114,8 +116,12 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         raise pytest.UsageError(f"the name of a test holds an address: {item.nodeid}; give its parameters ids")
 
 
+@pytest.hookimpl(tryfirst=True)  # `-m measured` chooses among them
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What takes longest comes first: at the end all the others would wait for it."""
+    for item in items:
+        if MEASURED in item.path.parents and not hasattr(getattr(item, "obj", None), "hypothesis"):
+            item.add_marker("measured")
     places = {name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(item.path.stem, len(LONGEST)))
 
