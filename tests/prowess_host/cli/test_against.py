@@ -10,8 +10,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-import yaml
 from patience import PATIENCE
+from ruamel.yaml import YAML
 
 from prowess_host.cli.commands import run
 
@@ -112,14 +112,15 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     text = (ROOT / "docs/catalog.md").read_text("utf-8")
     found = re.search(r"```yaml title=\"\.github/workflows/prowess\.yml\"\n(.*?)```", text, re.DOTALL)
     assert found
-    (job,) = yaml.safe_load(found[1])["jobs"].values()
+    (job,) = YAML(typ="safe").load(found[1])["jobs"].values()
     lines = [os.path.expandvars(step["run"]) for step in job["steps"] if "run" in step]
     return [shlex.split(line)[1:] for line in lines if line.startswith("prowess ")]
 
 
 def hooks() -> list[list[str]]:
     return [
-        shlex.split(hook["entry"])[1:] for hook in yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text("utf-8"))
+        shlex.split(hook["entry"])[1:]
+        for hook in YAML(typ="safe").load((ROOT / ".pre-commit-hooks.yaml").read_text("utf-8"))
     ]
 
 
@@ -135,7 +136,7 @@ def test_documented_step_and_hooks(project: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_hooks_look_at_the_right_files() -> None:
     """Skills, settings and the catalog itself, also of a project in a folder below."""
-    for hook in yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text("utf-8")):
+    for hook in YAML(typ="safe").load((ROOT / ".pre-commit-hooks.yaml").read_text("utf-8")):
         for path in ("skills/a.py", "below/skills/x/scripts/a.py", "prowess.toml", "schemas/catalog.json"):
             assert re.search(hook["files"], path)
         assert not re.search(hook["files"], "README.md")
