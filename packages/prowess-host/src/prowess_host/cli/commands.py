@@ -62,7 +62,7 @@ COMMANDS: Final[dict[str, Entry]] = {  # the commands of a group stand together
     "disconnect": Entry("disconnect", "Take it out again.", _SERVE),
     "status": Entry("status", "Show where it is connected, and whether that works.", _SERVE),
     "doctor": Entry("doctor", "Find what is wrong, from Python to each client.", _SERVE),
-    "approve": Entry("approving", "Sign the code of a project, for agents that run only approved code.", _SERVE),
+    "approve": Entry("approving", "Sign the code of a project for agents that run only approved code.", _SERVE),
     "trust": Entry("trusting", "Allow the skills of an installed package to run.", _SERVE),
     "build": Entry("building", "Write the catalog file for commit and review.", _KEEP),
     "check": Entry("checking", "Report breaking changes, and schemas that clients reject.", _KEEP),
