@@ -108,6 +108,7 @@ class _Server:
         pids = tree_of(self.process.pid)
         async with contextlib.AsyncExitStack() as stack:
             clients = [await stack.enter_async_context(self._client(version)) for _ in range(_CLIENTS)]
+            await asyncio.gather(*(client.call(0) for client in clients))  # so that all are connected, in both eras
             times: list[float] = []
 
             async def use(client: _Client) -> None:
