@@ -198,6 +198,16 @@ async def test_secrets_are_kept_nowhere(tmp_path: Path):
         assert secret not in everything
 
 
+async def test_the_words_that_secrets_are_found_by_are_none(tmp_path: Path):
+    """The setting with the patterns has a name that says secret, and a pattern may be an ordinary word."""
+
+    async def use(client: MemoryClient) -> None:
+        await client.ask("tools/call", name="t_talk", arguments={"word": "authorization"})
+
+    (call,) = await session(tmp_path, use)
+    assert {"word": "authorization"} == call["arguments"]
+
+
 async def test_a_running_call_is_shown_and_replaced_by_its_end(tmp_path: Path):
     """Also one that is cancelled."""
     make_project(tmp_path, t=SKILL)

@@ -53,6 +53,9 @@ class LineSplitter:
             line = data.strip(_JSON_SPACE)
             return [line] if line else []
         lines: list[bytes | Oversized] = []
+        if data and b"\n" not in data:  # a part of a long line: splitting would copy it, and look at each byte
+            self._extend(data, lines)
+            return lines
         *ended, rest = data.split(b"\n")
         for piece in ended:
             self._extend(piece, lines)

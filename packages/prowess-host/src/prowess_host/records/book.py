@@ -70,7 +70,8 @@ class Book:
         own = self._settings.own.record
         redactor = self._ready_redactor(own)
         redactor.keep_out(secrets)
-        told_texts = [text for told in news for text in (told.arguments, told.body) if text]
+        kept = [told for told in news if told.size <= own.max_value]  # larger ones are looked at one by one
+        told_texts = [text for told in kept for text in (told.arguments, told.body) if text]
         page = _Page(
             own, redactor, redactor.may_be_in(b"\n".join(told_texts)), self._now() - time.monotonic(), os.getpid()
         )
@@ -155,6 +156,7 @@ class Book:
     def _ready_redactor(self, own: RecordSettings) -> Redactor:
         if self._redactor is None:
             secrets = secrets_of(self._settings.as_dict(), self._environ, own.secrets)
+            secrets.difference_update(own.secrets)  # a setting whose own name says that it is secret
             self._redactor = Redactor(own.secrets, secrets)
         return self._redactor
 
@@ -224,6 +226,8 @@ class Book:
         text = told.arguments
         if text is None or told.contract is None:
             return None, _EVERYTHING, ()
+        if len(text) > own.max_value and valid and redactor.is_harmless(told.contract):
+            return None, _EVERYTHING, ()  # not kept, and without secrets that could be in the result
         try:
             found = redactor.arguments(told.contract, text, valid=valid)
         except (ValueError, RecursionError):
