@@ -112,3 +112,21 @@ def test_a_loop_of_ours_is_a_loop_like_any_other():
 
     with asyncio.Runner(loop_factory=new_loop) as runner:
         assert "done" == runner.run(used())
+
+
+def test_after_a_long_wait_that_a_timer_ended_it_sleeps_at_once(pair: tuple[socket.socket, socket.socket]):
+    """Nobody is about to answer then."""
+    ours, _ = pair
+    asked: list[int] = []
+
+    def clock() -> float:
+        asked.append(1)
+        return len(asked) * 0.0002
+
+    def looks(selector: Attentive, seconds: float) -> bool:
+        asked.clear()
+        selector.select(seconds)
+        return bool(asked)
+
+    with watching(ours, clock, lambda: None) as selector:
+        assert [True, False, True] == [looks(selector, seconds) for seconds in (0.011, 1e-9, 1e-9)]

@@ -23,6 +23,8 @@ _TAKEN: Final = 1e-3
 """A delay in seconds that shows that another program needs this processor. Then sleeping is faster than yielding."""
 _COST: Final = 4
 """The number of misses that such a late poll counts as, because it has cost a call milliseconds."""
+_LONG: Final = 0.01
+"""Seconds of a wait in which any answer would have come."""
 
 _Ready: TypeAlias = "list[tuple[selectors.SelectorKey, int]]"
 _give_way: Final = cast("Callable[[], None]", getattr(os, "sched_yield", lambda: None))
@@ -41,15 +43,22 @@ class Attentive(selectors.DefaultSelector):
         self._misses = 0
         self._asleep = 0
         """The number of next waits without a poll."""
+        self._by_clock = False
+        """Whether a timer ended the last wait after a long time, so that no message is expected."""
 
     def select(self, timeout: float | None = None) -> _Ready:
         """Wait like `select`, up to the timeout or a moment longer."""
         if timeout is not None and timeout <= 0:
             return super().select(timeout)
+        ready: _Ready = []
         if self._asleep:
             self._asleep -= 1
-            return super().select(timeout)
-        return self._look(_MOMENT if timeout is None else min(timeout, _MOMENT)) or super().select(timeout)
+        elif not self._by_clock:
+            ready = self._look(_MOMENT if timeout is None else min(timeout, _MOMENT))
+        if not ready:
+            ready = super().select(timeout)
+        self._by_clock = not ready and timeout is not None and timeout > _LONG
+        return ready
 
     def _look(self, seconds: float) -> _Ready:
         end = self._clock() + seconds
