@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -10,7 +11,7 @@ import pytest
 
 from prowess.calls.outcome import Kind as Failing
 from prowess.contracts.catalog import Failure
-from prowess.contracts.contract import Contract
+from prowess.contracts.contract import Contract, Hints, OutputShape, Policies
 from prowess.settings.limits import Limits
 from prowess.skills.description import Description, SkillFacts, View
 from prowess.skills.texts import pack, unpack
@@ -237,6 +238,25 @@ def test_outcomes_are_looked_at_too() -> None:
     for facts in ({"prowess/attempts": "x"}, {"prowess/retry_after": []}, {"prowess/kind": ["ok"]}):
         assert not answered({"content": []}, facts)
     assert set(get_args(Failing)) == KINDS_OF_OUTCOMES
+
+
+def test_contracts_with_everything_pass() -> None:
+    """A new field has to be added to `shapes` as well: else no limited skill would be described any more."""
+    policies = Policies(("ValueError",), 3, 1.5, 2.0, 1, thread=True, run_on="gpu")
+    output = OutputShape({"type": "string"}, True, "f", "T", True, True)
+    whole = replace(
+        contract("a"),
+        output=output,
+        policies=policies,
+        hints=Hints(True, True, True, True),
+        icons=({"src": "x"},),
+        completions={"a": ("x",), "b": None},
+        source="x.py:1",
+        kind="prompt",
+    )
+    told = description(own=SkillFacts((whole,), views={"own.a": View({"type": "object"}, None, None)}))
+
+    assert said(Kind.CATALOG, told) is not None
 
 
 @pytest.mark.parametrize(
