@@ -35,7 +35,19 @@ _PAGE: Final = re.compile(r"https?://[!-~]+")
 _OK: Final = "ok"
 _KIND: Final = "prowess/kind"
 KINDS_OF_OUTCOMES: Final = frozenset(
-    (_OK, "input", "failed", "crashed", "retryable", "timeout", "worker_lost", "output", "unknown", "input_required")
+    (
+        _OK,
+        "input",
+        "failed",
+        "crashed",
+        "retryable",
+        "timeout",
+        "worker_lost",
+        "busy",
+        "output",
+        "unknown",
+        "input_required",
+    )
 )
 """As in `prowess.calls.outcome`, which costs more to import than a host may use."""
 
