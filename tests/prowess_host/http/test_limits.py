@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import json
 import random
@@ -253,6 +254,30 @@ def test_calls_of_sessions_count_for_their_client(shared: Web) -> None:
         (shared.root / mark).touch()
     none_in_flight(shared)
     assert "x" == shared.call("t_echo", ADA, text="x").text
+
+
+def test_each_call_of_a_batch_counts(shared: Web) -> None:
+    """Otherwise one request could start a thousand."""
+    none_in_flight(shared)
+    fields = initialize(shared, "2025-03-26", headers=ADA)
+    marks = ["k1", "k2", "k3"]
+    batch = [
+        {
+            "jsonrpc": "2.0",
+            "id": mark,
+            "method": "tools/call",
+            "params": {"name": "t_hold", "arguments": {"mark": mark}},
+        }
+        for mark in marks
+    ]
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        answered = pool.submit(shared.ask, "POST", "/mcp", batch, fields)
+        until(lambda: all((shared.root / f"{mark}.begun").exists() for mark in marks))
+        assert 429 == shared.call("t_echo", ADA, text="x").status
+        for mark in marks:
+            (shared.root / mark).touch()
+        assert 3 == len(answered.result().json)
+    none_in_flight(shared)
 
 
 def test_tasks_can_be_ended_where_there_is_no_room(shared: Web) -> None:

@@ -167,6 +167,10 @@ class Connection:
             return True
         return any(call.back is back for call in self._session.in_flight.values())
 
+    def count_owed(self, back: Transport) -> int:
+        """The number of open requests that came with this way back."""
+        return sum(call.back is back for call in self._session.in_flight.values())
+
     def _act(self, action: Action, back: Transport) -> None:
         if isinstance(action, Call):
             action.back = back

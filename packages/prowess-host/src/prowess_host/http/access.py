@@ -185,18 +185,19 @@ class InFlight:
             self.refuse(client)
         self.stay(client)
 
-    def stay(self, client: Hashable) -> None:
-        """Count one more that goes on, although nobody waits for its response."""
-        self.number += 1
-        self._of[client] = self._of.get(client, 0) + 1
-        if self.number == self._half:
+    def stay(self, client: Hashable, number: int = 1) -> None:
+        """Count one more that goes on, although nobody waits for its response, or as many as a batch has."""
+        before = self.number
+        self.number += number
+        self._of[client] = self._of.get(client, 0) + number
+        if before < self._half <= self.number:
             self._since, self._ended = time.monotonic(), 0
 
-    def leave(self, client: Hashable) -> None:
-        """Count one less."""
-        self.number -= 1
-        self._ended += 1
-        self._of[client] -= 1
+    def leave(self, client: Hashable, number: int = 1) -> None:
+        """Count one less, or so many."""
+        self.number -= number
+        self._ended += number
+        self._of[client] -= number
         if not self._of[client]:
             del self._of[client]
 

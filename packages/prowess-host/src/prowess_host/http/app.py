@@ -368,13 +368,14 @@ class App:
         if not reply.started and not session.connection.owes(reply):
             exchange.answer(202)
             return
-        self._calls.stay(session.client)
-        exchange.when_over(partial(self._leave_session, session, outlet, reply))
+        calls = max(session.connection.count_owed(reply), 1) if isinstance(decision.message, Batch) else 1
+        self._calls.stay(session.client, calls)
+        exchange.when_over(partial(self._leave_session, session, outlet, reply, calls))
         exchange.stream(outlet, silent=reply.stream, began=partial(session.keep, reply), most=self._own.poll)
 
-    def _leave_session(self, session: HttpSession, outlet: Outlet, reply: Reply) -> None:
+    def _leave_session(self, session: HttpSession, outlet: Outlet, reply: Reply, calls: int) -> None:
         """A response in a session is over. A client that has left does not cancel its call, which counts until its end."""
-        leave = partial(self._calls.leave, session.client)
+        leave = partial(self._calls.leave, session.client, calls)
         if session.connection.owes(reply):
             reply.when_over = leave
         else:
