@@ -342,6 +342,29 @@ def test_who_has_no_credentials_is_known_by_its_address(one: str, other: str, sa
     assert client_of(Caller(1), one) != client_of(Caller(2), one)
 
 
+def test_large_bodies_are_bounded_all_together(root: Path) -> None:
+    """However many clients send one at the same time, and in however small parts. Small requests are served meanwhile."""
+    size = 128 * 1024
+    with served_over_http(root, "--set", f"serve.max_body={size}") as web, contextlib.ExitStack() as stack:
+        web.call("t_echo", text="ready")
+        fields = head(web, "Content-Type: application/json", f"Content-Length: {size}")
+        waiting: list[socket.socket] = []
+        refused: list[socket.socket] = []
+        for _ in range(20):
+            connection = stack.enter_context(socket.create_connection(("127.0.0.1", web.port), PATIENCE))
+            connection.sendall(fields + b" " * (size - 1))
+            waiting.append(connection)
+        while not refused:
+            refused, _, _ = select.select(waiting, [], [], PATIENCE)
+        assert [503] == statuses(refused[0].recv(65536))
+        assert "x" == web.call("t_echo", text="x").text
+        for connection in waiting:
+            connection.close()
+        until(lambda: web.call("t_echo", text="x" * 100_000).status == 200)
+        chunked = head(web, "Content-Type: application/json", "Transfer-Encoding: chunked", "Connection: close")
+        assert [400] == statuses(web.raw(chunked + b"1\r\n \r\n" * 100_000 + b"0\r\n\r\n"))
+
+
 def test_connections_are_bounded(narrow: Web) -> None:
     """The next one is told when to try again."""
     with contextlib.ExitStack() as stack:

@@ -11,13 +11,14 @@ import socket
 import struct
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import unquote
 
 import httptools
 
 from prowess_host.http.headers import Headers
-from prowess_host.http.messages import Exchange, status_line
+from prowess_host.http.messages import UNASKED, Exchange, status_line
 
 if TYPE_CHECKING:
     from uvicorn.server import ServerState
@@ -31,6 +32,8 @@ _KEEP_ALIVE: Final = 75.0
 """Seconds that an idle connection is kept, longer than in usual proxies, so that the proxy closes it first."""
 _AT_ONCE_OVER: Final = struct.pack("ii", 1, 0)
 _UPGRADE: Final = frozenset({b"upgrade", b"http2-settings"})
+_MOST_BODIES: Final = 16
+"""Bodies of the largest size that are held at the same time."""
 _CHUNK: Final = 64 * 1024
 
 
@@ -47,6 +50,8 @@ class _Shared:
         self.state = state
         self.chunk = bytearray(_CHUNK)
         """One buffer for all: it is emptied at once."""
+        self.bodies = 0
+        """Bytes of the large bodies that are held now."""
         self._told: list[tuple[bytes, bytes]] = []
         self._date = b""
 
@@ -263,8 +268,26 @@ class Http1(asyncio.BufferedProtocol):
 
     def on_body(self, body: bytes) -> None:
         """A part of the body."""
-        if self._newest is not None:
-            self._newest.feed(body)
+        newest = self._newest
+        if newest is None:
+            return
+        newest.feed(body)
+        if newest.size > UNASKED:
+            self._hold(newest)
+
+    def _hold(self, exchange: Exchange) -> None:
+        """Count the bytes of a large body until it is answered. All together are bounded: so is memory."""
+        more = exchange.size - exchange.held
+        if self._shared.bodies + more > _MOST_BODIES * self._own.max_body:
+            self._refuse(503, "too many large requests at once", b"retry-after: 1\r\n")
+        elif not exchange.over:
+            if not exchange.held:
+                exchange.when_over(partial(self._let_go, exchange))
+            exchange.held += more
+            self._shared.bodies += more
+
+    def _let_go(self, exchange: Exchange) -> None:
+        self._shared.bodies -= exchange.held
 
     def on_message_complete(self) -> None:
         """The request is complete; another may follow."""

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from prowess_host.http.headers import Headers
     from prowess_host.http.replies import Outlet
 
-__all__ = ["Exchange", "Field", "Wire", "dump_json", "status_line"]
+__all__ = ["UNASKED", "Exchange", "Field", "Wire", "dump_json", "status_line"]
 
 Field: TypeAlias = tuple[bytes, bytes]
 _CLOSE: Final = (b"connection", b"close")
-_UNASKED: Final = 64 * 1024
+UNASKED: Final = 64 * 1024
 """Bytes of a body that are read before a handler asks for it."""
 _AT_ONCE: Final = 64 * 1024
 """Bytes of a body that are joined with the head, to be sent by one call."""
@@ -91,26 +91,27 @@ class Exchange:
     __slots__ = (
         "_at_end",
         "_began",
+        "_body",
         "_ends",
         "_holds",
         "_most",
         "_news",
         "_outlet",
-        "_parts",
         "_seen",
         "_silent",
-        "_size",
         "_waits",
         "_wire",
         "chunks",
         "fields",
         "gone",
         "headers",
+        "held",
         "is_whole",
         "keeps_open",
         "method",
         "over",
         "path",
+        "size",
         "status",
         "wants_continue",
     )
@@ -136,8 +137,11 @@ class Exchange:
         self.over = False
         """Whether nothing more is sent."""
         self._at_end: list[Callable[[], None]] = []
-        self._parts: list[bytes] = []
-        self._size = 0
+        self._body: bytes | bytearray = b""
+        self.size = 0
+        """Bytes of the body that have arrived."""
+        self.held = 0
+        """Bytes of a large body, as far as they are counted."""
         self._most: int | None = None
         """Bytes of the body that a handler wants at most; `None` as long as none has asked."""
         self._waits: asyncio.Future[None] | None = None
@@ -154,12 +158,16 @@ class Exchange:
         """A part of the body."""
         if self.over:
             return
-        self._size += len(data)
-        if self._most is not None and self._size > self._most:
-            self._parts.clear()
-        else:
-            self._parts.append(data)
-        if self._most is None and self._size > _UNASKED:
+        self.size += len(data)
+        if self._most is not None and self.size > self._most:
+            self._body = b""
+        elif not self._body:
+            self._body = data
+        else:  # in one place, since a body may come in millions of parts
+            if isinstance(self._body, bytes):
+                self._body = bytearray(self._body)
+            self._body += data
+        if self._most is None and self.size > UNASKED:
             self._wire.read_on(wanted=False)
         self._wake()
 
@@ -171,12 +179,12 @@ class Exchange:
     def taken(self, most: int) -> bytes | Refused | None:
         """The whole body, or the refusal; `None` if more of it has to come."""
         length = self.headers.get("content-length")
-        if self._size > most or (length is not None and length.isascii() and length.isdigit() and int(length) > most):
+        if self.size > most or (length is not None and length.isascii() and length.isdigit() and int(length) > most):
             return _too_large(most)
         if not self.is_whole:
             return None
-        parts, self._parts = self._parts, []
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+        body, self._body = self._body, b""
+        return bytes(body)
 
     async def body(self, most: int) -> bytes | Refused:
         """Wait for the whole body, or return the refusal. Raises `ConnectionError` if the client disconnects."""
