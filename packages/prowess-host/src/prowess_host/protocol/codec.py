@@ -57,11 +57,11 @@ class Absent(Enum):
 
 
 ABSENT: Final = Absent.ABSENT
-"""There is no id, or none that could be read or echoed."""
+"""There is no id, or no readable and valid one."""
 
 
 class Request(NamedTuple):
-    """Wants exactly one answer."""
+    """A request, which gets exactly one answer."""
 
     id: RequestId
     method: str
@@ -69,19 +69,19 @@ class Request(NamedTuple):
     arguments: bytes | None = None
     """The JSON text of the object `params.arguments` as it arrived, to be handed on without encoding it again.
 
-    `None` where it has to be encoded: in batches, and where it holds numbers that JSON cannot say.
+    `None` if it has to be encoded: in batches, and if it contains numbers that JSON cannot express.
     """
 
 
 class Notification(NamedTuple):
-    """Wants no answer."""
+    """A notification, which gets no answer."""
 
     method: str
     params: JsonObject
 
 
 class Response(NamedTuple):
-    """The client's answer to a request of ours, or its complaint about a message (then perhaps without an id).
+    """The client's answer to a request of ours, or its error about a message (then perhaps without an id).
 
     A failure has an `error`; a success has none.
     """
@@ -92,13 +92,13 @@ class Response(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """An array. Its items are plain values, to be read by `read_item` where arrays are allowed."""
+    """An array. `read_item` reads its items, if arrays are allowed."""
 
     items: list[Any]
 
 
 class Malformed(NamedTuple):
-    """Not a message. Answered by `error`, with the id where it could be read."""
+    """An invalid message. It is answered by `error`, with the id if that was readable."""
 
     id: RequestId | Absent
     error: RpcError
@@ -120,7 +120,7 @@ _lenient_decoder = json.JSONDecoder(parse_constant=OddNumber, parse_int=read_int
 
 
 def decode(line: bytes | Oversized) -> Message:
-    """Read one line. Never raises: what cannot be read is `Malformed`, with the id wherever that is sure."""
+    """Read one line. Never raises: an invalid line becomes `Malformed`, with the id if that is certain."""
     if isinstance(line, Oversized):
         return Malformed(_or_absent(find_id_of_oversized(line)), RpcError.oversized(line.limit))
     large = read_large(line, _parse) if len(line) >= LARGE else None
@@ -150,7 +150,7 @@ def _or_absent(found: RequestId | None) -> RequestId | Absent:
 
 
 def _decode_leniently(line: bytes, reason: ValueError) -> Message:
-    """A line that is not JSON. Where only numbers are to blame, its sender can be told which ones."""
+    """Read a line that is not JSON. If only numbers are invalid, the error names them."""
     unread = RpcError.parse_error(f"the line is not JSON ({reason})")
     try:
         value = _lenient_decoder.decode(line.decode())
@@ -163,10 +163,9 @@ def _decode_leniently(line: bytes, reason: ValueError) -> Message:
 
 
 def _with_odd_numbers(message: Single) -> Single:
-    """A message with numbers that JSON cannot say, or Python cannot read.
+    """A message with numbers that JSON cannot express, or Python cannot read.
 
-    In the arguments of a tool they are for whoever checks arguments: to a model that is a result, not a fault of the
-    protocol.
+    In the arguments of a tool, the check of arguments reports them, as a result for the model instead of a protocol error.
     """
     if isinstance(message, Response):
         return Response(message.id, {}, {"message": "; ".join(number_problems(message.result))})
@@ -180,7 +179,7 @@ def _with_odd_numbers(message: Single) -> Single:
 
 
 def _parse(text: str) -> Any:
-    """The value of a text without spaces around it. What follows a value is for the slower way to complain about."""
+    """The value of a text without surrounding spaces. The slower way reports text after the value."""
     value, end = _decoder.raw_decode(text)
     return value if end == len(text) else _decoder.decode(text)
 
@@ -190,7 +189,7 @@ _HOLE: Final = os.urandom(16).hex()
 
 
 def _finite(text: str) -> float:
-    """A number as Python reads it; one that is too large is left to the way that says so."""
+    """Parse a number. The slower way reports one that is too large."""
     number = float(text)
     if isinf(number):
         raise OverflowError
@@ -201,16 +200,16 @@ _arguments_decoder = json.JSONDecoder(parse_constant=_refuse_constant, parse_flo
 
 
 _SURROGATE: Final = re.compile(rb"\\u[dD]")
-"""Half of a pair, perhaps. The pattern finds it in a quarter of the time that `in` takes."""
+"""A possible lone surrogate. The pattern takes a quarter of the time of `in`."""
 
 
 def _find_arguments(text: str, line: bytes) -> tuple[Any, bytes] | None:
     """The value of a text with an object `params.arguments`, and the bytes of that object.
 
-    What follows the first name `arguments` is parsed by itself, then the rest with a text of our own in its place. If
-    that text is what `params.arguments` holds, the place was the right one, whatever else the message says; and it is
-    never inside a string, because the quotation mark before the colon must have ended one. `None` in every other case,
-    errors included: parsing the whole text decides and says what is wrong.
+    The value after the first name `arguments` is parsed separately, then the rest with a placeholder in its place. If
+    `params.arguments` is the placeholder, the place was right. It cannot be inside a string, because the quotation mark
+    before the colon has ended one. `None` in every other case, including errors: parsing the whole text then decides and
+    reports.
     """
     place = _ARGUMENTS.search(text)
     if place is None:
@@ -229,7 +228,7 @@ def _find_arguments(text: str, line: bytes) -> tuple[Any, bytes] | None:
 
 
 def read_item(item: Any) -> Single:
-    """Read one item of a batch like a line of its own."""
+    """Read one item of a batch like a line."""
     try:
         return read_message(item, json.dumps(item, separators=(",", ":"), allow_nan=False).encode())
     except RecursionError:
@@ -239,7 +238,7 @@ def read_item(item: Any) -> Single:
 
 
 def read_message(value: Any, raw: bytes, arguments: bytes | None = None) -> Single:
-    """The second stage: give a parsed value its shape. `raw` is the same value as JSON, where escapes are looked for."""
+    """Convert a parsed value to a message. `raw` is its JSON text, which is searched for escapes."""
     if type(value) is not dict:
         return Malformed(ABSENT, RpcError.invalid_request(f"a message must be an object, not {shown(value)}"))
     message: JsonObject = value  # pyright: ignore[reportUnknownVariableType] - a cast costs a call
@@ -274,7 +273,7 @@ def _read_request(message: JsonObject, message_id: Any, arguments: bytes | None)
 
 
 def _read_response(message: JsonObject, message_id: Any) -> Single:
-    """Anything that cannot be a success is a failure, so that the caller does not wait for ever."""
+    """Read a response. An invalid one counts as a failure, so that the caller does not wait for ever."""
     result, error = message.get("result"), message.get("error")
     if type(result) is dict and "error" not in message:
         return Response(_readable(message_id), cast("JsonObject", result))
@@ -292,12 +291,12 @@ def _unreadable(message: JsonObject, message_id: Any) -> Single:
 
 
 def _readable(message_id: Any) -> RequestId | Absent:
-    """The id if it is one that may be echoed: `true` and `1.0` are not, though Python calls them integers."""
+    """The id if it is valid: `true` and `1.0` are not, although Python compares them with integers."""
     return message_id if type(message_id) is int or type(message_id) is str else ABSENT
 
 
 def _is_unicode(value: Any) -> bool:
-    """Whether all strings can be written as UTF-8; an unpaired surrogate escape survives the parser, but not this."""
+    """Whether all strings can be encoded as UTF-8. The parser accepts lone surrogates."""
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except (UnicodeEncodeError, RecursionError):
@@ -311,7 +310,7 @@ _encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(","
 
 
 def dumps(value: Any, what: str = "the value") -> bytes:
-    """Compact UTF-8 JSON without newlines, or `EncodeError`, which then names `what`."""
+    """Compact UTF-8 JSON without newlines. Raises `EncodeError`, which names `what`."""
     try:
         return _encoder.encode(value).encode()
     except (ValueError, TypeError, RecursionError) as error:
@@ -319,7 +318,7 @@ def dumps(value: Any, what: str = "the value") -> bytes:
 
 
 def encode_result(request_id: RequestId, result: JsonObject) -> bytes:
-    """A success. A result that is no JSON becomes an error of the same id, so that the request is still answered."""
+    """A success. A result that is not JSON becomes an error with the same id, so that the request is answered."""
     try:
         return encode_result_raw(request_id, dumps(result, "the result"))
     except EncodeError as error:
@@ -327,23 +326,23 @@ def encode_result(request_id: RequestId, result: JsonObject) -> bytes:
 
 
 def encode_result_raw(request_id: RequestId, result: bytes) -> bytes:
-    """A success whose result is JSON bytes already; they are not looked into."""
+    """A success with an encoded result, which is copied unread."""
     return b"".join((b'{"jsonrpc":"2.0","id":', _id(request_id), b',"result":', result, b"}\n"))
 
 
 def encode_error(request_id: RequestId | Absent, error: RpcError) -> bytes:
-    """A failure. Without an id the member is left out, as `null` is not allowed there."""
+    """A failure. Without an id, the member is omitted, because `null` is not allowed."""
     member = b"" if request_id is ABSENT else b'"id":%b,' % _id(request_id)
     return b'{"jsonrpc":"2.0",%b"error":%b}\n' % (member, error_body(error))
 
 
 def encode_notification(method: str, params: JsonObject | None = None) -> bytes:
-    """A notification of ours, or `EncodeError`."""
+    """A notification of ours. Raises `EncodeError`."""
     return b'{"jsonrpc":"2.0",%b}\n' % _members(method, params)
 
 
 def encode_request(request_id: RequestId, method: str, params: JsonObject | None = None) -> bytes:
-    """A request of ours, or `EncodeError`."""
+    """A request of ours. Raises `EncodeError`."""
     return b'{"jsonrpc":"2.0","id":%b,%b}\n' % (_id(request_id), _members(method, params))
 
 

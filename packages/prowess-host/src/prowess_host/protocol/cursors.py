@@ -18,9 +18,9 @@ def write_cursor(position: int, digest: str) -> str:
 
 
 def read_cursor(cursor: str | None, digest: str, length: int) -> int:
-    """The position a cursor stands for in a list of this digest and length. No cursor, or an empty one, is the start.
+    """The position of a cursor in a list with this digest and length. A missing or empty cursor is the start.
 
-    A list that has changed since has another digest, so no item is skipped or shown twice without notice.
+    A changed list has another digest and makes its cursors invalid, so that no item is skipped or repeated unnoticed.
     """
     if not cursor:
         return 0

@@ -1,4 +1,4 @@
-"""The revisions of the protocol as data, the two eras they form, and how a client states its revision.
+"""The revisions of the protocol as data, their two eras, and how a client states its revision.
 
 In the handshake era, a client negotiates a revision for the whole connection with `initialize`. In the stateless era,
 every request carries an envelope in `params._meta`.
@@ -45,7 +45,7 @@ VERSION_KEY: Final = "io.modelcontextprotocol/protocolVersion"
 CAPABILITIES_KEY: Final = "io.modelcontextprotocol/clientCapabilities"
 CLIENT_KEY: Final = "io.modelcontextprotocol/clientInfo"
 TASKS: Final = "io.modelcontextprotocol/tasks"
-"""The extension by which a call may go on without a waiting client."""
+"""The extension for calls in the background."""
 LOG_LEVEL_KEY: Final = "io.modelcontextprotocol/logLevel"
 SERVER_KEY: Final = "io.modelcontextprotocol/serverInfo"
 SUBSCRIPTION_KEY: Final = "io.modelcontextprotocol/subscriptionId"
@@ -62,7 +62,7 @@ LOG_LEVELS: Final[Mapping[str, int]] = MappingProxyType(
         "emergency": 7,
     }
 )
-"""The levels a client may name, with their rank."""
+"""The log levels with their ranks."""
 
 _TOOL_2024: Final = frozenset({"name", "description", "inputSchema"})
 _TOOL_2025_03: Final = _TOOL_2024 | {"annotations"}
@@ -76,7 +76,7 @@ _SERVER_2025_11: Final = _SERVER_2025_06 | {"description", "websiteUrl", "icons"
 
 
 class Revision(NamedTuple):
-    """What a revision of the protocol has."""
+    """The properties of a revision."""
 
     version: str
     tool_fields: frozenset[str]
@@ -87,7 +87,7 @@ class Revision(NamedTuple):
     elicitation: bool = True
     elicitation_mode: bool = True
     any_output: bool = False
-    """Output schemas and structured content may be anything, not only objects."""
+    """Whether output schemas and structured content may have any type instead of only objects."""
 
 
 STATELESS: Final[Mapping[str, Revision]] = MappingProxyType(
@@ -113,35 +113,35 @@ HANDSHAKE: Final[Mapping[str, Revision]] = MappingProxyType(
 )
 
 REVISIONS: Final[Mapping[str, Revision]] = MappingProxyType({**STATELESS, **HANDSHAKE})
-"""Every revision that is spoken, newest first."""
+"""Every supported revision, newest first."""
 
 SUPPORTED_VERSIONS: Final = tuple(REVISIONS)
-"""What `server/discover` and an unsupported version are answered with: both eras, so that a client which shares no
-stateless revision can fall back to the handshake."""
+"""The list for `server/discover` and for an unsupported version. It has both eras, so that a client without a common stateless
+revision can fall back to the handshake."""
 
 LATEST_HANDSHAKE: Final = next(iter(HANDSHAKE.values()))
 
 
 class Client(NamedTuple):
-    """What a client says of itself: in `initialize`, or in the envelope of this one request."""
+    """The description that a client sends in `initialize`, or in the envelope of a request."""
 
     info: JsonObject
     capabilities: JsonObject
 
 
 def takes_tasks(client: Client, revision: Revision) -> bool:
-    """Whether the client takes a handle instead of a result: it says so in each request."""
+    """Whether the client accepts a task instead of a result, which it declares in each request."""
     extensions = client.capabilities.get("extensions")
     return revision.stateless and type(extensions) is dict and type(cast("JsonObject", extensions).get(TASKS)) is dict
 
 
 def negotiate(requested: str) -> Revision:
-    """The revision a handshake settles on: the one asked for, else the newest that has a handshake."""
+    """The revision for a handshake: the requested one, else the newest one with a handshake."""
     return HANDSHAKE.get(requested, LATEST_HANDSHAKE)
 
 
 def open_envelope(meta: JsonObject) -> Revision:
-    """The revision an envelope asks for. The rest of the envelope is read once the method is known."""
+    """The revision in an envelope. The rest is read once the method is known."""
     version = meta[VERSION_KEY]
     if CAPABILITIES_KEY not in meta:
         raise RpcError.missing_param(f"_meta key {CAPABILITIES_KEY}", "an object")
@@ -156,21 +156,21 @@ def open_envelope(meta: JsonObject) -> Revision:
 
 
 def envelope_client(meta: JsonObject) -> Client:
-    """The client as the envelope of this one request describes it."""
+    """The client in the envelope of a request."""
     return _read_client(
         meta.get(CLIENT_KEY), meta[CAPABILITIES_KEY], f"_meta key {CLIENT_KEY}", f"_meta key {CAPABILITIES_KEY}"
     )
 
 
 def handshake_client(params: JsonObject) -> Client:
-    """The client as it describes itself in `initialize`."""
+    """The client in the parameters of `initialize`."""
     return _read_client(
         params.get("clientInfo"), params.get("capabilities"), "params.clientInfo", "params.capabilities"
     )
 
 
 def _read_client(info: Any, capabilities: Any, info_path: str, capabilities_path: str) -> Client:
-    """Either description may be missing; one of the wrong kind is refused."""
+    """Read the description of a client. Both parts may be missing, but not of a wrong type."""
     client = Client(_object(info, info_path), _object(capabilities, capabilities_path))
     for name in ("name", "version"):
         value = client.info.get(name, "")
@@ -195,7 +195,7 @@ def read_log_level(value: Any, path: str) -> str:
 
 
 def read_progress_token(meta: JsonObject) -> int | str | None:
-    """The token that progress of a request is reported under, if progress is wanted."""
+    """The progress token of a request, if it has one."""
     token = meta.get("progressToken")
     if token is None or type(token) is int or type(token) is str:
         return token

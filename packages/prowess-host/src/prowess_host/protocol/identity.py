@@ -18,24 +18,23 @@ __all__ = ["Server", "join_objects"]
 _EMPTY_LENGTH: Final = len("{}")
 
 _NO_CACHE: Final = b'{"ttlMs":0,"cacheScope":"private"}'
-"""The catalog may change with any save, and list_changed says when; a client that keeps a list would miss nothing by
-asking again, and a stale list costs a failed call."""
+"""Lists must not be cached: any save may change the catalog, and a call by a stale list fails."""
 
 
 def join_objects(*objects: bytes) -> bytes:
-    """One JSON object with the members of all, as bytes and without reading them. No name may occur twice."""
+    """Join JSON objects as bytes, without parsing them. Their names must be distinct."""
     parts: list[bytes | memoryview] = [b"{"]
     for each in objects:
         if len(each) > _EMPTY_LENGTH:
-            parts += (memoryview(each)[1:-1], b",")  # a view: a result may be large, and this copies it only once
+            parts += (memoryview(each)[1:-1], b",")  # a view, so that a large result is copied only once
     parts[-1] = b"}" if len(parts) > 1 else b"{}"
     return b"".join(parts)
 
 
 class Server:
-    """The identity a client is shown. `details` may hold title, description, websiteUrl and icons.
+    """The identity of the server for clients. `details` may have title, description, websiteUrl and icons.
 
-    An identity that is no JSON is an `EncodeError` here, at the start, and not at the first handshake.
+    Raises `EncodeError` at the start for an identity that JSON cannot express.
     """
 
     def __init__(
@@ -46,7 +45,7 @@ class Server:
         instructions: str | Callable[[], str | None] | None = None,
         details: JsonObject | None = None,
     ) -> None:
-        """`instructions` may be a function: those that are made from the catalog change with it."""
+        """`instructions` may be a function, because generated ones change with the catalog."""
         self._instructions = instructions
         self._implementation: JsonObject = {"name": name, "version": version, **(details or {})}
         self._stamps: dict[str, bytes] = {}
@@ -54,11 +53,11 @@ class Server:
 
     @property
     def instructions(self) -> str | None:
-        """The instructions for models, as far as they are known."""
+        """The instructions for models, if known."""
         return self._instructions() if callable(self._instructions) else self._instructions
 
     def info(self, revision: Revision) -> JsonObject:
-        """`Implementation` with the fields this revision has."""
+        """`Implementation` with the fields of this revision."""
         return {name: value for name, value in self._implementation.items() if name in revision.server_fields}
 
     def initialize_result(self, revision: Revision, capabilities: JsonObject) -> JsonObject:
@@ -68,7 +67,7 @@ class Server:
         return {**told, "instructions": instructions} if instructions else told
 
     def discover_result(self, capabilities: JsonObject) -> JsonObject:
-        """The answer to `server/discover`, before `dress` adds what every stateless result has."""
+        """The answer to `server/discover`, before `dress` adds the common fields."""
         told: JsonObject = {"supportedVersions": list(SUPPORTED_VERSIONS), "capabilities": capabilities}
         instructions = self.instructions
         return {**told, "instructions": instructions} if instructions else told
@@ -82,9 +81,9 @@ class Server:
         result_type: str = "complete",
         cacheable: bool = False,
     ) -> bytes:
-        """A ready-made result object with what the revision wants on top of it, by splicing.
+        """Add the fields of the revision to an encoded result.
 
-        `body` is a JSON object without `_meta`, and `meta` is what belongs there; both are never parsed here.
+        `body` is a JSON object without `_meta`, and `meta` is the value for that. Neither is parsed.
         """
         if not revision.stateless:
             return body if meta == b"{}" else join_objects(body, b'{"_meta":%b}' % meta)

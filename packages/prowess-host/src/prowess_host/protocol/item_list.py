@@ -19,21 +19,21 @@ if TYPE_CHECKING:
 __all__ = ["PAGE_SIZE", "ItemList", "render_plain"]
 
 PAGE_SIZE: Final = 1000
-"""Items on one page by default: large, because some clients never ask for a second one."""
+"""Items of a page by default: many, because some clients never ask for a second page."""
 _OF_LATER_REVISIONS: Final = frozenset({"title", "_meta", "icons"})
 """Fields that all definitions got at the same time as those of tools."""
 
 
 def render_plain(definition: JsonObject, revision: Revision) -> JsonObject:
-    """A definition as this revision can say it: fields it has not are left out."""
+    """A definition with the fields of this revision."""
     unknown = _OF_LATER_REVISIONS - revision.tool_fields
     return {name: value for name, value in definition.items() if name not in unknown}
 
 
 class ItemList:
-    """One definition of each item for each era, in order of name, the same for every client.
+    """The definitions of all items for each era, ordered by name, the same for every client.
 
-    Pages are made once for each revision and kept as bytes, since a list is read far more often than it changes.
+    Pages are encoded once for each revision, because a list is read far more often than it changes.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class ItemList:
         optional: Iterable[JsonObject] = (),
         page_size: int = PAGE_SIZE,
     ) -> None:
-        """`member` is where the result has the items. `optional` ones are listed where whoever asks for a page wants them."""
+        """`member` is the member of the result with the items. `optional` items are listed only if `page` asks for them."""
         self._member = member.encode()
         self._handshake = sorted(handshake, key=_name)
         self._stateless = sorted(stateless, key=_name)
@@ -60,12 +60,12 @@ class ItemList:
 
     @cached_property
     def digest(self) -> str:
-        """Differs when anything a client can see differs. The first answer does without it."""
+        """A digest of everything that clients can see. The first answer does not need it."""
         whole = dumps([self._handshake, self._stateless], "a definition")
         return hashlib.sha256(whole).hexdigest()[:16]
 
     def page(self, cursor: str | None, revision: Revision, *, optional: bool = False) -> bytes:
-        """The result of the list method as JSON bytes, not yet dressed for the revision. A bad cursor is an `RpcError`."""
+        """The encoded result of the list method, before `dress`. Raises `RpcError` for an invalid cursor."""
         items = self._items(revision, optional=optional)
         start = read_cursor(cursor, self.digest, len(items)) if cursor else 0
         end = start + self._page_size

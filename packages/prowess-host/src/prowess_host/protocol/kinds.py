@@ -1,6 +1,6 @@
-"""The kinds of things that are served, one row each: their methods, lists, definitions and capabilities.
+"""The kinds of things that are served, one row each: methods, lists, definitions and capabilities.
 
-`prowess.contracts.kinds` has the other half of a row, which authors and workers need.
+`prowess.contracts.kinds` has the part of each row that authors and workers need.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 SKILLS: Final = "skills"
-"""Agent Skills, in the stateless era: no kind of things, but lists of files among the resources."""
+"""Agent Skills, in the stateless era: not a kind, but lists of files among the resources."""
 SKILLS_METHODS: Final = frozenset({"skills/list", "skills/get", "resources/directory/read"})
 _SKILLS_EXTENSION: Final = "io.modelcontextprotocol/skills"
 _COMPLETIONS_SINCE: Final = "2025-03-26"
@@ -57,16 +57,16 @@ class Row(NamedTuple):
     kind: str
     capability: str
     method: str
-    """The method that calls one of them."""
+    """The method that calls one."""
     named_by: str
-    """The parameter of that method that says which one."""
+    """The parameter of that method with the name."""
     shelves: tuple[Shelf, ...]
     changed: str
-    """What a client of the stateless era asks for, to hear of changes of the lists."""
+    """The name of changes of the lists in subscriptions of the stateless era."""
     abilities: Mapping[str, bool]
-    """What the capability says."""
+    """The fields of the capability."""
     define: Callable[[Contract], JsonObject] | None = None
-    """The fullest definition of one of them. Those of tools depend on a profile, and are made elsewhere."""
+    """Makes the complete definition of one. Those of tools depend on a profile, and are made elsewhere."""
 
     @property
     def notification(self) -> str:
@@ -87,13 +87,13 @@ def _template(contract: Contract) -> bool:
 
 
 def define_resource(contract: Contract) -> JsonObject:
-    """The fullest definition of a resource, or of a template for resources."""
+    """The complete definition of a resource or a resource template."""
     place = "uriTemplate" if contract.is_template else "uri"
     return _given({place: contract.uri, **_described(contract), "mimeType": contract.mime_type})
 
 
 def define_prompt(contract: Contract) -> JsonObject:
-    """The fullest definition of a prompt."""
+    """The complete definition of a prompt."""
     required = contract.input_schema.get("required", ())
     arguments = [
         _given({"name": name, "description": schema.get("description"), "required": name in required})
@@ -103,7 +103,7 @@ def define_prompt(contract: Contract) -> JsonObject:
 
 
 def _described(contract: Contract) -> JsonObject:
-    """What definitions of all kinds have. `name` and `title` come first, because people read them."""
+    """The common fields of all definitions. `name` and `title` come first, because people read them."""
     meta: JsonObject = {CATEGORY_KEY: contract.category}
     if contract.tags:
         meta[TAGS_KEY] = list(contract.tags)
@@ -178,7 +178,7 @@ def _file(held: JsonObject) -> JsonObject:
 
 
 def as_content(payload: JsonObject) -> JsonObject:
-    """What was read from a resource, or the messages of a prompt, in the form that results of commands have."""
+    """The contents of a resource or the messages of a prompt, in the form of a tool result."""
     if "contents" in payload:
         held: list[JsonObject] = payload["contents"]
         return {"content": [_text(each["text"]) if "text" in each else _file(each) for each in held]}
@@ -193,7 +193,7 @@ def as_content(payload: JsonObject) -> JsonObject:
 
 
 def capabilities(kinds: Collection[str], revision: Revision, *, tasks: bool = True) -> JsonObject:
-    """What a server declares that has things of these kinds. Tools are declared in any case."""
+    """The capabilities of a server with these kinds. Tools are always declared."""
     told: JsonObject = {row.capability: dict(row.abilities) for row in ROWS if row.kind in kinds or row.kind == TOOL}
     if len(told) > 1 and revision.version >= _COMPLETIONS_SINCE:
         told["completions"] = {}

@@ -1,7 +1,7 @@
 """Reads the arguments of a large request with the parser of pydantic-core, which takes a seventh of the time for long texts.
 
-Whatever that parser does not take as well as Python's does, from half a surrogate pair to a number that is too large, is
-left to the usual way: it says what is wrong. So both ways give the same message.
+Everything that this parser handles differently from Python's (lone surrogates, numbers that are too large) is left to the
+usual way, which reports it. So both ways give the same message.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 __all__ = ["LARGE", "LargeRequest", "read_large"]
 
 LARGE: Final = 256 * 1024
-"""Bytes from which on this is worth importing pydantic-core, which a host does without otherwise: 10 ms, once."""
+"""The size in bytes from which importing pydantic-core (10 ms, once) pays off."""
 _END: Final = 4096
 _MOST_ENDS: Final = 16
-"""The arguments are looked for by the last so many brackets, among the last so many bytes: little follows them."""
+"""The number of last brackets, and of last bytes, among which the end of the arguments is searched."""
 _ARGUMENTS: Final = re.compile(rb'"arguments"[ \t\r\n]*:[ \t\r\n]*(?=\{)')
 _SAMPLE: Final = 16 * 1024
 _MOST_MEMBERS: Final = 64
-"""Members of objects in a sample. With more of them, looking for infinities costs what the other parser saves."""
+"""Members of objects in a sample. With more of them, the search for infinities costs more than the parser saves."""
 _HOLE: Final = os.urandom(16).hex()
 
 
@@ -38,21 +38,20 @@ class LargeRequest(NamedTuple):
 
     value: Any
     arguments: bytes
-    """That object, as it arrived."""
+    """The bytes of that object."""
     rest: bytes
-    """The message with a short text in the place of the arguments."""
+    """The message with a placeholder instead of the arguments."""
 
 
 def read_large(line: bytes, parse: Callable[[str], Any]) -> LargeRequest | None:
-    """The message on a line; `None` where it has no arguments, or where these are not as most are.
+    """The message on a line; `None` without arguments, or with unusual ones.
 
-    `parse` reads the message around the arguments. A text of our own stands in their place: it shows that the place was
-    the right one, whatever else the message says.
+    `parse` reads the message around the arguments, with a placeholder in their place, which proves that the place was right.
     """
     place = _ARGUMENTS.search(line)
     if place is None or _has_many_members(line):
         return None
-    if 0 < sys.get_int_max_str_digits() < MOST_DIGITS:  # the other parser goes by its own limit
+    if 0 < sys.get_int_max_str_digits() < MOST_DIGITS:  # the other parser has its own limit
         return None
     start, end = place.end(), len(line)
     for _ in range(_MOST_ENDS):
@@ -90,7 +89,7 @@ def _with_arguments(value: Any, text: bytes, rest: bytes) -> LargeRequest | None
 
 
 def _has_infinity(value: Any) -> bool:
-    """Whether there is a number that is too large for Python, which the parser gives as infinity."""
+    """Whether a number is too large for Python. The parser returns infinity for it."""
     waiting: list[Any] = [value]
     while waiting:
         held = waiting.pop()

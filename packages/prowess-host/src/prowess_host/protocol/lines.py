@@ -16,12 +16,12 @@ its HTTP transport stops at 4 MiB, which is too little for a file sent as an arg
 _BOM: Final = b"\xef\xbb\xbf"
 _JSON_SPACE: Final = b" \t\r\n"
 _KEPT: Final = 4096
-"""Bytes kept of each end of a line over the limit: a request is known by its first members or by its last ones."""
+"""Bytes that are kept of both ends of a line over the limit, because the id is among the first or the last members."""
 
 
 @frozen
 class Oversized:
-    """Stands for a line that was longer than `limit` bytes and has been thrown away, but for its two ends."""
+    """A line that was longer than `limit` bytes, of which only the two ends are kept."""
 
     limit: int
     head: bytes = field(default=b"", compare=False)
@@ -29,11 +29,11 @@ class Oversized:
 
 
 class LineSplitter:
-    """Bytes in, whole lines out: without their newline, spaces around them and blank lines.
+    """Splits bytes into lines, without newlines, surrounding spaces and blank lines.
 
-    Only a line feed ends a line (a carriage return before it counts as a space). A line over the limit is skipped up to
-    its end, so never more than the limit and one chunk is held. It is reported by an `Oversized`: at once, or at its end
-    where it begins like an object, as what tells who sent it may stand there.
+    Only a line feed ends a line (a carriage return before it counts as a space). A line over the limit is skipped, so that
+    at most the limit and one chunk are kept. It is reported as `Oversized`: at once, or at its end if it begins like an
+    object, because the id may be there.
     """
 
     __slots__ = ("_first", "_head", "_limit", "_parts", "_size", "_skipping", "_tail")
@@ -49,7 +49,7 @@ class LineSplitter:
     def feed(self, data: bytes) -> list[bytes | Oversized]:
         """The lines that these bytes complete."""
         begun = self._parts or self._skipping or self._first
-        if not begun and data.find(b"\n") == len(data) - 1 <= self._limit:  # what usually comes: one whole line
+        if not begun and data.find(b"\n") == len(data) - 1 <= self._limit:  # the usual case: one whole line
             line = data.strip(_JSON_SPACE)
             return [line] if line else []
         lines: list[bytes | Oversized] = []
@@ -80,7 +80,7 @@ class LineSplitter:
             self._skip(lines)
 
     def _skip(self, lines: list[bytes | Oversized]) -> None:
-        """Throw away what there is of the line, but for its ends."""
+        """Drop the line so far, except its ends."""
         whole = b"".join(self._parts)
         self._parts.clear()
         self._skipping = True

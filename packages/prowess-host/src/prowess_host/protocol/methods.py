@@ -85,7 +85,7 @@ STATELESS_METHODS: Final[Mapping[str, tuple[Param, ...]]] = MappingProxyType(
 
 TASK_METHODS: Final = frozenset({"tasks/get", "tasks/update", "tasks/cancel"})
 CACHEABLE: Final = frozenset({"server/discover", "resources/read", *LISTS, *SKILLS_METHODS})
-"""Methods whose complete results say in the stateless era how long they may be kept."""
+"""Methods whose results have a lifetime for caches in the stateless era."""
 
 
 def is_known(method: str) -> bool:
@@ -94,7 +94,7 @@ def is_known(method: str) -> bool:
 
 
 def check_params(method: str, params: JsonObject, revision: Revision) -> None:
-    """Refuse a method the revision has not, or parameters of the wrong shape."""
+    """Refuse a method that the revision lacks, or parameters of the wrong shape."""
     table = STATELESS_METHODS if revision.stateless else HANDSHAKE_METHODS
     wanted = table.get(method)
     if wanted is None:

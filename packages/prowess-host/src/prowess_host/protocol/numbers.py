@@ -19,12 +19,12 @@ _MOST_PROBLEMS: Final = 5
 
 
 class OddNumber(float):
-    """Stands for a number that could not be read. Whatever writes JSON refuses it, because it is not finite."""
+    """A number that could not be parsed. Encoders refuse it, because it is not finite."""
 
     __slots__ = ("text",)
 
     def __new__(cls, text: str) -> Self:
-        """A number as it was written."""
+        """Keep the text of the number."""
         made = super().__new__(cls, "nan")
         made.text = text
         return made
@@ -33,13 +33,13 @@ class OddNumber(float):
 
 
 def read_integer(text: str) -> int | OddNumber:
-    """An integer, if it can be read."""
+    """Parse an integer, or keep it as an `OddNumber`."""
     limit = sys.get_int_max_str_digits() or MOST_DIGITS
     return int(text) if len(text.lstrip("-")) <= limit else OddNumber(text)
 
 
 def number_problems(value: Any, path: str = "") -> list[str]:
-    """What is wrong with the numbers in JSON data, one line for each of the first few."""
+    """The invalid numbers in JSON data, one line for each of the first few."""
     lines: list[str] = []
     for place, number in _odd_numbers(value, path):
         if len(lines) == _MOST_PROBLEMS:
@@ -59,7 +59,7 @@ def _problem(number: float) -> str:
 
 
 def _odd_numbers(value: Any, path: str) -> Iterator[tuple[str, float]]:
-    """Not by recursion: what was parsed may be nested deeper than Python calls can be."""
+    """Search without recursion, because the data may be nested deeper than Python's call stack allows."""
     waiting: list[tuple[str, Any]] = [(path, value)]
     while waiting:
         place, held = waiting.pop()

@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 STATE_LIFETIME: Final = 3600.0
-"""Seconds a person has to answer. Long enough for a coffee, short enough that a leaked state is soon worth nothing."""
+"""Seconds that a person has to answer. A leaked state is useless after that."""
 
 NEEDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {"form": ("elicitation",), "url": ("elicitation", "url"), "sample": ("sampling",), "roots": ("roots",)}
@@ -51,12 +51,12 @@ NEEDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 """The kinds of questions, and the capability that a client needs for each."""
 _FORM_VERSION: Final = 3
 _PURPOSE: Final = b"prowess request state\0"
-"""So that a signature made with the same key for something else is never taken for a state."""
+"""Separates these signatures from others with the same key."""
 _ACTIONS: Final = frozenset({"accept", "decline", "cancel"})
 
 
 class Occasion(NamedTuple):
-    """What a sealed state is good for: this command, under this contract, with these arguments."""
+    """The call that a sealed state is bound to: command, contract, arguments and caller."""
 
     command: str
     contract: str
@@ -64,12 +64,12 @@ class Occasion(NamedTuple):
     arguments: str
     """Digest of the arguments, see `digest_arguments`."""
     caller: str = ""
-    """Digest of who calls, where several callers share a server."""
+    """Digest of the caller, if several callers share a server."""
 
 
 class Answers(NamedTuple):
-    """What has been answered so far, by key. `stale` says that answers were dropped because the contract has changed
-    since they were given, so everything has to be asked again.
+    """The answers so far, by key. `stale` says that answers were dropped because the contract has changed since, so
+    everything has to be asked again.
     """
 
     given: Mapping[str, JsonObject]
@@ -78,11 +78,11 @@ class Answers(NamedTuple):
     stale: bool = False
 
 
-# Who can be asked, and how
+# Questions and answers
 
 
 def can_ask(client: Client, revision: Revision) -> bool:
-    """Whether the client shows forms. An empty declaration means forms; one that names only URLs does not."""
+    """Whether the client supports forms. An empty declaration means forms; one with only URLs does not."""
     declared = client.capabilities.get("elicitation")
     if not revision.elicitation or not isinstance(declared, dict):
         return False
@@ -104,7 +104,7 @@ def askable(client: Client, revision: Revision) -> list[str]:
 
 
 def kind_of(question: Mapping[str, Any]) -> str:
-    """The kind of a question that a worker has put; a `ValueError` for one that we do not know."""
+    """The kind of a question from a worker. Raises `ValueError` for an unknown one."""
     kind = question.get("ask", "form")
     if kind not in NEEDS:
         raise ValueError(f"unknown kind of question {kind!r}")
@@ -112,7 +112,7 @@ def kind_of(question: Mapping[str, Any]) -> str:
 
 
 def require_asking(client: Client, revision: Revision, kinds: Iterable[str]) -> None:
-    """Refuse a request that would have to ask a client for what it did not declare."""
+    """Raise an error if a question needs a capability that the client did not declare."""
     lacking: JsonObject = {}
     able = askable(client, revision)
     for kind in kinds:
@@ -125,9 +125,9 @@ def require_asking(client: Client, revision: Revision, kinds: Iterable[str]) -> 
 
 
 def request_of(question: Mapping[str, Any], revision: Revision, page: str = "") -> JsonObject:
-    """The method and the parameters that a question is asked by.
+    """The method and the parameters of the request for a question.
 
-    `page` names a page in the handshake era, where the server may say later that the page has done its job.
+    `page` identifies a page in the handshake era, in which the server may report later that it is finished.
     """
     kind = kind_of(question)
     if kind == "sample":
@@ -138,16 +138,16 @@ def request_of(question: Mapping[str, Any], revision: Revision, page: str = "") 
     if kind == "url":
         named = {} if revision.stateless else {"elicitationId": page}
         params = {"mode": "url", **asked, "url": question["url"], **named}
-    else:  # revisions that know no modes know forms only, and get no mode
+    else:  # revisions without modes have only forms
         mode = {"mode": "form"} if revision.elicitation_mode else {}
         params = {**mode, **asked, "requestedSchema": question["schema"]}
     return {"method": "elicitation/create", "params": params}
 
 
 def read_answer(value: Any, path: str, kind: str = "form") -> JsonObject:
-    """The answer to a question: an action, and what came with it where it was accepted.
+    """Parse the answer to a question: an action, and the content if it was accepted.
 
-    Whether the fields fit the form is checked where the form is known.
+    The worker, which has the form, validates the fields.
     """
     if type(value) is not dict:
         raise RpcError.wrong_param(path, "an object", value)
@@ -173,11 +173,11 @@ _RESULTS: Final[Mapping[str, tuple[str, tuple[type, ...], str]]] = MappingProxyT
         "roots": ("roots", (list,), "an array"),
     }
 )
-"""The answers that are results of a method of their own: the member that each has, and what that is."""
+"""The answers that are results of other methods, with their member and its type."""
 
 
 def _kind_of_answer(value: Any) -> str:
-    """The kind of a question that was answered without being asked in this state."""
+    """The kind of an answer to a question that this state did not ask."""
     if type(value) is not dict or "action" in value:
         return "form"
     return "roots" if "roots" in value else "sample" if "content" in value else "form"
@@ -187,7 +187,7 @@ def _kind_of_answer(value: Any) -> str:
 
 
 def digest_arguments(arguments: JsonObject | str) -> str:
-    """A fingerprint of arguments that does not depend on the order of their names."""
+    """A fingerprint of arguments, independent of the order of names."""
     try:
         text = json.dumps(arguments, sort_keys=True, separators=(",", ":"))
     except RecursionError:
@@ -196,19 +196,19 @@ def digest_arguments(arguments: JsonObject | str) -> str:
 
 
 def input_required(questions: Mapping[str, Mapping[str, Any]], revision: Revision, state: str) -> bytes:
-    """The body of the result that asks, to be sent with the result type `input_required`.
+    """The body of a result of the type `input_required`.
 
-    `questions` are those of a worker, by key. `state` is a sealed one whose `asked` are these.
+    `questions` are those of a worker, by key. `state` is a sealed state with the same `asked`.
     """
     requests = {name: request_of(each, revision) for name, each in questions.items()}
     return dumps({"inputRequests": requests, "requestState": state}, "a question")
 
 
 def resume(params: JsonObject, occasion: Occasion, *, key: bytes, now: float) -> Answers:
-    """The answers a stateless `tools/call` brings along, from its state and its responses.
+    """The answers in a stateless `tools/call`, from its state and its responses.
 
-    Beside a state only responses to what was asked count; without one they all do, since a client may keep the answers
-    of its user itself. What has no response is asked again.
+    With a state, only responses to its questions count. Without one, all count, because a client may keep the answers of
+    its user itself. Questions without a response are asked again.
     """
     responses = cast("JsonObject", params.get("inputResponses") or {})
     state = params.get("requestState")
@@ -225,7 +225,7 @@ def resume(params: JsonObject, occasion: Occasion, *, key: bytes, now: float) ->
 
 
 def seal(answers: Answers, occasion: Occasion, *, key: bytes, now: float) -> str:
-    """The state as an opaque string that only the key can make. `now` is wall-clock time: the state may outlive us."""
+    """Seal a state as a signed string. `now` is wall-clock time, because the state may outlive the host."""
     payload = dumps(
         {
             "v": _FORM_VERSION,
@@ -244,7 +244,7 @@ def seal(answers: Answers, occasion: Occasion, *, key: bytes, now: float) -> str
 
 
 def unseal(state: str, occasion: Occasion, *, key: bytes, now: float) -> Answers:
-    """The answers in a state, if it is ours, in time, and for this very call."""
+    """The answers in a state, if it is authentic, not expired, and bound to this call."""
     payload = _verify(state, key)
     if payload["v"] != _FORM_VERSION or now >= payload["expires"]:
         raise RpcError.bad_request_state("has expired")
@@ -257,7 +257,7 @@ def unseal(state: str, occasion: Occasion, *, key: bytes, now: float) -> Answers
 
 
 def _verify(state: str, key: bytes) -> JsonObject:
-    """What was signed. After the signature nothing needs to be doubted any more: we wrote it."""
+    """Check the signature and parse the state. A signed state needs no further validation."""
     text, _, signature = state.partition(".")
     if not hmac.compare_digest(signature.encode(), _sign(text, key).encode()):
         raise RpcError.bad_request_state("was not issued by this server")

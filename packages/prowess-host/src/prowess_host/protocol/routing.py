@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 __all__ = ["MAX_BATCH", "Action", "Answered", "Cancelled", "Group", "Ignored", "Reply", "route"]
 
 MAX_BATCH: Final = 1000
-"""Messages in one array. A client that sends more than a handful is not known; each costs an answer of its own."""
+"""Messages in one array. Known clients send only a few; each costs an answer."""
 
 
 class Reply(NamedTuple):
@@ -60,7 +60,7 @@ class Reply(NamedTuple):
 
 
 class Cancelled(NamedTuple):
-    """Stop this call; it gets no answer. Write the line if it is not empty (it withdraws what was asked for it)."""
+    """Stop this call; it gets no answer. Write the line unless it is empty: it withdraws the questions of the call."""
 
     call: Call
     reason: str
@@ -77,13 +77,13 @@ class Answered(NamedTuple):
 
 
 class Ignored(NamedTuple):
-    """Nothing to do. The reason is for a log."""
+    """Nothing to do. The reason is for the log."""
 
     reason: str
 
 
 class Group(NamedTuple):
-    """What the messages of one batch came to, in their order."""
+    """The actions for the messages of one batch, in order."""
 
     actions: tuple[Action, ...]
 
@@ -92,9 +92,9 @@ Action: TypeAlias = "Call | Reply | Cancelled | Answered | Ignored | Group"
 
 
 def route(message: Message, session: Session, now: float) -> Action:
-    """What to do about one message. `now` is a monotonic time in seconds. Never raises.
+    """The action for one message. `now` is a monotonic time in seconds. Never raises.
 
-    A `Call` is in flight from here on, and its one answer comes from `session.answer` or `session.refuse`.
+    A returned `Call` is in flight, and gets its answer from `session.answer` or `session.refuse`.
     """
     if isinstance(message, Request):
         return _route_request(message, session, None)
@@ -108,7 +108,7 @@ def route(message: Message, session: Session, now: float) -> Action:
 
 
 def _complain(message: Malformed, session: Session, now: float) -> Action:
-    """An id that belongs to a request in flight is left out: the error would be taken for the answer to that one."""
+    """Answer an invalid message. The id of a request in flight is omitted, because the error would count as its answer."""
     known = message.id is ABSENT or session.is_waiting(message.id)
     if known and not session.complaints.take(now):
         return Ignored(f"too many broken messages to answer: {message.error.message}")
@@ -144,7 +144,7 @@ def _dispatch(request: Request, session: Session, batch: Together | None) -> Act
 
 
 def _initialize(request: Request, session: Session, batch: Together | None) -> Action:
-    """Done at once, so that the next line already sees the session."""
+    """Handle `initialize` at once, so that the next line already has the session."""
     if batch is not None:
         raise RpcError.batch_refused("initialize cannot be part of a batch")
     params = request.params

@@ -72,13 +72,13 @@ CODES: Final[Mapping[int, Code]] = MappingProxyType(
         URL_ELICITATION_REQUIRED: Code("URL elicitation required", 200, stateless=False),
     }
 )
-"""Every code that may be sent, with its name. A code that is not here is never sent."""
+"""Every code that the host sends, with its name."""
 
 _SHOWN_LENGTH: Final = 60
 
 
 def shown(value: Any) -> str:
-    """A value as an error message shows it: scalars as they are (shortened), containers by kind only."""
+    """A value for an error message: scalars shortened, containers only by kind."""
     if value is None:
         return "null"
     if isinstance(value, str):
@@ -95,7 +95,7 @@ def _shorten(text: str) -> str:
 
 
 class EncodeError(ValueError):
-    """A value is no JSON (NaN, an infinity, a lone surrogate, a cycle, a foreign type), so no message was made."""
+    """A value is not JSON (NaN, an infinity, a lone surrogate, a cycle, a foreign type), so no message was made."""
 
     def __init__(self, what: str, reason: Exception) -> None:
         detail = "it is nested too deeply" if isinstance(reason, RecursionError) else str(reason)
@@ -135,7 +135,7 @@ class RpcError(Exception):
 
     @classmethod
     def batch_refused(cls, reason: str) -> RpcError:
-        """An array where none may stand."""
+        """An array where none is allowed."""
         return cls.invalid_request(f"{reason}; send one message on each line")
 
     # The request was read, but it is not served.
@@ -185,17 +185,17 @@ class RpcError(Exception):
 
     @classmethod
     def bad_numbers(cls, problems: Sequence[str]) -> RpcError:
-        """Numbers that JSON cannot say, or that are too long to be read."""
+        """Numbers that JSON cannot express, or that are too long to parse."""
         return cls(INVALID_PARAMS, f"Invalid params: {'; '.join(problems)}")
 
     @classmethod
     def unknown_tool(cls, name: str, hint: str = "") -> RpcError:
-        """No command answers to the name. `hint` may say which one was probably meant."""
+        """No command has the name. `hint` may have the probable one."""
         return cls(INVALID_PARAMS, f"Unknown tool: {_shorten(name)}{hint}")
 
     @classmethod
     def unknown_prompt(cls, name: str, hint: str = "") -> RpcError:
-        """No prompt answers to the name."""
+        """No prompt has the name."""
         return cls(INVALID_PARAMS, f"Unknown prompt: {_shorten(name)}{hint}")
 
     @classmethod
@@ -220,5 +220,5 @@ class RpcError(Exception):
 
     @classmethod
     def internal(cls, reason: str) -> RpcError:
-        """The host failed. `reason` must not tell secrets."""
+        """The host failed. `reason` must not contain secrets."""
         return cls(INTERNAL_ERROR, f"Internal error: {reason}")
