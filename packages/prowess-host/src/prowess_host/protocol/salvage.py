@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 __all__ = ["find_id", "find_id_of_oversized"]
 
 _MOST_TOKENS: Final = 200_000
-"""Tokens that are looked at: about 0.1 s. Longer lines are judged by their two ends."""
+"""The most tokens to scan, which takes about 0.1 s. Longer lines are judged by their two ends."""
 _END: Final = 4096
 
 _STRING: Final = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _OUTER: Final = re.compile(rb'[ \t\r\n]*+(%b|[{}\[\],:]|[^ \t\r\n"{}\[\],:]++)' % _STRING, re.DOTALL)
 """A token of the message itself."""
 _INNER: Final = re.compile(rb'[^"{}\[\]]*+(%b|[{}\[\]])' % _STRING, re.DOTALL)
-"""A string or bracket of what the message holds. All else between them does not matter."""
+"""A string or bracket inside a member of the message. Everything else is skipped."""
 _INTEGER: Final = re.compile(rb"-?(?:0|[1-9][0-9]{0,99})")
 _LAST_MEMBERS: Final = re.compile(
     rb'[,{]\s*"id"\s*:\s*(-?[0-9]{1,100}|%b)\s*((?:,\s*"(?:jsonrpc|method)"\s*:\s*%b\s*)*)\}\s*\Z' % (_STRING, _STRING),
@@ -33,7 +33,7 @@ _LAST_MEMBERS: Final = re.compile(
 
 
 def find_id(line: bytes) -> int | str | None:
-    """The id of the request on a line; of equal keys the last one counts, as everywhere."""
+    """The id of the request on a line. Of repeated keys, the last one counts."""
     members, state = _members(line)
     if state == "cut":
         return _from_ends(line[:_END], line[-_END:])
@@ -41,12 +41,12 @@ def find_id(line: bytes) -> int | str | None:
 
 
 def find_id_of_oversized(line: Oversized) -> int | str | None:
-    """The same for a line of which only the two ends were kept."""
+    """The same for a line with only its two ends."""
     return _from_ends(line.head, line.tail)
 
 
 def _from_ends(head: bytes, tail: bytes) -> int | str | None:
-    """An id may stand before the parameters or after them."""
+    """The id may be before or after the parameters."""
     members, _ = _members(head)
     last = _LAST_MEMBERS.search(tail)
     if last is not None:
@@ -67,15 +67,15 @@ def _request_id(members: dict[bytes, bytes]) -> int | str | None:
     try:
         text: str = json.loads(token)
         text.encode()
-    except ValueError:  # it is not UTF-8, or holds half a surrogate pair
+    except ValueError:  # not UTF-8, or with a lone surrogate
         return None
     return text
 
 
 def _members(text: bytes) -> tuple[dict[bytes, bytes], str]:
-    """The members of the object that a text is, as tokens, and whether it is `closed`, `broken` or was `cut` short.
+    """The members of an object as tokens, and whether the text is `closed`, `broken` or `cut`.
 
-    Of a member that holds an object or an array only the opening bracket is kept.
+    For a member with an object or an array, only the opening bracket is kept.
     """
     members: dict[bytes, bytes] = {}
     depth = position = 0

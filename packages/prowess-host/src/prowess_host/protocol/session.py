@@ -43,17 +43,17 @@ _NOTHING: Final = b""
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """A request in flight, with everything its answer depends on, so that a later handshake cannot change it."""
+    """A request in flight, with everything that its answer depends on, so that a later handshake cannot change it."""
 
     id: RequestId
     method: str
     params: JsonObject
     text: bytes | None
-    """The arguments of a `tools/call` as JSON, where they can be handed on as they arrived."""
+    """The arguments of a `tools/call` as JSON text, if they can be passed on unchanged."""
     revision: Revision
     client: Client
     log_level: str | None = None
-    """The level of the envelope. In the handshake era the session's level counts."""
+    """The log level in the envelope. In the handshake era, the session's level counts."""
     progress_token: RequestId | None = None
     batch: Together | None = None
     progress: float | None = None
@@ -61,22 +61,22 @@ class Call:
     questions: set[int] = field(default_factory=lambda: set())  # noqa: PLW0108 - typed, and six times as fast as `set[int]`
     """Ids of our own requests that the client has not answered yet."""
     back: Any = None
-    """Where what concerns this call is written. Set and used by the connection; nothing here looks into it."""
+    """The transport for messages of this call. Only the connection uses it."""
 
     @property
     def arguments(self) -> JsonObject | str:
-        """The arguments of a `tools/call`, perhaps as JSON text; missing and null mean none."""
+        """The arguments of a `tools/call`, perhaps as JSON text; empty for missing and null."""
         return self.params.get("arguments") or {}
 
 
 class Together:
-    """The answers to one batch, held back until the last is there."""
+    """The answers to one batch, held back until the last one."""
 
     __slots__ = ("_answers", "waiting")
 
     def __init__(self, waiting: int = 0) -> None:
         self.waiting = waiting
-        """How many answers are still to come."""
+        """The number of missing answers."""
         self._answers: list[bytes] = []
 
     def add(self, line: bytes) -> None:
@@ -84,7 +84,7 @@ class Together:
         self._answers.append(line[:-1])
 
     def flush(self) -> bytes:
-        """The whole array once nothing is waited for; nothing where nothing was to be answered."""
+        """The array once all answers are there; empty if no message needed an answer."""
         if self.waiting or not self._answers:
             return _NOTHING
         line = b"[%b]\n" % b",".join(self._answers)
@@ -93,7 +93,7 @@ class Together:
 
 
 class Allowance:
-    """A bucket of tokens: so many at once, so many a second. A flood of garbage must not become a flood of errors."""
+    """A token bucket that limits error messages, so that a flood of invalid messages does not cause a flood of errors."""
 
     __slots__ = ("_burst", "_left", "_per_second", "_seen")
 
@@ -104,7 +104,7 @@ class Allowance:
         self._seen: float | None = None
 
     def take(self, now: float) -> bool:
-        """Whether one more is allowed at this time."""
+        """Whether another one is allowed now."""
         passed = 0.0 if self._seen is None else now - self._seen
         self._left = min(self._burst, self._left + passed * self._per_second)
         self._seen = now
@@ -115,8 +115,8 @@ class Allowance:
 
 
 class Session:
-    """One connection. `server` is what we say of ourselves, and `kinds` of what is served now; `transport` is how the
-    client is connected.
+    """The state of one connection. `server` is our identity, `kinds` returns the served kinds, and `transport` is the
+    kind of transport.
     """
 
     def __init__(
@@ -135,10 +135,10 @@ class Session:
         """The result of the handshake; `None` before it."""
         self.client = Client({}, {})
         self.ready = False
-        """The client has shown that it knows the handshake is over, so it may be told of changes."""
+        """Whether the client has finished the handshake, so that it may get notifications."""
         self.log_level = "info"
         self.in_flight: dict[RequestId, Call] = {}
-        """By id; 1 and "1" are two keys, and true and 1.0 never get here."""
+        """Calls by id. 1 and "1" are different keys, and true and 1.0 are rejected before."""
         self.subscriptions = Subscriptions()
         self.resources: dict[str, None] = {}
         """URIs that a handshake client has subscribed to."""
@@ -147,18 +147,18 @@ class Session:
         self.heads: dict[tuple[object, ...], bytes] = {}
         """What workers are told with each call of a command: by command, profile, limits of results, and the like."""
         self.complaints = Allowance()
-        """For errors that answer no id."""
+        """The limit for errors without an id."""
         self._questions: dict[int, Call] = {}
         self._last_question = 0
 
     # The handshake
 
     def capabilities(self, revision: Revision) -> JsonObject:
-        """What can be used now. Only what is served may be declared, and only what is declared may be used."""
+        """The current capabilities."""
         return capabilities(self._kinds(), revision, tasks=self._offers_tasks)
 
     def handshake(self, revision: Revision, client: Client) -> None:
-        """Settle on a revision. A second handshake starts the session anew; calls in flight go on as they began."""
+        """Set the revision. A second handshake resets the session, but not the calls in flight."""
         self.revision = revision
         self.client = client
         self.ready = False
@@ -170,12 +170,12 @@ class Session:
     # Calls
 
     def check_id(self, request_id: RequestId) -> None:
-        """Refuse an id that has not been answered yet."""
+        """Refuse the id of a request that is still open."""
         if request_id in self.in_flight or request_id in self.subscriptions:
             raise RpcError.duplicate_id(request_id)
 
     def begin(self, call: Call) -> None:
-        """Keep a call until it is answered or cancelled."""
+        """Add a call in flight."""
         self.in_flight[call.id] = call
         if call.batch is not None:
             call.batch.waiting += 1
@@ -185,7 +185,7 @@ class Session:
         return self.in_flight.get(call.id) is call
 
     def answer(self, call: Call, body: bytes, *, meta: bytes = b"{}", result_type: str = "complete") -> bytes:
-        """The line that answers a call by a ready-made result: compact JSON objects, `meta` apart from the body."""
+        """The line that answers a call with an encoded result: compact JSON objects, `meta` separate from the body."""
         if not (_is_one_object(body) and (meta == b"{}" or _is_one_object(meta))):
             return self.refuse(call, RpcError.internal("the result is not a JSON object on one line"))
         cacheable = call.method in CACHEABLE
@@ -194,14 +194,14 @@ class Session:
         return self._finish(call, encode_result_raw(call.id, result))
 
     def refuse(self, call: Call, error: RpcError) -> bytes:
-        """The line that answers a call by an error."""
+        """The line that answers a call with an error."""
         return self._finish(call, encode_error(call.id, error))
 
     def cancel(self, requested: Any) -> tuple[Call | None, bytes]:
-        """The call a client gave up, which gets no answer, and what is to be written because of that.
+        """Cancel a call. Returns the call, which gets no answer, and the lines that withdraw its questions.
 
-        Ids are compared leniently, as some clients cancel `"1"` where they called `1`. An unknown id is no fault: the
-        answer may be under way. A subscription ends without a word.
+        Ids are compared leniently, because some clients cancel `"1"` after calling `1`. An unknown id is not an error,
+        because the answer may be on its way. A subscription ends silently.
         """
         request_id = _like(requested, self.is_waiting)
         call = None if request_id is ABSENT else self.in_flight.get(request_id)
@@ -245,7 +245,7 @@ class Session:
         return encode_notification("notifications/progress", params)
 
     def report_log(self, call: Call, level: str, data: Any, logger: str | None = None) -> bytes:
-        """A log notification, if the client wants this level for this call. A level of no name counts as info."""
+        """A log notification, if the client wants this level for this call. An unknown level counts as info."""
         level = level if level in LOG_LEVELS else "info"
         wanted = call.log_level if call.revision.stateless else self.log_level
         if wanted is None or LOG_LEVELS[level] < LOG_LEVELS[wanted] or not self.is_open(call):
@@ -254,7 +254,7 @@ class Session:
         return encode_notification("notifications/message", {**named, "data": data})
 
     def ask_client(self, call: Call, method: str, params: JsonObject) -> tuple[int, bytes]:
-        """A request of ours to a handshake client on behalf of a call, and the id its answer will have."""
+        """A request to a handshake client on behalf of a call, with its id."""
         if call.revision.stateless or not self.is_open(call):
             raise ValueError(f"{method} cannot be sent for {call.method} {call.id!r}: stateless or already answered")
         question = self._last_question + 1
@@ -265,7 +265,7 @@ class Session:
         return question, line
 
     def take_question(self, response_id: RequestId | Absent) -> tuple[int, Call] | None:
-        """Which question of ours a response answers, and for which call. Each is answered once."""
+        """The question and the call of a response. Each question is answered once."""
         question = _like(response_id, self._questions.__contains__)
         if not isinstance(question, int):
             return None
@@ -274,7 +274,7 @@ class Session:
         return question, call
 
     def withdraw_question(self, question: int) -> bytes:
-        """Give up one question; the client is told that the answer is not needed."""
+        """Withdraw a question, with a notification for the client."""
         call = self._questions.pop(question, None)
         if call is None:
             return _NOTHING
@@ -284,31 +284,31 @@ class Session:
     def _withdraw_questions(self, call: Call) -> bytes:
         return b"".join([self.withdraw_question(question) for question in sorted(call.questions)])
 
-    # The catalog changed, the connection ends
+    # Notifications, and the end
 
     def list_changed(self, rows: Collection[Row]) -> list[bytes]:
-        """Tell everybody who listens, in both eras, that the lists of these kinds have changed."""
+        """The notifications, in both eras, that the lists of these kinds have changed."""
         lines = self.subscriptions.list_changed(rows)
         if self.ready:
             lines += [encode_notification(row.notification) for row in rows if row.capability in self.declared]
         return lines
 
     def subscribe(self, uri: str) -> None:
-        """A handshake client wants to hear of a resource."""
+        """Subscribe a handshake client to a resource."""
         if len(self.resources) >= MAX_RESOURCES and uri not in self.resources:
             raise RpcError.invalid_request(f"{MAX_RESOURCES} resources are already subscribed; unsubscribe from one")
         check_length(sum(map(len, self.resources)) + len(uri))
         self.resources[uri] = None
 
     def resource_updated(self, uri: str) -> list[bytes]:
-        """Tell everybody who subscribed, in both eras, that a resource has changed."""
+        """The notifications, in both eras, that a resource has changed."""
         lines = self.subscriptions.resource_updated(uri)
         if uri in self.resources:
             lines.append(encode_notification(UPDATED, {"uri": uri}))
         return lines
 
     def end_subscriptions(self) -> list[bytes]:
-        """End every subscription from our side: its result, and the notice that the specification asks for as well."""
+        """End all subscriptions from our side, with the result and the notification that the specification requires."""
         lines: list[bytes] = []
         for subscription in self.subscriptions.drain():
             result = self.server.dress(b"{}", subscription.revision, meta=subscription.tag)
@@ -318,7 +318,7 @@ class Session:
 
 
 def _is_number(value: float) -> bool:
-    """Whether JSON can say it and a client can hold it: not NaN, not infinite, and no integer beyond any float."""
+    """Whether JSON and clients can represent a number: not NaN, not infinite, and no integer beyond a float."""
     try:
         return isfinite(value)
     except OverflowError:
@@ -330,7 +330,7 @@ def _is_one_object(text: bytes) -> bool:
 
 
 def _like(requested: Any, is_known: Callable[[RequestId], bool]) -> RequestId | Absent:
-    """The known id that is equal, or else the one that is written the same."""
+    """The known id that is equal, else the one with the same text."""
     for candidate in (requested, _other_type(requested)):
         if (type(candidate) is int or type(candidate) is str) and is_known(candidate):
             return candidate
@@ -338,7 +338,7 @@ def _like(requested: Any, is_known: Callable[[RequestId], bool]) -> RequestId | 
 
 
 def _other_type(requested: Any) -> RequestId | Absent:
-    """`"1"` for 1 and 1 for `"1"`, where both are written the same."""
+    """`"1"` for 1, and 1 for `"1"`."""
     if type(requested) is int:
         return str(requested)
     if type(requested) is not str or not _INTEGER.fullmatch(requested):

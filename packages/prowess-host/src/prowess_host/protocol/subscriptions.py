@@ -32,24 +32,24 @@ __all__ = [
 UPDATED: Final = "notifications/resources/updated"
 
 MAX_SUBSCRIPTIONS: Final = 100
-"""Open at once on one connection. A client needs one, or one for each window it shows."""
+"""Open subscriptions of one connection. A client needs one, or one for each window."""
 
 MAX_RESOURCES: Final = 1000
-"""Resources that one client may be told of: what it shows, and far from what would cost memory."""
+"""Subscribed resources of one client: more than it shows, and few enough to cost little memory."""
 MAX_CHARACTERS: Final = 256 * 1024
 """Characters of all these URIs."""
 RESOURCES: Final = "resourceSubscriptions"
 
 
 class Subscription(NamedTuple):
-    """One open request. Its id, type kept, tags all that is sent because of it."""
+    """One open request. Its id, with its type, tags its notifications."""
 
     id: RequestId
     revision: Revision
     lists: frozenset[str]
-    """The changes of lists that it wants to hear of, by their names in the filter."""
+    """The subscribed changes of lists, by their names in the filter."""
     resources: frozenset[str]
-    """The URIs of the resources that it wants to hear of."""
+    """The URIs of the subscribed resources."""
 
     @property
     def meta(self) -> JsonObject:
@@ -58,12 +58,12 @@ class Subscription(NamedTuple):
 
     @property
     def tag(self) -> bytes:
-        """The tag, as JSON bytes to be spliced into a result's `_meta`."""
+        """The tag as JSON bytes, for the `_meta` of a result."""
         return dumps(self.meta)
 
 
 class Subscriptions:
-    """Those of one connection, in the order they were opened."""
+    """The subscriptions of one connection, oldest first."""
 
     def __init__(self) -> None:
         self._open: dict[RequestId, Subscription] = {}
@@ -75,7 +75,7 @@ class Subscriptions:
         return len(self._open)
 
     def listen(self, request_id: RequestId, revision: Revision, wanted: JsonObject) -> bytes:
-        """Open one and acknowledge the part of the filter that is honoured; the acknowledgment must go out first."""
+        """Open a subscription. Returns the acknowledgement of the accepted part of the filter, which must be sent first."""
         lists = [row.changed for row in ROWS if _flag(wanted, row.changed)]
         resources = read_uris(wanted.get(RESOURCES), f"params.notifications.{RESOURCES}")
         if len(self._open) >= MAX_SUBSCRIPTIONS:
@@ -89,18 +89,18 @@ class Subscriptions:
         return encode_notification("notifications/subscriptions/acknowledged", params)
 
     def drop(self, request_id: RequestId | Absent) -> None:
-        """Forget one that the client has ended. It gets no response."""
+        """Remove a subscription that the client has ended. It gets no response."""
         if request_id is not ABSENT:
             self._open.pop(request_id, None)
 
     def drain(self) -> list[Subscription]:
-        """Forget all, and say which they were."""
+        """Remove and return all subscriptions."""
         ended = list(self._open.values())
         self._open.clear()
         return ended
 
     def list_changed(self, rows: Iterable[Row]) -> list[bytes]:
-        """One tagged notification for each that asked for it."""
+        """One tagged notification for each subscription to these lists."""
         return [
             encode_notification(row.notification, {"_meta": each.meta})
             for row in rows

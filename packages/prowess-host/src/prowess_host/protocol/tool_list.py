@@ -1,6 +1,6 @@
 """Tool definitions: made from contracts, and reduced to the fields of each revision.
 
-The caller brings the schemas, already in the profile of the client.
+The caller provides the schemas in the profile of the client.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TAGS_KEY: Final = "prowess/tags"
 
 
 def define_tool(contract: Contract, input_schema: Schema, output_schema: Schema | None) -> JsonObject:
-    """The fullest definition of a command, with every field that some revision has and the author gave."""
+    """The complete definition of a command, with the fields of all revisions."""
     meta: JsonObject = {CATEGORY_KEY: contract.category}
     if contract.tags:
         meta[TAGS_KEY] = list(contract.tags)
@@ -41,8 +41,8 @@ def define_tool(contract: Contract, input_schema: Schema, output_schema: Schema 
 
 
 def render_tool(definition: JsonObject, revision: Revision) -> JsonObject:
-    """The definition as this revision can say it: fields it has not are left out, and so is an output schema it
-    forbids, since one such schema makes clients refuse the whole list.
+    """The definition with the fields of this revision. An output schema that it forbids is omitted, because it makes
+    clients reject the whole list.
     """
     fields = revision.tool_fields
     shown = {name: value for name, value in definition.items() if name in fields}
@@ -59,7 +59,7 @@ def _is_object(schema: Any) -> bool:
 
 
 class ToolList(ItemList):
-    """What `tools/list` shows."""
+    """The list of `tools/list`."""
 
     def __init__(
         self,
@@ -69,5 +69,5 @@ class ToolList(ItemList):
         optional: Iterable[JsonObject] = (),
         page_size: int = PAGE_SIZE,
     ) -> None:
-        """`optional` tools are listed where whoever asks for a page wants them."""
+        """`optional` tools are listed only if `page` asks for them."""
         super().__init__("tools", handshake, stateless, render=render_tool, optional=optional, page_size=page_size)

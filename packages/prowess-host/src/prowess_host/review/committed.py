@@ -14,11 +14,11 @@ __all__ = ["committed"]
 
 
 def committed(root: Path, skills: Collection[str], profile: str) -> dict[str, SkillFacts]:
-    """What `prowess build` has written of some skills, as far as it can be read."""
+    """The descriptions of some skills in the committed catalog, if it is readable."""
     try:
         snapshot = read_snapshot(root / PLACE)
     except SnapshotError:
-        return {}  # `prowess check` says so
+        return {}  # `prowess check` reports that
     found: dict[str, SkillFacts] = {}
     if snapshot is None:
         return found

@@ -1,7 +1,7 @@
 """Compares two catalogs, and decides for each difference whether it breaks callers.
 
-A difference is compatible if every argument object that was valid stays valid, and every result that is possible now was
-possible before. In doubt, it counts as breaking.
+A difference is compatible if all valid argument objects stay valid, and all possible results were possible before. In
+doubt, it counts as breaking.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["Difference", "compare"]
 
 @frozen
 class Difference:
-    """One thing that is not as it was, and whether callers break."""
+    """One difference, and whether it breaks callers."""
 
     command: str
     kind: str
@@ -32,7 +32,7 @@ class Difference:
     where: str = ""
     """The place in the tool as clients see it: a JSON pointer."""
     suggestion: str | None = None
-    """What would spare the callers."""
+    """A change that would not break the callers."""
 
     def to_json(self) -> JsonObject:
         """As plain data."""
@@ -40,7 +40,7 @@ class Difference:
 
 
 def compare(before: Iterable[Contract], after: Iterable[Contract], profile: str = "portable") -> list[Difference]:
-    """Every difference, by command, the breaking ones first. `profile` is the one that callers are shown."""
+    """All differences by command, breaking ones first. `profile` is that of the callers."""
     old = {contract.id: contract for contract in before}
     new = {contract.id: contract for contract in after}
     found: list[Difference] = []
@@ -64,7 +64,7 @@ def _names(contract: Contract) -> tuple[str, ...]:
 
 
 def _successor(contract: Contract, candidates: Iterable[Contract]) -> Contract | None:
-    """The command that answers to the name by which clients call one that is gone."""
+    """The command that has the wire name of a removed one."""
     return next((each for each in candidates if contract.wire_name in _names(each)), None)
 
 
@@ -78,7 +78,7 @@ def _added(contract: Contract) -> Difference:
 
 
 class _Pair:
-    """One command, as it was and as it is."""
+    """One command before and after."""
 
     def __init__(self, before: Contract, after: Contract, profile: str) -> None:
         self.before = before
@@ -101,7 +101,7 @@ class _Pair:
     def _compatible(self, kind: str, message: str, where: str = "") -> Difference:
         return Difference(self.before.id, kind, False, message, where)
 
-    # What clients ask for it by
+    # Kind and URI
 
     def _kind(self) -> Iterator[Difference]:
         before, after = self.before, self.after
@@ -155,7 +155,7 @@ class _Pair:
             )
 
     def _parameter(self, change: Change) -> Difference:
-        gone = change.kind == "removed"  # what is open would take it, and drop it unseen
+        gone = change.kind == "removed"  # an open schema would accept and ignore it
         where, text = f"/inputSchema{change.pointer}", f"{_subject('parameter', change)}: {change.message}"
         if not (change.narrows or gone):
             return self._compatible(f"parameter-{change.kind}", text, where)
@@ -192,7 +192,7 @@ class _Pair:
         return self._breaking(f"result-{change.kind}", text, where, _GIVE[change.kind])
 
     def _shown_field(self) -> Iterator[Difference]:
-        """The field in which the profile puts a result that is no object."""
+        """Differences in the field of the box."""
         was, now = _shown_as(self.before, self.profile), _shown_as(self.after, self.profile)
         if self.before.profile != self.after.profile:
             told = f"pinned to the profile {self.after.profile!r}; it was {self.before.profile!r}"
@@ -204,7 +204,7 @@ class _Pair:
             text = "the result is no longer shown as structured content"
             yield self._breaking("result-place", text, "/outputSchema", "keep the profile")
 
-    # Everything else
+    # Other differences
 
     def _hints(self) -> Iterator[Difference]:
         for hint in _HINTS:
@@ -231,11 +231,11 @@ class _Pair:
                 yield self._compatible(name, f"another {name}" if was and now else _come_or_gone(name, now), where)
 
 
-# --- what the words mean --------------------------------------------------------------------------
+# --- compatibility --------------------------------------------------------------------------------
 
 
 def _still_taken(old: JsonObject, new: JsonObject) -> bool:
-    """Whether all arguments are taken that were: in full, and with nulls left out, as most profiles show them."""
+    """Whether all valid arguments stay valid, both in full and without nulls, as in most profiles."""
     return within(old, new) and within(strip_null(old), strip_null(new))
 
 
@@ -250,7 +250,7 @@ _UNNAMED: Final = ("[]", "{}")
 
 
 def _shown_as(contract: Contract, profile: str) -> str | None:
-    """The name of the field, empty where the result stands by itself; `None` where nothing is promised."""
+    """The field of the box, empty without a box; `None` without an output schema."""
     shown = BUILT_IN.get(contract.profile or profile)
     if shown is None or contract.output.schema is None or not shown.shows_data(contract):
         return None
@@ -289,7 +289,7 @@ _GIVE: Final[Mapping[str, str]] = {
 
 @frozen
 class _Hint:
-    """A hint as a client reads it: whatever is not declared is taken for the worst."""
+    """A hint from the view of a client, which assumes the worst for undeclared hints."""
 
     name: str
     wire_name: str
@@ -297,7 +297,7 @@ class _Hint:
     lost: str
     advice: str
     moot: bool = False
-    """Says nothing of a command that is read-only."""
+    """Whether the hint is irrelevant for read-only commands."""
 
     def is_good(self, hints: Hints) -> bool:
         return getattr(hints, self.name) is self.good or (self.moot and hints.read_only is True)

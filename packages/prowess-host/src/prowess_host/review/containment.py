@@ -18,21 +18,21 @@ from prowess.schemas.walk import is_list, is_schema, rewrite, visit
 __all__ = ["meaning", "within"]
 
 _MOST_STEPS: Final = 10_000
-"""Questions after which the answer is no: far more than any signature needs."""
+"""Steps after which the answer is no: far more than any signature needs."""
 _DESCRIBING: Final = (
     *("$comment", "$defs", "$schema", "default", "definitions", "deprecated", "description", "discriminator"),
     *("examples", "readOnly", "title", "writeOnly"),
 )
 _SCOPED: Final = frozenset({"$anchor", "$dynamicAnchor", "$dynamicRef", "$id"})
-"""These change what a reference leads to, so the references of such a document are not followed."""
+"""Keywords that change the target of references. References in such a document are not followed."""
 _WHOLE: Final = frozenset({"maxContains", "minContains", "unevaluatedItems", "unevaluatedProperties"})
-"""What these ask depends on the keywords beside them: such a schema follows only from itself."""
+"""Keywords that depend on their siblings. Such a schema follows only from an equal one."""
 
 
 def within(narrow: Any, wide: Any, *, narrow_document: Any = None, wide_document: Any = None) -> bool:
-    """Whether every instance of `narrow` is an instance of `wide`. `False` may also mean that it cannot be told.
+    """Whether every instance of `narrow` is an instance of `wide`. `False` may also mean that it is unknown.
 
-    References are looked up in the document a schema comes from, which is the schema itself unless given.
+    References are resolved in the document of a schema, by default the schema itself.
     """
     narrow_side = _Document(narrow if narrow_document is None else narrow_document)
     wide_side = _Document(wide if wide_document is None else wide_document)
@@ -43,12 +43,12 @@ def within(narrow: Any, wide: Any, *, narrow_document: Any = None, wide_document
 
 
 def meaning(schema: Any, document: Any = None) -> str:
-    """A text that is equal for schemas that say the same in the same way, however they are described."""
+    """A text that is equal for schemas that differ only in descriptions and order."""
     return _Document(schema if document is None else document).meaning(schema)
 
 
 def _text(data: Json) -> str:
-    """Equal for equal JSON: `1` equals `1.0`, and differs from `true`."""
+    """A text that is equal for equal JSON: `1` equals `1.0`, and differs from `true`."""
     return json.dumps(_plain(data), sort_keys=True)
 
 
@@ -61,23 +61,23 @@ def _plain(data: Any) -> Any:
 
 
 class _Document:
-    """A whole schema: what its references lead to, and what its parts mean."""
+    """A whole schema, which resolves references and compares its parts."""
 
     def __init__(self, whole: Any) -> None:
         self.whole = whole
         nodes = [node for path, node in visit(whole) if path] if is_schema(whole) else []
         self.scoped = any(not _SCOPED.isdisjoint(node) for node in nodes)
         self._known: dict[int, tuple[Any, str]] = {}
-        """Meanings by identity. The schemas are kept too, so that an identity is not used again."""
+        """Meanings by identity. Keeping the schemas prevents the reuse of an identity."""
 
     def target(self, ref: Any) -> Any:
-        """What a reference leads to, or `None` where that is unknown."""
+        """The target of a reference, or `None`."""
         if self.scoped or not isinstance(ref, str) or not is_schema(self.whole):
             return None
         return resolve(self.whole, ref)
 
     def meaning(self, schema: Any) -> str:
-        """The text of a schema and of all it refers to, without what only describes."""
+        """The text of a schema with all its references, without descriptions."""
         known = self._known.get(id(schema))
         if known is None:
             known = self._known[id(schema)] = schema, self._meaning(schema)
@@ -98,7 +98,7 @@ class _Document:
         return f"{id(self) if self.scoped else ''}{_bare(schema)}{json.dumps(told) if told else ''}"
 
     def accepts(self, schema: Any, value: Json) -> bool:
-        """Whether a value is certain to meet a schema. Formats are never certain."""
+        """Whether a value certainly meets a schema. Formats are never certain."""
         from jsonschema import Draft202012Validator  # only where values are listed
 
         definitions = {
@@ -119,21 +119,21 @@ def _bare(schema: Any) -> str:
 
 
 class _Question:
-    """One comparison, with the questions that are open on the way."""
+    """One comparison, with its stack of open questions."""
 
     def __init__(self, narrow: _Document, wide: _Document) -> None:
         self._narrow = narrow
         self._wide = wide
         self._steps = 0
         self._depth = 0
-        """How many properties and items lie above."""
+        """The number of enclosing properties and items."""
         self._open: dict[tuple[str, str], int] = {}
 
     def holds(self, narrow: Any, wide: Any) -> bool:
-        """Whether everything that meets `narrow` meets `wide`.
+        """Whether every value of `narrow` is a value of `wide`.
 
-        A question that comes up again inside itself, below a property or an item, holds: values are finite, so this is
-        induction on their depth.
+        A question that recurs below a property or an item of itself holds: this is induction on the depth of values, which
+        is finite.
         """
         self._steps += 1
         if self._steps > _MOST_STEPS:
@@ -158,7 +158,7 @@ class _Question:
             self._depth -= 1
 
     def same(self, narrow: Any, wide: Any) -> bool:
-        """Whether two parts say the same."""
+        """Whether two parts have the same meaning."""
         return self._narrow.meaning(narrow) == self._wide.meaning(wide)
 
     def _follows(self, narrow: Schema, wide: Any) -> bool:
@@ -170,7 +170,7 @@ class _Question:
         return self._by_parts(narrow, wide) or all(self._keyword_follows(keyword, narrow, wide) for keyword in wide)
 
     def _by_parts(self, narrow: Schema, wide: Schema) -> bool:
-        """Take the narrower schema apart: each alternative must fit, or one of the demands must be enough by itself."""
+        """Split the narrower schema: all alternatives must fit, or one part of an `allOf` must be enough."""
         if "$ref" in narrow:
             target = self._narrow.target(narrow["$ref"])
             if target is not None and self.holds(target, wide):
@@ -195,10 +195,10 @@ class _Question:
             return True
         return keyword in narrow and self.same({keyword: narrow[keyword]}, {keyword: wide[keyword]}) and rule is None
 
-    # Rules that look inside
+    # Rules for nested schemas
 
     def ref(self, narrow: Schema, wide: Schema) -> bool:
-        """What the reference leads to must follow; a reference to nothing follows from itself."""
+        """The target of the reference must follow. A reference without a target follows from itself."""
         target = self._wide.target(wide["$ref"])
         if target is None:
             return "$ref" in narrow and self.same({"$ref": narrow["$ref"]}, {"$ref": wide["$ref"]})
@@ -215,7 +215,7 @@ class _Question:
         return schema if target is None else target
 
     def properties(self, narrow: Schema, wide: Schema) -> bool:
-        """Each named property must follow from what the narrower schema says of that name."""
+        """Each property must follow from the narrower schema for that name."""
         named = narrow.get("properties", {})
         if "patternProperties" in narrow and not wide["properties"].keys() <= named.keys():
             return False
@@ -223,7 +223,7 @@ class _Question:
         return all(self.below(named.get(name, rest), held) for name, held in wide["properties"].items())
 
     def additional_properties(self, narrow: Schema, wide: Schema) -> bool:
-        """Everything that the wider schema does not name must follow."""
+        """All properties that the wider schema does not name must follow."""
         held, known = wide["additionalProperties"], wide.get("properties", {})
         others = [inner for name, inner in narrow.get("properties", {}).items() if name not in known]
         if "patternProperties" not in wide:
@@ -231,18 +231,18 @@ class _Question:
         return all(self.below(inner, held) for inner in [*others, narrow.get("additionalProperties", True)])
 
     def items(self, narrow: Schema, wide: Schema) -> bool:
-        """Items by their place, then the rest of them."""
+        """Items by position, then the rest."""
         first, wanted = narrow.get("prefixItems", []), wide.get("prefixItems", [])
         rest, wanted_rest = narrow.get("items", True), wide.get("items", True)
         if is_list(wanted_rest):
-            return False  # the form of an old dialect
+            return False  # the form of an older dialect
         longest = max(len(first), len(wanted))
         pairs = [(_at(first, at, rest), _at(wanted, at, wanted_rest)) for at in range(longest)]
         return all(self.below(one, other) for one, other in [*pairs, (rest, wanted_rest)])
 
 
 def _values(schema: Schema) -> list[Json] | None:
-    """All values that a schema lists, or that its type has."""
+    """All values of a schema with an enumeration or a finite type."""
     if "const" in schema:
         return [schema["const"]]
     return schema["enum"] if "enum" in schema else _FEW.get(str(schema.get("type")))
@@ -256,14 +256,14 @@ def _at(items: list[Any], index: int, rest: Any) -> Any:
 
 
 def _joined(rest: Schema, branch: Any) -> Any:
-    """An alternative with the demands that stand beside the alternatives."""
+    """An alternative with the keywords beside the alternatives."""
     if not rest or not is_schema(branch):
         return branch
     return {**rest, **branch} if rest.keys().isdisjoint(branch) else {"allOf": [branch, rest]}
 
 
 def _disjoint(one: Any, other: Any) -> bool:
-    """Whether no value meets both: they are of different types, or a property that both require has other values."""
+    """Whether no value meets both: their types differ, or a property that both require has different values."""
     if not (is_schema(one) and is_schema(other)):
         return False
     types = _types(one), _types(other)
@@ -277,7 +277,7 @@ def _disjoint(one: Any, other: Any) -> bool:
 
 
 def _listed(schema: Schema, name: str) -> set[str]:
-    """The values that a property may have, as texts; none where they are not listed."""
+    """The enumerated values of a property as texts, or none."""
     held = schema.get("properties", {}).get(name)
     if not is_schema(held):
         return set()
@@ -285,7 +285,7 @@ def _listed(schema: Schema, name: str) -> set[str]:
 
 
 def _types(schema: Schema) -> list[str] | None:
-    """The types that a schema admits, `integer` as a kind of `number`; `None` where it does not say."""
+    """The types of a schema, with `integer` as a kind of `number`; `None` without a type."""
     held = schema.get("type")
     names: list[Any] = held if is_list(held) else [held]
     return None if held is None else ["number" if name == "integer" else name for name in names]
@@ -309,7 +309,7 @@ def _type(_question: _Question, narrow: Schema, wide: Schema) -> bool:
 
 
 def _limit(keyword: str, *, least: bool, strict: str | None = None) -> _Rule:
-    """A limit of the narrower schema that is as tight; a `strict` keyword beside it excludes the limit itself."""
+    """A rule: the narrower schema has a limit that is at least as tight. A `strict` keyword excludes the limit itself."""
 
     def follows(_question: _Question, narrow: Schema, wide: Schema) -> bool:
         wanted = wide[keyword]
@@ -320,7 +320,7 @@ def _limit(keyword: str, *, least: bool, strict: str | None = None) -> _Rule:
 
 
 def _strict_limit(keyword: str, *, least: bool, open_to: str) -> _Rule:
-    """A limit that excludes itself: as tight, or a limit beyond it."""
+    """A rule for an exclusive limit: one that is at least as tight, or an inclusive one beyond it."""
 
     def follows(_question: _Question, narrow: Schema, wide: Schema) -> bool:
         wanted = wide[keyword]
@@ -370,7 +370,7 @@ _RULES: Final[Mapping[str, _Rule]] = {
     "type": _type,
     "uniqueItems": _unique,
 }
-"""How a keyword of the wider schema follows from the narrower one."""
+"""The rules by which a keyword of the wider schema follows from the narrower one."""
 
 _APPLIES_TO: Final[Mapping[str, str]] = {
     **dict.fromkeys(("exclusiveMaximum", "exclusiveMinimum", "maximum", "minimum", "multipleOf"), "number"),
@@ -379,4 +379,4 @@ _APPLIES_TO: Final[Mapping[str, str]] = {
     **dict.fromkeys(("additionalProperties", "dependentRequired", "maxProperties", "minProperties"), "object"),
     **dict.fromkeys(("patternProperties", "properties", "propertyNames", "required"), "object"),
 }
-"""Keywords that say nothing of values of other types."""
+"""Keywords that apply only to one type."""

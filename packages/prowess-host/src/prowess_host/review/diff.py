@@ -1,4 +1,4 @@
-"""Describes in words where two versions of one JSON Schema differ, and in which direction.
+"""Describes the differences between two versions of a JSON Schema in words, with their direction.
 
 `compare` decides which direction breaks callers.
 """
@@ -29,18 +29,18 @@ class Change:
     kind: str
     """`added`, `removed`, `required`, `optional`, `null`, `values`, `type`, `limits`, `open`, `default`, `description`."""
     path: tuple[str, ...]
-    """The names that lead to the place in a value; `[]` stands for the items of an array, `{}` for entries of a map."""
+    """The path in a value; `[]` stands for the items of an array, `{}` for entries of a map."""
     pointer: str
     """The place in the schema, as a JSON pointer."""
     message: str
     narrows: bool = False
-    """Something that met the schema before may not meet it now."""
+    """Whether a value that was valid before may be invalid now."""
     widens: bool = False
-    """Something that did not meet the schema before may meet it now."""
+    """Whether a value that was invalid before may be valid now."""
 
 
 def changes(before: Schema, after: Schema) -> list[Change]:
-    """Every difference between two documents that a caller can notice, in the order of the schema."""
+    """All differences that callers can notice, in the order of the schema."""
     return list(_Differ(before, after).at(before, after, _Place()))
 
 
@@ -113,7 +113,7 @@ _NULL: Final = {"type": "null"}
 
 
 class _Place(NamedTuple):
-    """Where two schemas stand: the names that lead there in a value, and the keywords in the schema."""
+    """The place of two schemas: the path in a value, and the keywords in the schema."""
 
     path: tuple[str, ...] = ()
     keywords: tuple[str, ...] = ()
@@ -132,9 +132,9 @@ class _Differ:
         self.open: list[tuple[str, str]] = []
 
     def at(self, before: Any, after: Any, place: _Place) -> Iterator[Change]:
-        """The differences between two schemas that stand at one place."""
+        """The differences between two schemas at one place."""
         pair = meaning(before, self.before), meaning(after, self.after)
-        if pair in self.open:  # recursive types: nothing new further down
+        if pair in self.open:  # recursive types: already compared
             return
         self.open.append(pair)
         yield from self._inside(_followed(self.before, before), _followed(self.after, after), place)
@@ -166,7 +166,7 @@ class _Differ:
         return not within(new, old, narrow_document=self.after, wide_document=self.before)
 
     def _change(self, kind: str, message: str, place: _Place, old: Any, new: Any) -> Change:
-        """A change in the direction that its two schemas tell."""
+        """A change, with its direction by the two schemas."""
         return place.change(kind, message, narrows=self._narrows(old, new), widens=self._widens(old, new))
 
     def _null(self, old: Any, new: Any, place: _Place) -> Iterator[Change]:
@@ -187,7 +187,7 @@ class _Differ:
             yield self._change("values", _come_and_gone(was, now), place, old, new)
 
     def _limits(self, old: Schema, new: Schema, place: _Place, *apart: str) -> Iterator[Change]:
-        """What is left of two schemas when the keywords that are looked into are taken out."""
+        """The differences in the remaining keywords of two schemas."""
         was, now = without(old, *apart), without(new, *apart)
         if not self._is_same(was, now):
             yield self._change("limits", _from_to(was, now), place, was, now)
@@ -263,7 +263,7 @@ def _get(schema: Any, keyword: str) -> Any:
 
 
 def _followed(document: Schema, schema: Any) -> Any:
-    """The schema itself, where a reference stands for it."""
+    """The schema, with a reference resolved."""
     ref = _get(schema, "$ref")
     target = resolve(document, ref) if isinstance(ref, str) else None
     if target is None:
@@ -277,7 +277,7 @@ def _takes_null(document: Schema, schema: Any) -> bool:
 
 
 def _without_null(document: Schema, schema: Any) -> Any:
-    """The schema for all but null; itself where it is nothing but null, or more than can be taken apart."""
+    """The schema without null; unchanged if it is only null, or cannot be split."""
     if not _takes_null(document, schema) or "$ref" in schema:
         return schema
     definitions = {keyword: document[keyword] for keyword in ("$defs", "definitions") if keyword in document}
@@ -307,7 +307,7 @@ def _rest(schema: Schema) -> Any:
 
 
 def _values(schema: Any) -> list[str] | None:
-    """The values that a schema lists, as texts."""
+    """The enumerated values of a schema as texts, or `None`."""
     if not is_schema(schema) or not ("const" in schema or "enum" in schema):
         return None
     return list(map(_shown, [schema["const"]] if "const" in schema else schema["enum"]))

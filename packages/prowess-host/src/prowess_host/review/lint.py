@@ -1,7 +1,7 @@
-"""Finds what hurts clients: names they cut, schemas they reject, too many tools, and the tokens that the catalog costs.
+"""Finds problems for clients: names they cut, schemas they reject, too many tools, and the tokens of the catalog.
 
-Every rule names the client that has it. A schema that a client rejects is an error if the caller asked about that client,
-and a warning otherwise. The rules read contracts, as a profile shows them.
+Every rule names its client. A schema that a client rejects is an error if the caller asked about that client, and a warning
+otherwise. The rules apply to contracts in a profile.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _BYTES_PER_TOKEN: Final = 4
 
 @frozen
 class Finding:
-    """One thing that hurts, where, and whom."""
+    """One problem, with its place and the client."""
 
     level: str
     """`error` or `warning`."""
@@ -40,7 +40,7 @@ class Finding:
     """The id of the command; empty for the catalog as a whole."""
     message: str
     where: str = ""
-    """The place in the tool as this client sees it: a JSON pointer."""
+    """The place in the tool in the form of this client: a JSON pointer."""
     client: str | None = None
 
     def to_json(self) -> JsonObject:
@@ -49,9 +49,9 @@ class Finding:
 
 
 def count_tokens(contract: Contract, profile: Profile) -> int:
-    """About how many tokens a command costs in every prompt: a quarter of the bytes of what models are shown of it.
+    """The estimated tokens of a command in every prompt: a quarter of the bytes that models see.
 
-    That is the name, the description and the input schema, as compact JSON in UTF-8. Tokenizers differ by a fifth or so.
+    These are the name, the description and the input schema, as compact JSON in UTF-8. Tokenizers differ by about a fifth.
     """
     return math.ceil(_size(_Tool.of(contract, profile)) / _BYTES_PER_TOKEN)
 
@@ -64,7 +64,7 @@ def lint(
     clients: Sequence[str] = (),
     budget: int = 0,
 ) -> list[Finding]:
-    """Everything that hurts the clients, or any client where none is named. A `budget` of 0 is no limit."""
+    """All problems for the given clients, or for any client. A `budget` of 0 means no limit."""
     tools = [_Tool.of(contract, profile(contract), server) for contract in contracts if contract.is_tool]
     found = [finding for tool in tools for finding in _general(tool)]
     for client in clients or CLIENTS:
@@ -79,7 +79,7 @@ def lint(
 
 
 def wider_limits(now: Mapping[str, Limits], before: Mapping[str, Limits], catalog: Catalog) -> Iterator[Finding]:
-    """The skills that may do more than the committed catalog says. One that has no limits any more may do all."""
+    """The skills with wider limits than in the committed catalog, including those without limits now."""
     known = {contract.skill for contract in catalog}
     for skill, agreed in before.items():
         if skill in now and (more := wider(now[skill], agreed)):
@@ -109,7 +109,7 @@ class _Tool(NamedTuple):
         return self.contract.wire_name
 
     def nodes(self) -> Iterator[tuple[str, Path, Schema]]:
-        """Every schema of the arguments: its place in the tool, its path, and itself."""
+        """Every schema of the arguments, with its place in the tool and its path."""
         yield from _nodes("inputSchema", self.input)
 
     def output_nodes(self) -> Iterator[tuple[str, Path, Schema]]:
@@ -122,12 +122,12 @@ def _nodes(keyword: str, schema: Schema) -> Iterator[tuple[str, Path, Schema]]:
 
 
 def _size(tool: _Tool) -> int:
-    """The bytes of what a model is shown."""
+    """The bytes that a model sees."""
     told = {"name": tool.name, "description": tool.contract.shown_description, "inputSchema": tool.input}
     return len(json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass"))
 
 
-# --- what hurts every client ----------------------------------------------------------------------
+# --- problems for every client --------------------------------------------------------------------
 
 
 def _general(tool: _Tool) -> Iterator[Finding]:
@@ -169,12 +169,12 @@ _REACHING: Final = (
         "it asks for data that the tool does not receive",
     ),
 )
-"""Phrases by which descriptions have instructed models beyond their tool, each with what is wrong with it. They are few and
-plain: whoever wants to hide one will, and this shows the others to a reviewer."""
+"""Phrases in descriptions that instruct models beyond their tool, each with the reason. The list is short and simple: it helps
+reviewers, but does not stop an author who hides such a phrase."""
 
 
 def _instructions(tool: _Tool) -> Iterator[Finding]:
-    """Texts addressed to the model that reach outside the tool."""
+    """Texts that instruct the model beyond the tool."""
     texts = [("/description", tool.contract.shown_description)]
     texts += [
         (where, node["description"]) for where, _, node in tool.nodes() if isinstance(node.get("description"), str)
@@ -192,7 +192,7 @@ def _is_described(document: Schema, held: Schema) -> bool:
     return bool(held.get("description") or (target or {}).get("description"))
 
 
-# --- what hurts one client ------------------------------------------------------------------------
+# --- problems for one client ----------------------------------------------------------------------
 
 
 class _Hurt(NamedTuple):
@@ -201,7 +201,7 @@ class _Hurt(NamedTuple):
     message: str
     where: str = ""
     refused: bool = True
-    """The client does not take it; else, it cuts or changes it."""
+    """Whether the client rejects it; otherwise it cuts or changes it."""
 
 
 _Rule: TypeAlias = Callable[[_Tool], Iterator[_Hurt]]
@@ -226,7 +226,7 @@ def _root_type(tool: _Tool) -> Iterator[_Hurt]:
 
 
 def _keywords(*keywords: str) -> _Rule:
-    """A client that refuses keywords wherever they stand in the arguments."""
+    """A rule for keywords that a client rejects anywhere in the arguments."""
 
     def rule(tool: _Tool) -> Iterator[_Hurt]:
         for where, _, node in tool.nodes():
@@ -265,7 +265,7 @@ def _positions(tool: _Tool) -> Iterator[_Hurt]:
 
 
 def _leftover_refs(tool: _Tool) -> Iterator[_Hurt]:
-    """References that cannot be written out: recursive ones, and those that lead nowhere."""
+    """References that cannot be inlined: recursive ones, and those without a target."""
     for where, _, node in tool.nodes():
         if isinstance(ref := node.get("$ref"), str) and not _ends(tool.input, ref, ()):
             text = f"the reference {ref!r} is recursive or leads nowhere, so it cannot be written out"
@@ -293,7 +293,7 @@ def _property_names(tool: _Tool) -> Iterator[_Hurt]:
 
 
 def _long_name(form: str, limit: int, *, refused: bool, does: str) -> _Rule:
-    """The name as a client puts it together."""
+    """A rule for the length of the name that a client forms."""
 
     def rule(tool: _Tool) -> Iterator[_Hurt]:
         name = form.format(server=tool.server, tool=tool.name)

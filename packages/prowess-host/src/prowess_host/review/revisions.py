@@ -1,4 +1,4 @@
-"""The committed catalog as it was in another revision of git."""
+"""Reads the committed catalog from a git revision."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _SECONDS: Final = 60
 
 
 class RevisionError(ProwessError):
-    """Git cannot say what the catalog was."""
+    """Git cannot read the catalog in a revision."""
 
 
 def read_revision(file: Path, root: Path, revision: str) -> Snapshot | None:
-    """The catalog in a revision; `None` where that has none."""
+    """The catalog in a revision; `None` if it has none."""
     _git(root, "rev-parse", "--git-dir", failing=f"{root} is not in a git repository")
     _git(
         root,

@@ -1,6 +1,6 @@
 """Writes and reads the committed catalog: the tools as clients see them, in a file for review and for `check`.
 
-The same contracts always give the same bytes: the file holds no times and no absolute paths, and is sorted by name.
+Equal contracts give equal bytes: the file has no times and no absolute paths, and is sorted by name.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ class SnapshotError(ProwessError):
 
 @frozen
 class Snapshot:
-    """A committed catalog, read back."""
+    """A parsed committed catalog."""
 
     text: str
     profiles: tuple[str, ...]
-    """The profiles it shows."""
+    """Its profiles."""
     contracts: tuple[Contract, ...]
-    """What it promises; places in the source, summaries and injected parameters are no part of that."""
+    """Its contracts, without places in the source, summaries and injected parameters."""
     limits: Mapping[str, Limits] = field(default_factory=dict[str, Limits])
     """The limits of all limited skills."""
 
@@ -63,7 +63,7 @@ class Snapshot:
 def write_snapshot(
     contracts: Iterable[Contract], profiles: Iterable[str], limits: Mapping[str, Limits] | None = None
 ) -> str:
-    """The text of the file. `limits` are those of the skills that have some."""
+    """The text of the file. `limits` are those of limited skills."""
     shown = [BUILT_IN[name] for name in sorted(set(profiles))]
     data = {
         "$schema": FORMAT,
@@ -73,11 +73,11 @@ def write_snapshot(
         "commands": [_command(each, shown) for each in sorted(contracts, key=lambda each: each.id)],
     }
     text = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
-    return text.encode("utf-8", "backslashreplace").decode()  # a lone surrogate becomes an escape of JSON
+    return text.encode("utf-8", "backslashreplace").decode()  # a lone surrogate becomes a JSON escape
 
 
 def _command(contract: Contract, profiles: list[Profile]) -> JsonObject:
-    """Names first, long schemas last; what was not given is left out."""
+    """A command as data: names first, long schemas last, without undeclared fields."""
     output = contract.output
     beside = (
         {} if contract.is_tool else _given(kind=contract.kind, uri=contract.uri or None, mime_type=contract.mime_type)
@@ -112,14 +112,14 @@ def _command(contract: Contract, profiles: list[Profile]) -> JsonObject:
 
 
 def _pinned(contract: Contract, profiles: list[Profile]) -> list[Profile]:
-    """The profiles that clients may see a command in: a pinned one wins over all others."""
+    """The profiles of a command; only the pinned one if there is one."""
     if contract.profile is None:
         return profiles
     return [BUILT_IN[contract.profile]] if contract.profile in BUILT_IN else []
 
 
 def _given(**told: Any) -> JsonObject:
-    """Without what says nothing. An empty schema says that anything goes."""
+    """The fields without empty ones. An empty schema stays, because it allows everything."""
     return {
         name: held
         for name, held in told.items()
@@ -134,7 +134,7 @@ def _policies(policies: Policies) -> JsonObject:
 
 
 def _sorted(data: Any) -> Any:
-    """With the names of every object in order; lists keep theirs."""
+    """Data with sorted names in every object. Lists keep their order."""
     if is_schema(data):
         return {name: _sorted(data[name]) for name in sorted(data)}
     return [_sorted(item) for item in data] if is_list(data) else data
@@ -144,7 +144,7 @@ def _sorted(data: Any) -> Any:
 
 
 def read_snapshot(file: Path) -> Snapshot | None:
-    """The committed catalog; `None` where there is none. Raises `SnapshotError` for what is none."""
+    """Read the committed catalog; `None` for a missing file. Raises `SnapshotError` for another file."""
     try:
         text = file.read_text("utf-8")
     except FileNotFoundError:
@@ -155,7 +155,7 @@ def read_snapshot(file: Path) -> Snapshot | None:
 
 
 def parse_snapshot(file: Path, text: str) -> Snapshot:
-    """The catalog that a text is; `file` is where it stands."""
+    """Parse the text of a catalog; `file` is for messages."""
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -167,16 +167,16 @@ def parse_snapshot(file: Path, text: str) -> Snapshot:
 
 
 def is_damaged_catalog(file: Path) -> bool:
-    """Whether a file that cannot be read is a catalog all the same: one that is torn, or holds marks of a merge.
+    """Whether an unreadable file is a damaged catalog: torn, or with conflict markers of git.
 
-    `prowess build` replaces such a file, and no other: a wrong `--output` must not cost anybody a README.
+    `prowess build` replaces only such a file, so that a wrong `--output` cannot overwrite a README.
     """
     try:
         text = file.read_text("utf-8").strip()
     except UnicodeDecodeError:
         return False
     except OSError:
-        return not file.is_file()  # nothing is there that could be lost: writing says why it is impossible
+        return not file.is_file()  # nothing can be lost: writing reports the error
     if not text or f'"{FORMAT}"' in text:
         return True
     try:
