@@ -11,7 +11,7 @@ PY := .venv/bin/python
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test prepare docs reference screens pytest property test-lowest cov check format lint types fix wheels conformance programs catalog soak load bench clean
+.PHONY: help run test prepare docs reference screens pytest property test-lowest cov check format lint types fix wheels conformance programs catalog soak simulate load bench clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -94,6 +94,10 @@ catalog: ## check that schemas/catalog.json is what the skills are, and that nob
 soak: ## soak the host, ten minutes or longer: make soak ARGS="--minutes 30 --seed 7"
 	@sh scripts/prepare.sh test
 	@PYTHONPATH=tests $(PY) tests/soak/soak.py $(ARGS)
+
+simulate: ## a fleet of thousands of hosts in virtual time: make simulate ARGS=5 for five seeds
+	@sh scripts/prepare.sh test
+	@PYTHONPATH=tests/simulation $(PY) tests/simulation/fleet.py $(ARGS)
 
 load: ## 200 clients over HTTP while workers die under them
 	@sh scripts/prepare.sh test
