@@ -48,6 +48,8 @@ _WRONG_LAST: Final = (10071, 10164)
 _OTHER_CONFIG: Final = 10058
 _AT_ONCE: Final = 100
 """Messages of a log that are asked for at the same time."""
+_KEPT: Final = 7 * 86400.0
+"""Seconds that an object is kept. Whoever brought it brings it again."""
 _TTL: Final = "Nats-TTL"
 _LAST_SEQUENCE: Final = "Nats-Expected-Last-Subject-Sequence"
 
@@ -329,7 +331,7 @@ class Engine:
         name, js = f"prowess-{self.name}-objects", _jetstream(client)
         if name not in self._ensured:
             with _existing_is_fine():
-                await js.create_object_store(name)  # pyright: ignore[reportUnknownMemberType] - as nats-py is
+                await js.create_object_store(name, ttl=_KEPT)  # pyright: ignore[reportUnknownMemberType] - as nats-py is
             self._ensured.add(name)
         return ObjectStore(name, f"OBJ_{name}", js)
 

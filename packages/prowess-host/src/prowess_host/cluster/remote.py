@@ -63,6 +63,8 @@ _ANSWER: Final = 10.0
 """Seconds that an agent gets to say whether it takes a worker."""
 _ATTEMPTS: Final = 5
 """Times that code is brought again because somebody saves meanwhile."""
+_BELIEVED: Final = 3600.0
+"""Seconds after which a file is stored once more, if an agent wants it."""
 _AT_ONCE: Final = 8
 """Files that are stored at the same time."""
 
@@ -116,7 +118,7 @@ class Agents:
         self._subscription = engine.subscribe(beats_subject(engine), self._hear)
         self._timer: asyncio.TimerHandle | None = None
         self._stored: set[str] = set()
-        self._of_connection = 0
+        self._since = (0, 0.0)
         self._forget = engine.on_change(self._ask_who)
         self._ask_who()
         self._tick()
@@ -218,9 +220,10 @@ class Agents:
 
     async def store(self, code: Code, digests: Collection[str]) -> None:
         """Bring code to the engine, where the agent finds it. A file that was saved meanwhile is a `ValueError`."""
-        if self._of_connection != self.engine.connections:  # it may have lost everything with its end
+        since = self.engine.connections, self._loop.time() // _BELIEVED
+        if self._since != since:  # it may have lost everything with its end, and forgets everything after a while
             self._stored.clear()
-            self._of_connection = self.engine.connections
+            self._since = since
         paths = {digest: neutral for neutral, digest in code.files.items()}
         if code.digest in digests:
             digests = {*paths, code.digest}
@@ -235,10 +238,6 @@ class Agents:
                 self._stored.add(digest)
 
         await asyncio.gather(*(bring(digest) for digest in digests if digest not in self._stored))
-
-    def forget_stored(self, digests: Collection[str]) -> None:
-        """An agent has not found these, so the engine does not have them any more."""
-        self._stored.difference_update(digests)
 
 
 @frozen
