@@ -221,6 +221,20 @@ async def test_labels_choose_the_agent_and_a_missing_one_is_told_in_time(
         assert other.name in refused
 
 
+async def test_agent_that_cannot_start_a_worker_leaves_it_to_another_one(
+    start: Start, env: dict[str, str], tmp_path: Path
+) -> None:
+    """Its disk is full, or it cannot make the environment. The last word is the reason of all."""
+    broken = await start("broken")
+    (broken.cache / "agent/blobs").write_text("no folder")
+    async with inside(project(tmp_path), env={**env, "PROWESS_CLUSTER__PATIENCE": "1"}) as host:
+        refused = await host.text("places_where")
+        assert "broken: " in refused
+        assert "It never began" in refused
+        good = await start("good")
+        await until_said(host, "places_where", str(good.cache))
+
+
 async def test_agents_of_another_link_version_and_locked_agents_refuse_with_a_reason(
     start: Start, env: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

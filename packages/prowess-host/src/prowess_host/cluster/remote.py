@@ -270,6 +270,8 @@ class RemoteWorker(LinkedWorker):
         self._root = root
         self._messages: dict[int, _Sent] = {}
         """What was sent of each call."""
+        self._refused: dict[str, str] = {}
+        """By agent: why it does not run it."""
         self._doubtful: set[int] = set()
         """Calls of which nobody knows whether they were begun, because the agent fell silent."""
         self._waiting: list[tuple[Kind, int, bytes, bytes]] | None = []
@@ -354,7 +356,7 @@ class RemoteWorker(LinkedWorker):
         """Find an agent, and have it start the worker."""
         agents = self._agents
         self.is_preparing = True
-        refused: dict[str, str] = {}
+        refused = self._refused
         end = self._loop.time() + agents.settings().own.cluster.patience
         self._code = await agents.snapshot()
         while True:
@@ -448,8 +450,12 @@ class RemoteWorker(LinkedWorker):
             self._started(json.loads(data))
         elif kind == Said.EXITED:
             told = json.loads(data)
+            if told.get("refusal") and self._waiting is not None:  # it could not start it: another agent may
+                self._refused[self._agent_id] = f"{self._agent}: {told['refusal']}"
+                self._close()
+                self._coming = self._loop.create_task(self._come_up())
+                return
             self.verdict = told.get("reason", "")
-            self.refusal = told.get("refusal", "")
             self._end(told["code"])
 
     @property
