@@ -6,6 +6,7 @@ third of a second of processor time. The start is tested in `test_start.py` and 
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import functools
 import os
@@ -21,7 +22,7 @@ from pathlib import Path
 from forked import ask, started
 from patience import PATIENCE
 
-__all__ = ["Command", "prowess"]
+__all__ = ["Command", "Running", "prowess", "run"]
 
 
 @functools.cache
@@ -35,17 +36,17 @@ class Command:
 
     def __init__(self, *words: str, cwd: Path, environ: Mapping[str, str], fds: tuple[int, ...]) -> None:
         told = {"words": words, "folder": str(cwd), "environ": dict(environ)}
-        self.pid, self._ending = ask(template(), told, *fds)
+        self.pid, self.ending = ask(template(), told, *fds)
         self.returncode: int | None = None
 
     def wait(self, timeout: float = PATIENCE) -> int:
         """Until it has ended; gives its exit code."""
         if self.returncode is None:
-            if not select.select([self._ending], [], [], timeout)[0]:
+            if not select.select([self.ending], [], [], timeout)[0]:
                 self.kill()
                 raise subprocess.TimeoutExpired("prowess", timeout)
-            self.returncode = int(os.read(self._ending, 100))
-            os.close(self._ending)
+            self.returncode = int(os.read(self.ending, 100))
+            os.close(self.ending)
         return self.returncode
 
     def send_signal(self, number: int) -> None:
@@ -54,6 +55,53 @@ class Command:
 
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
+
+
+class Running:
+    """A command with pipes, like one that `asyncio.create_subprocess_exec` started."""
+
+    def __init__(self, command: Command, stdin: asyncio.StreamWriter, *outputs: asyncio.StreamReader) -> None:
+        self.stdin = stdin
+        self.stdout, self.stderr = outputs
+        self.pid, self.kill = command.pid, command.kill
+        self._command = command
+
+    @property
+    def returncode(self) -> int | None:
+        """`None` while nobody has waited for its end."""
+        return self._command.returncode
+
+    async def wait(self) -> int:
+        """Until it has ended; gives its exit code."""
+        if self.returncode is None:
+            ended, loop = asyncio.Event(), asyncio.get_running_loop()
+            ending = os.dup(self._command.ending)  # several may wait
+            loop.add_reader(ending, ended.set)
+            try:
+                await ended.wait()
+            finally:
+                loop.remove_reader(ending)
+                os.close(ending)
+        return self._command.wait()
+
+
+async def run(*words: str, environ: Mapping[str, str]) -> Running:
+    """Have a command run in the background."""
+    loop = asyncio.get_running_loop()
+    pipes = [os.pipe() for _ in range(3)]
+    (typed, typing), *written = pipes
+    command = Command(*words, cwd=Path.cwd(), environ=environ, fds=(typed, *(end for _, end in written)))
+    for fd in (typed, *(end for _, end in written)):
+        os.close(fd)
+    outputs: list[asyncio.StreamReader] = []
+    for fd, _ in written:
+        outputs.append(asyncio.StreamReader(limit=1 << 28))
+        protocol = asyncio.StreamReaderProtocol(outputs[-1])
+        await loop.connect_read_pipe(lambda protocol=protocol: protocol, os.fdopen(fd, "rb", 0))
+    transport, control = await loop.connect_write_pipe(
+        lambda: asyncio.streams.FlowControlMixin(loop), os.fdopen(typing, "wb", 0)
+    )
+    return Running(command, asyncio.StreamWriter(transport, control, None, loop), *outputs)
 
 
 def prowess(

@@ -24,7 +24,8 @@ sys.path.append(str(Path(__file__).parent.parent))
 import forked
 import template
 
-import prowess_host.cli
+import prowess_host.cli.main
+from prowess_host import serving
 from prowess_host.cli.main import main
 from prowess_host.project import Project
 
@@ -37,13 +38,18 @@ def become_command(told: dict[str, Any], *fds: int) -> NoReturn:
     workers = template_of_workers(*fds)
     forked.template = lambda: workers
     Project.__init__.__defaults__ = (forked.spawn,)
+    serving.spawner = lambda _ahead: forked.spawn  # `host` starts its first worker before it makes a project
+    prowess_host.cli.main._first_worker = lambda _settings: None  # noqa: SLF001
     if len(fds) == 1:
         os.login_tty(*fds)  # so that Ctrl-C reaches it
     else:
         for number, fd in enumerate(fds):
             os.dup2(fd, number)
             os.close(fd)
-    sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w", buffering=1)  # noqa: SIM115 - they are never closed
+    sys.stdin, sys.stdout, sys.stderr = (
+        open(fd, mode, buffering=buffering, closefd=False)  # noqa: SIM115 - as the interpreter has them
+        for fd, mode, buffering in ((0, "r", -1), (1, "w", -1), (2, "w", 1))
+    )
     os._exit(run(told["words"]))
 
 

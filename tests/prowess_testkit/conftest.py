@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
 import pytest
 
 from prowess_testkit import Project
+from prowess_testkit.process import HostProcess
+
+sys.path.append(str(Path(__file__).parents[1] / "prowess_host"))  # importlib mode puts nothing there
+
+from shell import run
 
 NOTES = """
 from __future__ import annotations
@@ -103,3 +113,16 @@ def notes(project: Project) -> Project:
     """A project with the skill `notes`."""
     project.write("skills/notes.py", NOTES)
     return project
+
+
+@pytest.fixture
+def forked_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hosts are processes with pipes, as ever, but forked: a start costs a third of a second."""
+
+    async def start(
+        kind: type[HostProcess], project: str, *options: str, version: str, env: Mapping[str, str] | None = None
+    ) -> HostProcess:
+        environ = {**os.environ, **(env or {})}
+        return kind(await run("host", "--project", project, *options, environ=environ), version)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(HostProcess, "start", classmethod(start))

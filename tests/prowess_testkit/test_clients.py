@@ -28,6 +28,7 @@ from prowess_testkit import (
 )
 from prowess_testkit.client import Log, Progress
 
+pytestmark = pytest.mark.usefixtures("forked_hosts")
 Open = Callable[..., AbstractAsyncContextManager[Client]]
 
 
