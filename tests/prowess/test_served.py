@@ -133,9 +133,9 @@ def test_the_function_itself_is_there():
 @pytest.mark.parametrize(
     ("uri", "problem"),
     [
-        ("x://{b}", r"\{b\} of x://\{b\} is no parameter of"),
-        ("x://fixed", "parameter 'a' of .* is no variable of x://fixed"),
-        ("x://all{?a}", "parameter 'a' of .* stands in the query of .* give it a default"),
+        ("x://{b}", r"\{b\} of x://\{b\} is not a parameter of"),
+        ("x://fixed", "parameter 'a' of .* is not a variable of x://fixed"),
+        ("x://all{?a}", "parameter 'a' of .* is in the query of .* give it a default"),
     ],
 )
 async def test_the_variables_are_the_parameters(tmp_path: Path, uri: str, problem: str):

@@ -99,8 +99,8 @@ async def test_image_and_audio(tmp_path: Path) -> None:
 
 async def test_image_that_is_none_fails_the_call() -> None:
     """It says what it is, and the way out."""
-    assert 'audio/wav is no image; say what it is with mime_type="image/..."' in await failure(Image(WAV))
-    assert 'audio/wav is no image; say what it is with mime_type="image/..."' in await failure([Image(WAV)])
+    assert 'audio/wav is not a type of image; set mime_type="image/..."' in await failure(Image(WAV))
+    assert 'audio/wav is not a type of image; set mime_type="image/..."' in await failure([Image(WAV)])
 
 
 def test_helper_takes_one_source() -> None:

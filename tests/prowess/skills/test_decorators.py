@@ -99,7 +99,7 @@ async def test_a_decorator_above_is_refused(tmp_path: Path, above: str, function
     if not above.startswith("@skill_command"):
         assert ["a.fine"] == ids
         (failure,) = failures
-        assert "command 'secret': another decorator stands above @skill_command" in failure.reason
+        assert "command 'secret': another decorator is above @skill_command" in failure.reason
         assert "put that decorator below @skill_command, next to the def" in failure.reason
         assert failure.file == str(tmp_path / "skills" / "a.py")
         assert failure.line == HEAD.count("\n") + 2

@@ -148,5 +148,5 @@ def test_no_catalog_is_built_outside_of_a_project(
     """A wrong folder must not get a file."""
     monkeypatch.chdir(tmp_path)
     assert 2 == run(["build"])
-    assert f"{tmp_path} is no project" in capsys.readouterr().err
+    assert f"{tmp_path} is not a project" in capsys.readouterr().err
     assert [] == list(tmp_path.iterdir())

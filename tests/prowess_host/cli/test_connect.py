@@ -57,7 +57,7 @@ def test_project_is_connected_tried_and_disconnected(project: Path, capsys: pyte
     assert "s3cret" not in out + (project / ".mcp.json").read_text() + (project / ".codex/config.toml").read_text()
 
     assert 0 == run(["connect", "codex"])
-    assert "nothing to change: the file says so already" in capsys.readouterr().out
+    assert "nothing to change: the file already has this entry" in capsys.readouterr().out
 
     assert 0 == run(["status"])
     out = capsys.readouterr().out
@@ -150,7 +150,7 @@ def test_broken_file_of_one_client_does_not_keep_the_others_back(
             "Zed cannot pass on a variable of its own: write --env A=VALUE, or use .env",
         ),
         (["connect", "zed", "--project", "/nowhere"], "/nowhere does not exist"),
-        (["connect", "zed", "--project", "/usr/lib"], "/usr/lib is no project"),
+        (["connect", "zed", "--project", "/usr/lib"], "/usr/lib is not a project"),
         (["connect", "zed", "--scope", "wrong"], "Invalid value for '--scope'"),
     ],
 )

@@ -139,7 +139,7 @@ def test_folder_that_is_no_project_is_an_error(
         each for each in findings(capsys, "--project", str(tmp_path / "empty"), code=1) if each["level"] == "error"
     ]
 
-    assert "is no project" in bad["message"]
+    assert "is not a project" in bad["message"]
 
 
 def test_broken_connection_is_an_error(project: Path, capsys: pytest.CaptureFixture[str]) -> None:

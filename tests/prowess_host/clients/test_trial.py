@@ -94,7 +94,7 @@ async def test_host_that_ends_is_said_with_its_last_words(project: Path) -> None
 async def test_output_that_is_no_message_is_shown(tmp_path: Path) -> None:
     session = await run_session(Launch(sys.executable, ("-c", "print('hello')")), {}, tmp_path, patience=PATIENCE)
 
-    assert "wrote something to its output that is no message of MCP: 'hello'" == session.failure
+    assert "wrote something to its output that is not an MCP message: 'hello'" == session.failure
 
 
 async def test_server_that_answers_with_an_error_is_quoted(tmp_path: Path) -> None:

@@ -93,9 +93,9 @@ def parse_template(text: str) -> Template:
         if names.count(name) > 1:
             raise ValueError(f"it has the variable {name!r} twice")
     if any(operator == "?" for operator, _ in parts[:-1]):
-        raise ValueError("its query {?...} must stand at the end")
+        raise ValueError("its query {?...} must be at the end")
     if sum(variable.operator == "+" for variable in variables) > 1:
-        raise ValueError("only one variable {+...} may stand for several segments")
+        raise ValueError("only one variable {+...} is allowed, because it matches several segments")
     pattern, literal = "", 0
     for place, (operator, names_or_text) in enumerate(parts):
         if operator == "=":
@@ -128,10 +128,10 @@ def _parts(text: str) -> Iterator[tuple[str, list[str]]]:
         operator, names = _split(expression[1])
         if not _NAMES.fullmatch(expression[1]) or (operator != "?" and len(names) > 1):
             raise ValueError(
-                f"{expression[0]} is no variable: write {{name}}, {{+path}} for several segments, or {{?first,second}}"
+                f"{expression[0]} is not a variable: write {{name}}, {{+path}} for several segments, or {{?first,second}}"
             )
         if not literal and before != "=" and operator != "?":
-            raise ValueError(f"something must stand between {expression[0]} and the variable before it")
+            raise ValueError(f"put text between {expression[0]} and the variable before it")
         yield operator, names
         before, end = operator, expression.end()
     if text[end:]:
@@ -141,7 +141,7 @@ def _parts(text: str) -> Iterator[tuple[str, list[str]]]:
 def _checked(literal: str) -> str:
     wrong = _ILLEGAL.search(literal) or re.search(r"[{}]", literal)
     if wrong is not None:
-        raise ValueError(f"{wrong[0]!r} cannot stand in a URI; write it percent-encoded")
+        raise ValueError(f"{wrong[0]!r} is not allowed in a URI; write it percent-encoded")
     return literal
 
 

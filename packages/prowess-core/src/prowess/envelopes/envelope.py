@@ -437,7 +437,7 @@ class _Desk:
         return self._still(request, handle, started)
 
     def _still(self, request: Request, handle: str, started: float) -> JsonObject:
-        text = "the work goes on; ask again with the handle in metadata"
+        text = "the work still runs; ask again with the handle in metadata"
         return _response(
             request.id, "accepted", 202, text, started, output={"handle": handle}, metadata=_about(request)
         )

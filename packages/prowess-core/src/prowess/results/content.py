@@ -111,7 +111,7 @@ class _Media:
     def to_block(self) -> JsonObject:
         """The content block as MCP writes it."""
         if not self.mime_type.startswith(f"{self.kind}/"):
-            raise ValueError(f'{self.mime_type} is no {self.kind}; say what it is with mime_type="{self.kind}/..."')
+            raise ValueError(f'{self.mime_type} is not a type of {self.kind}; set mime_type="{self.kind}/..."')
         return _media_block(self.kind, self.data, self.mime_type)
 
 

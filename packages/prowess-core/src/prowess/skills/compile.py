@@ -342,16 +342,18 @@ class _Compiler:
         uri = self.declared.uri
         for name in variables.keys() - sent.keys():
             near = did_you_mean(name, sent)
-            raise SchemaError(f"{{{name}}} of {uri} is no parameter of {self.id}{near}; add a parameter of that name")
+            raise SchemaError(
+                f"{{{name}}} of {uri} is not a parameter of {self.id}{near}; add a parameter of that name"
+            )
         for name, field in sent.items():
             if name not in variables:
                 near = did_you_mean(name, variables)
                 raise SchemaError(
-                    f"parameter {name!r} of {self.id} is no variable of {uri}{near}; add {{{name}}} to the URI, or inject it"
+                    f"parameter {name!r} of {self.id} is not a variable of {uri}{near}; add {{{name}}} to the URI, or inject it"
                 )
             if variables[name].operator == "?" and field.required:
                 raise SchemaError(
-                    f"parameter {name!r} of {self.id} stands in the query of {uri}, which clients may omit; give it a default"
+                    f"parameter {name!r} of {self.id} is in the query of {uri}, which clients may omit; give it a default"
                 )
 
     def _completing(self, fields: list[_Field]) -> dict[str, Plan]:

@@ -97,7 +97,7 @@ def _unregistered(note: Declaration) -> DeclarationError:
         what = f"the name {name!r} is given to another function in line {taken_by.__code__.co_firstlineno}"
         remedy = "Give each function a name of its own"
     elif taken_by is not None:
-        what, remedy = f"another decorator stands above {note.decorator} and gives {_kind(taken_by)}", _below(note)
+        what, remedy = f"another decorator is above {note.decorator} and gives {_kind(taken_by)}", _below(note)
     elif (other := declaration_of(names.get(name))) is not None:
         what = f"the name {name!r} is given to another command in line {other.place.line}"
         remedy = "Give each function a name of its own"

@@ -50,7 +50,7 @@ def command(where: ProjectOptions, *, key: Path | None, new_key: Path | None) ->
         private = key.expanduser().read_text("ascii").strip()
         bytes.fromhex(private)
     except (OSError, ValueError) as error:
-        raise ProwessError(f"{key} holds no private key ({error}); make one with --new-key") from error
+        raise ProwessError(f"{key} has no private key ({error}); make one with --new-key") from error
     digest, files = asyncio.run(_code(where))
     approved = where.root / code.APPROVED
     lines = approved.read_text("utf-8").splitlines() if approved.exists() else []

@@ -54,7 +54,7 @@ async def _build(where: ProjectOptions, options: _Options) -> int:
         check_profile(name)
     if not is_project(where.root):
         raise ProwessError(
-            f"{where.root} is no project: a catalog is built in one, with a prowess.toml or a folder skills/"
+            f"{where.root} is not a project: a catalog is built in one, with a prowess.toml or a folder skills/"
         )
     loaded = await load(where)
     if loaded.catalog.failures:

@@ -153,7 +153,9 @@ def diff_lines(plan: Plan, style: Style) -> list[str]:
 def _announce(plan: Plan, root: Path, machine: Machine, style: Style) -> None:
     client = plan.target.client
     print(f"{style(client.title, 'bold')}  {shown_path(plan.file, root, machine)}")
-    print("\n".join(diff_lines(plan, style)) if plan.changes else "  nothing to change: the file says so already")
+    print(
+        "\n".join(diff_lines(plan, style)) if plan.changes else "  nothing to change: the file already has this entry"
+    )
 
 
 def _tell(trial: Trial, style: Style) -> bool:

@@ -79,7 +79,7 @@ def check_project(where: ProjectOptions) -> Path:
     root = where.root
     if not is_configured(root) and not any((root / folder).is_dir() for folder in settings_of(where).own.skills):
         raise ProwessError(
-            f"{root} is no project: it has neither prowess.toml nor a folder skills; make one: prowess new --project"
+            f"{root} is not a project: it has neither prowess.toml nor a folder skills; make one: prowess new --project"
         )
     return root
 

@@ -84,7 +84,7 @@ def command(name: str | None, project: str | None, template: str, *, folder: boo
     else:
         root = find_project_root(Path.cwd())
         if not is_project(root):
-            raise ProwessError(f"{root} is no project: `prowess new --project` makes one there, with a first skill")
+            raise ProwessError(f"{root} is not a project: `prowess new --project` makes one there, with a first skill")
         _write_all(root, dict(_skill_files(_skills_folder(root), skill, template, folder=folder)))
     _say_next(root, skill, TEMPLATES[template])
     return DONE

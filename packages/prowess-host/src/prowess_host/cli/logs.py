@@ -97,7 +97,7 @@ def since(text: str, now: float) -> float:
     try:
         return datetime.fromisoformat(text.strip()).timestamp()
     except ValueError:
-        raise ProwessError(f"--since {text!r} is no time: say 10m, 2h, 3d, or 2026-11-19T08:30") from None
+        raise ProwessError(f"--since {text!r} is not a time: write 10m, 2h, 3d, or 2026-11-19T08:30") from None
 
 
 def _follow(record: Reader, wanted: Wanted, last: int, style: Style, *, as_json: bool) -> None:

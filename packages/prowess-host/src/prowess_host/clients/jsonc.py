@@ -179,7 +179,7 @@ class _Reader:
         try:
             read = json.loads(found[0], strict=False)
         except ValueError as error:
-            raise Unreadable(line_of(self.text, self.at), f"a text that is no JSON: {error}") from None
+            raise Unreadable(line_of(self.text, self.at), f"a string that is not valid JSON: {error}") from None
         self.at = found.end()
         return read
 

@@ -136,7 +136,7 @@ class _Talk:
                 message: Any = json.loads(line)
             except ValueError:
                 shown = line[:80].decode("utf-8", "replace").strip()
-                raise ValueError(f"wrote something to its output that is no message of MCP: {shown!r}") from None
+                raise ValueError(f"wrote something to its output that is not an MCP message: {shown!r}") from None
             if isinstance(message, dict) and cast("JsonObject", message).get("id") == self._number:
                 return self._result(method, cast("JsonObject", message))
         raise EOFError(f"ended before it answered {method} (exit code {await self._process.wait()})")

@@ -103,7 +103,7 @@ def _python() -> Iterator[Finding]:
     found = ".".join(map(str, sys.version_info[:3]))
     yield Finding("python", "ok", f"Python {found}, {sys.executable}")
     if is_fleeting(sys.executable):
-        text = "this Python stands in uv's cache, which may be emptied: clients that start it fail then"
+        text = "this Python is in uv's cache, which may be emptied: clients that start it fail then"
         yield Finding("python", "warning", text, "uv tool install prowess, then prowess connect again")
     ours = {name: found for name in _PACKAGES if (found := _version(name))}
     told = ", ".join(f"{name} {number}" for name, number in ours.items())
@@ -277,7 +277,7 @@ def _project(settings: Settings, patient: Patient) -> Iterator[Finding]:
     folders = [root / folder for folder in settings.own.skills]
     there = [folder for folder in folders if folder.is_dir()]
     if not is_configured(root) and not there:
-        text = f"{root} is no project: it has neither prowess.toml nor a folder skills"
+        text = f"{root} is not a project: it has neither prowess.toml nor a folder skills"
         yield Finding("project", "error", text, "go to your project, or make one: prowess new --project")
         return
     yield Finding("project", "ok", str(root))

@@ -81,7 +81,7 @@ def read_source(settings: Settings, name: str | None = None, version: str | None
         files["prowess.toml"] = text
     elif settings.written.text:
         raise ProwessError(
-            "the settings stand under [tool.prowess] in pyproject.toml, which is not packaged; move them to prowess.toml"
+            "the settings are under [tool.prowess] in pyproject.toml, which is not packaged; move them to prowess.toml"
         )
     for icon in own.identity.icons:
         if (root / icon).is_file():

@@ -159,7 +159,7 @@ class Reader:
         if not found:
             raise NoSuchCall(f"the record has no call {name!r}; see `prowess logs`, or say `last`")
         ids = ", ".join(call.id for call in found)
-        raise NoSuchCall(f"several calls are meant by {name!r} ({ids}, …): give more of the id")
+        raise NoSuchCall(f"several calls match {name!r} ({ids}, …): write more of the id")
 
     def _ask(self, query: str, *values: Any) -> list[Call]:
         with self._opened() as database:
