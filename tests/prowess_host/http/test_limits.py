@@ -375,6 +375,22 @@ def test_connections_are_bounded(narrow: Web) -> None:
         assert b"retry-after: 1" in answered
 
 
+def test_leaving_is_noticed_where_further_requests_wait(web: Web) -> None:
+    """Nothing is read then, also not that the client has left. Its call is cancelled, and the next one never begins."""
+    calls = b""
+    for mark in ("first", "next"):
+        body, headers = stateless("tools/call", name="t_hold", arguments={"mark": mark})
+        data = json.dumps(body).encode()
+        lines = [f"{name}: {value}" for name, value in {**headers, "Accept": "application/json"}.items()]
+        calls += head(web, *lines, f"Content-Length: {len(data)}") + data
+    with socket.create_connection(("127.0.0.1", web.port), PATIENCE) as connection:
+        connection.sendall(calls)
+        until((web.root / "first.begun").exists)
+    until((web.root / "first.cancelled").exists)
+    assert "x" == web.call("t_echo", text="x").text
+    assert not (web.root / "next.begun").exists()
+
+
 # Framing
 
 

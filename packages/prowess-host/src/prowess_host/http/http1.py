@@ -7,6 +7,7 @@ starts only when a request is incomplete, so that most requests cost none.
 from __future__ import annotations
 
 import asyncio
+import select
 import socket
 import struct
 from collections import deque
@@ -31,6 +32,10 @@ _MOST_FIELDS: Final = 100
 _KEEP_ALIVE: Final = 75.0
 """Seconds that an idle connection is kept, longer than in usual proxies, so that the proxy closes it first."""
 _AT_ONCE_OVER: Final = struct.pack("ii", 1, 0)
+_HUNG_UP: Final = 5.0
+"""Seconds between two looks whether a client has left that sent further requests."""
+_RDHUP: Final[int] = getattr(select, "POLLRDHUP", 0)
+"""Of Linux: the client sends nothing more, whatever has not been read yet."""
 _UPGRADE: Final = frozenset({b"upgrade", b"http2-settings"})
 _MOST_BODIES: Final = 16
 """Bodies of the largest size that are held at the same time."""
@@ -265,6 +270,7 @@ class Http1(asyncio.BufferedProtocol):
         self._exchanges.append(exchange)
         if len(self._exchanges) > 1:
             self._transport.pause_reading()
+            self.look_after(_HUNG_UP)
 
     def on_body(self, body: bytes) -> None:
         """A part of the body."""
@@ -356,10 +362,20 @@ class Http1(asyncio.BufferedProtocol):
         now = self._loop.time()
         if now < self._due:
             self.look_after(self._due - now)
+        elif self._has_hung_up():
+            self._transport.abort()
         elif self._serving:
             self.look_after(self._exchanges[0].tick(now))
         elif self._in_head and not self._head:
             self._transport.close()
+
+    def _has_hung_up(self) -> bool:
+        """Whether the client has left while nothing is read, because further requests of it wait: the loop would not say so."""
+        if self._transport.is_reading() or not _RDHUP:
+            return False
+        poll = select.poll()
+        poll.register(self._transport.get_extra_info("socket").fileno(), _RDHUP)
+        return bool(poll.poll(0))
 
     def _stop(self) -> None:
         """Stop the timeout for requests."""
