@@ -103,6 +103,23 @@ def pytest_configure() -> None:
     NodeManager.EXIT_TIMEOUT = 240
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_report_to_serializable() -> Generator[None, object, object]:
+    """Show what cannot be encoded, like some names of files, as escapes: xdist would end the run with an error of its own."""
+    return encodable((yield))
+
+
+def encodable(data: object) -> object:
+    """The data of a report with texts that can be encoded."""
+    if isinstance(data, str):
+        return data.encode("utf-8", "backslashreplace").decode()
+    if isinstance(data, dict):
+        return {encodable(key): encodable(value) for key, value in data.items()}
+    if isinstance(data, (list, tuple)):
+        return type(data)(encodable(each) for each in data)
+    return data
+
+
 def pytest_make_parametrize_id(val: object) -> str | None:
     """Functions go by their names, packed bytes by their size: addresses and times differ from process to process."""
     if isinstance(val, bytes) and (len(val) > _LONGEST_NAME or not val.isascii()):
