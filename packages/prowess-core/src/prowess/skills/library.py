@@ -7,6 +7,7 @@ import contextlib
 import contextvars
 import importlib
 import itertools
+import json
 import os
 import sys
 import threading
@@ -259,6 +260,8 @@ class Library:
             return ""
         installed = [file for each in wanted if each.source is None for file in package_files(each.package)]
         texts = self._modules.texts_of(map(str, {*parts.present, *own, *installed}))
+        if self._share.sent:
+            texts = {**texts, "data of the project": json.dumps(self._share.sent, sort_keys=True).encode()}
         return fingerprint(texts, root, self._services.settings, site_folders())
 
     def _description(self, skills: Mapping[str, Skill], *, whole: bool = True) -> Description:

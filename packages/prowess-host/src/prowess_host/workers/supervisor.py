@@ -519,7 +519,7 @@ class Supervisor:
             self._hear_updated(worker, json.loads(frame.head))
         elif kind == Kind.FIND:
             self._find(worker, frame)
-        elif kind == Kind.KEEP and self.results is not None:
+        elif kind == Kind.KEEP and self.results is not None and worker.pool.placement.limits is None:
             self.results.keep(worker.process, frame.number, frame.head, frame.body)
         elif kind == Kind.CATALOG:
             self._hear_description(worker, frame)
