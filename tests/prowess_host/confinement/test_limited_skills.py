@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import sysconfig
 import tempfile
 from pathlib import Path
 
@@ -274,6 +275,10 @@ async def test_disk_is_not_filled(tmp_path: Path) -> None:
         ('write = ["skills/limited.py"]', "which lets the skill lift its own limits"),
         ('write = ["skills/other.py"]', "which lets the skill lift its own limits"),
         ('write = [".prowess/x"]', "which lets the skill lift its own limits"),
+        ('write = ["cache"]', "which lets the skill lift its own limits"),
+        ('write = ["cache/environments"]', "which lets the skill lift its own limits"),
+        (f"write = [{json.dumps(sysconfig.get_path('purelib'))}]", "which lets the skill lift its own limits"),
+        (f"write = [{json.dumps(sysconfig.get_path('scripts'))}]", "which lets the skill lift its own limits"),
         ('write = ["~nobody_of_this_name/x"]', "the home of a user that there is not"),
         ('read = ["~nobody_of_this_name/x"]', "the home of a user that there is not"),
     ],

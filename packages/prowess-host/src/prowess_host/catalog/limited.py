@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from prowess.contracts.catalog import Failure
 from prowess.errors import SettingsError
 from prowess.frozen import frozen
 from prowess.settings.limits import TABLE, declared, normal_name
+from prowess.settings.paths import ConfigPaths
 from prowess.settings.settings import Settings
 from prowess.skills.discovery import Source
 from prowess.skills.stamps import read
@@ -87,7 +89,15 @@ def _grant(name: str, said: _Said | None, settings: Settings, root: Path) -> Gra
     if limits is None:
         return None
     variables = told_variables(settings, limits)
-    return Grant(name, limits, root, unenforced=settings.sandbox.unenforced, variables=variables)
+    guarded = _guarded(settings) if limits.write else ()
+    return Grant(name, limits, root, guarded=guarded, unenforced=settings.sandbox.unenforced, variables=variables)
+
+
+def _guarded(settings: Settings) -> tuple[Path, ...]:
+    """The manifest, environments and the record; the interpreter of the workers."""
+    python = settings.own.python
+    folders = [ConfigPaths.of(settings, os.environ).cache_dir, *([Path(python).parent.parent] if python else [])]
+    return tuple(folder for folder in folders if folder != Path(folder.anchor) and folder != Path("/usr"))
 
 
 def _checked(grant: Grant) -> Grant:

@@ -19,6 +19,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -196,7 +197,7 @@ def check(grant: Grant) -> None:
     if reasons and not grant.unenforced:
         raise Unenforceable(reasons)
     kept = [*(grant.root / name for name in _KEPT), *grant.own]
-    within = [grant.root / ".prowess", *grant.listed]
+    within = [grant.root / ".prowess", *grant.listed, *grant.guarded, *_code_of_host()] if grant.limits.write else []
     for name in grant.limits.read:
         _placed(grant.root, name)
     for name in grant.limits.write:
@@ -209,6 +210,12 @@ def check(grant: Grant) -> None:
             raise SettingsError(
                 f"write = {name!r} {how} {held}, which lets the skill lift its own limits: name another folder"
             )
+
+
+def _code_of_host() -> list[Path]:
+    """Folders with code that runs without limits: the interpreter of the host, its packages, and Prowess."""
+    installed = (sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib", "scripts"))
+    return [*map(Path, installed), Path(prowess.__file__).parent, Path(__file__).parent.parent]
 
 
 def _placed(root: Path, name: str) -> Path:

@@ -28,6 +28,8 @@ class Grant:
     """The skill's own files and folders, which it may read."""
     listed: tuple[Path, ...] = ()
     """Folders that it may list but not read: those with skills."""
+    guarded: tuple[Path, ...] = ()
+    """Folders that it may never write, because what is in them runs without limits, or says who has which."""
     unenforced: bool = False
     """The owner accepts that this system cannot enforce all of its limits."""
     package: bool = False
