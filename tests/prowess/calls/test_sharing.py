@@ -14,6 +14,7 @@ from prowess import Outcome, Runtime
 from prowess.calls.channel import Channel
 from prowess.results.normalize import Result
 from prowess.settings.credentials import Caller
+from prowess.settings.settings import Settings
 
 SKILL = """
 from prowess import ConfigPaths, SkillError, skill_command
@@ -154,9 +155,7 @@ async def test_key_differs_with_everything_that_a_result_depends_on(tmp_path: Pa
         await key(root),
         await key(root, a=2),
         await key(root, scopes='["a"]'),
-        await key(root, flags={"my.key": "1"}),
         await key(project(tmp_path / "code", **{"skills/s.py": SKILL.replace("a + b", "a - b")})),
-        await key(project(tmp_path / "env", **{".env": "A=1"})),
         await key(project(tmp_path / "hooks", **{"skills/h.py": hook})),
         await key(
             project(tmp_path / "lib", **{"skills/s.py": SKILL + "\ndef later():\n    import lib\n", "lib.py": "x = 1"})
@@ -166,10 +165,17 @@ async def test_key_differs_with_everything_that_a_result_depends_on(tmp_path: Pa
     assert len(keys) == len(set(keys))
 
 
-async def test_key_is_equal_for_hosts_that_serve_differently(tmp_path: Path) -> None:
-    root = project(tmp_path)
+def test_settings_that_a_result_may_depend_on_have_another_fingerprint(tmp_path: Path) -> None:
+    """Those about serving do not count."""
 
-    assert await key(root) == await key(root, flags={"serve.port": "1", "host.grace": "9"})
+    def of(flags: Any = None, env: str = "") -> str:
+        (tmp_path / ".env").write_text(env)
+        return Settings.load(tmp_path, environ={}, flags=flags).fingerprint()
+
+    serving = {"serve.port": "1", "host.grace": "9", "cluster.url": "nats://x", "cache_dir": "x"}
+    different = [of(), of({"my.key": "1"}), of({"my.key": "2"}), of({"timeout": "2"}), of(env="A=1"), of(env="A=2")]
+    assert len(different) == len(set(different))
+    assert of() == of(serving)
 
 
 async def test_callers_with_other_scopes_get_other_results_here_as_well(tmp_path: Path) -> None:

@@ -237,13 +237,13 @@ async def host(tmp_path: Path) -> AsyncGenerator[Host]:
 
 
 @contextlib.asynccontextmanager
-async def linked(tmp_path: Path, mark: str = "") -> AsyncGenerator[Host]:
+async def linked(tmp_path: Path, mark: str = "", shares: str = "") -> AsyncGenerator[Host]:
     """The same, with the skills that are there by now."""
     loop = asyncio.get_running_loop()
     board = Board()
     async with Runtime.open(write(tmp_path, t=SKILL), flags={"api.key": "s3cr3t-key"}) as runtime:
         await runtime.find("t.say")  # calls begin in the order in which they come, once nothing has to be imported
-        worker = LinkServer(runtime, board, mark=mark)
+        worker = LinkServer(runtime, board, mark=mark, shares=shares)
         host = Host(worker, board, runtime)
         ours, theirs = socket.socketpair()
         await loop.create_connection(lambda: host.link, sock=ours)
@@ -348,8 +348,7 @@ async def test_a_frame_of_no_meaning_is_ignored(host: Host):
 
 
 async def test_a_worker_asks_for_results_of_other_hosts_where_there_may_be_some(tmp_path: Path) -> None:
-    """With `cluster.url`. Others share nothing, and are asked nothing."""
-    (tmp_path / "prowess.toml").write_text('[cluster]\nurl = "nats://127.0.0.1:1"')
+    """The host says so. Others share nothing, and are asked nothing."""
     cached = """
         from prowess import skill_command
 
@@ -357,7 +356,7 @@ async def test_a_worker_asks_for_results_of_other_hosts_where_there_may_be_some(
         def three() -> int:
             return 3
     """
-    async with linked(write(tmp_path, c=cached)) as host:
+    async with linked(write(tmp_path, c=cached), shares="settings") as host:
         host.begin(1, "c.three", scopes='["a"]')
         asked = await host.heard(Kind.FIND)
         host.link.send(Kind.FOUND, asked.number)

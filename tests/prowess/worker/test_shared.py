@@ -16,9 +16,9 @@ from prowess.worker.shared import LinkedResults
 class Host:
     """What a host hears."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: str = "settings") -> None:
         self.heard: list[tuple[Any, ...]] = []
-        self.results = LinkedResults(self._send)
+        self.results = LinkedResults(self._send, settings)
 
     def _send(self, kind: Kind, number: int, head: bytes, body: bytes = b"") -> None:
         self.heard.append((kind, number, json.loads(head), body))
@@ -39,7 +39,8 @@ async def test_found_result_ends_the_question() -> None:
     host.found(1, b"result")
 
     assert b"result" == await task
-    assert [(Kind.FIND, 1, {"key": "k"}, b"")] == host.heard
+    ((kind, number, told, _),) = host.heard
+    assert (Kind.FIND, 1, 64) == (kind, number, len(told["key"]))
     host.results.keep("k", b"unreadable", 60)
     assert 1 == len(host.heard)
 
@@ -71,3 +72,13 @@ async def test_host_hears_that_nobody_runs_what_was_given_up(body: bytes, told: 
         await task
 
     assert told is ((Kind.KEEP, 1, {"seconds": 0}, b"") in host.heard)
+
+
+async def test_key_for_all_hosts_differs_with_the_settings() -> None:
+    keys = set()
+    for settings, key in (("a", "k"), ("b", "k"), ("a", "l"), ("a", "k")):
+        host = Host(settings)
+        (await asking(host, key)).cancel()
+        keys.add(host.heard[0][2]["key"])
+
+    assert 3 == len(keys)

@@ -54,7 +54,7 @@ async def connect(cluster_settings: dict[str, str]) -> AsyncIterator[Connect]:
         async def connected(**more: str) -> Engine:
             made = Engine(Settings.of({**cluster_settings, **more}))
             stack.push_async_callback(made.close)
-            assert await made.ready(), made.state
+            assert await made.ready(PATIENCE), made.state
             return made
 
         yield connected

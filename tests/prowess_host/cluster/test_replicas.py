@@ -331,6 +331,10 @@ def test_any_replica_answers_for_accepted_work(webs: list[Web]) -> None:
     done = until(lambda: (it := envelope(webs[1], "t.echo", handle=handle)).status == 200 and it)
 
     assert "done" == done.json["output"]
+    large = "x" * 3_000_000  # more than a message of the engine carries
+    handle = envelope(webs[0], "t.echo", payload={"text": large}, wait=False).json["output"]["handle"]
+    done = until(lambda: (it := envelope(webs[1], "t.echo", handle=handle)).status == 200 and it)
+    assert large == done.json["output"]
     assert 404 == envelope(webs[1], "t.echo", "bob", handle=handle).status
 
 
@@ -449,6 +453,10 @@ def test_replicas_go_on_when_the_engine_is_killed_and_share_again_when_it_is_bac
         webs[0].call("t_counted", of("ada"), place=str(tmp_path / "c"))
         until(lambda: is_cached(webs[1].call("t_counted", of("ada"), place=str(tmp_path / "c"))))
         assert "alone" == webs[0].call("t_alone", of("ada"), place=place).text
+
+        own.pause()  # an engine that hangs keeps its connections
+        assert b"alone" in webs[0].call("t_alone", of("ada"), place=place).body
+        assert b"counted" in webs[1].call("t_counted", of("ada"), place=str(tmp_path / "d")).body
 
 
 def test_server_starts_without_its_engine(root: Path) -> None:

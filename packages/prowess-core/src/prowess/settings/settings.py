@@ -7,6 +7,8 @@ no message and no `repr` shows them.
 from __future__ import annotations
 
 import copy
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -23,6 +25,13 @@ from prowess.settings.tables import is_table, match, normal_path
 __all__ = ["Settings"]
 
 _MISSING: Any = object()
+_OF_HOSTS = frozenset(
+    {
+        *("agent", "cache_dir", "cluster", "env_file", "environments", "host", "otel"),
+        *("python", "record", "run_on", "serve"),
+    }
+)
+"""Settings that say where and how commands run, and not what they answer."""
 
 
 class Settings:
@@ -173,6 +182,12 @@ class Settings:
     def as_dict(self) -> dict[str, Any]:
         """All settings as nested tables, the defaults included."""
         return copy.deepcopy(self._values)
+
+    def fingerprint(self) -> str:
+        """A digest of what a result may depend on: all settings and variables of `.env`, but for those about serving."""
+        told = {name: value for name, value in self._values.items() if name not in _OF_HOSTS}
+        text = json.dumps([told, sorted(self.dotenv.items())], sort_keys=True, default=repr)
+        return hashlib.sha256(text.encode()).hexdigest()
 
     def _way_to_set(self, key: str) -> str:
         *table, name = key.split(".")

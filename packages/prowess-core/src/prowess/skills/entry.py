@@ -82,7 +82,7 @@ class Services:
     threads: Threads
     timer: Callable[[], float] = time.monotonic
     fingerprint: Callable[[str], str] = str
-    """Gives a digest of all that the results of a skill depend on besides arguments; empty where that is not known."""
+    """Gives a digest of the code that the results of a skill depend on; empty if that is not known."""
 
 
 class Entry:
@@ -352,7 +352,7 @@ class Entry:
         return (key, call.channel.scopes) if call.channel.scopes else key
 
     async def _shared_key(self, call: Call, key: Hashable) -> str:
-        """The same for all hosts with equal code, settings and callers' scopes. Empty where results are not shared."""
+        """The same for all hosts with equal code, and callers with equal scopes. Empty if the result is not shared."""
         if self._fingerprint is None:
             self._fingerprint = await self._services.threads.run(
                 partial(self._services.fingerprint, self.contract.skill)

@@ -248,7 +248,7 @@ class Library:
         return tuple(entry.contract for entry in self._skills[skill].entries)
 
     def fingerprint(self, skill: str) -> str:
-        """Of all that the results of a skill depend on besides arguments; empty where that is not known."""
+        """A digest of the code that the results of a skill depend on; empty if that is not known."""
         with self._lock:
             wanted = [each for each in self._skills.values() if each.name == skill or _has_hooks(each)]
             folders, root = self._all_folders(), self._services.root
@@ -262,7 +262,7 @@ class Library:
         texts = self._modules.texts_of(map(str, {*parts.present, *own, *installed}))
         if self._share.sent:
             texts = {**texts, "data of the project": json.dumps(self._share.sent, sort_keys=True).encode()}
-        return fingerprint(texts, root, self._services.settings, site_folders())
+        return fingerprint(texts, root, site_folders())
 
     def _description(self, skills: Mapping[str, Skill], *, whole: bool = True) -> Description:
         folders = self._all_folders()

@@ -149,6 +149,8 @@ class BeginHead(Hello):
     """Data of the project's providers, by name. Only with `only`."""
     without: NotRequired[list[str]]
     """Other workers run these skills."""
+    shares: NotRequired[str]
+    """Other hosts may have results. A digest of the settings, which is part of their keys. Since 1.2."""
     environ: NotRequired[Mapping[str, str]]
     """Environment variables for libraries: those of `.env`, for a worker that does not have the file."""
 

@@ -96,8 +96,13 @@ _LAST_WORDS: Final = 0.5
 class LinkServer:
     """The worker's end of the link, and the runtime behind it."""
 
-    def __init__(self, runtime: Runtime, board: Board | Stream, heart: Heart | None = None, mark: str = "") -> None:
-        """`mark` is the first part of call ids, which the host knows too."""
+    def __init__(
+        self, runtime: Runtime, board: Board | Stream, heart: Heart | None = None, mark: str = "", shares: str = ""
+    ) -> None:
+        """`mark` is the first part of call ids, which the host knows too.
+
+        `shares` is a digest of the settings, if the results of other hosts may be asked for.
+        """
         self._mark = mark
         self._runtime = runtime
         self._board = board
@@ -123,8 +128,7 @@ class LinkServer:
         self._progress_held: dict[int, bytes] = {}
         """The newest progress of each call, held back while the host reads too slowly."""
         self._logs_lost = 0
-        clustered = runtime.settings.own.cluster.url is not None
-        self._shared = LinkedResults(self.link.send) if clustered else None
+        self._shared = LinkedResults(self.link.send, shares) if shares else None
         self._secrets: set[str] = set()
         """The secrets that the host already knows."""
 
@@ -593,7 +597,7 @@ async def serve_begun(sock: socket.socket, board: Board | Stream, root: Path, to
         return 1
     heart = Heart(runtime.settings.own.host.stall_limit, board.beat)
     heart.start()
-    worker = LinkServer(runtime, board, heart, begin.get("mark", ""))
+    worker = LinkServer(runtime, board, heart, begin.get("mark", ""), begin.get("shares", ""))
     with runtime.as_current():  # for every call, whose context is a copy of this one
         await worker.listen(sock)
     await worker.gone.wait()

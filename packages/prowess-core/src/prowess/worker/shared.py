@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import itertools
 import json
 from collections.abc import Callable
@@ -14,10 +15,11 @@ __all__ = ["LinkedResults"]
 
 
 class LinkedResults:
-    """Asks for each key at a time, and tells what became of it."""
+    """Asks for one key at a time, and tells what became of it. `settings` is a digest that is part of all keys."""
 
-    def __init__(self, send: Callable[..., None]) -> None:
+    def __init__(self, send: Callable[..., None], settings: str) -> None:
         self._send = send
+        self._settings = settings
         self._numbers = itertools.count(1)
         self._asked: dict[int, asyncio.Future[bytes]] = {}
         self._running: dict[str, int] = {}
@@ -27,7 +29,7 @@ class LinkedResults:
         """The result of another host, or nothing."""
         number = next(self._numbers)
         self._asked[number] = future = asyncio.get_running_loop().create_future()
-        told: FindHead = {"key": key}
+        told: FindHead = {"key": hashlib.sha256(f"{self._settings} {key}".encode()).hexdigest()}
         self._send(Kind.FIND, number, json.dumps(told).encode())
         try:
             found = await future

@@ -17,9 +17,15 @@ from prowess_host.cluster.errors import EngineError
 __all__ = ["Replicas"]
 
 _log = logging.getLogger("prowess.cluster")
-_LEASE: Final = 6
+_LEASE: Final = 10
 """Seconds after which a host that said nothing counts as gone."""
-_AGAIN: Final = 1.5
+_AGAIN: Final = 2.0
+_PART: Final = 512 * 1024
+_IN_PARTS: Final = b"in parts "
+"""How an answer begins that is fetched in parts of that size."""
+_FETCHED: Final = 60
+"""Seconds in which that happens."""
+_MOST_ANSWERS: Final = 256 * 1024 * 1024
 _PATIENCE: Final = 30.0
 """Seconds for another host to answer: it may be busy, and that it is gone would be known at once."""
 
@@ -34,6 +40,8 @@ class Replicas:
         """The id of this host: new with every start."""
         self._engine = engine
         self._present = engine.bucket("hosts", seconds=_LEASE)
+        self._answers = engine.bucket("answers", seconds=_FETCHED, most_bytes=_MOST_ANSWERS)
+        """Parts of answers that are too large for a message."""
         self._serve: _Serve | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -61,7 +69,15 @@ class Replicas:
     async def ask(self, host: str, question: JsonObject) -> JsonObject:
         """What another host answers. An `EngineError` says that it is gone."""
         text = json.dumps(question).encode()
-        return json.loads(await self._engine.request(self._subject(host), text, seconds=_PATIENCE))
+        answer = await self._engine.request(self._subject(host), text, seconds=_PATIENCE)
+        if answer.startswith(_IN_PARTS):
+            name, _, count = answer.removeprefix(_IN_PARTS).decode().partition(" ")
+            parts = [await self._answers.get(f"{name}.{part}") for part in range(int(count))]
+            answer = b"".join(part.value for part in parts if part is not None)
+        try:
+            return json.loads(answer)
+        except ValueError:
+            raise EngineError(self._engine.place, "the answer of another host was lost") from None
 
     def _subject(self, host: str) -> str:
         return self._engine.subject("host", host)
@@ -71,8 +87,13 @@ class Replicas:
 
     async def _answer(self, message: Message) -> None:
         assert self._serve is not None  # noqa: S101 - it is, before the first question
-        answer = await self._serve(json.loads(message.data))
-        self._engine.publish(message.reply, json.dumps(answer).encode())
+        text = json.dumps(await self._serve(json.loads(message.data))).encode()
+        if len(text) > _PART:
+            name, parts = os.urandom(8).hex(), [text[start : start + _PART] for start in range(0, len(text), _PART)]
+            for number, part in enumerate(parts):
+                await self._answers.put(f"{name}.{number}", part)
+            text = _IN_PARTS + f"{name} {len(parts)}".encode()
+        self._engine.publish(message.reply, text)
 
     def _tell_soon(self) -> None:
         if self._engine.up:

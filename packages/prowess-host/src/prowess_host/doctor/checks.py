@@ -197,6 +197,9 @@ async def examine_cluster(settings: Settings) -> AsyncIterator[Finding]:
         yield Finding(
             "cluster", "ok" if is_up else "warning", line, "" if is_up else "start it, or correct cluster.url"
         )
+    if settings.get("auth.state_key", None) is None:
+        text = "auth.state_key is not set: replicas on several machines cannot continue each other's questions"
+        yield Finding("cluster", "note", text, "set it to the same secret text of 32 characters on all of them")
 
 
 # --- settings -------------------------------------------------------------------------------------

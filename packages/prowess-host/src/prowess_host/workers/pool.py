@@ -279,6 +279,8 @@ class Pool:
         """With fewer calls than that, a worker certainly has a place for one that takes no thread, or one."""
         written = list(settings.written) if settings.written else None
         self._told: BeginHead = {**hello(), "flags": self._flags, "written": written, "mark": self.mark}
+        if settings.own.cluster.url and self.placement.limits is None:  # what a limited skill says is nobody else's
+            self._told["shares"] = settings.fingerprint()
 
     @property
     def python(self) -> str:
