@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import http.client
 import json
 import os
 import random
@@ -123,8 +124,13 @@ def test_what_takes_too_long_is_cancelled(root: Path) -> None:
         body["params"]["_meta"]["progressToken"] = 1
         held = web.stream("POST", "/mcp", body, headers)
         assert held.message()
+        connection = http.client.HTTPConnection("127.0.0.1", web.port, timeout=PATIENCE)
+        connection.request("POST", "/v1/commands/t.hold", json.dumps({"mark": "endless-too"}), JSON)
+        until((root / "endless-too.begun").exists)
         web.process.terminate()
         assert 0 == web.process.wait(PATIENCE)
+        assert 500 == connection.getresponse().status, "programs without MCP hear of it too"
+        connection.close()
     assert (root / "endless.begun").exists()
 
 

@@ -180,8 +180,9 @@ class App:
             await handler(exchange)
         except Exception as error:  # noqa: BLE001 - see there
             self._fail(exchange, error)
-        if not exchange.is_answered:
-            exchange.abandon()
+        finally:  # also where the server stops
+            if not exchange.is_answered:
+                exchange.abandon()
 
     def _fail(self, exchange: Exchange, error: Exception) -> None:
         """A fault of ours costs one request."""
