@@ -33,6 +33,8 @@ __all__ = ["Apart", "Found", "Wanted", "may_be_in", "read_needs", "runs_on"]
 _log = logging.getLogger("prowess.host")
 _MENTION: Final = b"# /// script"
 _DECORATORS: Final = ("skill_command", "resource", "prompt")
+_LOOK: Final = 1.0
+"""Seconds between two looks whether an environment in use is there."""
 _AGAIN: Final = 30.0
 """Seconds after a failure before a call starts another attempt."""
 
@@ -100,6 +102,8 @@ class Apart:
         """The reasons of failures by skill."""
         self._active: dict[str, tuple[str, Placement]] = {}
         """The placement and the environment by skill."""
+        self._looked: dict[str, float] = {}
+        """When it was seen last that an environment is there."""
         self._files: dict[str, Stamp] = {}
         self._sent: Mapping[str, Any] = {}
         """The data that providers of the project send to skills with environments, by name."""
@@ -126,7 +130,7 @@ class Apart:
             if broken is not None:
                 return active[1] if active is not None else Unplaced(str(broken))
             return Unplaced() if skill in self._expected else OWN
-        if active is not None and active[0] == needed.key and self._is_ready(needed):
+        if active is not None and active[0] == needed.key and self._is_still_there(needed):
             return active[1]
         failed = self._failed.get(skill)
         is_fresh = failed is not None and failed.key == needed.key and self._loop.time() - failed.at < _AGAIN
@@ -256,6 +260,14 @@ class Apart:
         failed = {skill for skill in self._failed if skill in self._wanted and self._wanted[skill].place}
         if failed:
             self.see_to(failed, failed)
+
+    def _is_still_there(self, wanted: Wanted) -> bool:
+        """Whether nobody has deleted an environment in use. Looking costs a tenth of a call, so it is not done for each."""
+        now = self._loop.time()
+        if wanted.needed is None or now < self._looked.get(wanted.key, 0.0) + _LOOK:
+            return True
+        self._looked[wanted.key] = now
+        return self._is_ready(wanted)
 
     def _is_ready(self, wanted: Wanted) -> bool:
         if wanted.needed is None or wanted.place:
