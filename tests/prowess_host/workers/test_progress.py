@@ -121,6 +121,28 @@ async def test_an_import_over_its_limit_is_answered_by_name(tmp_path: Path, hang
         assert 1 == imports(project, "slow")
 
 
+async def test_a_call_that_holds_the_interpreter_does_not_pass_for_an_import(tmp_path: Path):
+    """The import that it holds up is begun again in another worker, long before the import limit."""
+    notes, gate, began = tmp_path / "imported", tmp_path / "gate", tmp_path / "began"
+    notes.mkdir()
+    wait = f"if os.environ.get('WAIT'):\n    while not os.path.exists({str(gate)!r}):\n        time.sleep(0.01)\n"
+    hold = f"import re\n@skill_command(timeout=0.5)\ndef hold() -> str:\n    Path({str(began)!r}).touch()\n"
+    hold += "    re.match(r'(a+)+$', 'a' * 64 + 'b')\n"
+    skills = {"slow": body("slow", notes, wait), "quick": body("quick", notes, "from pathlib import Path\n" + hold)}
+    project = make_project(tmp_path, "[host]\nstall_limit = 0.2\ncancel_grace = 0.1\ngrace = 0.1\n", **skills)
+    await learned(project)
+    async with inside(project, env={"WAIT": "1"}) as host:
+        assert "quick" == await host.text("quick_say")
+        slow = host.start_call("slow_say")
+        await until(lambda: imports(project, "slow"))
+        held = host.start_call("quick_hold")
+        await until(began.exists)
+        gate.touch()
+        assert "timed out" in await text(held)
+        assert "slow" == await text(slow)
+        assert 2 == imports(project, "slow")
+
+
 async def test_an_import_over_its_limit_is_a_failure_of_the_catalog(tmp_path: Path):
     notes = tmp_path / "imported"
     notes.mkdir()

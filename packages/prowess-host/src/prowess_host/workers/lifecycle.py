@@ -58,6 +58,9 @@ class Event(Enum):
     """A ping has not been answered for most of the stall limit, and the board shows no import."""
     IMPORT_OVERDUE = auto()
     """An import takes longer than the import limit."""
+    CALL_HOLDS = auto()
+    """A cancelled or overdue call still runs, and the worker is silent for far longer than the stall limit during an import:
+    the call may hold the interpreter, so that the import cannot end."""
     LINGERS = auto()
     """A cancelled or overdue call still runs after its grace, or the worker does not say whether it does."""
     RETIRE = auto()
@@ -159,6 +162,7 @@ TABLE: Final[Mapping[State, Mapping[Event, Step]]] = {
         ),  # a large import releases the interpreter now and then: calls must not move back and forth
         _E.IMPORT_ENDED: Step(_S.READY, (_A.END_STAND_INS,)),
         _E.IMPORT_OVERDUE: Step(_S.DRAINING, _ANSWER),
+        _E.CALL_HOLDS: Step(_S.DRAINING, _DRAIN),
         _E.LINGERS: Step(_S.IMPORTING),  # it cannot say whether a call still runs: ask again after the import
         _E.RETIRE: Step(_S.STUCK, _RETIRE),
         _E.DISCARD: Step(_S.KILLED, (_A.KILL,)),

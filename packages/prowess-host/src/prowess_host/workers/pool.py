@@ -88,6 +88,8 @@ class Worker:
     """Whether it was started after the last save, to describe the current files."""
     sourced: set[str] = field(default_factory=set[str])
     """The skills that it has imported, or whose sources it has got."""
+    may_be_held: bool = False
+    """A call that it had begun was cancelled or overdue, and may still run."""
     given_up: list[tuple[float, str]] = field(default_factory=list[tuple[float, str]])
     """Times and commands of cancelled or overdue calls that may still run and count for `concurrency`."""
 

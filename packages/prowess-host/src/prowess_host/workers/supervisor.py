@@ -420,10 +420,11 @@ class Supervisor:
     def _give_up(self, job: Job, head: bytes = b"") -> None:
         """Tell a worker to stop a job, and check that it does."""
         worker = self._running.get(job)
+        has_begun = worker is not None and worker.process.has_begun(job.number)
         self._finish(job)
         if worker is not None:
             worker.process.send(Kind.CANCEL, job.number, head)
-            self._timeouts.give_up(worker, job.contract)
+            self._timeouts.give_up(worker, job.contract, has_begun=has_begun)
 
     def _overdue(self, job: Job) -> None:
         """Answer a job that is overdue, and check its worker."""

@@ -27,6 +27,8 @@ __all__ = ["Timeouts"]
 _log = logging.getLogger("prowess.host")
 _LATE: Final = 0.1
 """Seconds that a worker gets to answer itself after a call has timed out."""
+_BLAMED: Final = 10
+"""Stall limits of silence after which a call that should have ended is blamed instead of an import."""
 
 
 class Timeouts:
@@ -80,8 +82,9 @@ class Timeouts:
 
     # Cancelled and overdue calls
 
-    def give_up(self, worker: Worker, contract: Contract) -> None:
+    def give_up(self, worker: Worker, contract: Contract, *, has_begun: bool) -> None:
         """Check later that a cancelled or overdue call has ended."""
+        worker.may_be_held |= has_begun
         if contract.policies.concurrency is not None:
             worker.given_up.append((self._now(), contract.id))
         self.question(worker)
@@ -107,6 +110,7 @@ class Timeouts:
         if lingering:
             worker.pool.send(worker, Event.LINGERS)
             return False
+        worker.may_be_held = False
         worker.given_up = [it for it in worker.given_up if it[0] > worker.asked]
         if worker.given_up:
             self.question(worker)
@@ -180,10 +184,11 @@ class Timeouts:
             worker.pool.send(worker, Event.START_OVERDUE)
 
     def _check_imports(self, worker: Worker, importing: tuple[Importing, ...], usable: float) -> None:
-        worker.imports = {it: worker.imports.get(it, -usable) + usable for it in importing}  # a new import begins at 0
+        limit, before = self._host.import_limit, worker.imports
+        worker.imports = {it: before.get(it, -usable) + usable for it in importing}  # a new import begins at 0
         if worker.state is State.IMPORTING and not importing:
             worker.pool.send(worker, Event.IMPORT_ENDED)
-        if any(spent > self._host.import_limit for spent in worker.imports.values()):
+        if any(before.get(it, 0.0) <= limit < spent for it, spent in worker.imports.items()):  # reported once
             worker.pool.send(worker, Event.IMPORT_OVERDUE)
 
     def _check_silence(self, worker: Worker, usable: float) -> None:
@@ -194,6 +199,8 @@ class Timeouts:
         if worker.silence > self._host.stall_limit * 0.75:
             if worker.importing:
                 worker.pool.send(worker, Event.IMPORT_HOLDS)
+                if worker.may_be_held and worker.silence > self._host.stall_limit * _BLAMED:
+                    worker.pool.send(worker, Event.CALL_HOLDS)
             elif worker.questioned or not worker.jobs:  # it is blocked by a cancelled call
                 worker.pool.send(worker, Event.LINGERS)
             else:
