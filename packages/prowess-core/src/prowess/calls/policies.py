@@ -320,10 +320,14 @@ def with_cache(
     async def share(call: Call, key: Hashable) -> Result:
         place = call.loop, key
         flight = flights.get(place)
+        joins = flight is not None
+        call.channel.waits()  # for a turn of the loop, which another call may block
         if flight is None:
-            call.channel.waits()  # for a turn of the loop, which another call may block
             flight = flights[place] = _Flight(call, lambda call: fly(call, key))
-        return await flight.board(call, lambda: flights.pop(place))
+        result = await flight.board(call, lambda: flights.pop(place))
+        if joins:  # the call that started the execution took its turn there
+            call.take_turn()
+        return result
 
     async def fly(call: Call, key: Hashable) -> Result:
         place = call.loop, key
