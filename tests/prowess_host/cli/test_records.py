@@ -168,7 +168,7 @@ def test_logs_follow_what_comes(used: Path):
 def test_a_time_is_so_long_ago_or_a_date():
     assert (940.0, 1000 - 2 * 3600, 1000 - 1.5 * 86400) == (since("1m", 1000), since("2 h", 1000), since("1.5d", 1000))
     assert since("2026-11-19T08:30", 0) == time.mktime((2026, 11, 19, 8, 30, 0, 0, 0, -1))
-    with pytest.raises(ProwessError, match="no time"):
+    with pytest.raises(ProwessError, match="not a time"):
         since("yesterday", 0)
 
 
