@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Generator
@@ -119,6 +120,24 @@ async def test_an_import_over_its_limit_is_answered_by_name(tmp_path: Path, hang
         assert "host.import_limit" in told
         assert "quick" == await host.text("quick_say")
         assert 1 == imports(project, "slow")
+
+
+async def test_an_import_is_not_blamed_for_a_worker_that_somebody_killed(tmp_path: Path):
+    """The call that waits for it moves, and the skill gets no pause."""
+    notes, gate = tmp_path / "imported", tmp_path / "gate"
+    notes.mkdir()
+    wait = f"if os.environ.get('WAIT'):\n    while not os.path.exists({str(gate)!r}):\n        time.sleep(0.01)\n"
+    project = make_project(tmp_path, slow=body("slow", notes, wait))
+    await learned(project)
+    async with inside(project, env={"WAIT": "1"}) as host:
+        slow = host.start_call("slow_say")
+        for times in (1, 2):
+            await until(lambda times=times: imports(project, "slow") == times)
+            for worker in host.workers():
+                os.kill(worker, signal.SIGKILL)
+        await until(lambda: imports(project, "slow") == 3)
+        gate.touch()
+        assert "slow" == await text(slow)
 
 
 async def test_a_call_that_holds_the_interpreter_does_not_pass_for_an_import(tmp_path: Path):

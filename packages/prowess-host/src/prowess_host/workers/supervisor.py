@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import signal
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -53,6 +54,7 @@ _log = logging.getLogger("prowess.host")
 _LATE: Final = json.dumps(CancelHead(late=True)).encode()
 _MOST_DEATHS: Final = 3
 """After this many workers have ended before they began a call, the call fails."""
+_KILLS: Final = (-signal.SIGKILL, -signal.SIGTERM)
 _MOST_STRAYS: Final = 10_000
 """Frames of a limited worker about unknown calls. A cancelled command may report for a while."""
 _OF_A_CALL: Final = frozenset({*TELLING, Kind.UNBEGUN, Kind.BEGUN})
@@ -611,9 +613,13 @@ class Supervisor:
         importing = worker.process.importing
         if worker.ended_itself and len(importing) == 1:  # with several imports, the cause is unknown
             skill = importing[0].skill
-            self._backoff.note(skill, f"the import of {skill} ({importing[0].file}) ended the worker")
-            for job in [job for job in worker.jobs.values() if job.contract.skill == skill]:
-                self._fail(job, f"{ended} while it was loaded", started=False)  # it would end the next worker too
+            waiting = [job for job in worker.jobs.values() if job.contract.skill == skill]
+            # A call that had begun, or somebody's kill, may have ended the worker: then the import gets other chances.
+            is_certain = not begun and worker.process.exit_code not in _KILLS
+            if is_certain or any(job.deaths + 1 >= _MOST_DEATHS for job in waiting):
+                self._backoff.note(skill, f"the import of {skill} ({importing[0].file}) ended the worker")
+                for job in waiting:
+                    self._fail(job, f"{ended} while it was loaded", started=False)  # it would end the next worker too
         for job in list(worker.jobs.values()):
             if worker.process.refusal and not worker.pool.active:
                 self._fail(job, worker.process.refusal, started=False)
