@@ -15,6 +15,7 @@ from prowess.calls.channel import Channel
 from prowess.results.normalize import Result
 from prowess.settings.credentials import Caller
 from prowess.settings.settings import Settings
+from prowess.skills.library import Share
 
 SKILL = """
 from prowess import ConfigPaths, SkillError, skill_command
@@ -163,6 +164,17 @@ async def test_key_differs_with_everything_that_a_result_depends_on(tmp_path: Pa
     ]
 
     assert len(keys) == len(set(keys))
+
+
+async def test_key_differs_with_the_data_that_providers_of_the_project_have_sent(tmp_path: Path) -> None:
+    keys: set[str] = set()
+    for most in (5, 6):
+        runtime, others = Runtime(project(tmp_path), share=Share(only=("s",), sent={"rules": {"most": most}})), Others()
+        await runtime.call("s.sums", {"a": 1}, channel=Channel(shared=others))
+        await runtime.aclose()
+        keys.update(others.asked)
+
+    assert 2 == len(keys)
 
 
 def test_settings_that_a_result_may_depend_on_have_another_fingerprint(tmp_path: Path) -> None:

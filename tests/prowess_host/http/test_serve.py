@@ -238,6 +238,7 @@ def test_settings_that_no_process_can_serve_with_end_all(root: Path, tmp_path: P
         pass
 
 
+@pytest.mark.filterwarnings("ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning")
 async def test_no_request_of_many_hangs_while_processes_die(tmp_path: Path) -> None:
     """Each is answered, or its connection ends, and is answered when it is sent again."""
     clients, calls = 16, 8

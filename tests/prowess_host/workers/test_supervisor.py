@@ -458,7 +458,7 @@ async def test_a_fresh_worker_that_blocks_holds_up_nobody_either(tmp_path: Path)
 async def test_calls_that_waited_for_one_import_do_not_wait_for_each_other(tmp_path: Path):
     """Then one of them blocks the loop. What was finished before is answered, and what had not begun moves.
 
-    A sync command that has begun is not among them: its thread needs the loop for the answer.
+    Only a call that has begun may wait: its body cannot go on without the loop.
     """
     start, gate = tmp_path / "start", tmp_path / "gate"
     project = make(tmp_path)
@@ -474,11 +474,12 @@ async def test_calls_that_waited_for_one_import_do_not_wait_for_each_other(tmp_p
         blocked = host.start_call("t_hold_loop", gate=str(gate))
         await host.barrier()
         start.touch()
-        answers = [await result(other) for other in others]
+        running = host.project.workers._running
+        await until(lambda: all(worker.process.has_begun(job.number) for job, worker in running.items()))
         assert not blocked.done()
-        assert [False] * 4 == [answer["isError"] for answer in answers]
         gate.touch()
-        await result(blocked)
+        answers = [await result(other) for other in (*others, blocked)]
+        assert [False] * 5 == [answer["isError"] for answer in answers]
 
 
 async def test_two_hundred_sleepers_starve_nobody(hosts: Hosts, tmp_path: Path):
