@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.errors import FlakyStrategyDefinition, UnsatisfiedAssumption
-from xdist.workermanage import NodeManager
 
 sys.path.append(str(Path(__file__).parent / "tests"))  # importlib mode puts nothing there
+from parallel import pytest_addoption, pytest_runtestloop  # noqa: F401 - its hooks
+
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as shells start what runs in the background
     signal.signal(
         signal.SIGINT, signal.default_int_handler
@@ -98,14 +99,9 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
         handle.inner_test = original
 
 
-def pytest_configure() -> None:
-    """A test process writes its coverage when it ends. xdist would kill it after 10 s, too early on a busy machine."""
-    NodeManager.EXIT_TIMEOUT = 240
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_report_to_serializable() -> Generator[None, object, object]:
-    """Show what cannot be encoded, like some names of files, as escapes: xdist would end the run with an error of its own."""
+    """Show what cannot be encoded, like some names of files, as escapes: what a test process reports is written as JSON, and then shown."""
     return encodable((yield))
 
 
@@ -121,16 +117,10 @@ def encodable(data: object) -> object:
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:
-    """Functions go by their names, packed bytes by their size: addresses and times differ from process to process."""
+    """Functions go by their names, packed bytes by their size."""
     if isinstance(val, bytes) and (len(val) > _LONGEST_NAME or not val.isascii()):
         return f"{len(val)} bytes"
     return val.__qualname__ if inspect.isroutine(val) or inspect.isclass(val) else None
-
-
-def pytest_itemcollected(item: pytest.Item) -> None:
-    """An address in a test's name is another one in every process, and the processes must agree on the names."""
-    if " at 0x" in item.name:
-        raise pytest.UsageError(f"the name of a test holds an address: {item.nodeid}; give its parameters ids")
 
 
 @pytest.hookimpl(tryfirst=True)  # `-m measured` chooses among them

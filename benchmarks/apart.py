@@ -49,7 +49,7 @@ class Apart:
         alone, mixed = self._project("alone"), self._project("mixed", apart=_BLOCKS[self.part] + _SKILL)
         if self.part == "environments":
             self._make(mixed)
-        for number in range(self.effort.starts + 1):  # the first fills the manifest and writes bytecode
+        for number in range(self.effort.rehearsals + self.effort.starts):
             for row, folder, skill in _turns(alone, mixed):
                 with self._open(folder) as client:
                     client.handshake()
@@ -60,7 +60,7 @@ class Apart:
                         time.sleep(0.05)
                         names, _ = client.list_tools()
                     _, called = client.call(f"{skill}_echo", {"value": 1})
-                if number:
+                if number >= self.effort.rehearsals:
                     if row != "own":  # the list is that of the mixed project
                         self._add(f"{row}_list", listed)
                     self._add(f"{row}_first", called)

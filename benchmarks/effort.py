@@ -1,4 +1,4 @@
-"""How much is measured: a minute's worth, five minutes' worth, or enough for numbers to be quoted."""
+"""How much is measured: a minute's worth, three minutes' worth, or enough for numbers to be quoted."""
 
 from __future__ import annotations
 
@@ -17,9 +17,15 @@ class Effort:
     batch_seconds: float = 0.04
     """In memory: how long a batch is meant to take."""
     starts: int = 11
+    rehearsals: int = 1
+    """Starts ahead of those that count: they write bytecode and manifests."""
     rounds: int = 9
     """On the wire: batches of calls, the servers in turn."""
     calls: int = 300
+    recorded: int = 2000
+    """Calls in a batch that is measured with and without the record."""
+    recorders: int = 9
+    """Pairs of hosts with and without it."""
     pipelined: int = 1000
     large: int = 10
     """Results of 1 MB, and arguments of 1.5 MB, in one batch."""
@@ -62,8 +68,11 @@ QUICK: Final = Effort(
     batches=2,
     batch_seconds=0.005,
     starts=1,
+    rehearsals=0,
     rounds=2,
     calls=50,
+    recorded=50,
+    recorders=1,
     pipelined=200,
     large=2,
     busy_rounds=1,

@@ -84,13 +84,14 @@ class Wire:
 
     def starts(self) -> None:
         """One session after the other: handshake, list, call, silence, end of input."""
-        for number in range(self.effort.starts + 1):
+        for number in range(self.effort.rehearsals + self.effort.starts):
             for key, subject in self.subjects.items():
                 found = self._session(subject, FUNCTION_COUNT)
-                if number:  # the first writes bytecode
+                if number >= self.effort.rehearsals:
                     for row, seconds in found.items():
                         self._add(row, key, seconds)
-                self._warm_start("list_warm", subject, count=number > 0)
+                if self.effort.rehearsals:
+                    self._warm_start("list_warm", subject, count=number > 0)
 
     def _session(self, subject: Subject, tools: int) -> dict[str, float]:
         with self.cold(subject) as client:
@@ -151,20 +152,29 @@ class Wire:
                 self._one_at_a_time(RELAY, floor, tree_of(floor.process.pid), {"async": "echo"})
 
     def recording(self) -> None:
-        """Calls with and without the record of calls, by turns. What a thread writes later counts as well."""
-        ours, count = self.subjects[OURS], self.effort.calls
-        with self.open(ours) as recorded, self.open(without_record(ours)) as bare:
-            for number in range(self.effort.rounds + 1):
-                for row, client in (("recorded", recorded), ("unrecorded", bare)):
-                    if number == 0:
-                        client.handshake()
-                        client.list_tools()
-                    before = processor_time_of(tree_of(client.process.pid))
-                    client.time_calls("echo", {"value": 1}, count)
-                    time.sleep(_WRITTEN)
-                    if number:
-                        after = processor_time_of(tree_of(client.process.pid))
-                        self._add(f"{row}_processor", OURS, (after - before) / count)
+        """Calls with and without the record of calls, by turns. What a thread writes later counts as well.
+
+        Two processes that do the same differ by more than the record costs, hence another pair of hosts in each round.
+        """
+        ours = self.subjects[OURS]
+        for number in range(self.effort.recorders):
+            with self.open(ours) as recorded, self.open(without_record(ours)) as bare:
+                pair = ("recorded", recorded), ("unrecorded", bare)
+                for _, client in pair:
+                    client.handshake()
+                    client.list_tools()
+                    client.time_calls("echo", {"value": 1}, self.effort.recorded)
+                for _ in range(2):
+                    for row, client in pair if number % 2 else reversed(pair):
+                        self._add(f"{row}_processor", OURS, self._recorded(client))
+
+    def _recorded(self, client: Client) -> float:
+        """Processor time of a call, with all that follows it."""
+        family = tree_of(client.process.pid)
+        before = processor_time_of(family)
+        client.time_calls("echo", {"value": 1}, self.effort.recorded)
+        time.sleep(_WRITTEN)
+        return (processor_time_of(family) - before) / self.effort.recorded
 
     def _one_at_a_time(self, key: str, client: Client, family: list[int], rows: Mapping[str, str] = _NO_OPS) -> None:
         count = self.effort.calls

@@ -48,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Measure Prowess beside its peers.")
-    parser.add_argument("--short", action="store_true", help="about five minutes on a machine that does little else")
+    parser.add_argument("--short", action="store_true", help="about three minutes on a machine that does little else")
     parser.add_argument("--quick", action="store_true", help="a minute's worth: to see that it runs, not to be quoted")
     parser.add_argument("--only", choices=_PARTS, action="append", help="only this part; may be given more than once")
     parser.add_argument("--long", action="store_true", help="also the memory after 100,000 calls")

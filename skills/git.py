@@ -137,6 +137,8 @@ class Repository:
                     if cut:
                         process.kill()
                         reading.cancel_scope.cancel()  # a child of git may hold the other end of the pipe
+                while cut and process.returncode is None:  # noqa: ASYNC110 - before anyio 4.15, `wait` waits for that child
+                    await anyio.sleep(0.01)
                 code = await process.wait()
         if limit.cancelled_caught:
             raise SkillError(f"git {arguments[0]} took more than {MOST_SECONDS:g} s and was stopped{self._suspects()}")

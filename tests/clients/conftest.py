@@ -12,10 +12,14 @@ import pytest
 SKILL = '''
 from __future__ import annotations
 
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Annotated
 
 import anyio
 from prowess import ConfigPaths, Context, SkillError, skill_command
+from pydantic import Field
 
 
 @skill_command(read_only=True)
@@ -37,6 +41,20 @@ async def count(ctx: Context, to: int = 3) -> int:
         ctx.progress(number, to, f"at {number}")
         await anyio.sleep(0.05)  # the TypeScript clients lose progress that arrives together with the answer
     return to
+
+
+@dataclass
+class Lap:
+    at: datetime
+    took: timedelta
+    share: Annotated[float, Field(multiple_of=0.1)]
+    runner: Annotated[str, Field(pattern="(?P<name>^[a-z]+$)")]
+
+
+@skill_command
+def lap() -> Lap:
+    """What validators of clients could refuse: no time zone, half a second, a third tenth, a pattern of Python."""
+    return Lap(datetime(2026, 1, 31, 12), timedelta(seconds=1.5), 0.3, "ann")
 
 
 @skill_command

@@ -59,6 +59,7 @@ const told = {};
 
 told.names = await names();
 told.added = await call("tools_add", { a: 1, b: 2 });
+told.lap = (await call("tools_lap")).structuredContent;
 told.failed = await call("tools_fail");
 told.wrong = await call("tools_add", { a: "x" });
 told.unknown = await caught(call("tools_ad"));

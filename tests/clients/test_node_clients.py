@@ -15,7 +15,7 @@ import pytest
 from patience import PATIENCE
 
 HERE = Path(__file__).parent
-TOOLS = ["tools_add", "tools_confirm", "tools_count", "tools_fail", "tools_wait"]
+TOOLS = ["tools_add", "tools_confirm", "tools_count", "tools_fail", "tools_lap", "tools_wait"]
 
 
 def node() -> str:
@@ -65,6 +65,8 @@ def test_official_client(which: str, installed: Path, target: list[str], project
         told["added"]["content"][0]["text"],
         told["added"]["structuredContent"],
     )
+    lap = {"at": "2026-01-31T12:00:00", "took": "PT1.5S", "share": 0.3, "runner": "ann"}
+    assert lap == told["lap"], "the client validates by the output schema"
     assert (True, "This one always fails.") == (told["failed"]["isError"], told["failed"]["content"][0]["text"])
     assert "b: required" in told["wrong"]["content"][0]["text"]
     assert -32602 == told["unknown"]["code"]

@@ -27,7 +27,7 @@ from prowess import skill_command
 def hello() -> str:
     return "hello"
 """
-TOOLS = ["tools_add", "tools_confirm", "tools_count", "tools_fail", "tools_wait"]
+TOOLS = ["tools_add", "tools_confirm", "tools_count", "tools_fail", "tools_lap", "tools_wait"]
 
 
 async def yes(*_: Any) -> ElicitResult:

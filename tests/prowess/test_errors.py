@@ -69,6 +69,10 @@ def test_a_skill_error_carries_what_the_model_should_know():
         (LoadError("bad", file="a.py", line=3), "a.py:3: bad"),
         (InputError("a.b", ["x: required"]), "Invalid arguments for a.b:\n- x: required"),
         (InputError("a.b", ["x", "y"]), "Invalid arguments for a.b (2 problems):\n- x\n- y"),
+        (
+            InputError("a.b", ["x"] * 102),
+            "Invalid arguments for a.b (102 problems):" + "\n- x" * 100 + "\n- and 2 more",
+        ),
         (UnknownCommand("a.c", ["a.b", "zzz"]), 'Unknown command: a.c; did you mean "a.b"?'),
         (UnknownCommand("a.c"), "Unknown command: a.c"),
         (

@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from typing import Any
 
+import forked
 from anyio import fail_after
 from patience import PATIENCE
 from piped import CAPABILITIES_KEY, HANDSHAKE, STATELESS, VERSION_KEY
@@ -19,7 +20,7 @@ from prowess_host.connection import Connection
 from prowess_host.project import Project
 from prowess_host.protocol.codec import decode
 from prowess_host.protocol.identity import Server
-from prowess_host.workers.process import Spawn, WorkerProcess
+from prowess_host.workers.process import Spawn
 
 Message = dict[str, Any]
 
@@ -134,7 +135,7 @@ def text_of(answer: Message) -> str:
 
 
 @contextlib.asynccontextmanager
-async def served(root: Path, spawn: Spawn = WorkerProcess) -> AsyncGenerator[Project]:
+async def served(root: Path, spawn: Spawn = forked.spawn) -> AsyncGenerator[Project]:
     """A project that is served, and closed at the end."""
     project = Project(Settings.load(root, environ={}, flags={}), {}, {}, spawn)
     project.start()

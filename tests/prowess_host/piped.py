@@ -12,11 +12,13 @@ import textwrap
 import uuid
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from anyio import fail_after
 from mcp_types import jsonrpc, methods
 from patience import PATIENCE
+from shell import run
+from template import MARK, name_of
 
 from prowess_testkit.client import HANDSHAKE, STATELESS
 from prowess_testkit.process import CAPABILITIES_KEY, VERSION_KEY, HostProcess, Message
@@ -31,6 +33,7 @@ __all__ = [
     "Hosts",
     "Message",
     "error",
+    "forked_host",
     "hosted",
     "make_project",
     "processes",
@@ -40,7 +43,8 @@ __all__ = [
     "write_skill",
 ]
 
-MARK = "PIPED_MARK"
+
+Process = TypeVar("Process", bound=HostProcess)
 
 
 def write_skill(project: Path, name: str, body: str) -> Path:
@@ -75,11 +79,16 @@ def processes(mark: str) -> dict[int, str]:
     """The living processes that come from a host, by id: how they were started."""
     found: dict[int, str] = {}
     wanted = f"{MARK}={mark}".encode()
+    forked = {name_of("h", mark): "a forked host", name_of("w", mark): "a forked prowess.worker"}
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
             with contextlib.suppress(OSError):
                 if wanted in (folder / "environ").read_bytes():
                     found[int(folder.name)] = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                elif (name := (folder / "comm").read_text().rstrip("\n")) in forked and (
+                    folder / "cmdline"
+                ).read_bytes():
+                    found[int(folder.name)] = forked[name]
     return found
 
 
@@ -230,10 +239,18 @@ async def hosted(
     env: Mapping[str, str] | None = None,
     opened: bool = True,
     through: Sequence[str] = (),
+    forked: bool = False,
 ) -> AsyncGenerator[Client]:
-    """A host that serves a project, with the handshake done; `through` is a program that starts it."""
+    """A host that serves a project, with the handshake done; `through` is a program that starts it.
+
+    One that is forked, like its workers, lacks only the start (`shell`).
+    """
     mark = uuid.uuid4().hex
-    client = await Client.start(project, *options, version=version, env={MARK: mark, **(env or {})}, through=through)
+    added = {MARK: mark, **(env or {})}
+    if forked:
+        client = await forked_host(Client, project, *options, version=version, env=added)
+    else:
+        client = await Client.start(project, *options, version=version, env=added, through=through)
     client.mark = mark
     try:
         if opened:
@@ -248,14 +265,23 @@ async def hosted(
             await client.process.wait()
 
 
+async def forked_host(
+    of: type[Process], project: str | Path, *options: str, version: str = HANDSHAKE, env: Message | None = None
+) -> Process:
+    """What `HostProcess.start` gives, in a process that is forked."""
+    process = await run("host", "--project", str(project), *options, environ={**os.environ, **(env or {})})
+    return of(cast("asyncio.subprocess.Process", process), version)
+
+
 class Hosts:
     """Hosts of one project that tests use one after the other, since a host and its worker cost a third of a second.
 
     A test shakes hands anew, so that a session begins for the host as well. A host that a test has failed with is not used again.
     """
 
-    def __init__(self, stack: contextlib.AsyncExitStack, project: Path, warm: str) -> None:
+    def __init__(self, stack: contextlib.AsyncExitStack, project: Path, warm: str, *, forked: bool) -> None:
         self.project = project
+        self._forked = forked
         self._stack = stack
         self._warm = warm
         self._free: dict[object, list[Client]] = {}
@@ -269,7 +295,7 @@ class Hosts:
         if free:
             host = free.pop()
         else:
-            host = await self._stack.enter_async_context(hosted(self.project, opened=False))
+            host = await self._stack.enter_async_context(hosted(self.project, opened=False, forked=self._forked))
         host.version = version
         host.notes.clear()
         host.asked.clear()
@@ -284,10 +310,10 @@ class Hosts:
 
 
 @contextlib.asynccontextmanager
-async def shared_hosts(project: Path, warm: str = "") -> AsyncGenerator[Hosts]:
+async def shared_hosts(project: Path, warm: str = "", *, forked: bool = False) -> AsyncGenerator[Hosts]:
     """Hosts of a project for the tests of one module; each test may end their workers, and leaves the files as they are.
 
     `warm` is a command that is called before each test, so that its skill is imported already.
     """
     async with contextlib.AsyncExitStack() as stack:
-        yield Hosts(stack, project, warm)
+        yield Hosts(stack, project, warm, forked=forked)

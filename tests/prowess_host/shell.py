@@ -51,7 +51,8 @@ class Command:
 
     def send_signal(self, number: int) -> None:
         if self.returncode is None:
-            os.kill(self.pid, number)
+            with contextlib.suppress(ProcessLookupError):  # it has ended, and nobody has asked for its exit code yet
+                os.kill(self.pid, number)
 
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
@@ -63,8 +64,11 @@ class Running:
     def __init__(self, command: Command, stdin: asyncio.StreamWriter, *outputs: asyncio.StreamReader) -> None:
         self.stdin = stdin
         self.stdout, self.stderr = outputs
-        self.pid, self.kill = command.pid, command.kill
+        self.pid, self.kill, self.send_signal = command.pid, command.kill, command.send_signal
         self._command = command
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
 
     @property
     def returncode(self) -> int | None:

@@ -25,6 +25,7 @@ import forked
 import template
 
 import prowess_host.cli.main
+import prowess_host.http
 from prowess_host import serving
 from prowess_host.cli.main import main
 from prowess_host.project import Project
@@ -32,7 +33,7 @@ from prowess_host.project import Project
 
 def become_command(told: dict[str, Any], *fds: int) -> NoReturn:
     """Be `prowess` with these words."""
-    template.as_started(told["folder"], told["environ"])
+    template.as_started(told["folder"], told["environ"], "h")
     if "PYTHONPATH" in os.environ:
         sys.path[:0] = os.environ["PYTHONPATH"].split(os.pathsep)
     workers = template_of_workers(*fds)
@@ -54,11 +55,16 @@ def become_command(told: dict[str, Any], *fds: int) -> NoReturn:
 
 
 def template_of_workers(*fds: int) -> socket.socket:
-    """The socket of a copy of this process, without these descriptors. It ends with this process."""
+    """The socket of a copy of this process, without these descriptors. It ends with this process, and is no child of it:
+    a host ends what its workers have left behind.
+    """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    if os.fork():
+    if between := os.fork():
         theirs.close()
+        os.waitpid(between, 0)
         return ours
+    if os.fork():
+        os._exit(0)
     for fd in (ours.detach(), *fds):
         os.close(fd)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the command
@@ -83,7 +89,8 @@ def run(words: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    for module in pkgutil.walk_packages(prowess_host.cli.__path__, "prowess_host.cli."):
-        importlib.import_module(module.name)
+    for package in (prowess_host.cli, prowess_host.http):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            importlib.import_module(module.name)
     gc.freeze()
     template.main(socket.socket(fileno=int(sys.argv[1])), become_command)

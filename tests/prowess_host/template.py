@@ -13,11 +13,15 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NoReturn
 
 from prowess.worker import serving
 
-__all__ = ["as_started", "become_worker", "main"]
+__all__ = ["MARK", "as_started", "become_worker", "main", "name_of"]
+
+MARK = "PIPED_MARK"
+"""The variable by which the processes that come from a host are found."""
 
 _LONGEST = 1 << 20
 
@@ -62,18 +66,25 @@ def tell_of_ended(ends: dict[int, int]) -> None:
             os.close(end)
 
 
-def as_started(folder: str, environ: dict[str, str]) -> None:
+def name_of(role: str, mark: str) -> str:
+    """The name that a forked process has in the system, where it comes from a host with this mark."""
+    return f"{role}{mark}"[:15]
+
+
+def as_started(folder: str, environ: dict[str, str], role: str) -> None:
     """Have the signals, the folder and the environment of a process that was started with a command line."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environ)
+    if (mark := environ.get(MARK)) and Path("/proc/self/comm").exists():
+        Path("/proc/self/comm").write_text(name_of(role, mark))  # the system goes on to show the first environment
 
 
 def become_worker(told: dict[str, Any], link: int, output: int, board: int | None = None) -> NoReturn:
     """Be a worker."""
-    as_started(told["root"], told["environ"])
+    as_started(told["root"], told["environ"], "w")
     os.setpgid(0, 0)
     for fd in (1, 2):
         os.dup2(output, fd)

@@ -88,7 +88,7 @@ async def test_a_project_on_a_read_only_file_system_is_served(tmp_path: Path):
         pytest.skip("this system lets nobody mount here")
     for round_ in range(2):
         if round_:
-            async with hosted(project) as host:
+            async with hosted(project, forked=True) as host:
                 await host.tools()
         before = modes(project)
         async with hosted(project, through=through) as host:
@@ -105,7 +105,7 @@ async def test_a_project_on_a_read_only_file_system_is_served(tmp_path: Path):
 async def test_the_cache_folder_of_another_user_is_left_alone(tmp_path: Path, mode: int):
     """Whatever its mode lets one do: nothing in it is believed, and nothing in it changes."""
     project = make_project(tmp_path, a=SAY)
-    async with hosted(project) as host:  # a manifest that could be believed
+    async with hosted(project, forked=True) as host:  # a manifest that could be believed
         await host.tools()
     cache = project / "cache"
     before = {path: path.read_bytes() for path in cache.rglob("*") if path.is_file()}
@@ -158,7 +158,7 @@ async def test_a_million_reports_of_progress_stop_nobody(tmp_path: Path):
     """What comes too fast is left out. What is told goes forward, and the answer is there."""
     body = f"{SAY}\n@skill_command\ndef report(n: int, ctx: Context) -> int:\n"
     body += "    for number in range(1, n + 1):\n        ctx.progress(number, n)\n    return n\n"
-    async with hosted(make_project(tmp_path, a=body)) as host:
+    async with hosted(make_project(tmp_path, a=body), forked=True) as host:
         answer = host.start_call("a_report", progress="p", n=1_000_000)
         await host.noted("notifications/progress")
         assert "hello" == await host.text("a_say")
@@ -176,7 +176,7 @@ async def test_two_thousand_skill_files(tmp_path: Path):
         write_skill(project, f"s{number:04}.py", f"from pathlib import Path\n{line}{SAY}")
     for imported in (range(2000), [1234]):
         (tmp_path / "imported").write_text("")
-        async with hosted(project) as host:
+        async with hosted(project, forked=True) as host:
             names: list[str] = []
             page: Message = {}
             while not names or "nextCursor" in page:

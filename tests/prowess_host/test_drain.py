@@ -111,7 +111,7 @@ def test_the_calls_of_a_session_without_a_handshake_are_answered(tmp_path: Path)
 async def test_calls_are_answered_while_skills_are_loaded_anew(tmp_path: Path, era: str):
     """By the version of before or by the new one."""
     project = make_project(tmp_path, "[host]\ndrain = 2\n", t=SLOW)
-    async with hosted(project, version=era) as host:
+    async with hosted(project, version=era, forked=True) as host:
         assert "first" == await host.text("t_say", text="first")
         write_skill(project, "t.py", SLOW.replace("return text", "return text.upper()"))
         write_skill(project, "u.py", SLOW)
@@ -125,7 +125,7 @@ async def test_a_call_that_began_long_ago_does_not_wait_for_others(tmp_path: Pat
     """It has no more than its own time, also beside a call that has not begun."""
     started = tmp_path / "started"
     project = make_project(tmp_path, "[host]\ndrain = 1\n", t=LONG, u=SLOW)
-    async with hosted(project) as host:
+    async with hosted(project, forked=True) as host:
         long = host.start_call("t_long", started=str(started))
         other = host.start_call("u_say", text="1")
         with fail_after(PATIENCE):
@@ -137,7 +137,7 @@ async def test_a_call_that_began_long_ago_does_not_wait_for_others(tmp_path: Pat
 async def test_at_a_signal_what_has_not_begun_is_not_waited_for(tmp_path: Path):
     """Whoever sends one wants the end. The call is answered all the same."""
     project = make_project(tmp_path, "[host]\ndrain = 0.1\n", t=SLOW.replace("sleep(3)", "sleep(600)"))
-    async with hosted(project) as host:
+    async with hosted(project, forked=True) as host:
         answer = host.start_call("nobody_knows_it")
         host.process.terminate()
         assert 143 == await host.ended()

@@ -36,7 +36,7 @@ MARK = "[image 1: image/png, 8 bytes]"
 @pytest.mark.parametrize("version", [HANDSHAKE, STATELESS])
 async def test_results_arrive_as_they_were_meant(tmp_path: Path, version: str) -> None:
     """A text has no structured copy, an image is sent once, and a result that JSON cannot hold says where and why."""
-    async with hosted(make_project(tmp_path, results=SKILL), version=version) as client:
+    async with hosted(make_project(tmp_path, results=SKILL), version=version, forked=True) as client:
         listed = {tool["name"]: tool for tool in (await result(client.request("tools/list")))["tools"]}
         assert "outputSchema" not in listed["results_say"]
         assert "outputSchema" in listed["results_plots"]

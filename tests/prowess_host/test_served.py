@@ -10,6 +10,8 @@ import pytest
 
 from prowess_testkit import STATELESS, WIRES, Project, ProtocolError, serve
 
+pytestmark = pytest.mark.usefixtures("forked_hosts")
+
 NOTES = '''
 from typing import Literal
 from prowess import Context, SkillError, prompt, resource, skill_command

@@ -155,7 +155,7 @@ async def test_a_client_that_leaves_without_reading_is_noticed(tmp_path: Path, m
 
 async def test_a_batch_of_calls_that_are_cancelled_and_answered(tmp_path: Path):
     """Each action of a group is done."""
-    async with hosted(make_project(tmp_path, t=SAY), version="2025-03-26") as host:
+    async with hosted(make_project(tmp_path, t=SAY), version="2025-03-26", forked=True) as host:
         answers = [host.expect(1), host.expect(2, "tools/list")]
         host.send([{"jsonrpc": "2.0", **call(1, text="x")}, {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}])
         assert "x" == (await result(answers[0]))["content"][0]["text"]
@@ -164,7 +164,7 @@ async def test_a_batch_of_calls_that_are_cancelled_and_answered(tmp_path: Path):
 
 async def test_a_command_answers_to_its_id_and_its_aliases(tmp_path: Path):
     body = "@skill_command(aliases=['other'])\ndef say() -> str:\n    return 'x'\n"
-    async with hosted(make_project(tmp_path, t=body)) as host:
+    async with hosted(make_project(tmp_path, t=body), forked=True) as host:
         for name in ("t_say", "t.say", "t/say", "other"):
             assert "x" == await host.text(name)
 
@@ -187,7 +187,7 @@ async def test_what_no_client_could_be_shown_is_a_failure_of_its_own(tmp_path: P
         @skill_command(profile="failing")
         def odd() -> None: ...
     """
-    async with hosted(make_project(tmp_path, t=SAY, p=profile)) as host:
+    async with hosted(make_project(tmp_path, t=SAY, p=profile), forked=True) as host:
         assert ["p_good", "prowess_diagnostics", "t_say"] == sorted(await host.tools())
         assert "p.odd" in await host.text("prowess_diagnostics")
 
@@ -196,7 +196,7 @@ async def test_failures_at_the_start_are_told_on_stderr(tmp_path: Path):
     project = make_project(tmp_path, t=SAY)
     write_skill(project, "b.py", "import nothing_of_this_name\n")
     write_skill(project, "c.py", "@skill_command\ndef go(x): ...\n")
-    async with hosted(project) as host:
+    async with hosted(project, forked=True) as host:
         assert ["c_go", "prowess_diagnostics", "t_say"] == await host.tools()
         await host.heard("nothing_of_this_name")
         await host.heard("c.go (skills/c.py:4): parameter 'x' has no annotation")

@@ -270,6 +270,20 @@ async def test_full_disk_costs_time_and_nothing_else(project: Path):
     assert [] == [path for path in (project / "cache").glob("manifests/*") if path.stat().st_size]
 
 
+@pytest.mark.parametrize("limit", ["-f 0", "-n 24"], ids=["no bytes", "few files"])
+async def test_small_limits_of_the_system_do_not_stop_calls(limit: str, tmp_path: Path):
+    """Where not even memory can be shared as a file, frames do the same."""
+    project = make_project(tmp_path, t="@skill_command\nasync def say() -> str:\n    return 'served'\n")
+    async with hosted(project, through=("/bin/sh", "-c", f'ulimit {limit}; exec "$@"', "sh")) as host:
+        assert "served" == await host.text("t_say")
+
+
+async def test_too_few_files_are_named(tmp_path: Path):
+    project = make_project(tmp_path, t="@skill_command\nasync def say() -> str:\n    return 'served'\n")
+    async with hosted(project, through=("/bin/sh", "-c", 'ulimit -n 12; exec "$@"', "sh")) as host:
+        assert "allow the host more open files (`ulimit -n`)" in await host.text("t_say")
+
+
 async def test_hosts_that_start_at_once_all_know_the_same(project: Path):
     """Whoever writes last wins, and what is there is whole."""
     assert [ALL] * 4 == await asyncio.gather(*(listed(project, apart=True) for _ in range(4)))

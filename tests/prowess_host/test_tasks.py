@@ -17,6 +17,8 @@ from prowess_host.tasks import Task, Tasks
 from prowess_testkit import DECLINE, HANDSHAKE, STATELESS, WIRES, Person, ProtocolError, serve
 from prowess_testkit.process import ProcessClient
 
+pytestmark = pytest.mark.usefixtures("forked_hosts")
+
 EXTENSION = "io.modelcontextprotocol/tasks"
 TAKES_TASKS = {"extensions": {EXTENSION: {}}, "elicitation": {}}
 MODERN = REVISIONS["2026-07-28"]
@@ -278,7 +280,7 @@ async def test_a_result_that_cannot_be_kept_is_an_error() -> None:
     """The store is bounded."""
     tasks = Tasks()
     task = opened(tasks, [])
-    task.complete(b"{}", b'{"content":"%b"}' % (b"x" * (tasks.most_bytes + 1)))
+    task.complete(b"{}", b'{"content":"%b"}' % (b"x" * (tasks.largest + 1)))
     assert b'"status":"failed"' in task.detailed()
     assert len(task.detailed()) < 1000
 

@@ -70,7 +70,7 @@ FORMS = {"elicitation": {}}
 @pytest.fixture(scope="module")
 async def hosts(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Hosts]:
     project = make_project(tmp_path_factory.mktemp("project"), "[host]\nstall_limit = 0.4\n", t=SKILL)
-    async with shared_hosts(project) as hosts:
+    async with shared_hosts(project, forked=True) as hosts:
         yield hosts
 
 

@@ -6,16 +6,18 @@ import contextlib
 import http.client
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 from patience import PATIENCE
 from piped import CAPABILITIES_KEY, STATELESS, VERSION_KEY
+from shell import Command
 
 __all__ = [
     "ACCEPT",
@@ -61,7 +63,9 @@ class Answer(NamedTuple):
 
     @property
     def json(self) -> Any:
-        return json.loads(self.body)
+        """The answer, which is the last event of a stream if it took long."""
+        is_stream = self.headers.get("content-type", "").startswith("text/event-stream")
+        return self.messages[-1] if is_stream else json.loads(self.body)
 
     @property
     def messages(self) -> list[Any]:
@@ -118,20 +122,43 @@ class Events:
         self._connection.close()
 
 
+class Forked(Command):
+    """A command in the background, like one that `subprocess.Popen` started, with a pipe for what it prints."""
+
+    def __init__(self, *words: str, environ: dict[str, str], log: int) -> None:
+        reading, writing = os.pipe()
+        with Path(os.devnull).open("rb") as nothing:
+            super().__init__(*words, cwd=Path.cwd(), environ=environ, fds=(nothing.fileno(), writing, log))
+        os.close(writing)
+        self.stdout = os.fdopen(reading)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.stdout.close()
+        self.wait()
+
+
 class Web:
     """One server."""
 
-    def __init__(self, process: subprocess.Popen[str], url: str) -> None:
+    def __init__(self, process: subprocess.Popen[str] | Forked, url: str) -> None:
         self.process = process
         self.url = url
         self.port = int(url.rpartition(":")[2].partition("/")[0])
         self.errors: Path
         self.root: Path
+        self.address = "127.0.0.1"
+        """From where requests are sent."""
 
     def open(
         self, method: str, path: str = "/mcp", body: Any = None, headers: dict[str, str] | None = None
     ) -> tuple[http.client.HTTPResponse, http.client.HTTPConnection]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, PATIENCE, (self.address, 0))
         data = body if isinstance(body, (bytes, type(None))) else json.dumps(body).encode()
         connection.request(method, path, data, headers or {})
         return connection.getresponse(), connection
@@ -185,12 +212,17 @@ def until(condition: Callable[[], Any]) -> Any:
     return found
 
 
-def initialize(web: Web, version: str = "2025-11-25", headers: dict[str, str] | None = None) -> dict[str, str]:
+def initialize(
+    web: Web,
+    version: str = "2025-11-25",
+    headers: dict[str, str] | None = None,
+    client: dict[str, str] | None = None,
+) -> dict[str, str]:
     """The headers of a new session."""
     params = {
         "protocolVersion": version,
         "capabilities": {"elicitation": {}},
-        "clientInfo": {"name": "w", "version": "1"},
+        "clientInfo": client or {"name": "w", "version": "1"},
     }
     request = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}
     opened = web.ask("POST", "/mcp", request, {**JSON, **(headers or {})})
@@ -207,16 +239,29 @@ def initialize(web: Web, version: str = "2025-11-25", headers: dict[str, str] | 
 
 
 @contextlib.contextmanager
-def served_over_http(root: Path, *options: str, env: dict[str, str] | None = None, code: int = 0) -> Generator[Web]:
-    """A server of a project, which leaves at the end with this exit code."""
+def served_over_http(
+    root: Path,
+    *options: str,
+    env: dict[str, str] | None = None,
+    code: int = 0,
+    before: str = "",
+    forked: bool = True,
+) -> Generator[Web]:
+    """A server of a project, which leaves at the end with this exit code. It runs the code `before` it starts.
+
+    It lacks only the start (`shell`) where it can be forked: without such code, and without processes of its own.
+    """
     errors = root / f"stderr-{len(list(root.glob('stderr-*')))}"
-    command = [*SERVE, "--project", str(root), "--port", "0", *options]
-    with (
-        errors.open("w") as log,
-        subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=log, text=True, env={**os.environ, **(env or {})}
-        ) as process,
-    ):
+    options = ("--project", str(root), "--port", "0", *options)
+    environ = {**os.environ, **(env or {})}
+    with errors.open("w") as log:
+        if before or not forked or "--workers" in options:
+            python, c, code_of_main, serve = SERVE
+            command = [python, c, before + code_of_main, serve, *options]
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environ)
+        else:
+            process = Forked("serve", *options, environ=environ, log=log.fileno())
+    with process:
         assert process.stdout is not None
         line = process.stdout.readline()
         if " at " not in line:

@@ -88,7 +88,7 @@ def test_flags_win_over_files(tmp_path: Path):
 def test_settings_that_come_too_late_are_refused(notes: Project):
     """They would have no effect."""
     notes.call("notes.fail")
-    with pytest.raises(ProjectError, match="the settings were read already; call project"):
+    with pytest.raises(ProjectError, match="the settings are read already; call project"):
         notes.configure({"timeout": 5})
 
 

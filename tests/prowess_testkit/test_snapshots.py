@@ -41,7 +41,9 @@ def test_change_is_shown_as_a_diff(notes: Project, tmp_path: Path):
 def test_broken_skill_is_no_snapshot(notes: Project, tmp_path: Path):
     """It would be missing in it."""
     notes.write("skills/broken.py", "import prowess\n1 / 0\n")
-    with pytest.raises(ProjectError, match="skills that do not load would be missing in the snapshot:\nbroken"):
+    with pytest.raises(
+        ProjectError, match="some skills cannot be loaded, and would be missing in the snapshot:\nbroken"
+    ):
         assert_contract_unchanged(notes, tmp_path / "notes.json", update=True)
 
 

@@ -29,11 +29,32 @@ STATEMENTS = (
 )
 
 
+# What a host needs before it starts its first worker, which everything else of a first start waits for.
+BEFORE_THE_WORKER = (
+    "import prowess_host.cli.main, prowess_host.stderr, prowess_host.transports.claim, prowess.settings.paths, "
+    "prowess_host.workers.process_tree, prowess_host.catalog.place, prowess_host.workers.launch"
+)
+
+
+def loaded_by(statement: str) -> list[str]:
+    """The modules that a statement loads in a fresh interpreter."""
+    code = f"import sys; before = set(sys.modules); {statement}; print(*sorted(set(sys.modules) - before))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert 0 == done.returncode, done.stderr
+    return done.stdout.split()
+
+
 @pytest.mark.parametrize("statement", STATEMENTS)
 def test_import_loads_nothing_heavy(statement: str) -> None:
     """In a fresh interpreter, none of the libraries that cost tens of milliseconds is loaded."""
-    code = f"import sys; before = set(sys.modules); {statement}; print(*sorted(set(sys.modules) - before))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert [] == [name for name in loaded_by(statement) if name in HEAVY]
 
-    assert 0 == done.returncode, done.stderr
-    assert [] == [name for name in done.stdout.split() if name in HEAVY]
+
+def test_the_first_worker_starts_before_the_host_imports_what_it_does_not_need():
+    late = {*HEAVY, "asyncio", "difflib", "logging", "shlex", "tomllib", "traceback"}
+    assert [] == [name for name in loaded_by(BEFORE_THE_WORKER) if name in late]
+
+
+def test_a_worker_is_up_before_it_imports_what_few_calls_need():
+    late = {"anyio._backends._asyncio", "dependency_injector", "difflib", "mimetypes", "shlex", "tenacity"}
+    assert [] == [name for name in loaded_by("import prowess.worker.serving") if name in late]

@@ -18,6 +18,7 @@ ROOMS: dict[str, str] = {
         settings
         schemas
         contracts
+        logs
         profiles
         results
         calls

@@ -80,7 +80,10 @@ async def test_a_file_beside_a_skill_is_imported_from_its_package(tmp_path: Path
         ("from prowess import tool", "The decorator is called skill_command: `from prowess import skill_command`"),
         ("from prowess import skill_comand", 'Did you mean "skill_command"?'),
         ("from prowess import quux", "There are Audio, Catalog,"),
-        ("import prowess.skill_comand", "What skills need is in prowess itself: `from prowess import skill_command`"),
+        (
+            "import prowess.skill_comand",
+            "Everything for skills is in the package prowess: `from prowess import skill_command`",
+        ),
         ("from json import quux", ""),
     ],
 )

@@ -220,6 +220,54 @@ async def test_a_caller_who_does_not_wait_gets_a_handle(project: Path) -> None:
         RESPONSES.validate(response)
 
 
+class OtherProcesses:
+    """What the others know of: the answers of work by handle."""
+
+    mark = "here-"
+
+    def __init__(self) -> None:
+        self.known: dict[str, Any] = {}
+        self.on_lost: Any = None
+
+    async def accepted(self, handle: str, owner: Any, command: str, on_lost: Any) -> None:
+        self.known[handle] = (owner, command, None)
+        self.on_lost = on_lost
+
+    def over(self, handle: str, response: Any) -> None:
+        owner, command, _ = self.known[handle]
+        self.known[handle] = (owner, command, response)
+
+    async def settle(self, handle: str) -> None:
+        assert self.known[handle][2] is not None
+
+    async def find(self, handle: str, owner: Any) -> Any:
+        found = self.known.get(handle)
+        return (found[1], found[2]) if found is not None and found[0] == owner else None
+
+
+async def test_other_processes_know_of_work_before_its_handle_is_given_out(project: Path) -> None:
+    """They answer for it, and it ends where they have given it up."""
+    others = OtherProcesses()
+    async with Runtime.open(project) as runtime, Runtime.open(project) as second:
+        runtime.others = second.others = others
+        detached = request("research.nothing", metadata={"wait": False})
+        handle = (await invoke(runtime, detached))["output"]["handle"]
+        assert handle.startswith("here-")
+        await finish(runtime)
+        assert 200 == (await invoke(runtime, request(metadata={"handle": handle})))["status"]["http"]
+        there = await invoke(second, request(metadata={"handle": handle}) | {"id": "r2"})
+        assert ("success", "r2") == (there["status"]["code"], there["id"])
+        unknown = await invoke(second, request(metadata={"handle": "here-unknown"}))
+        assert 404 == unknown["status"]["http"]
+        accepted = await invoke(runtime, request("research.gated", metadata={"wait": False}))
+        handle = accepted["output"]["handle"]
+        others.known[handle] = (*others.known[handle][:2], {**there, "output": "given up"})
+        others.on_lost()
+        with anyio.fail_after(PATIENCE):
+            await finish(runtime)
+        assert "given up" == (await invoke(runtime, request(metadata={"handle": handle})))["output"]
+
+
 @pytest.mark.parametrize("handle", ["nope", 5, ["x"]])
 async def test_an_unknown_handle_is_not_found(handle: Any, project: Path) -> None:
     """Whatever it is."""
@@ -240,7 +288,7 @@ async def test_the_oldest_finished_handles_are_forgotten(project: Path) -> None:
     """What is kept for callers who never come back is bounded."""
     async with Runtime.open(project) as runtime:
         first = await invoke(runtime, request("research.nothing", metadata={"wait": False}))
-        for _ in range(1001):
+        for _ in range(2001):
             await invoke(runtime, request("research.nothing", metadata={"wait": False}))
             await finish(runtime)
         gone = await invoke(runtime, request(metadata={"handle": first["output"]["handle"]}))
@@ -248,16 +296,17 @@ async def test_the_oldest_finished_handles_are_forgotten(project: Path) -> None:
 
 
 async def test_more_work_than_may_go_on_is_refused(project: Path) -> None:
-    """With the time after which to try again; a handle that was given stays good."""
+    """With the time after which to try again; a handle that was given stays good, and other clients find room."""
     async with Runtime.open(project) as runtime:
         waiting = request("research.gated", metadata={"wait": False})
-        first, *_ = [await invoke(runtime, waiting) for _ in range(1000)]
-        refused = await invoke(runtime, waiting)
+        first, *_ = [await invoke(runtime, waiting, client="here") for _ in range(1000)]
+        refused = await invoke(runtime, waiting, client="here")
+        assert "accepted" == (await invoke(runtime, waiting, client="there"))["status"]["code"]
         still = await invoke(runtime, request(metadata={"handle": first["output"]["handle"]}))
         await invoke(runtime, request("research.open_gate"))
         with anyio.fail_after(PATIENCE):
             await finish(runtime)
-    assert ("retry", 503, "1") == (
+    assert ("retry", 429, "1") == (
         refused["status"]["code"],
         refused["status"]["http"],
         refused["headers"]["Retry-After"],

@@ -524,7 +524,7 @@ def test_local_types_may_mean_each_other():
 def test_a_generic_typed_dict_of_typing_is_refused_on_python_3_11():
     """It would lose its type; the reason names the way out."""
     Adapter(Generic_)
-    with pytest.raises(Unusable, match="has to come from typing_extensions"):
+    with pytest.raises(Unusable, match="import a generic TypedDict from typing_extensions"):
         Adapter(Generic_[int])
     with pytest.raises(Unusable, match=r"use `typing_extensions\.TypedDict`"):
         Adapter(Unresolved)

@@ -166,7 +166,7 @@ SHAPES = {
             [
                 "filters[0].name: required, but missing",
                 "filters[0].size: required, but missing",
-                'filters[0].nam: expected no such property; did you mean "name"?, got "x"',
+                'filters[0].nam: unknown property; did you mean "name"?, got "x"',
             ],
         ),
         (

@@ -225,7 +225,7 @@ def test_byte_order_mark_hides_no_limits() -> None:
 )
 def test_front_matter_that_is_not_found_is_refused(text: str) -> None:
     """As with blocks."""
-    with pytest.raises(SettingsError, match="limits must be a block `sandbox:` of its own"):
+    with pytest.raises(SettingsError, match="limits must be a block `sandbox:` in the front matter"):
         declared(text, "SKILL.md")
 
 

@@ -229,7 +229,7 @@ def test_every_own_key_is_documented():
         "skill_files resources environments.uv environments.prowess environments.index environments.find_links "
         "environments.offline environments.python_downloads environments.build_timeout cluster.url cluster.name "
         "cluster.credentials cluster.token cluster.user cluster.password cluster.tls_ca cluster.tls_cert cluster.tls_key "
-        "cluster.silence cluster.patience cluster.workers cluster.files agent.name agent.labels agent.slots agent.keys "
+        "cluster.silence cluster.patience cluster.workers cluster.files agent.name agent.labels agent.slots agent.drain agent.keys "
         "run_on wire_names sandbox"
     ).split() == list(rows)
     assert ("a number > 0", 300.0) == (rows["timeout"].type, rows["timeout"].default)

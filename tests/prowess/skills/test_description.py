@@ -225,7 +225,7 @@ def test_environment_is_told_by_the_interpreter_and_what_is_installed(tmp_path: 
     """Also by an interpreter that is not there any more."""
     python, site = tmp_path / "python", tmp_path / "site"
     before = environment_of(str(python), [str(site)])
-    assert "is not there" in before
+    assert "is missing" in before
     python.touch()
     there = environment_of(str(python), [str(site)])
     (site / "a-1.0.dist-info").mkdir(parents=True)

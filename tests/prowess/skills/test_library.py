@@ -13,7 +13,8 @@ from patience import PATIENCE
 
 from prowess import Runtime, skill_command
 from prowess.contracts.catalog import Failure
-from prowess.skills.library import ImportLocks, Share
+from prowess.skills.import_locks import ImportLocks
+from prowess.skills.library import Share
 
 HEAD = "from __future__ import annotations\nfrom prowess import skill_command, hookimpl\n"
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import sys
 import threading
 import tracemalloc
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from anyio import fail_after
@@ -37,6 +39,47 @@ def test_frames_arrive_whole_however_the_bytes_are_cut(sent: list, cuts: list[in
     assert [] == reader.feed(b"")
 
 
+@given(st.lists(st.integers(0, 5)), st.lists(st.integers(1, 400_000)), st.booleans())
+def test_large_frames_arrive_whole_as_well(sizes: list[int], cuts: list[int], in_place: bool):
+    """Whether they are received in their places or cut from what has arrived."""
+    sent = [Frame(Kind.RESULT, number, b"{}" * size, b"x" * size * 60_000) for number, size in enumerate(sizes)]
+    data = b"".join(encode_frame(Kind.RESULT, *frame[1:]) for frame in sent)
+    reader, got = FrameReader(), list[Frame]()
+    for cut in [*cuts, *[300_000] * len(sizes) * 2]:
+        if in_place and reader.room:
+            with reader.room as room:
+                part = data[: min(cut, len(room))]
+                room[: len(part)] = part
+            got += reader.fill(len(part))
+        else:
+            part = data[:cut]
+            got += reader.feed(part)
+        data = data[len(part) :]
+    assert (sent, b"") == (got, data)
+    assert not reader.room
+
+
+def test_what_belongs_to_a_large_frame_may_also_come_with_the_next_one():
+    """So in a connection without a place for it."""
+    sent = [Frame(Kind.RESULT, 1, b"{}", b"x" * 200_000), Frame(Kind.PING, 2, b"", b"")]
+    data = b"".join(encode_frame(Kind(frame.kind), *frame[1:]) for frame in sent)
+    reader = FrameReader()
+    assert [] == reader.feed(data[:5])
+    assert [] == reader.feed(data[5:1000])
+    assert 199_000 < len(reader.room)
+    assert [] == reader.feed(data[1000:100_000])
+    assert sent == reader.feed(data[100_000:])
+    assert not reader.room
+
+
+def test_no_room_is_made_for_what_is_only_announced():
+    """A worker in another language may write anything."""
+    reader = FrameReader()
+    assert [] == reader.feed(encode_frame(Kind.RESULT)[:5] + b"\x00" * 4 + b"\xff" * 4)
+    assert 2**32 - 1 == reader.announced
+    assert not reader.room
+
+
 async def linked() -> tuple[list, Link, Link, asyncio.Event]:
     """Two ends of a link, what the second one heard, and whether it was lost."""
     loop = asyncio.get_running_loop()
@@ -59,6 +102,26 @@ async def test_a_link_passes_on_what_was_sent_before_it_was_made_and_after():
         await lost.wait()
     assert [(Kind.PING, 1), (Kind.RESULT, 7)] == [frame[:2] for frame in heard]
     assert 3_000_000 == len(heard[1].body)
+
+
+async def test_large_frames_keep_their_places():
+    """Those that are sent before the link is made too, and after frames that are held back."""
+    heard: list[Frame] = []
+    lost = asyncio.Event()
+    one, other = Link(lambda _: None, lambda: None), Link(heard.append, lost.set)
+    one.send(Kind.RESULT, 1, b"{}", b"x" * 300_000)
+    ours, theirs = socket.socketpair()
+    await asyncio.get_running_loop().create_connection(lambda: one, sock=ours)
+    await asyncio.get_running_loop().create_connection(lambda: other, sock=theirs)
+    one.send(Kind.RESULT, 2, more=True)
+    one.send(Kind.RESULT, 3, b"{}", b"y" * 300_000, more=True)
+    one.send(Kind.RESULT, 4, b"z" * 300_000)
+    one.close()
+    one.send(Kind.RESULT, 5, b"{}", b"x" * 300_000)  # too late
+    with fail_after(PATIENCE):
+        await lost.wait()
+    assert [1, 2, 3, 4] == [frame.number for frame in heard]
+    assert [b"x", b"", b"y", b"z"] == [(frame.body or frame.head)[-1:] for frame in heard]
 
 
 async def test_an_end_may_let_the_other_one_wait():
@@ -129,6 +192,24 @@ async def test_frames_that_go_together_keep_their_places():
     assert list(range(1, 10)) == [frame.number for frame in heard]
 
 
+async def test_the_other_end_gets_work_while_frames_are_held_back():
+    """Sixteen go together, without a turn of the loop between them."""
+    link = Link(lambda _: None, lambda: None)
+    ours, theirs = socket.socketpair()
+    theirs.settimeout(PATIENCE)
+    await asyncio.get_running_loop().create_connection(lambda: link, sock=ours)
+    for number in range(40):
+        link.send(Kind.RESULT, number, more=True)
+    assert list(range(32)) == [receive(theirs).number for _ in range(32)]
+    theirs.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        receive(theirs)
+    link.close()
+    theirs.settimeout(PATIENCE)
+    assert list(range(32, 40)) == [receive(theirs).number for _ in range(8)]
+    theirs.close()
+
+
 def as_if_blocked(one: Link) -> None:
     """Send what is held back from another thread, while this one, which is the loop's, waits."""
     thread = threading.Thread(target=one.release_from_thread)
@@ -190,6 +271,20 @@ async def test_sending_to_nobody_does_nothing():
     with fail_after(PATIENCE):
         await lost.wait()
     Link(lambda _: None, lambda: None).close()  # also before there was a connection
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memfd")
+def test_a_board_without_room_is_refused_and_leaves_nothing_open() -> None:
+    import resource  # not on every system
+
+    before, (soft, hard) = len(list(Path("/proc/self/fd").iterdir())), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            Board()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert before == len(list(Path("/proc/self/fd").iterdir()))
 
 
 def test_the_board_is_one_for_both_sides():

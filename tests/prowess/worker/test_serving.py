@@ -30,7 +30,8 @@ from prowess.worker.board import Board
 from prowess.worker.link import Frame, Link, encode_frame, receive
 from prowess.worker.messages import RELEASE, VERSION, Kind, hello
 from prowess.worker.progress import Thread
-from prowess.worker.serving import Heart, Imports, LinkServer, _place, main, serve
+from prowess.worker.serving import Imports, LinkServer, main, serve
+from prowess.worker.watchdog import Watchdog, _place
 
 SKILL = """
     from __future__ import annotations
@@ -706,16 +707,16 @@ async def test_a_call_that_waits_for_a_slot_has_not_begun(tmp_path: Path):
         assert host.board.started(3)
 
 
-# Its heart
+# The watchdog
 
 
 async def test_a_blocked_loop_is_said_with_the_place(caplog: pytest.LogCaptureFixture):
     """Once for each time; and it is quiet while there is nothing to do."""
-    heart, stuck = Heart(0.05), threading.Event()
-    heart.stuck = stuck.set
-    heart.wake()  # nobody watches yet
-    heart.start()
-    heart.wake()
+    watchdog, stuck = Watchdog(0.05), threading.Event()
+    watchdog.stuck = stuck.set
+    watchdog.wake()  # nobody watches yet
+    watchdog.start()
+    watchdog.wake()
     await asyncio.sleep(0)
     patience = time.monotonic() + PATIENCE
     while not caplog.records and time.monotonic() < patience:
@@ -723,13 +724,13 @@ async def test_a_blocked_loop_is_said_with_the_place(caplog: pytest.LogCaptureFi
     assert ["test_serving.py" in record.getMessage() for record in caplog.records] == [True]
     assert stuck.is_set()
     with fail_after(PATIENCE):
-        while heart._wanted.is_set():  # noqa: ASYNC110 - a thread's event
+        while watchdog._wanted.is_set():  # noqa: ASYNC110 - a thread's event
             await asyncio.sleep(0.001)
-    heart.wake()
-    heart.wake()
+    watchdog.wake()
+    watchdog.wake()
 
 
-async def test_a_heart_beats_until_the_board_is_closed():
+async def test_a_watchdog_beats_until_the_board_is_closed():
     """And says nothing more after that."""
     beats: list[int] = []
 
@@ -739,15 +740,15 @@ async def test_a_heart_beats_until_the_board_is_closed():
             raise ValueError("mmap closed or invalid")
 
     others = threading.enumerate()
-    heart = Heart(0.01, beat)
-    heart.busy = lambda: True
-    heart.start()
-    heart.wake()
+    watchdog = Watchdog(0.01, beat)
+    watchdog.busy = lambda: True
+    watchdog.start()
+    watchdog.wake()
     with fail_after(PATIENCE):
         while any(it.name == "prowess-watch" and it.is_alive() for it in threading.enumerate() if it not in others):  # noqa: ASYNC110 - a thread
             await asyncio.sleep(0.001)
     assert 3 == len(beats)
-    heart.busy = bool
+    watchdog.busy = bool
 
 
 async def test_a_loop_that_waits_for_a_processor_is_not_blocked(
@@ -760,10 +761,10 @@ async def test_a_loop_that_waits_for_a_processor_is_not_blocked(
         asked.append(1)
         return {0: Thread(0.0, len(asked) * 1000.0, runnable=True)}
 
-    monkeypatch.setattr("prowess.worker.serving.threads_of", starved)
-    heart = Heart(0.01)
-    heart.start()
-    heart.wake()
+    monkeypatch.setattr("prowess.worker.watchdog.threads_of", starved)
+    watchdog = Watchdog(0.01)
+    watchdog.start()
+    watchdog.wake()
     patience = time.monotonic() + PATIENCE
     while len(asked) < 20 and time.monotonic() < patience:
         time.sleep(0.001)  # noqa: ASYNC251 - the loop gets nowhere
@@ -873,6 +874,44 @@ async def test_a_process_serves_until_it_is_told_to_go(tmp_path: Path):
     sock.sendall(encode_frame(Kind.QUIT))
     assert 0 == (await finished(process, sock, board))[0]
     assert (tmp_path / "left").exists()
+
+
+async def test_a_process_that_has_described_is_prepared_for_the_first_call(tmp_path: Path):
+    """The asyncio part of anyio is there before the call that comes next: the skill that it imports finds it."""
+    skill = """
+        import sys
+        from prowess import skill_command
+        PREPARED = "anyio._backends._asyncio" in sys.modules
+
+        @skill_command
+        def prepared() -> bool:
+            return PREPARED
+    """
+    process, sock, board = started(write(tmp_path, t=skill))
+    sock.sendall(encode_frame(Kind.DESCRIBE, 0, b'{"known":["t"]}'))
+    with fail_after(PATIENCE):
+        while (await asyncio.to_thread(receive, sock)).kind != Kind.CATALOG:
+            pass
+    sock.sendall(encode_frame(Kind.CALL, 1, b'{"command":"t.prepared"}', b"{}"))
+    assert b'"result":true' in await until_answered(sock)
+    sock.shutdown(socket.SHUT_WR)
+    assert 0 == (await finished(process, sock, board))[0]
+
+
+async def test_a_worker_that_is_asked_nothing_prepares_for_the_first_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    prepared = asyncio.Event()
+    monkeypatch.setattr("prowess.worker.serving.prepare", prepared.set)
+    ours, theirs = socket.socketpair()
+    board = Board()
+    ours.sendall(begin())
+    serving = asyncio.ensure_future(serve(theirs, board, write(tmp_path)))
+    with fail_after(PATIENCE):
+        await prepared.wait()
+        ours.close()
+        assert 0 == await serving
+    board.close()
 
 
 async def test_a_process_goes_with_its_host(tmp_path: Path):
@@ -1031,7 +1070,7 @@ async def test_serving_a_host_that_has_gone_already_is_over(tmp_path: Path):
     theirs.close()
 
 
-async def test_a_heart_without_a_loop_in_that_thread_still_says_something(caplog: pytest.LogCaptureFixture):
+async def test_a_watchdog_without_a_loop_in_that_thread_still_says_something(caplog: pytest.LogCaptureFixture):
     """The thread may have gone."""
     assert "an unknown place" == _place(-1)
 

@@ -78,7 +78,7 @@ async def test_skills_that_break_are_served_by_any_worker(tmp_path: Path, warm: 
     if warm:
         async with inside(project) as host:
             await host.tools()
-    async with hosted(project) as host:
+    async with hosted(project, forked=True) as host:
         before = await host.tools()
         assert "one" == await host.text("u_version")
         for name, broken in BREAKS.items():

@@ -59,7 +59,7 @@ async def serving(host: Client, name: str, text: str) -> None:
 @pytest.mark.parametrize("version", [HANDSHAKE, STATELESS])
 async def test_a_save_shows_in_the_list_and_in_calls(project: Path, version: str):
     """Clients of both eras are told, once."""
-    async with hosted(project, version=version) as host:
+    async with hosted(project, version=version, forked=True) as host:
         if version == STATELESS:
             host.request("subscriptions/listen", notifications={"toolsListChanged": True})
         assert "one" == await host.text("t_version")
@@ -81,7 +81,7 @@ async def test_dotenv_reaches_the_workers_and_nothing_else(project: Path):
     """)  # fmt: skip
     file = project / ".env"
     file.write_text("API_KEY=hush-one\nPROWESS_API__URL=u\nPROWESS_HOME=hush-home\n")
-    async with hosted(project) as host:
+    async with hosted(project, forked=True) as host:
         assert "hush-one u hush-one False" == await host.text("t_version")
         file.write_text("API_KEY=hush-two\nPROWESS_API__URL=v\n")
         await serving(host, "t_version", "hush-two v hush-two False")
@@ -152,7 +152,7 @@ async def test_a_project_module_that_keeps_time_and_size_is_seen(tmp_path: Path)
 
 
 async def test_an_editor_writes_beside_and_renames(project: Path):
-    async with hosted(project) as host:
+    async with hosted(project, forked=True) as host:
         await host.tools()
         draft = write_skill(project, ".t.py.swp", TWO)
         draft.rename(project / "skills/t.py")

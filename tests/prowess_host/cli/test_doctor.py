@@ -82,7 +82,7 @@ def test_whole_chain_is_looked_at(
 
 
 def test_manifest_is_told_apart(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Before and after somebody has described the skills."""
+    """Before and after the host has described the skills."""
     levels = [
         next(each["level"] for each in findings(capsys, "--no-try") if each["area"] == "manifest") for _ in range(2)
     ]

@@ -69,7 +69,7 @@ async def start(cluster_settings: dict[str, str], tmp_path: Path) -> AsyncIterat
     running: list[tuple[Agent, Engine, asyncio.Task[None]]] = []
 
     async def started(name: str = "one", *, locked: Any = None, url: str = "", **more: Any) -> Agent:
-        settings = Settings.of({**cluster_settings, "agent.name": name, "agent.slots": 4, **more})
+        settings = Settings.of({**cluster_settings, "agent.name": name, "agent.slots": 4, "agent.drain": 0, **more})
         engine = Engine(settings, url=url)
         assert await engine.ready(PATIENCE)
         agent = Agent(engine, settings, tmp_path / f"cache-{name}", locked=locked)

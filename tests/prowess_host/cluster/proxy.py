@@ -18,6 +18,8 @@ class Proxy:
         self._open.set()
         self._upwards = asyncio.Event()
         self._upwards.set()
+        self._downwards = asyncio.Event()
+        self._downwards.set()
 
     async def start(self) -> str:
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
@@ -35,9 +37,14 @@ class Proxy:
         """What the process says does not arrive, until `mend`; what it is told does."""
         self._upwards.clear()
 
+    def deafen(self) -> None:
+        """What the process is told does not arrive, until `mend`; what it says does."""
+        self._downwards.clear()
+
     def mend(self) -> None:
         self._open.set()
         self._upwards.set()
+        self._downwards.set()
 
     async def close(self) -> None:
         self.cut()
@@ -49,16 +56,13 @@ class Proxy:
         with contextlib.suppress(OSError):
             beyond, up = await asyncio.open_connection("127.0.0.1", self._port)
             self._pipes.append((writer, up))
-            await asyncio.gather(self._pass(reader, up, self._upwards), self._pass(beyond, writer))
+            await asyncio.gather(self._pass(reader, up, self._upwards), self._pass(beyond, writer, self._downwards))
         writer.close()
 
-    async def _pass(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, allowed: asyncio.Event | None = None
-    ) -> None:
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, allowed: asyncio.Event) -> None:
         with contextlib.suppress(OSError):
             while data := await reader.read(65536):
-                if allowed is not None:
-                    await allowed.wait()
+                await allowed.wait()
                 writer.write(data)
                 await writer.drain()
         writer.close()

@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -170,9 +171,9 @@ async def test_no_path_of_the_host_reaches_an_agent(
             said.append(data)
         publish(self, subject, data, **more)
 
-    async def storing(self: Engine, name: str, data: bytes) -> None:
+    async def storing(self: Engine, name: str, data: bytes, **more: Any) -> None:
         said.append(name.encode() + data)
-        await store(self, name, data)
+        await store(self, name, data, **more)
 
     async with inside(root, env=env) as host:
         monkeypatch.setattr(Engine, "publish", publishing)
@@ -248,7 +249,7 @@ async def test_agents_of_another_link_version_and_locked_agents_refuse_with_a_re
         smuggled="from prowess import skill_command\n@skill_command\ndef run() -> str:\n    return 'ran'\n",
     )
     async with inside(root, env=env) as host:
-        assert "nobody whom this agent trusts has approved" in await host.text("places_where")
+        assert "has no approval from a key that this agent trusts" in await host.text("places_where")
         digest = (await host.project.agents.snapshot()).digest
         (root / APPROVED).write_text(f"{digest} {sign(digest, private)}\n")
         assert "first" == (await host.call("places_where"))["structuredContent"]["word"]
@@ -264,7 +265,7 @@ async def test_agents_of_another_link_version_and_locked_agents_refuse_with_a_re
         smuggling.renew()
         assert "first" == (await host.call("places_where"))["structuredContent"]["word"]
         (root / "skills/words.py").write_text("WORD = 'evil'\n")
-        await until_said(host, "places_where", "nobody whom")
+        await until_said(host, "places_where", "has no approval")
         monkeypatch.setattr(remote, "hello", lambda: {"link": [99, 0], "release": "9.9"})
         await until_said(host, "places_where", "host and agent have different versions")
 
@@ -413,6 +414,32 @@ def test_cluster_on_this_machine_in_one_command(tmp_path: Path) -> None:
     assert 0 == running.returncode, rest
     with pytest.raises(OSError):
         socket.create_connection(("127.0.0.1", port)).close()
+
+
+def test_cluster_on_this_machine_leaves_nothing_and_ends_with_each_of_its_servers(tmp_path: Path) -> None:
+    """Neither processes nor files stay if its starter is killed. A second one cannot have the same port. Costs 4 s."""
+    root, scratch = project(tmp_path), tmp_path / "scratch"
+    scratch.mkdir()
+    command = [sys.executable, "-c", "from prowess_host.cli.main import main; main()", "cluster"]
+    words = ["--project", str(root), "--local", "1", "--hosts", "1", "--port"]
+    env = {**os.environ, "TMPDIR": str(scratch)}
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        failed = subprocess.run([*command, *words, port], env=env, capture_output=True, text=True, check=False)
+    assert 1 == failed.returncode
+    assert "`prowess serve` has ended" in failed.stderr
+    assert [] == list(scratch.glob("prowess-cluster-*"))
+    with subprocess.Popen([*command, *words, str(free_port())], env=env, stdout=subprocess.PIPE, text=True) as running:
+        for line in running.stdout:
+            if "serving MCP" in line:
+                break
+        assert 1 == len(list(scratch.glob("prowess-cluster-*")))
+        running.kill()
+        running.stdout.read()  # until the last process has closed it
+    while list(scratch.glob("prowess-cluster-*")):  # its last process removes it
+        time.sleep(0.05)
 
 
 def test_approved_code_is_signed_by_a_command(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from piped import make_project
 from ruamel.yaml import YAML
 from web import served_over_http, until
 
+from prowess.errors import SettingsError
 from prowess.settings.settings import Settings
 from prowess_host.cluster.local import LocalEngine
 
@@ -71,6 +72,24 @@ def test_all_pods_are_confined() -> None:
         assert (False, True) == (how["allowPrivilegeEscalation"], how["readOnlyRootFilesystem"])
         assert ["ALL"] == how["capabilities"]["drop"]
         assert "memory" in container["resources"]["limits"]
+
+
+def test_variables_of_services_are_no_settings(tmp_path: Path) -> None:
+    """Kubernetes makes variables of the names of all services, if it is not told otherwise."""
+    with pytest.raises(SettingsError, match=r"serve\.port"):
+        Settings.load(tmp_path, environ={"PROWESS_SERVE_PORT": "tcp://10.0.0.1:80"}, flags={})
+    specs = [each["spec"]["template"]["spec"] for each in documents() if "template" in each["spec"]]
+    assert [False] * 3 == [spec["enableServiceLinks"] for spec in specs]
+
+
+def test_image_can_be_built_from_wheels_and_caches_can_be_loaded_from() -> None:
+    """The installation sees the project before it is copied; Docker mounts temporary files without `exec` by itself."""
+    lines = (DEPLOY / "Dockerfile").read_text().splitlines()
+    install = next(number for number, line in enumerate(lines) if "pip install" in line)
+    assert "RUN --mount=type=bind,target=/project \\" == lines[install - 1]
+    assert lines.index("WORKDIR /project") < install < lines.index("COPY . .")
+    for service in ("server", "agent"):
+        assert ["/tmp:exec,mode=1777"] == compose()[service]["tmpfs"]
 
 
 @pytest.mark.parametrize("service", ["server", "agent"])

@@ -16,6 +16,7 @@ from patience import PATIENCE
 
 from prowess.errors import SettingsError
 from prowess.settings.settings import Settings
+from prowess_host.cluster import engine as engines
 from prowess_host.cluster.engine import Engine, Message
 from prowess_host.cluster.errors import EngineError, NobodyThere
 from prowess_host.cluster.local import LocalEngine
@@ -190,10 +191,15 @@ async def test_engine_that_stops_answering_is_given_up(own_engine: LocalEngine) 
     """A machine that hangs keeps its connections open."""
     engine = Engine(Settings.of({"cluster.url": own_engine.url}))
     assert await engine.ready(PATIENCE)
+
+    async def ask_on() -> None:
+        while True:  # the system may let it answer once more before it freezes
+            await engine.bucket("kept").get("a")
+
     own_engine.pause()
     with anyio.fail_after(PATIENCE):
         with pytest.raises(EngineError, match=r"no answer within|gone"):
-            await engine.bucket("kept").get("a")
+            await ask_on()
     assert not engine.up
     own_engine.resume()
     await until(engine, up=True)
@@ -245,7 +251,7 @@ async def test_token_is_needed_and_never_shown(tmp_path: Path) -> None:
     [
         ({}, "cluster.url must be"),
         ({"cluster.url": "nats://x", "cluster.name": "a.b"}, "cluster.name must be"),
-        ({"cluster.url": "nats://x", "cluster.credentials": "none.creds"}, "there is no file"),
+        ({"cluster.url": "nats://x", "cluster.credentials": "none.creds"}, "which does not exist"),
         ({"cluster.url": "tls://x", "cluster.tls_ca": "none.pem"}, "cannot be used"),
     ],
     ids=["no address", "name", "credentials", "authority"],
@@ -253,6 +259,86 @@ async def test_token_is_needed_and_never_shown(tmp_path: Path) -> None:
 def test_wrong_settings_are_refused(settings: dict[str, str], message: str) -> None:
     with pytest.raises(SettingsError, match=message):
         Engine(Settings.of(settings))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "nats://[::1",
+        "nats://a..b:4222",
+        "nats://x:port",
+        "nats://x:99999",
+        "http://x",
+        "nats://u:s3cret@",
+        "nats://a b",
+    ],
+)
+def test_text_that_is_no_address_is_refused_without_its_secrets(url: str) -> None:
+    with pytest.raises(SettingsError, match=r"must be the address of a NATS server.*, not '(nats|http):") as refused:
+        Engine(Settings.of({"cluster.url": f"nats://127.0.0.1:1, {url}"}))
+    assert "s3cret" not in str(refused.value)
+
+
+async def test_engine_without_tls_gets_no_token_if_tls_is_wanted() -> None:
+    """Whoever stands between us and the engine could say that it has no TLS."""
+    received: list[bytes] = []
+
+    async def engine_without_tls(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b'INFO {"server_id":"x","max_payload":1048576,"auth_required":true}\r\n')
+        try:
+            received.append(await reader.read(1000))
+        except ConnectionError:  # it has left
+            received.append(b"")
+        writer.close()
+
+    async with await asyncio.start_server(engine_without_tls, "127.0.0.1", 0) as listening:
+        port = listening.sockets[0].getsockname()[1]
+        engine = Engine(Settings.of({"cluster.url": f"tls://127.0.0.1:{port}", "cluster.token": "s3cret"}))
+        with anyio.fail_after(PATIENCE):
+            while not received:
+                await engine.ready(0.1)
+        await refused(engine)
+        await engine.close()
+    assert "offers no TLS" in engine.state
+    assert {b""} == set(received)
+
+
+@pytest.mark.parametrize(
+    "config, words",
+    [
+        ("max_payload: 65536", "its max_payload is 65536, and must be at least 1048576"),
+        ("jetstream {max_file_store: 100000}", "insufficient resources"),
+        (
+            'authorization {users: [{user: a, password: b, permissions: {publish: ["prowess.>"]}}]}',
+            "permissions violation for publish",
+        ),
+    ],
+    ids=["small messages", "full store", "missing rights"],
+)
+async def test_engine_that_cannot_serve_says_why(
+    config: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And stays connected if it serves anything."""
+    monkeypatch.setattr(engines, "_PATIENCE", 1.0)
+    (tmp_path / "conf").write_text(config)
+    with LocalEngine(tmp_path / "engine", "-c", str(tmp_path / "conf")) as running:
+        engine = Engine(Settings.of({"cluster.url": running.url, "cluster.user": "a", "cluster.password": "b"}))
+        if await engine.ready(3.0 if "payload" in config else PATIENCE):
+            with pytest.raises(EngineError, match=words):
+                await engine.store("large", b"x" * 1_000_000)
+            assert 1 == engine.connections
+        else:
+            assert words in engine.state
+        await engine.close()
+
+
+async def test_engine_without_jetstream_says_so(tmp_path: Path) -> None:
+    with LocalEngine(tmp_path, "-js=false") as running:
+        engine = Engine(Settings.of({"cluster.url": running.url}))
+        assert await engine.ready(PATIENCE)
+        with pytest.raises(EngineError, match="no JetStream"):
+            await engine.store("large", b"x")
+        await engine.close()
 
 
 def test_local_engine_ends_with_the_process_that_started_it(tmp_path: Path) -> None:

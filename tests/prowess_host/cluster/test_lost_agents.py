@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import collections
 import os
 import signal
@@ -19,7 +20,10 @@ from piped import result, until
 from proxy import Proxy
 from written import is_there, touch, written
 
+from prowess.settings.keys import HostSettings
+from prowess.worker.messages import Kind
 from prowess_host.cluster.agent import Agent
+from prowess_host.cluster.deadlines import Deadlines
 from prowess_host.cluster.local import LocalEngine
 
 Start = Callable[..., Awaitable[Agent]]
@@ -50,6 +54,10 @@ SKILL = """
         for _ in range(300):
             print("x" * 100_000)
         return "done"
+
+    @skill_command(timeout=3)
+    def hold_briefly(mark: str) -> str:
+        return hold.raw(mark)
 
     @skill_command
     def hold(mark: str) -> str:
@@ -117,7 +125,7 @@ async def test_node_killed_in_the_middle_of_200_calls(
         if number not in lost:
             assert (str(number), True) == (text, effects[number] >= 1)
         else:
-            assert "is silent" in text
+            assert "fell silent" in text
             assert ("Trying again is safe" in text) is bool(number % 2)
         if number % 2 == 0:
             assert effects[number] <= 1, "an effect was repeated"
@@ -159,7 +167,7 @@ async def test_network_that_stays_cut_ends_the_worker_on_both_sides(
         await until(lambda: is_there(mark, ".begun"))
         proxy.cut()
         text = (await result(held))["content"][0]["text"]
-        assert "the agent one is silent" in text
+        assert "the agent one fell silent" in text
         assert "It may have taken effect" in text
         await until(lambda: not agent.tenants)
         touch(mark, ".go")
@@ -167,6 +175,100 @@ async def test_network_that_stays_cut_ends_the_worker_on_both_sides(
         touch(mark)
         assert "3" == await host.text("jobs_effect", mark=str(tmp_path / "new"), number=3)
     assert [] == lines(mark)
+
+
+async def test_agent_enforces_time_limits_while_its_network_is_cut(
+    start: Start, proxy: Proxy, env: dict[str, str], tmp_path: Path
+) -> None:
+    """The host cannot say that a call has timed out, and would be given up only after five minutes."""
+    agent = await start(url=await proxy.start())
+    root, mark = written(tmp_path / "p", jobs=SKILL), tmp_path / "mark"
+    async with inside(root, env={**env, "PROWESS_CLUSTER__SILENCE": "300"}) as host:
+        await host.call("jobs_look", mark=str(tmp_path / "warm"))
+        held = host.start_call("jobs_hold_briefly", mark=str(mark))
+        await until(lambda: is_there(mark, ".begun"))
+        proxy.cut()
+        await until(lambda: not agent.tenants)
+        assert "timed out after 3 s" in (await result(held))["content"][0]["text"]
+        touch(mark, ".go")
+        proxy.mend()
+        assert "3" == await host.text("jobs_effect", mark=str(tmp_path / "new"), number=3)
+    assert [] == lines(mark)
+
+
+async def test_deadlines_of_an_agent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker ends if a call overran its time or goes on after it was cancelled, and other calls in it get the grace."""
+    monkeypatch.setattr("prowess_host.cluster.deadlines._LATER", 0.0)
+    host = HostSettings(cancel_grace=0.0, grace=0.0)
+    killed, pinged = asyncio.Event(), asyncio.Event()
+
+    def made() -> Deadlines:
+        killed.clear()
+        pinged.clear()
+        return Deadlines(host, pinged.set, lambda _: killed.set())
+
+    with anyio.fail_after(PATIENCE):
+        late = made()
+        late.limit(1, 0.0)
+        late.limit(2, 600.0)  # gets the grace
+        await killed.wait()
+
+        asking = made()
+        asking.limit(1, 0.05)
+        assert asking.heard(Kind.QUESTIONS, 1)
+        asking.told(Kind.CANCEL, 2)
+        await pinged.wait()  # the time of the call that waits for a person stands still
+        assert not asking.heard(Kind.PONG, 0)
+        assert not killed.is_set()
+        asking.told(Kind.ANSWERS, 1)
+        await killed.wait()
+
+        lingering = made()
+        lingering.told(Kind.PING, 0)
+        assert lingering.heard(Kind.LINGERING, 1)
+        await pinged.wait()
+        assert lingering.heard(Kind.PONG, 1)  # for the host
+        assert not lingering.heard(Kind.PONG, 1)
+        await killed.wait()
+
+        blocked = made()
+        blocked.told(Kind.CANCEL, 1)
+        await killed.wait()  # it does not answer
+
+        ended = made()
+        ended.limit(1, 600.0)
+        ended.limit(2, 600.0)
+        assert ended.heard(Kind.RESULT, 1)
+        ended.close()
+    assert not killed.is_set()
+
+
+async def test_agent_that_is_stopped_lets_calls_end_and_takes_no_more(
+    start: Start, env: dict[str, str], tmp_path: Path
+) -> None:
+    """What has begun ends there; what has not goes to another agent; a second signal ends everything at once."""
+    first = await start("first", **{"agent.drain": 600})
+    root, mark, other = written(tmp_path / "p", jobs=SKILL), tmp_path / "mark", tmp_path / "other"
+    env = {**env, "PROWESS_CLUSTER__WORKERS": "1", "PROWESS_THREADS": "1"}
+    async with inside(root, env=env) as host:
+        held = host.start_call("jobs_hold", mark=str(mark))
+        await until(lambda: is_there(mark, ".begun"))
+        waiting = [host.start_call("jobs_effect", mark=str(other), number=number) for number in range(3)]
+        second = await start("second", **{"agent.drain": 600})
+        first.stop()
+        assert [0, 1, 2] == [int((await result(call))["content"][0]["text"]) for call in waiting]
+        assert not is_there(mark)
+        touch(mark, ".go")
+        assert "held" == (await result(held))["content"][0]["text"]
+        await until(lambda: not first.folder.exists())  # it has left
+
+        again = host.start_call("jobs_hold", mark=str(tmp_path / "again"))
+        await until(lambda: is_there(tmp_path / "again", ".begun"))
+        second.stop()
+        second.stop()
+        assert "its agent ended" in (await result(again))["content"][0]["text"]
+    assert all(str(second.cache) in line for line in lines(other))
+    assert str(first.cache) in lines(mark)[0]
 
 
 async def test_two_agents_that_both_believe_they_have_a_call(
@@ -193,6 +295,52 @@ async def test_two_agents_that_both_believe_they_have_a_call(
     assert [True, True] == [any(str(agent.cache) in line for line in lines(looked)) for agent in (first, second)]
     assert 1 == len(lines(done))
     assert str(first.cache) in lines(done)[0]
+
+
+async def test_agent_that_hears_nothing_ends_its_workers_and_nothing_runs_twice(
+    start: Start, proxy: Proxy, env: dict[str, str], tmp_path: Path
+) -> None:
+    """Only one direction is cut. It has said last what it ended, so what it never got is certain, and moves."""
+    first = await start("first", url=await proxy.start())
+    root, mark, held = written(tmp_path / "p", jobs=SKILL), tmp_path / "mark", tmp_path / "held"
+    env = {**env, "PROWESS_CLUSTER__SILENCE": "2", "PROWESS_CLUSTER__WORKERS": "1"}
+    async with inside(root, env=env) as host:
+        hold = host.start_call("jobs_hold", mark=str(held))
+        await until(lambda: is_there(held, ".begun"))
+        await start("second")
+        proxy.deafen()
+        effect = host.start_call("jobs_effect", mark=str(mark), number=2)
+        assert "It may have taken effect" in (await result(hold))["content"][0]["text"]
+        text = (await result(effect))["content"][0]["text"]
+        await until(lambda: not first.tenants)
+        proxy.mend()
+        touch(held, ".go")
+        await host.barrier()
+    assert [] == lines(held)
+    assert len(lines(mark)) == (text == "2")
+    assert text == "2" or "It may have taken effect" in text
+
+
+async def test_agent_that_was_stopped_for_a_while_runs_nothing_twice(
+    start: Start, node: subprocess.Popen[bytes], env: dict[str, str], tmp_path: Path
+) -> None:
+    """It believes that it still has its workers, and goes on where it was stopped. Its host has given them up."""
+    root, mark = written(tmp_path / "p", jobs=SKILL), tmp_path / "mark"
+    env = {**env, "PROWESS_CLUSTER__SILENCE": "2", "PROWESS_CLUSTER__WORKERS": "1", "PROWESS_THREADS": "4"}
+    async with inside(root, env=env) as host:
+        await host.call("jobs_look", mark=str(tmp_path / "first"))
+        (stopped,) = host.project.agents.seen
+        await start("other")
+        calls = [host.start_call("jobs_effect", mark=str(mark), number=number) for number in range(40)]
+        await until(lambda: len(lines(mark)) > 5)
+        node.send_signal(signal.SIGSTOP)
+        answers = [await result(call) for call in calls]
+        node.send_signal(signal.SIGCONT)
+        await until(lambda: stopped in host.project.agents.seen and not host.project.agents.seen[stopped].busy)
+    effects = collections.Counter(int(line.split()[0]) for line in lines(mark))
+    for number, answer in enumerate(answers):
+        text = answer["content"][0]["text"]
+        assert (text, effects[number]) == (str(number), 1) or ("taken effect" in text and effects[number] <= 1)
 
 
 async def test_engine_that_is_killed_and_comes_back_costs_no_call_on_an_agent(
@@ -243,7 +391,7 @@ async def test_agent_ends_the_workers_of_a_host_that_is_gone(start: Start, env: 
         await until(lambda: is_there(mark, ".begun"))
         await host.project.agents.engine.close()  # as if the host were killed: nobody says goodbye
         await until(lambda: not agent.tenants)
-        assert "is silent" in (await result(held))["content"][0]["text"]
+        assert "fell silent" in (await result(held))["content"][0]["text"]
     touch(mark, ".go")
     assert [] == list(agent.folder.iterdir())
     assert [] == lines(mark)

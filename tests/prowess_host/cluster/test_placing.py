@@ -31,9 +31,7 @@ def test_reason_names_labels_and_what_agents_have() -> None:
     """A person sees at once which side has the typing mistake."""
     told = why_none([Candidate("a", frozenset({"gpus"})), Candidate("b")], {"gpu"})
 
-    assert (
-        told == "no agent has the labels gpu (a has gpus; b has none); give them to one with the setting agent.labels"
-    )
+    assert told == "no agent has the labels gpu (a has gpus; b has none); add them to the setting agent.labels of one"
     assert "prowess agent --join" in why_none([], ())
 
 

@@ -1,30 +1,42 @@
-"""Replicas that share through the engine, and that go on without it. About 15 s: servers start for the module, one engine is killed."""
+"""Replicas that share through the engine, and that go on without it. About 40 s, most of it waiting: servers start for the module, replicas die, one engine is killed."""
 
 from __future__ import annotations
 
+import hmac
 import random
 import re
 import socket
 import subprocess
 import threading
+from asyncio import gather, sleep
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
+from anyio import fail_after
+from anyio.from_thread import start_blocking_portal
 from patience import PATIENCE
 from piped import CAPABILITIES_KEY, make_project
-from web import JSON, SERVE, Answer, Web, served_over_http, until
+from proxy import Proxy
+from web import JSON, SERVE, Answer, Events, Web, served_over_http, stateless, until
 
 from prowess.settings.settings import Settings
+from prowess.worker.messages import Kind
 from prowess_host.cluster.engine import Engine
+from prowess_host.cluster.errors import EngineError
 from prowess_host.cluster.local import LocalEngine
+from prowess_host.cluster.replicas import Replicas
+from prowess_host.cluster.results import Results
+from prowess_host.cluster.secret import Secret
 
 SKILL = '''
     from pathlib import Path
-    from prowess import Settings
+    from prowess import Settings, resource
 
     @skill_command(cache_ttl=600)
     async def counted(place: str, wait: bool = False) -> str:
@@ -71,12 +83,46 @@ SKILL = '''
         ctx.background()
         return str((await ctx.ask("sure", "Sure?", bool)).value)
 
+    @skill_command(read_only=True)
+    async def later_again(ctx: Context) -> str:
+        """Ask from the background, which may be repeated."""
+        ctx.background()
+        return str((await ctx.ask("sure", "Sure?", bool)).value)
+
+    @skill_command
+    async def soon(ctx: Context) -> str:
+        """End in the background."""
+        ctx.background()
+        return "soon"
+
+    @skill_command
+    async def reporting(ctx: Context, place: str) -> str:
+        """Report from the background, and wait for a file."""
+        ctx.background()
+        ctx.progress(1, 2, "half way")
+        while not os.path.exists(f"{place}.go"):
+            await asyncio.sleep(0.01)
+        return "done"
+
+    @resource("note://{name}")
+    def note(name: str) -> str:
+        """A note."""
+        return name
+
+    @skill_command
+    def change(ctx: Context, uri: str) -> str:
+        """Tell that a resource has changed."""
+        ctx.updated(uri)
+        return "changed"
+
     @skill_command
     async def echo(text: str) -> str:
         """Say it again."""
         return text
 '''
 SETTINGS = """
+max_result = 3000
+
 [auth]
 state_key = "a secret text that all replicas have in common"
 
@@ -240,6 +286,48 @@ async def test_keys_say_nothing(webs: list[Web], engine: LocalEngine, tmp_path: 
     assert [] == [key for key in keys if not re.fullmatch("[0-9a-f]{12,64}", key)]
 
 
+async def test_hosts_without_a_key_agree_on_a_random_one(connect: Callable[..., Any]) -> None:
+    """It is that of the engine, and nobody can guess it; a key of the settings is another one."""
+    one, other, elsewhere = (
+        await connect(),
+        await connect(),
+        await connect(**{"cluster.name": f"test-{uuid4().hex[:8]}"}),
+    )
+    told = await gather(*(Secret(each, None).digest("x") for each in (one, other, elsewhere)))
+    own = [await Secret(each, key).digest("x") for each, key in ((one, b"a"), (other, b"a"), (other, b"b"))]
+
+    assert told[0] == told[1]
+    assert own[0] == own[1]
+    assert 4 == len({*told, *own})
+    assert hmac.digest(b"prowess", b"x", "sha256").hex() not in told
+
+
+async def test_questions_are_answered_whatever_goes_wrong(connect: Callable[..., Any]) -> None:
+    """A worker gets an empty answer, and another host an error."""
+
+    async def broken(*_: Any) -> Any:
+        raise RuntimeError
+
+    engine = await connect()
+    heard: list[Any] = []
+
+    class Worker:
+        def send(self, *frame: Any, **more: Any) -> None:
+            heard.append((*frame, more))
+
+    Results(engine, broken).find(Worker(), 7, "key")
+    with fail_after(PATIENCE):
+        while not heard:  # noqa: ASYNC110 - there is no event
+            await sleep(0.01)
+    assert [(Kind.FOUND, 7, {"body": b""})] == heard
+    replica, asking = Replicas(engine), Replicas(engine)
+    replica.start(broken)
+    await engine.flush()
+    with pytest.raises(EngineError, match="could not answer: RuntimeError"):
+        await asking.ask(replica.me, {})
+    await replica.close()
+
+
 # Limits
 
 
@@ -306,10 +394,96 @@ def test_any_replica_answers_for_a_task_and_only_to_its_owner(webs: list[Web]) -
     assert "True" == done["result"]["content"][0]["text"]
 
 
-def test_task_of_a_replica_that_is_gone_is_unknown(webs: list[Web]) -> None:
+def test_task_that_nobody_knows_is_unknown(webs: list[Web]) -> None:
     task = "0123456789ab-of-somebody"
 
-    assert -32602 == about(webs[1], "tasks/get", task).json["error"]["code"]
+    refused = until(
+        lambda: (it := about(webs[1], "tasks/get", task).json["error"])["code"] == -32602 and it
+    )  # before ten seconds have gone, nobody can say that its replica is gone
+    assert "taskId" in refused["message"]
+
+
+def task_of(web: Web, name: str, **arguments: Any) -> str:
+    created = web.stateless("tools/call", of("ada"), name=name, arguments=arguments, _meta=TAKES_TASKS)
+    return created.json["result"]["taskId"]
+
+
+def test_work_of_a_replica_that_died_is_answered_by_the_others(
+    webs: list[Web], root: Path, engine: LocalEngine, tmp_path: Path
+) -> None:
+    """What had ended has its result; what had not is lost, by the hints of its command. Only the owner hears of either."""
+    with served_over_http(root, *options(engine, "module"), code=-9) as dying:
+        until(lambda: "up" in dying.ask("GET", "/readyz").json.get("engine", ""))
+        done, risky, safe = (task_of(dying, f"t_{name}") for name in ("soon", "later", "later_again"))
+        handles = [
+            envelope(dying, f"t.{tool}", payload=payload, wait=False).json["output"]["handle"]
+            for tool, payload in (("echo", {"text": "kept"}), ("counted", {"place": str(tmp_path / "a"), "wait": True}))
+        ]
+        until(lambda: about(dying, "tasks/get", done).json["result"]["status"] == "completed")
+        until(lambda: envelope(dying, "t.echo", handle=handles[0]).status == 200)
+        dying.process.kill()
+        dying.process.wait()
+
+        def state(task: str, who: str = "ada") -> dict[str, Any]:
+            return about(webs[1], "tasks/get", task, who).json
+
+        def known(task: str) -> Any:
+            """Its state. In the first ten seconds, nobody can say that the replica is gone."""
+            told = state(task)
+            assert "result" in told or -32603 == told["error"]["code"]
+            return told.get("result")
+
+        ended = until(lambda: known(done))
+        assert ("completed", "soon") == (ended["status"], ended["result"]["content"][0]["text"])
+        for task, advice in ((risky, "It may have taken effect"), (safe, "Trying again is safe")):
+            lost = state(task)["result"]
+            assert ("completed", True, "worker_lost") == (
+                lost["status"],
+                lost["result"]["isError"],
+                lost["result"]["_meta"]["prowess/kind"],
+            )
+            assert advice in lost["result"]["content"][0]["text"]
+            assert lost == about(webs[0], "tasks/get", task).json["result"]
+            assert -32602 == state(task, "bob")["error"]["code"]
+            assert "result" in about(webs[0], "tasks/cancel", task).json
+        assert "kept" == envelope(webs[1], "t.echo", handle=handles[0]).json["output"]
+        gone = envelope(webs[0], "t.counted", handle=handles[1])
+        assert (500, "worker_lost") == (gone.status, gone.json["errors"][0]["code"])
+        assert 404 == envelope(webs[1], "t.echo", "bob", handle=handles[0]).status
+
+
+@contextmanager
+def cut_off(engine: LocalEngine) -> Iterator[tuple[str, Callable[[], None], Callable[[], None]]]:
+    """An address of the engine, and what cuts and mends the way to it."""
+    with start_blocking_portal() as portal:
+        proxy = Proxy(engine.url)
+        yield portal.call(proxy.start), partial(portal.call, proxy.cut), partial(portal.call, proxy.mend)
+        portal.call(proxy.close)
+
+
+def test_work_that_others_have_given_up_ends_when_its_replica_is_back(
+    webs: list[Web], root: Path, engine: LocalEngine, tmp_path: Path
+) -> None:
+    """A replica was cut off, and others have said that its work is lost: everybody says so from then on."""
+    place = tmp_path / "a"
+    with (
+        cut_off(engine) as (url, cut, mend),
+        served_over_http(root, *options(engine, "module"), "--set", f"cluster.url={url}") as lonely,
+    ):
+        until(lambda: "up" in lonely.ask("GET", "/readyz").json.get("engine", ""))
+        task = task_of(lonely, "t_later")
+        handle = envelope(lonely, "t.counted", payload={"place": str(place), "wait": True}, wait=False).json["output"][
+            "handle"
+        ]
+        until(Path(f"{place}.runs").exists)
+        cut()
+        lost = until(lambda: about(webs[0], "tasks/get", task).json.get("result"))
+        assert "is gone" in lost["result"]["content"][0]["text"]
+        assert 500 == envelope(webs[1], "t.counted", handle=handle).status
+        assert "input_required" == about(lonely, "tasks/get", task).json["result"]["status"]
+        mend()
+        until(lambda: about(lonely, "tasks/get", task).json["result"]["status"] == "completed")
+        assert 500 == until(lambda: (it := envelope(lonely, "t.counted", handle=handle)).status != 202 and it).status
 
 
 def envelope(web: Web, tool: str, who: str = "ada", payload: Any = None, **metadata: Any) -> Answer:
@@ -336,6 +510,54 @@ def test_any_replica_answers_for_accepted_work(webs: list[Web]) -> None:
     done = until(lambda: (it := envelope(webs[1], "t.echo", handle=handle)).status == 200 and it)
     assert large == done.json["output"]
     assert 404 == envelope(webs[1], "t.echo", "bob", handle=handle).status
+
+
+# News, and the rest of long results
+
+
+def listening(web: Web, **wanted: Any) -> Events:
+    body, fields = stateless("subscriptions/listen", notifications=wanted)
+    stream = web.stream("POST", "/mcp", body, {**fields, **of("ada")})
+    assert "acknowledged" in stream.message()["method"]
+    return stream
+
+
+def test_clients_hear_what_changes_on_another_replica(webs: list[Web], engine: LocalEngine, tmp_path: Path) -> None:
+    """A resource that a command changed there, and a list that differs there: their next request may go there."""
+    resources = listening(webs[0], resourceSubscriptions=["note://a"])
+    lists = listening(webs[0], toolsListChanged=True)
+    assert "changed" == webs[1].call("t_change", of("ada"), uri="note://a").text
+    assert "note://a" == resources.message()["params"]["uri"]
+    more = make_project(tmp_path / "more", SETTINGS, t=SKILL, more="@skill_command\ndef one() -> None: ...\n")
+    with served_over_http(more, *options(engine, "module")) as web:
+        assert "notifications/tools/list_changed" == lists.message()["method"]
+        until(lambda: "up" in web.ask("GET", "/readyz").json.get("engine", ""))
+    for stream in (resources, lists):
+        stream.close()
+
+
+def test_progress_of_a_task_is_told_by_any_replica(webs: list[Web], tmp_path: Path) -> None:
+    task = task_of(webs[0], "t_reporting", place=str(tmp_path / "a"))
+
+    def state() -> dict[str, Any]:
+        return about(webs[1], "tasks/get", task).json["result"]
+
+    until(lambda: state().get("statusMessage") == "half way")
+    Path(f"{tmp_path}/a.go").touch()
+    until(lambda: state()["status"] == "completed")
+
+
+def test_rest_of_a_long_result_is_read_from_any_replica(webs: list[Web]) -> None:
+    """By whoever has called, and nobody else."""
+    text = "".join(map(str, range(2000)))
+    first = webs[0].call("t_echo", of("ada"), text=text).json["result"]
+    read, cursor = first["content"][0]["text"], first["_meta"]["prowess/cut"]["cursor"]
+    refused = webs[1].call("prowess_read_more", of("bob"), cursor=cursor)
+    assert (True, "unknown" in refused.text) == (refused.json["result"]["isError"], True)
+    while cursor:
+        page = webs[1].call("prowess_read_more", of("ada"), cursor=cursor).json["result"]
+        read, cursor = read + page["content"][0]["text"], page["_meta"]["prowess/cut"]["cursor"]
+    assert text == read
 
 
 # The record
@@ -440,7 +662,7 @@ def test_replicas_go_on_when_the_engine_is_killed_and_share_again_when_it_is_bac
         told = {"requestState": asked.json["result"]["requestState"], "inputResponses": YES, "_meta": ASKABLE}
         assert "accept True" == webs[1].stateless("tools/call", of("ada"), name="t_sure", arguments={}, **told).text
         refused = about(webs[1], "tasks/get", task).json["error"]
-        assert (-32603, True) == (refused["code"], "cannot be asked now" in refused["message"])
+        assert (-32603, True) == (refused["code"], "cannot be reached" in refused["message"])
         assert "input_required" == until(lambda: about(webs[0], "tasks/get", task).json["result"]["status"])
         Path(f"{in_flight}.go").touch()
         assert {"counted", "alone"} == {answer.result().text for answer in answers}

@@ -162,7 +162,7 @@ async def test_skill_is_limited_by_what_it_declares(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("s")
     project = make_project(tmp_path / "p", free=SKILL, limited=block())
-    async with hosted(project) as host:
+    async with hosted(project, forked=True) as host:
         assert "s" == await host.text("free_read", path=str(secret))
         assert f"{secret} is not open to this skill: allow it with `read` or `write` in [sandbox.limited]" in (
             await refused(host, "limited_read", path=str(secret))
@@ -182,7 +182,7 @@ async def test_folder_declares_limits_in_its_skill_md(tmp_path: Path) -> None:
     write_skill(project, "notes/run.py", SKILL)
     front = "---\nname: notes\ndescription: Notes.\nsandbox:\n  network: true\n---\n# Notes\n"
     (project / "skills" / "notes" / "SKILL.md").write_text(front)
-    async with hosted(project) as host:
+    async with hosted(project, forked=True) as host:
         assert "connected" == await host.text("notes_connect")
         assert "# Notes" in await host.text("notes_read", path=str(project / "skills/notes/SKILL.md"))
         await refused(host, "notes_read", path=str(project / "prowess.toml"))
@@ -193,7 +193,7 @@ async def test_owner_decides_and_may_change_it(tmp_path: Path) -> None:
     settings = "[sandbox.limited]\nnetwork = false\n"
     project = make_project(tmp_path / "p", settings, limited=block("network = true", 'write = ["out"]'))
     (project / "out").mkdir()
-    async with hosted(project) as host:
+    async with hosted(project, forked=True) as host:
         await refused(host, "limited_connect")
         assert "1" == await host.text("limited_write", path=str(project / "out" / "file"))
         (project / "prowess.toml").write_text('cache_dir = "cache"\n[sandbox]\nlimited = false\n')
@@ -210,7 +210,7 @@ async def test_skill_sees_the_variables_and_settings_that_its_limits_name(tmp_pa
     project = make_project(tmp_path / "p", settings, limited=named, free=SKILL)
     (project / ".env").write_text("IN_DOTENV=d\nOTHER=o\n")
     env = {"NAMED": "n", "SECRET_OF_ALL": "s"}
-    async with hosted(project, env=env) as host:
+    async with hosted(project, env=env, forked=True) as host:
         for name, free, limited in (
             ("NAMED", "n", "n"),
             ("IN_DOTENV", "d", "d"),
@@ -228,7 +228,7 @@ async def test_skill_sees_the_variables_and_settings_that_its_limits_name(tmp_pa
 async def test_limited_skills_share_nothing(tmp_path: Path) -> None:
     """Not even with equal limits: one would read the memory of the other."""
     project = make_project(tmp_path / "p", one=block(), two=block())
-    async with hosted(project) as host:
+    async with hosted(project, forked=True) as host:
         one, two = int(await host.text("one_worker")), int(await host.text("two_worker"))
 
         assert one != two
@@ -243,7 +243,7 @@ def is_there(folder: Path) -> bool:
 async def test_own_folder_goes_with_the_worker(tmp_path: Path) -> None:
     """What a skill leaves there, nobody else finds."""
     project = make_project(tmp_path / "p", limited=block())
-    async with hosted(project) as host:
+    async with hosted(project, forked=True) as host:
         folder = Path(await host.text("limited_temporary"))
         assert is_there(folder)
         assert str(folder).startswith(tempfile.gettempdir())
@@ -254,7 +254,7 @@ async def test_own_folder_goes_with_the_worker(tmp_path: Path) -> None:
 async def test_worker_that_a_limit_ends_is_told_as_such(tmp_path: Path) -> None:
     """And the next call has a new one."""
     project = make_project(tmp_path / "p", limited=block("cpu = 3"))
-    async with hosted(project) as host:
+    async with hosted(project, forked=True) as host:
         assert "it had used the processor time of its limits" in await refused(host, "limited_burn")
         assert int(await host.text("limited_worker"))
 
@@ -262,7 +262,7 @@ async def test_worker_that_a_limit_ends_is_told_as_such(tmp_path: Path) -> None:
 async def test_disk_is_not_filled(tmp_path: Path) -> None:
     """The kernel limits one file. The host counts the rest, and says why the worker ended."""
     project = make_project(tmp_path / "p", limited=block('disk = "8 MiB"'))
-    async with hosted(project) as host:
+    async with hosted(project, forked=True) as host:
         assert "it had written more than 8388608 bytes of temporary files" in await refused(host, "limited_fill")
         assert int(await host.text("limited_worker"))
 
@@ -279,14 +279,14 @@ async def test_disk_is_not_filled(tmp_path: Path) -> None:
         ('write = ["cache/environments"]', "which lets the skill lift its own limits"),
         (f"write = [{json.dumps(sysconfig.get_path('purelib'))}]", "which lets the skill lift its own limits"),
         (f"write = [{json.dumps(sysconfig.get_path('scripts'))}]", "which lets the skill lift its own limits"),
-        ('write = ["~nobody_of_this_name/x"]', "the home of a user that there is not"),
-        ('read = ["~nobody_of_this_name/x"]', "the home of a user that there is not"),
+        ('write = ["~nobody_of_this_name/x"]', "in the home of an unknown user"),
+        ('read = ["~nobody_of_this_name/x"]', "in the home of an unknown user"),
     ],
 )
 async def test_limits_that_cannot_be_kept_stop_the_skill(tmp_path: Path, line: str, words: str) -> None:
     """It does not run, and the project's own commands do."""
     project = make_project(tmp_path / "p", limited=block(line), free=SKILL)
-    async with hosted(project) as host:
+    async with hosted(project, forked=True) as host:
         assert int(await host.text("free_worker"))
         assert words in await host.text("prowess_diagnostics") if "prowess_diagnostics" in await host.tools() else True
         assert not [tool for tool in await host.tools() if tool.startswith("limited_")]
@@ -346,7 +346,7 @@ FRAMES = {
 async def test_forged_frames_end_the_worker_and_nothing_else(tmp_path: Path, frame: bytes) -> None:
     """A skill has the link in its hands. The client checks every line that it gets."""
     project = make_project(tmp_path / "p", limited=block(), free=SKILL)
-    async with hosted(project) as host:
+    async with hosted(project, forked=True) as host:
         await host.text("limited_worker")
         assert "was lost" in await refused(host, "limited_forge", text=frame.hex())
         assert int(await host.text("limited_worker"))
@@ -371,7 +371,7 @@ async def test_too_much_over_the_link_ends_the_worker_and_its_calls_hear_why(
 ) -> None:
     """The host waits for no 4 GB, and reads no flood for ever."""
     project = make_project(tmp_path / "p", limited=block())
-    async with hosted(project) as host:
+    async with hosted(project, forked=True) as host:
         await host.text("limited_worker")
         assert why in await refused(host, "limited_forge", text=frame.hex(), times=times)
         assert int(await host.text("limited_worker"))
@@ -402,7 +402,7 @@ async def test_words_about_others_count_for_nothing(tmp_path: Path) -> None:
         return text
     """
     project = make_project(tmp_path / "p", limited=block(), shared=shared)
-    async with hosted(project) as host:
+    async with hosted(project, forked=True) as host:
         await host.ask("resources/subscribe", uri="shared://thing")
         assert "said" == await host.text("limited_say", text=frame(38, {"texts": ["ordinary words"]}))
         assert "said" == await host.text("limited_say", text=frame(39, {"uri": "shared://thing"}))
@@ -433,7 +433,7 @@ async def test_names_of_others_are_not_to_be_had(tmp_path: Path) -> None:
         return "kept"
     """
     shared = "@skill_command\ndef repeat() -> str:\n    return 'mine'\n"
-    async with hosted(make_project(tmp_path / "p", greedy=greedy, shared=shared)) as host:
+    async with hosted(make_project(tmp_path / "p", greedy=greedy, shared=shared), forked=True) as host:
         assert "mine" == await host.text("shared_repeat")
         assert "kept" == await host.text("greedy_keep")
         assert "the name 'shared_repeat' is also claimed by shared.repeat" in await host.text("prowess_diagnostics")
@@ -443,7 +443,7 @@ async def test_names_of_others_are_not_to_be_had(tmp_path: Path) -> None:
 async def test_board_cannot_be_made_shorter(tmp_path: Path) -> None:
     """The host would end with the next look at it."""
     project = make_project(tmp_path / "p", limited=block())
-    async with hosted(project) as host:
+    async with hosted(project, forked=True) as host:
         assert {"PermissionError"} == set((await host.text("limited_shorten")).split())
         assert int(await host.text("limited_worker"))
 
@@ -451,9 +451,9 @@ async def test_board_cannot_be_made_shorter(tmp_path: Path) -> None:
 async def test_second_start_lists_limited_skills_from_the_manifest(tmp_path: Path) -> None:
     """And calls run limited, whichever comes first."""
     project = make_project(tmp_path / "p", limited=block())
-    async with hosted(project) as host:
+    async with hosted(project, forked=True) as host:
         assert int(await host.text("limited_worker"))
-    async with hosted(project) as host:
+    async with hosted(project, forked=True) as host:
         assert "limited_connect" in await host.tools()
         assert "The network is off" in await refused(host, "limited_connect")
         assert os.getpid() != int(await host.text("limited_worker"))

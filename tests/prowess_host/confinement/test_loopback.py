@@ -23,6 +23,8 @@ from prowess_host.confinement.loopback import is_loopback
 LOOPBACK = Limits(network="loopback")
 ELSEWHERE = "192.0.2.1"
 """An address that nobody has, for examples in texts."""
+NOWHERE = "255.255.255.255"
+"""One that the kernel refuses by itself, so that nothing leaves this machine."""
 
 pytestmark = pytest.mark.skipif(bool(system().lacking(LOOPBACK)), reason="this system cannot enforce that")
 
@@ -62,9 +64,9 @@ def test_what_is_no_address_of_the_internet(data: bytes) -> None:
 
 TRIES = """
 import ctypes, errno, json, socket, struct, sys, threading
-port, found = int(sys.argv[1]), {}
+port, away, found = int(sys.argv[1]), sys.argv[2], {}
 libc = ctypes.CDLL(None, use_errno=True)
-local, elsewhere = (struct.pack("=HH4s8x", 2, socket.htons(port), socket.inet_aton(it)) for it in ("127.0.0.1", "192.0.2.1"))
+local, elsewhere = (struct.pack("=HH4s8x", 2, socket.htons(port), socket.inet_aton(it)) for it in ("127.0.0.1", away))
 
 def tried(name, function):
     try:
@@ -82,14 +84,14 @@ tried("number", lambda: socket.create_connection(("127.0.0.1", port)))
 tried("name", lambda: socket.create_connection(("localhost", port)))
 tried("waiting", lambda: socket.create_connection(("127.0.0.1", port), timeout=60))
 tried("options", lambda: stream().setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1))
-tried("elsewhere", lambda: stream().connect(("192.0.2.1", port)))
-tried("mapped", lambda: socket.socket(socket.AF_INET6).connect(("::ffff:192.0.2.1", port)))
-tried("datagrams", lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"x", ("192.0.2.1", 9)))
+tried("elsewhere", lambda: stream().connect((away, port)))
+tried("mapped", lambda: socket.socket(socket.AF_INET6).connect(("::ffff:" + away, port)))
+tried("datagrams", lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"x", (away, 9)))
 tried("listening", lambda: socket.create_server(("127.0.0.1", 0)))
 tried("listening anywhere", lambda: stream().listen())
-tried("sending", lambda: stream().sendto(b"x", 0x20000000, ("192.0.2.1", 9)))
-tried("a message", lambda: stream().sendmsg([b"x"], [], 0x20000000, ("192.0.2.1", 9)))
-tried("a source route", lambda: stream().setsockopt(0, 4, bytes([131, 7, 4, 192, 0, 2, 1, 0])))
+tried("sending", lambda: stream().sendto(b"x", 0x20000000, (away, 9)))
+tried("a message", lambda: stream().sendmsg([b"x"], [], 0x20000000, (away, 9)))
+tried("a source route", lambda: stream().setsockopt(0, 4, bytes([131, 7, 4, *socket.inet_aton(away), 0])))
 tried("a device", lambda: stream().setsockopt(1, 25, b"lo"))
 tried("a socket of another kind", lambda: socket.socketpair()[0].connect("/x"))
 
@@ -130,15 +132,15 @@ print(json.dumps(found))
 THROUGH = {"number", "name", "waiting", "options"}
 
 
-def results(limits: Limits, folder: Path, port: int) -> dict[str, Any]:
-    done = run(limits, folder / "p", TRIES, str(port))
+def results(limits: Limits, folder: Path, port: int, away: str) -> dict[str, Any]:
+    done = run(limits, folder / "p", TRIES, str(port), away)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 
 def test_connections_lead_to_this_machine_and_nowhere_else(tmp_path: Path, port: int) -> None:
     """By number and by name, with and without waiting. Everything else is refused, also in a race with the check."""
-    found = results(LOOPBACK, tmp_path, port)
+    found = results(LOOPBACK, tmp_path, port, ELSEWHERE)
 
     assert found.pop("peers") == ["127.0.0.1"]
     assert {name for name, told in found.items() if told == "through"} == THROUGH
@@ -150,7 +152,7 @@ def test_connections_lead_to_this_machine_and_nowhere_else(tmp_path: Path, port:
 
 def test_the_same_is_not_refused_with_the_network(tmp_path: Path, port: int) -> None:
     """Else it would prove nothing."""
-    found = results(Limits(network=True), tmp_path, port)
+    found = results(Limits(network=True), tmp_path, port, NOWHERE)
 
     by_limits = {"elsewhere", "datagrams", "listening", "listening anywhere", "a device"}
     assert [] == [name for name in by_limits if found[name] == "EPERM"]

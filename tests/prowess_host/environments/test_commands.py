@@ -66,7 +66,7 @@ async def test_a_lock_is_obeyed_until_the_needs_change(project: Path, capsys: py
     small(project / "links", "tinypackage", "2.0")
     code, told = await asyncio.to_thread(said, capsys, project, "sync")
     assert 0 == code, told
-    async with hosted(project) as host:
+    async with hosted(project, forked=True) as host:
         assert "1.0" == await host.text("tiny_version")
     write_skill(project, "tiny.py", f"{block('tinypackage>1')}{TINY}")
     code, told = await asyncio.to_thread(said, capsys, project, "sync")
@@ -81,7 +81,7 @@ async def test_clean_deletes_what_nobody_needs_or_uses(project: Path, capsys: py
     await asyncio.to_thread(said, capsys, project, "sync")
     write_skill(project, "tiny.py", f"{block('tinypackage==1.0')}{TINY}")
     store = Store(project / "cache")
-    async with hosted(project) as host:
+    async with hosted(project, forked=True) as host:
         assert "1.0" == await host.text("tiny_version")
         assert 2 == len(store.known())
         code, told = await asyncio.to_thread(said, capsys, project, "clean")

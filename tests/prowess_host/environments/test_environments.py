@@ -94,11 +94,11 @@ async def test_skills_with_incompatible_dependencies_share_a_wire(tmp_path: Path
     """Two need two versions of one package, a third needs nothing. The second start lists all at once, from the manifest."""
     one, two = block("tinypackage==1.0"), block("tinypackage==2.0")
     made = project(tmp_path, wheels, one=f"{one}{TINY}", two=f"{two}{TINY}", plain=PLAIN)
-    async with hosted(made) as host:
+    async with hosted(made, forked=True) as host:
         assert "plain_version" in await host.tools()
         await until_listed(host, {"one_version", "plain_version", "two_version"})
         assert ["1.0", "2.0", "none"] == [await host.text(f"{name}_version") for name in ("one", "two", "plain")]
-    async with hosted(made) as host:
+    async with hosted(made, forked=True) as host:
         assert ["one_version", "plain_version", "two_version"] == await host.tools()
         assert "2.0" == await host.text("two_version")
         assert 2 == len(host.workers())
@@ -107,7 +107,7 @@ async def test_skills_with_incompatible_dependencies_share_a_wire(tmp_path: Path
 async def test_an_edited_dependency_is_there_at_the_next_call(tmp_path: Path, wheels: Path, shared: dict[str, str]):
     """The skill gets another environment; one that cannot be had leaves the last good version in use, and says why."""
     made = project(tmp_path, wheels, tiny=f"{block('tinypackage==1.0')}{TINY}")
-    async with hosted(made, env=shared) as host:
+    async with hosted(made, env=shared, forked=True) as host:
         await until_listed(host, {"tiny_version"})
         assert "1.0" == await host.text("tiny_version")
         write_skill(made, "tiny.py", f"{block('tinypackage==2.0')}{TINY}")
@@ -125,7 +125,7 @@ async def test_an_edited_dependency_is_there_at_the_next_call(tmp_path: Path, wh
 
 async def test_a_block_that_comes_and_goes_moves_a_skill(tmp_path: Path, wheels: Path, shared: dict[str, str]):
     made = project(tmp_path, wheels, plain=PLAIN)
-    async with hosted(made, env=shared) as host:
+    async with hosted(made, env=shared, forked=True) as host:
         assert "none" == await host.text("plain_version")
         write_skill(made, "plain.py", f"{block('tinypackage==1.0')}{TINY}")
         await until_text(host, "1.0", "plain_version")
@@ -143,7 +143,7 @@ async def test_needs_that_cannot_be_met_are_a_failure_of_that_skill(
         "torn": "# /// script\n# dependencies = [\n# ///\n",
     }
     made = project(tmp_path, wheels, plain=PLAIN, **{name: f"{text}{TINY}" for name, text in bad.items()})
-    async with hosted(made, env=shared) as host:
+    async with hosted(made, env=shared, forked=True) as host:
         await until_listed(host, {"plain_version", "prowess_diagnostics"})
         for wanted in ("tinypackage==9", "pydantic<2", "not valid TOML"):
             told = await until_told(host, wanted)
@@ -155,7 +155,7 @@ async def test_without_uv_the_remedy_is_told(tmp_path: Path, wheels: Path):
     """Where it is named and missing. A call of a tool from the committed catalog fails with that."""
     made = project(tmp_path, wheels, 'uv = "/nowhere/uv"\n', tiny=f"{block('tinypackage==1.0')}{TINY}")
     commit(made, "tiny")
-    async with hosted(made) as host:
+    async with hosted(made, forked=True) as host:
         assert "tiny_version" in await host.tools()
         failed = await host.call("tiny_version")
         assert failed["isError"]
@@ -170,7 +170,7 @@ async def test_a_missing_environment_delays_nothing_but_the_calls_that_need_it(t
     held = program(
         tmp_path / "held", f'while [ ! -e {shlex.quote(str(tmp_path))}/go ]; do sleep 0.05; done; exec {UV} "$@"'
     )
-    async with hosted(made, env=held) as host:
+    async with hosted(made, env=held, forked=True) as host:
         waiting = host.start_call("tiny_version", progress="p")
         assert {"plain_version", "tiny_version"} == set(await host.tools())
         assert "none" == await host.text("plain_version")
@@ -189,7 +189,7 @@ async def test_saves_count_while_an_environment_is_made(tmp_path: Path, wheels: 
     held = program(
         tmp_path / "held", f'while [ ! -e {shlex.quote(str(tmp_path))}/go ]; do sleep 0.05; done; exec {UV} "$@"'
     )
-    async with hosted(made, env=held) as host:
+    async with hosted(made, env=held, forked=True) as host:
         assert "none" == await host.text("plain_version")
         waiting = host.start_call("tiny_version")  # nobody knows yet that there is such a tool
         write_skill(made, "plain.py", PLAIN.replace("none", "saved"))
@@ -209,7 +209,7 @@ async def test_a_crash_and_a_timeout_cost_no_other_skill(tmp_path: Path, wheels:
         time.sleep(600)
     """
     made = project(tmp_path, wheels, tiny=f"{block('tinypackage==1.0')}{TINY}{textwrap.dedent(body)}", plain=PLAIN)
-    async with hosted(made, env=shared) as host:
+    async with hosted(made, env=shared, forked=True) as host:
         await until_listed(host, {"plain_version", "tiny_crash", "tiny_hang", "tiny_version"})
         assert "SIGKILL" in await host.text("tiny_crash")
         assert "timed out" in await host.text("tiny_hang")
@@ -220,7 +220,7 @@ async def test_workers_that_nobody_calls_end(tmp_path: Path, wheels: Path, share
     """Those of an environment; the next call starts one."""
     more = "[host]\npool_idle = 0.2\n"
     made = project(tmp_path, wheels, more, tiny=f"{block('tinypackage==1.0')}{TINY}", plain=PLAIN)
-    async with hosted(made, env=shared) as host:
+    async with hosted(made, env=shared, forked=True) as host:
         await until_listed(host, {"plain_version", "tiny_version"})
         for _ in range(2):
             assert "1.0" == await host.text("tiny_version")
@@ -257,7 +257,7 @@ async def test_what_the_project_provides_does_not_cross(tmp_path: Path, wheels: 
     write_skill(made, "provider.py", f"from prowess import hookimpl\n{textwrap.dedent(provider)}")
     write_skill(made, "tiny.py", f"{block('tinypackage==1.0')}{textwrap.dedent(uses)}")
     write_skill(made, "asks.py", f"{block('tinypackage==1.0')}{asks}")
-    async with hosted(made, env=shared) as host:
+    async with hosted(made, env=shared, forked=True) as host:
         await until_listed(host, {"prowess_diagnostics", "tiny_good"})
         assert "crossed own PosixPath" == await host.text("tiny_good")
         assert "this skill runs apart from the others" in await host.text("prowess_diagnostics")
@@ -270,7 +270,7 @@ async def test_a_folder_says_what_it_needs_in_files(tmp_path: Path, wheels: Path
         write_skill(made, f"{name}/main.py", TINY)
     (made / "skills/one/requirements.txt").write_text("# what it needs\ntinypackage==1.0  # exactly\n")
     (made / "skills/two/pyproject.toml").write_text('[project]\nname = "two"\ndependencies = ["tinypackage==2.0"]\n')
-    async with hosted(made, env=shared) as host:
+    async with hosted(made, env=shared, forked=True) as host:
         await until_listed(host, {"one_version", "two_version"})
         assert ["1.0", "2.0"] == [await host.text("one_version"), await host.text("two_version")]
         (made / "skills/one/requirements.txt").write_text("tinypackage>=2\n")
@@ -284,7 +284,7 @@ async def test_files_that_requirements_name_count(tmp_path: Path, wheels: Path, 
     (made / "skills/one/requirements.txt").write_text("-r ../../base.txt\n")
     (made / "base.txt").write_text("--constraint=exact.txt  # versions\ntinypackage\n")
     (made / "exact.txt").write_text("tinypackage==1.0\n")
-    async with hosted(made, env=shared) as host:
+    async with hosted(made, env=shared, forked=True) as host:
         await until_listed(host, {"one_version"})
         assert "1.0" == await host.text("one_version")
         (made / "exact.txt").write_text("tinypackage==2.0\n")
@@ -294,7 +294,7 @@ async def test_files_that_requirements_name_count(tmp_path: Path, wheels: Path, 
 async def test_a_deleted_environment_is_made_again(tmp_path: Path, wheels: Path):
     """By one of the next calls, although the host has used it and holds its lock."""
     made = project(tmp_path, wheels, tiny=f"{block('tinypackage==1.0')}{TINY}")
-    async with hosted(made) as host:
+    async with hosted(made, forked=True) as host:
         await until_listed(host, {"tiny_version"})
         assert "1.0" == await host.text("tiny_version")
         (environment,) = (each for each in (made / "cache/environments").iterdir() if each.is_dir())
@@ -307,7 +307,7 @@ async def test_a_deleted_environment_is_made_again(tmp_path: Path, wheels: Path)
 async def test_equal_needs_share_workers_and_an_environment(tmp_path: Path, wheels: Path):
     text = block("tinypackage==1.0")
     made = project(tmp_path, wheels, one=f"{text}{TINY}", two=f"{text}{TINY}")
-    async with hosted(made) as host:
+    async with hosted(made, forked=True) as host:
         await until_listed(host, {"one_version", "two_version"})
         assert ["1.0", "1.0"] == [await host.text("one_version"), await host.text("two_version")]
         await until(lambda: len(host.workers()) == 2)  # and that of the project
@@ -319,7 +319,7 @@ async def test_two_hosts_make_one_environment(tmp_path: Path, wheels: Path):
     env = {"PROWESS_CACHE_DIR": str(tmp_path / "cache")}
     skill = f"{block('tinypackage==1.0')}{TINY}"
     first, second = (project(tmp_path / name, wheels, tiny=skill) for name in ("a", "b"))
-    async with hosted(first, env=env) as one, hosted(second, env=env) as two:
+    async with hosted(first, env=env) as one, hosted(second, env=env, forked=True) as two:
         await until_listed(one, {"tiny_version"})
         await until_listed(two, {"tiny_version"})
         assert ["1.0", "1.0"] == [await one.text("tiny_version"), await two.text("tiny_version")]
@@ -332,13 +332,13 @@ async def test_a_build_that_is_killed_leaves_nothing_that_counts(tmp_path: Path,
     stuck = program(tmp_path / "stuck", script)
     made = project(tmp_path, wheels, tiny=f"{block('tinypackage==1.0')}{TINY}")
     folder = made / "cache/environments"
-    async with hosted(made, env=stuck) as host:
+    async with hosted(made, env=stuck, forked=True) as host:
         await until(lambda: list(folder.glob("*.*/bin")))
         host.process.send_signal(signal.SIGKILL)
         await host.ended()
         await host.alone()
     assert [] != list(folder.glob("*.*/bin"))
-    async with hosted(made) as host:
+    async with hosted(made, forked=True) as host:
         await until_listed(host, {"tiny_version"})
         assert "1.0" == await host.text("tiny_version")
     assert [] == list(folder.glob("*.*/bin"))
@@ -347,7 +347,7 @@ async def test_a_build_that_is_killed_leaves_nothing_that_counts(tmp_path: Path,
 async def test_a_cache_that_cannot_be_written_serves_what_is_in_it(tmp_path: Path, wheels: Path):
     """What is missing is a failure that names the folder."""
     made = project(tmp_path, wheels, tiny=f"{block('tinypackage==1.0')}{TINY}")
-    async with hosted(made) as host:
+    async with hosted(made, forked=True) as host:
         await until_listed(host, {"tiny_version"})
     write_skill(made, "more.py", f"{block('tinypackage==2.0')}{TINY}")
     locked = made / "cache/environments"
@@ -363,11 +363,11 @@ async def test_a_cache_that_cannot_be_written_serves_what_is_in_it(tmp_path: Pat
 
 async def test_an_environment_without_prowess_says_how_to_mend_it(tmp_path: Path, wheels: Path):
     made = project(tmp_path, wheels, tiny=f"{block('tinypackage==1.0')}{TINY}")
-    async with hosted(made) as host:
+    async with hosted(made, forked=True) as host:
         await until_listed(host, {"tiny_version"})
     for pth in (made / "cache/environments").glob("*/lib/*/site-packages/_prowess_source.pth"):
         pth.unlink()
-    async with hosted(made) as host:
+    async with hosted(made, forked=True) as host:
         assert "has no Prowess; make the environment again with `prowess sync --rebuild`" in await host.text(
             "tiny_version"
         )
@@ -380,7 +380,7 @@ async def test_a_skill_may_have_another_interpreter(tmp_path: Path, wheels: Path
         pytest.skip("there is no other interpreter of this version")
     body = "@skill_command\ndef which() -> str:\n    return os.path.realpath(sys.executable)\n"
     text = block(more=f'[tool.prowess]\npython = "{other}"')
-    async with hosted(project(tmp_path, wheels, other=f"{text}{body}", own=body)) as host:
+    async with hosted(project(tmp_path, wheels, other=f"{text}{body}", own=body), forked=True) as host:
         await until_listed(host, {"other_which", "own_which"})
         assert [REAL(other), REAL(sys.executable)] == [await host.text("other_which"), await host.text("own_which")]
 
@@ -428,7 +428,7 @@ async def test_a_skill_may_run_on_another_version_of_python(tmp_path: Path, whee
     one = block("tinypackage==1.0", more=f"[tool.prowess]\npython = {json.dumps(version)}")
     two = block("tinypackage==2.0")
     made = make_project(tmp_path / "p", text, one=f"{one}{body}", two=f"{two}{body}")
-    async with hosted(made, env={"PATH": f"{Path(other).parent}{os.pathsep}{os.environ['PATH']}"}) as host:
+    async with hosted(made, env={"PATH": f"{Path(other).parent}{os.pathsep}{os.environ['PATH']}"}, forked=True) as host:
         await until_listed(host, {"one_python", "one_version", "two_python", "two_version"})
         assert [version, "1.0"] == [await host.text("one_python"), await host.text("one_version")]
         assert "2.0" == await host.text("two_version")
@@ -485,7 +485,7 @@ async def test_limits_hold_while_an_environment_is_made(
     (folder / "python").chmod(0o755)
     told = block(*(each.format(evil=folder) for each in dependencies), more=more.format(evil=folder))
     root = project(tmp_path / "p", wheels, hostile=told + PLAIN, free=PLAIN)
-    async with hosted(root) as host:
+    async with hosted(root, forked=True) as host:
         assert "none" == await host.text("free_version")
         assert words in await host.text("prowess_diagnostics")
     for command in ("sync", "lock"):
@@ -505,7 +505,7 @@ async def test_package_of_a_limited_skill_runs_nothing_outside_its_limits(tmp_pa
     text = settings(wheels).partition("find_links")[0] + more
     body = "@skill_command\ndef version() -> str:\n    import starter\n    return starter.version\n"
     root = make_project(tmp_path / "p", text, hostile=block("starter", more=LIMITED) + body)
-    async with hosted(root) as host:
+    async with hosted(root, forked=True) as host:
         await until_listed(host, {"hostile_version"})
         assert "1.0" == await host.text("hostile_version")
     assert not mark.exists()
@@ -552,10 +552,10 @@ async def test_data_of_the_project_crosses_where_its_provider_says_so(
     write_skill(made, "provider.py", saved)
     write_skill(made, "tiny.py", f"{block('tinypackage==1.0')}{textwrap.dedent(uses)}")
     write_skill(made, "asks.py", f"{block('tinypackage==1.0')}{textwrap.dedent(asks)}")
-    async with hosted(made, env=shared) as host:
+    async with hosted(made, env=shared, forked=True) as host:
         await until_text(host, "5 ['a'] 1.0", "tiny_most")
         await until_told(host, "client cannot be sent to other environments: Unable to serialize unknown type")
         write_skill(made, "provider.py", saved.replace('"most": 5', '"most": 6'))
         await until_text(host, "6 ['a'] 1.0", "tiny_most")
-    async with hosted(made, env=shared) as host:
+    async with hosted(made, env=shared, forked=True) as host:
         assert "6 ['a'] 1.0" == await host.text("tiny_most")

@@ -38,7 +38,7 @@ async def test_uv_that_hangs_is_ended(tmp_path: Path, wheels: Path) -> None:
     hanging.chmod(0o755)
     plain = "@skill_command\ndef fine() -> str:\n    return 'fine'\n"
     made = project(tmp_path / "p", wheels, "build_timeout = 1\n", tiny=block("tinypackage") + TINY, plain=plain)
-    async with hosted(made, env={"PROWESS_ENVIRONMENTS__UV": str(hanging)}) as host:
+    async with hosted(made, env={"PROWESS_ENVIRONMENTS__UV": str(hanging)}, forked=True) as host:
         assert "fine" == await host.text("plain_fine")
         told = (await error(host.start_call("tiny_version")))["message"]
         assert "it took more than 1 s, the setting environments.build_timeout" in told
@@ -72,7 +72,7 @@ async def test_full_disk_is_a_failure_with_the_words_of_the_system(tmp_path: Pat
 async def test_storm_of_edits_ends_with_what_was_written_last(tmp_path: Path, wheels: Path) -> None:
     """Calls meanwhile are answered by one version or another."""
     made = project(tmp_path / "p", wheels, tiny=block("tinypackage==1.0") + TINY)
-    async with hosted(made) as host:
+    async with hosted(made, forked=True) as host:
         with fail_after(PATIENCE):
             while await host.text("tiny_version") != "1.0":  # noqa: ASYNC110 - another process decides
                 await asyncio.sleep(0.05)

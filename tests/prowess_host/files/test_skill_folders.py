@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from piped import hosted, make_project, write_skill
+from piped import Client, hosted, make_project, write_skill
 
 from prowess_host.clients.machine import Machine
 from prowess_host.doctor.checks import Patient, examine
@@ -121,6 +121,14 @@ def test_a_setting_that_serves_nothing_says_why(tmp_path: Path, scheme: str, pat
     assert reason in str(problem)
 
 
+async def until_listed(host: Client, names: list[str]) -> None:
+    """Until these tools are listed; each other list is followed by news."""
+    count = 0
+    while names != await host.tools():
+        count += 1
+        await host.noted("notifications/tools/list_changed", count)
+
+
 async def test_a_broken_skill_folder_is_a_failure_until_it_is_mended(tmp_path: Path) -> None:
     """In the diagnostics of a running host, and for the doctor."""
     project = make_project(tmp_path / "p", plain="@skill_command\ndef one() -> int:\n    return 1\n")
@@ -130,10 +138,8 @@ async def test_a_broken_skill_folder_is_a_failure_until_it_is_mended(tmp_path: P
     patient = Patient(project, Machine("linux", tmp_path, {"PATH": os.environ["PATH"]}), {}, live=False)
     found = [each async for each in examine(patient) if "SKILL.md" in each.message]
     assert [("skills", "error")] == [(each.area, each.level) for each in found]
-    async with hosted(project) as host:
-        await host.noted("notifications/tools/list_changed")
-        assert ["plain_one", "prowess_diagnostics"] == await host.tools()
+    async with hosted(project, forked=True) as host:
+        await until_listed(host, ["plain_one", "prowess_diagnostics"])
         assert f"pdf-tools ({file}:2): SKILL.md has the name 'other'" in await host.text("prowess_diagnostics")
         file.write_text("---\nname: pdf-tools\ndescription: d\n---\n")
-        await host.noted("notifications/tools/list_changed", 2)
-        assert ["plain_one"] == await host.tools()
+        await until_listed(host, ["plain_one"])

@@ -66,6 +66,8 @@ class Issuer(AuthorizationServer):
         self.fetched = 0
         self.redirect = ""
         """Where somebody is sent who asks for the keys."""
+        self.beside: list[Any] = []
+        """Further entries in the list of keys."""
 
     def query_client(self, client_id: str) -> _Client:
         return _Client(client_id)
@@ -117,7 +119,7 @@ class Issuer(AuthorizationServer):
             return 302, {"location": self.redirect}
         if path.startswith("/keys"):
             self.fetched += 1
-            return 200, {"keys": [key.as_dict(private=False) for key in self.published]}
+            return 200, {"keys": [*self.beside, *(key.as_dict(private=False) for key in self.published)]}
         if path == "/token" and form is not None:
             request = _Request("POST", f"{self.url}/token", headers={})
             request.payload = BasicOAuth2Payload(form)

@@ -408,6 +408,36 @@ def test_a_question_is_answered_by_whoever_was_asked(guarded: Web) -> None:
     assert "decline" == guarded.stateless("tools/call", bearer(OWNER), name="t_sure", **answers).text
 
 
+def test_a_state_is_worth_nothing_elsewhere(guarded: Web) -> None:
+    """For another command, with other arguments, or changed. For its own call it is good again: it is no permission, since
+    a client may send answers without a state as well.
+    """
+    able = {"_meta": {CAPABILITIES_KEY: {"elicitation": {}}}}
+    asked = guarded.stateless("tools/call", bearer(OWNER), name="t_sure", **able).json["result"]
+    state: str = asked["requestState"]
+    answered = {"inputResponses": {"sure": {"action": "decline"}}, **able}
+
+    def again(state: str, name: str = "t_sure", **arguments: Any) -> Answer:
+        sent = {**answered, "requestState": state, "name": name, "arguments": arguments}
+        return guarded.stateless("tools/call", bearer(OWNER), **sent)
+
+    assert ["decline", "decline"] == [again(state).text for _ in range(2)]
+    text, _, signature = state.partition(".")
+    flipped = text[:-2] + ("A" if text[-2] != "A" else "B") + text[-1]
+    changed = [
+        f"{flipped}.{signature}",
+        f"{text}.{signature[:-1]}",
+        f"{text}.{'0' * len(signature)}",
+        text,
+        f".{signature}",
+    ]
+    for each in (*changed, "", ".", "x", "é.ü", state + state, state.swapcase(), "x" * 100_000):
+        refused = again(each)
+        assert (400, -32602) == (refused.status, refused.json["error"]["code"]), each
+    assert 400 == again(state, "t_write").status
+    assert 400 == again(state, more=1).status
+
+
 def test_envelopes_bring_their_credentials_in_either_place(guarded: Web) -> None:
     envelope = {"id": "1", "version": "1.0.0", "timestamp": "2026-01-31T12:00:00Z", "tool": "t.write", "payload": {}}
     assert 200 == guarded.ask("POST", "/v1/invoke", envelope, {**JSON, **bearer(OWNER)}).status

@@ -120,6 +120,12 @@ def test_a_body_cannot_keep_the_host_busy(tmp_path: Path) -> None:
         @skill_command
         def grow(tree: Tree) -> str:
             return "grown"
+
+        LOOKS = {"type": "string", "pattern": "^(?=a)(a+)+$"}
+
+        @skill_command(timeout=1, input_schema={"type": "object", "properties": {"text": LOOKS}, "required": ["text"]})
+        def look(text: str) -> str:
+            return text
     """
     deep: Any = None
     for _ in range(300):
@@ -132,6 +138,9 @@ def test_a_body_cannot_keep_the_host_busy(tmp_path: Path) -> None:
             ("unique", {"items": [{"n": 1}, {"n": 1}]}, 422),
             ("grow", {"tree": deep}, 422),
             ("grow", {"tree": {"leaf": {"leaf": None}}}, 200),
+            ("look", {"text": "aaa"}, 200),
+            ("look", {"text": "a" * 60 + "!"}, 504),  # matched by Python, in the worker, until the call times out
+            ("match", {"text": "a" * 60}, 200),
         ]:
             done = web.ask("POST", f"/v1/commands/t.{name}", body, JSON)
             assert (name, status) == (name, done.status), done.body[:300]

@@ -6,8 +6,10 @@ import concurrent.futures
 import contextlib
 import json
 import random
+import re
 import select
 import socket
+import sys
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -86,6 +88,62 @@ def test_a_body_beside_a_small_head_counts_for_itself(narrow: Web) -> None:
 @pytest.mark.parametrize("sent", ["GET / HT", "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\n"])
 def test_a_slow_head_is_given_up(narrow: Web, sent: str) -> None:
     assert [408] == statuses(narrow.raw(sent.encode()))
+
+
+def test_a_head_that_has_come_before_means_the_same(narrow: Web) -> None:
+    """Whole, in pieces, beside others, and with whatever comes before and after it."""
+    usual, other = call(narrow, "one"), call(narrow, "another")
+    body = usual.index(b"\r\n\r\n") + 4
+    size = len(usual) - body
+    spaced = usual.replace(b"{", b"{\r\n\r\n", 1).replace(b"Length: %d" % size, b"Length: %d" % (size + 4))
+    last = call(narrow, "last", "Connection: close")
+    streams = (
+        [usual + last],
+        [usual + other + usual + last],
+        [usual, other, last],
+        [usual[:body], usual[body:] + last],
+        [usual[: body - 2], usual[body - 2 : body + 5], usual[body + 5 :] + last],
+        [usual + usual[: body + 3], usual[body + 3 :] + last],
+        [b"\r\n" + usual + b"\r\n\r\n" + last],
+        [spaced + spaced + last],
+    )
+    for sent in streams * 2:
+        answered = narrow.raw(*sent)
+        wanted = re.findall(rb'"text": "([^"]*)"', b"".join(sent))
+        assert wanted == re.findall(rb'"text":"([^"]*)"', answered)
+        assert [200] * len(wanted) == statuses(answered)
+
+
+@pytest.mark.parametrize(
+    ("status", "usual", "odd"),
+    [
+        (400, "\r\n\r\n", "\r\n folded: x\r\n\r\n"),
+        (400, "Content-Length:", "Content-Length: 1\r\nContent-Length:"),
+        (400, "Content-Length:", "Transfer-Encoding: chunked\r\nContent-Length:"),
+        (400, "Content-Length: ", "Content-Length: +"),
+        (400, "Accept:", "Accept :"),
+        (403, "Host: 127.0.0.1", "Host: evil.example"),
+        (403, "Accept:", "Origin: http://evil.example\r\nAccept:"),
+        (404, "/mcp", "/nothing"),
+        (405, "POST", "PUT"),
+        (413, "Content-Length: ", "Content-Length: 9999"),
+        (415, "application/json\r\n", "text/plain\r\n"),
+        (431, "Accept:", f"X: {'x' * 3000}\r\nAccept:"),
+    ],
+)
+def test_what_is_refused_once_is_refused_again(narrow: Web, status: int, usual: str, odd: str) -> None:
+    """Alone and after an ordinary request, on the same connection and on others."""
+    good = call(narrow, "good")
+    bad = good.replace(usual.encode(), odd.encode(), 1)
+    assert bad != good
+    last = call(narrow, "last", "Connection: close")
+    for _ in range(2):
+        if status in {400, 413, 431}:  # these close the connection
+            assert [status] == statuses(narrow.raw(bad + bad + last))
+            assert status == statuses(narrow.raw(good + bad + bad + last))[-1]
+        else:
+            assert [status, status, 200] == statuses(narrow.raw(bad + bad + last))
+            assert [200, status, status, 200] == statuses(narrow.raw(good + bad + bad + last))
 
 
 def test_a_slow_body_is_given_up(narrow: Web) -> None:
@@ -343,9 +401,13 @@ def test_who_has_no_credentials_is_known_by_its_address(one: str, other: str, sa
 
 
 def test_large_bodies_are_bounded_all_together(root: Path) -> None:
-    """However many clients send one at the same time, and in however small parts. Small requests are served meanwhile."""
+    """However many clients send one at the same time, and in however small parts.
+
+    Small requests are served meanwhile, and slow uploads keep out neither quicker ones nor other clients.
+    """
     size = 128 * 1024
-    with served_over_http(root, "--set", f"serve.max_body={size}") as web, contextlib.ExitStack() as stack:
+    settings = "--set", f"serve.max_body={size}", "--set", "serve.patience=1000"
+    with served_over_http(root, *settings) as web, contextlib.ExitStack() as stack:
         web.call("t_echo", text="ready")
         fields = head(web, "Content-Type: application/json", f"Content-Length: {size}")
         waiting: list[socket.socket] = []
@@ -358,9 +420,12 @@ def test_large_bodies_are_bounded_all_together(root: Path) -> None:
             refused, _, _ = select.select(waiting, [], [], PATIENCE)
         assert [503] == statuses(refused[0].recv(65536))
         assert "x" == web.call("t_echo", text="x").text
+        until(lambda: web.call("t_echo", text="x" * 100_000).status == 200)  # and a slow upload is refused instead
+        if sys.platform == "linux":  # elsewhere a machine has one address of loopback
+            web.address = "127.0.0.2"
+            assert [200] * 5 == [web.call("t_echo", text="x" * 100_000).status for _ in range(5)]
         for connection in waiting:
             connection.close()
-        until(lambda: web.call("t_echo", text="x" * 100_000).status == 200)
         chunked = head(web, "Content-Type: application/json", "Transfer-Encoding: chunked", "Connection: close")
         assert [400] == statuses(web.raw(chunked + b"1\r\n \r\n" * 100_000 + b"0\r\n\r\n"))
 
@@ -392,6 +457,29 @@ def test_leaving_is_noticed_where_further_requests_wait(web: Web) -> None:
 
 
 # Framing
+
+
+@pytest.mark.parametrize(
+    ("line", "status"),
+    [
+        ("GET http://127.0.0.1:{}/healthz HTTP/1.1", 200),
+        ("GET HTTP://127.0.0.1:{}/healthz HTTP/1.1", 200),
+        ("GET http://evil.example/healthz HTTP/1.1", 400),
+        ("GET http://evil.example:{}/healthz HTTP/1.1", 400),
+        ("GET http://evil@127.0.0.1:{}/healthz HTTP/1.1", 400),
+        ("GET http://127.0.0.1/healthz HTTP/1.1", 400),
+        ("GET /healthz HTTP/2.0", 400),
+        ("GET /healthz HTTP/0.9", 400),
+        ("GET /healthz HTTP/1.2", 400),
+        ("GET /healthz HTTP/1.0", 200),
+        ("OPTIONS * HTTP/1.1", 404),
+    ],
+)
+def test_a_whole_url_must_name_the_host_and_the_version_is_one_of_two(web: Web, line: str, status: int) -> None:
+    """A whole URL in the request line counts more than the header `Host`, which is checked."""
+    sent = head(web, "Connection: close", line=line.format(web.port))
+    for _ in range(2):
+        assert [status] == statuses(web.raw(sent))
 
 
 def test_requests_may_be_pipelined(web: Web) -> None:

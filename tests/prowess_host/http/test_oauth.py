@@ -178,6 +178,34 @@ async def test_a_reader_of_tokens_fetches_new_keys(issuer: Issuer) -> None:
     assert (await reader.caller(nameless)) is not None, "one of two keys fits"
 
 
+async def test_keys_that_are_not_understood_are_skipped(issuer: Issuer) -> None:
+    """A new kind of key, or a broken one, beside the others locks nobody out; a shared secret is never a key."""
+    from prowess_host.http.oauth import TokenReader
+
+    known = issuer.published[0].as_dict(private=False)
+    odd = [
+        None,
+        "x",
+        {},
+        {"kty": "RSA"},
+        {"kty": ["RSA"]},
+        {"kty": "AKP", "kid": "first", "alg": "ML-DSA-44", "pub": "x"},
+        {"kty": "EC", "kid": "first", "crv": "P-999", "x": "a", "y": "b"},
+        {"kty": "RSA", "kid": "first", "n": "!", "e": "AQAB"},
+        {"kty": "oct", "kid": "first", "k": "aGFsbG8"},
+        {**known, "kid": 5},
+        {**known, "use": "enc"},
+    ]
+    try:
+        for each in [[one] for one in odd] + [odd]:
+            issuer.beside = each
+            reader = TokenReader(issuer.url, frozenset({"a"}))
+            assert (await reader.caller(issuer.forged("a"))) is not None, each
+            assert (await reader.caller(issuer.stolen("a"))) is None
+    finally:
+        issuer.beside = []
+
+
 async def test_keys_come_from_where_nobody_else_can_answer(issuer: Issuer, caplog: pytest.LogCaptureFixture) -> None:
     """A redirect leads to another such place, and never from https to http."""
     from prowess_host.http.oauth import TokenReader, require_safe

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 from prowess_host.http.headers import Accepted
 from prowess_host.http.replies import SSE_HEADERS, History, Outlet, Reply, Standing
 
@@ -21,7 +24,10 @@ class Case:
         self.told = 0
         self.outlet = Outlet(self.tell)
         self.reply = Reply(self.outlet, accepted, stateless=history is None, history=history, retry=retry)
-        self.reply.owes = lambda _: self.owed > 0
+        self.reply.owes = self.owes
+
+    def owes(self, _: Reply) -> bool:
+        return self.owed > 0
 
     def tell(self) -> None:
         self.told += 1
@@ -193,3 +199,17 @@ def test_a_standing_stream_keeps_what_nobody_reads() -> None:
     assert event(NOTE, "1-5") in third.take()
     standing.end()
     assert third.ended
+
+
+def test_a_reply_that_is_over_lets_go_of_its_connection() -> None:
+    """They refer to each other: a cycle for each request would leave its memory to the garbage collector."""
+    case = Case()
+    gone = weakref.ref(case)
+    case.answer()
+    case.outlet.news = lambda: None  # it referred to the case as well
+    gc.disable()
+    try:
+        del case
+        assert gone() is None
+    finally:
+        gc.enable()

@@ -90,7 +90,7 @@ def test_it_says_where_it_serves_and_how_to_connect(root: Path) -> None:
 
 def test_it_finishes_what_runs(root: Path) -> None:
     """New connections are refused meanwhile; who only listens is let go."""
-    with served_over_http(root) as web:
+    with served_over_http(root, forked=False) as web:
         fields = initialize(web)
         standing = web.stream("GET", headers=fields)
         listening = web.stream(
@@ -119,7 +119,7 @@ def _is_refused(web: Web) -> bool:
 
 
 def test_what_takes_too_long_is_cancelled(root: Path) -> None:
-    with served_over_http(root, "--set", "serve.drain=0.2") as web:
+    with served_over_http(root, "--set", "serve.drain=0.2", forked=False) as web:
         body, headers = stateless(CALL, name="t_hold", arguments={"mark": "endless", "loud": True})
         body["params"]["_meta"]["progressToken"] = 1
         held = web.stream("POST", "/mcp", body, headers)
@@ -136,7 +136,7 @@ def test_what_takes_too_long_is_cancelled(root: Path) -> None:
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
 def test_a_second_signal_ends_it_at_once(root: Path, number: signal.Signals, code: int) -> None:
-    with served_over_http(root, code=code) as web:
+    with served_over_http(root, code=code, forked=False) as web:
         body, headers = stateless(CALL, name="t_hold", arguments={"mark": f"twice{number}", "loud": True})
         body["params"]["_meta"]["progressToken"] = 1
         held = web.stream("POST", "/mcp", body, headers)
@@ -197,7 +197,7 @@ def _certificate(folder: Path) -> tuple[Path, Path]:
 
 def test_several_processes_serve_one_port(root: Path) -> None:
     """One that is killed is replaced; clients of both eras are served by any, without sessions."""
-    with served_over_http(root, "--workers", "2") as web:
+    with served_over_http(root, "--workers", "2", forked=False) as web:
         children = until(lambda: _two(web.process.pid))
         until(lambda: _is_served(web))
         asked = web.stateless(CALL, name="t_sure", arguments={}, **ABLE).json["result"]
@@ -209,6 +209,62 @@ def test_several_processes_serve_one_port(root: Path) -> None:
         assert "accept True" == done.text, "the state is good in every process of this user"
         call = {"jsonrpc": "2.0", "id": 1, "method": CALL, "params": {"name": "t_echo", "arguments": {"text": "x"}}}
         assert "x" == _patiently(lambda: web.ask("POST", "/mcp", call, JSON)).text
+
+
+def test_several_processes_count_and_tell_as_one(tmp_path: Path) -> None:
+    """Whichever process is asked for the metrics, and whichever hears of a change. Counters outlive a process."""
+    skill = (
+        SKILL
+        + """
+    from prowess import resource
+
+    @resource("note://{name}")
+    def note(name: str) -> str:
+        return name
+
+    @skill_command
+    def change(ctx: Context) -> str:
+        ctx.updated("note://a")
+        return "changed"
+    """
+    )
+    wanted = {"notifications": {"resourceSubscriptions": ["note://a"]}}
+    with served_over_http(make_project(tmp_path, t=skill), "--workers", "2") as web:
+        until(lambda: _is_served(web))
+        children = until(lambda: _two(web.process.pid))
+        until(lambda: web.call("t_echo", text="both").text == "both")
+        body, fields = stateless("subscriptions/listen", **wanted)
+        streams = [web.stream("POST", "/mcp", body, fields) for _ in range(6)]
+        until(lambda: _metric(web, "prowess_subscriptions") == 6)
+        for stream in streams:
+            stream.message()
+        assert "changed" == web.call("t_change").text
+        told = [stream.message()["params"]["uri"] for stream in streams]
+        assert ["note://a"] * 6 == told
+        for stream in streams:
+            stream.close()
+        for _ in range(10):
+            web.ask("GET", "/healthz")
+        healthz = 'prowess_http_requests_total{route="healthz",method="GET",status="200"}'
+        until(lambda: _metric_without(children[0], web, healthz) == 10)  # it has saved what it counted
+        os.kill(children[0], signal.SIGKILL)
+        until(lambda: len(set(_two(web.process.pid)) | set(children)) == 3)
+        until(lambda: _metric(web, healthz) == 10)
+
+
+def _metric(web: Web, name: str) -> float:
+    text = _patiently(lambda: web.ask("GET", "/metrics")).body.decode()
+    return next((float(line.rpartition(" ")[2]) for line in text.splitlines() if line.startswith(f"{name} ")), -1.0)
+
+
+def _metric_without(process: int, web: Web, name: str) -> float:
+    """What the others say while one process stands still."""
+    os.kill(process, signal.SIGSTOP)
+    try:
+        until(lambda: Path(f"/proc/{process}/stat").read_text().rpartition(") ")[2].startswith("T"))
+        return _metric(web, name)
+    finally:
+        os.kill(process, signal.SIGCONT)
 
 
 def _patiently(ask: Callable[[], Answer]) -> Answer:
@@ -234,7 +290,7 @@ def test_settings_that_no_process_can_serve_with_end_all(root: Path, tmp_path: P
     broken = tmp_path / "broken.pem"
     broken.write_text("no certificate")
     options = ("--workers", "2", "--set", f"serve.tls_cert={broken}", "--set", f"serve.tls_key={broken}")
-    with pytest.raises(AssertionError, match="cannot be used"), served_over_http(root, *options, code=2):
+    with pytest.raises(AssertionError, match="cannot be used"), served_over_http(root, *options, code=2, forked=False):
         pass
 
 
@@ -242,7 +298,7 @@ def test_settings_that_no_process_can_serve_with_end_all(root: Path, tmp_path: P
 async def test_no_request_of_many_hangs_while_processes_die(tmp_path: Path) -> None:
     """Each is answered, or its connection ends, and is answered when it is sent again."""
     clients, calls = 16, 8
-    with served_over_http(make_project(tmp_path, t=SKILL), "--workers", "2") as web:
+    with served_over_http(make_project(tmp_path, t=SKILL), "--workers", "2", forked=False) as web:
         await asyncio.to_thread(until, lambda: _is_served(web))
         done = 0
 
@@ -268,7 +324,7 @@ async def test_no_request_of_many_hangs_while_processes_die(tmp_path: Path) -> N
 
 def test_processes_do_not_outlive_whoever_started_them(root: Path) -> None:
     """Also where it had no time to say a word."""
-    with served_over_http(root, "--workers", "2", code=-9) as web:
+    with served_over_http(root, "--workers", "2", code=-9, forked=False) as web:
         children = until(lambda: _two(web.process.pid))
         until(lambda: _is_served(web))
         web.process.kill()
@@ -325,7 +381,10 @@ async def test_stateless_clients_do_not_notice_that_an_instance_is_gone(tmp_path
     env = {"PROWESS_AUTH__STATE_KEY": "k" * 32}
     roots = [make_project(tmp_path / name, t=skill) for name in ("one", "two")]
     dice = random.Random(11)
-    with served_over_http(roots[0], env=env, code=-9) as first, served_over_http(roots[1], env=env) as second:
+    with (
+        served_over_http(roots[0], env=env, code=-9, forked=False) as first,
+        served_over_http(roots[1], env=env, forked=False) as second,
+    ):
         async with dealing([first.port, second.port], dice) as port:
             client = Web(first.process, f"http://127.0.0.1:{port}")
 
@@ -380,7 +439,7 @@ async def test_no_answer_is_lost_or_doubled_under_load(tmp_path: Path) -> None:
     clients, calls = int(os.environ.get("LOAD_CLIENTS", "40")), int(os.environ.get("LOAD_CALLS", "6"))
     told: list[tuple[str, Any]] = []
     total, deaths = clients * calls, 3
-    with served_over_http(make_project(tmp_path, t=SKILL), "--set", "host.restart_limit=1000") as web:
+    with served_over_http(make_project(tmp_path, t=SKILL), "--set", "host.restart_limit=1000", forked=False) as web:
         web.call("t_echo", text="ready")
 
         async def client(number: int) -> None:

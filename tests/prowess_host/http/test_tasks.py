@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,11 @@ from web import JSON, Answer, Web, served_over_http
 
 TAKES_TASKS = {CAPABILITIES_KEY: {"extensions": {"io.modelcontextprotocol/tasks": {}}, "elicitation": {}}}
 SKILL = '''
+    @skill_command
+    async def waits() -> str:
+        """Wait for ever."""
+        await asyncio.Event().wait()
+
     @skill_command
     async def slow(ctx: Context) -> str:
         """Ask from the background."""
@@ -71,6 +78,30 @@ def test_a_task_survives_its_connection_and_belongs_to_its_caller(web: Web) -> N
     assert "complete" == about(web, "tasks/update", task_id, "ada", inputResponses=answers).json["result"]["resultType"]
     done = next(state for state in states(web, task_id, "ada") if state["status"] == "completed")
     assert "Ada" == done["result"]["content"][0]["text"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a machine has one address of loopback")
+def test_one_client_cannot_use_up_the_work_in_the_background(tmp_path: Path) -> None:
+    """Its next task waits instead, and its next detached envelope is refused; another address finds room."""
+    root = make_project(tmp_path)
+    write_skill(root, "jobs.py", SKILL)
+    few = "from prowess.calls.handles import Handles; Handles.__init__.__kwdefaults__['most'] = 4; "
+    with served_over_http(root, before=few) as web:
+        task = partial(web.stateless, "tools/call", name="jobs_slow", arguments={}, _meta=TAKES_TASKS)
+        assert ["task", "task"] == [task().json["result"]["resultType"] for _ in range(2)]
+        asked = task().json["result"]
+        assert "input_required" == asked["resultType"]
+        answers = {"name": {"action": "accept", "content": {"value": "Ada"}}}
+        assert "Ada" == task(inputResponses=answers, requestState=asked["requestState"]).text
+        envelope = {"id": "1", "version": "1.0.0", "timestamp": "2026-01-01T00:00:00Z", "tool": "jobs.waits"}
+        detached = {**envelope, "payload": {}, "metadata": {"wait": False}}
+        send = partial(web.ask, "POST", "/v1/invoke", detached, JSON)
+        assert [202, 202] == [send().status for _ in range(2)]
+        refused = send()
+        assert (429, "1", "busy") == (refused.status, refused.headers["retry-after"], refused.json["errors"][0]["code"])
+        web.address = "127.0.0.2"
+        assert "task" == task().json["result"]["resultType"]
+        assert 202 == send().status
 
 
 def test_replicas_keep_nothing_for_later(tmp_path: Path) -> None:

@@ -264,6 +264,46 @@ def test_skills_from_outside_are_refused(project: Path) -> None:
         source_of(project, name="sums")
 
 
+@pytest.mark.parametrize(
+    ("link", "target", "why"),
+    [
+        ("skills/notes.txt", "../../secret", "outside the project"),
+        ("skills/words/more.py", "{}/secret", "outside the project"),
+        ("skills/more", "../../shared", None),
+        ("skills/env.txt", "../.env", "hidden file"),
+        ("skills/gone.txt", "nowhere", "not a file"),
+        ("skills/loop.txt", "loop.txt", "not a file"),
+        ("README.md", "../secret", "outside the project"),
+        ("icon.png", "../secret", "outside the project"),
+        ("skills/copy.txt", "words/words.py", None),
+    ],
+)
+def test_links_lead_to_files_of_the_project_only(project: Path, link: str, target: str, why: str | None) -> None:
+    """A package is published. Links to folders are not followed."""
+    outside = project.parent
+    (outside / "shared").mkdir()
+    (outside / "shared/other.py").write_text("HUSH = 1")
+    (outside / "secret").write_text("hush")
+    if link == "icon.png":
+        (project / "prowess.toml").write_text('[identity]\nname = "sums"\nicons = ["icon.png"]\n')
+    (project / link).symlink_to(target.format(outside))
+    if why is None:
+        source = source_of(project)
+        assert not any(b"HUSH" in text for text in source.files.values())
+        assert ("skills/copy.txt" in source.files) == (link == "skills/copy.txt")
+        return
+    with pytest.raises(ProwessError, match=why):
+        source_of(project)
+
+
+def test_a_folder_of_skills_that_is_a_link_to_outside_is_refused(project: Path) -> None:
+    """Its files are those of another place."""
+    (project / "skills").rename(project.parent / "moved")
+    (project / "skills").symlink_to("../moved")
+    with pytest.raises(ProwessError, match="outside the project"):
+        source_of(project)
+
+
 def test_a_project_without_skills_is_refused(tmp_path: Path) -> None:
     """There is nothing to hand on."""
     with pytest.raises(ProwessError, match="no skills to package"):

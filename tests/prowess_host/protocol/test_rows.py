@@ -92,7 +92,7 @@ NOISE = """
 async def host(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Client]:
     """One host for all rows that leave it as it was."""
     project = make_project(tmp_path_factory.mktemp("rows"), t=SKILL, noise=NOISE)
-    async with hosted(project, "--set", "host.max_line=100000") as client:
+    async with hosted(project, "--set", "host.max_line=100000", forked=True) as client:
         yield client
 
 
@@ -181,7 +181,7 @@ async def test_a_number_that_cannot_be_read_is_an_error_of_that_call(host: Clien
 
 async def test_the_limit_of_digits_holds_whatever_the_environment_says(tmp_path: Path):
     """Without it a line of digits would keep the host busy for hours: the time grows with their square."""
-    async with hosted(make_project(tmp_path), env={"PYTHONINTMAXSTRDIGITS": "0"}) as client:
+    async with hosted(make_project(tmp_path), env={"PYTHONINTMAXSTRDIGITS": "0"}, forked=True) as client:
         answer = client.expect("n", "ping")
         client.write(b'{"jsonrpc":"2.0","id":"n","method":"ping","params":{"x":%b}}\n' % (b"9" * 10_000_000))
         assert "one of 10000000; send it" in (await error(answer))["message"]
@@ -397,7 +397,7 @@ async def test_row_49_a_stateless_request_is_served_in_a_session(host: Client):
 
 
 async def test_row_9_a_byte_order_mark_may_come_first(tmp_path: Path):
-    async with hosted(make_project(tmp_path), opened=False) as host:
+    async with hosted(make_project(tmp_path), opened=False, forked=True) as host:
         answer = host.expect(1, "ping")
         host.write(b'\xef\xbb\xbf{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
         assert {} == await result(answer)
@@ -405,7 +405,7 @@ async def test_row_9_a_byte_order_mark_may_come_first(tmp_path: Path):
 
 async def test_rows_25_26_50_51_before_the_handshake(tmp_path: Path):
     """Garbage, notifications, a request too early, a probe, a stateless request; then the handshake works."""
-    async with hosted(make_project(tmp_path, t=SKILL), opened=False) as host:
+    async with hosted(make_project(tmp_path, t=SKILL), opened=False, forked=True) as host:
         host.write(b"garbage\n")
         for _ in range(20):
             host.notify("notifications/early")
@@ -426,7 +426,7 @@ async def test_rows_25_26_50_51_before_the_handshake(tmp_path: Path):
 
 
 async def test_row_1_a_flood_of_garbage_is_no_flood_of_errors(tmp_path: Path):
-    async with hosted(make_project(tmp_path)) as host:
+    async with hosted(make_project(tmp_path), forked=True) as host:
         host.write(b"garbage\n" * 5000)
         await host.barrier()
         assert 100 <= len(host.errors_without_id) < 1000
@@ -434,7 +434,7 @@ async def test_row_1_a_flood_of_garbage_is_no_flood_of_errors(tmp_path: Path):
 
 async def test_rows_14_and_15_large_lines(tmp_path: Path):
     """What fits is served; what does not end is thrown away, and the end of input is the end."""
-    async with hosted(make_project(tmp_path, t=SKILL), "--set", "host.max_line=12000000") as host:
+    async with hosted(make_project(tmp_path, t=SKILL), "--set", "host.max_line=12000000", forked=True) as host:
         assert str(8_000_000) == await host.text("t_size", text="x" * 8_000_000)
         big = await host.call("t_say", text="0123456789", times=300_000)
         assert 3_000_000 == len(big["content"][0]["text"])
@@ -446,7 +446,7 @@ async def test_rows_14_and_15_large_lines(tmp_path: Path):
 
 async def test_batches_are_served_where_the_revision_has_them(tmp_path: Path):
     """One array for all answers, also of calls; nothing for notifications alone."""
-    async with hosted(make_project(tmp_path, t=SKILL), version="2025-03-26") as host:
+    async with hosted(make_project(tmp_path, t=SKILL), version="2025-03-26", forked=True) as host:
         answers = [host.expect("a"), host.expect("b", "ping"), host.expect("c")]
         call = {
             "jsonrpc": "2.0",
@@ -465,7 +465,7 @@ async def test_batches_are_served_where_the_revision_has_them(tmp_path: Path):
 
 async def test_row_30_a_child_that_is_left_running_holds_nothing_open(tmp_path: Path):
     """And goes with its worker."""
-    async with hosted(make_project(tmp_path, t=SKILL)) as host:
+    async with hosted(make_project(tmp_path, t=SKILL), forked=True) as host:
         await host.text("t_leave_child")
         assert 0 == await host.leave()
         await host.alone()

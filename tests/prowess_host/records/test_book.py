@@ -51,6 +51,14 @@ SKILL = """
         print("password is", password.get_secret_value())
         return f"logged in with {password.get_secret_value()}"
 
+    @skill_command
+    def measure(text: str) -> int:
+        return len(text)
+
+    @skill_command
+    def start_of(password: SecretStr, padding: str) -> str:
+        return password.get_secret_value()
+
     @skill_command(inject_settings=["api.key:hidden"])
     def keyed(hidden: str) -> str:
         print("key is", hidden)
@@ -162,7 +170,7 @@ async def test_failures_have_their_kinds(tmp_path: Path):
 async def test_calls_of_unknown_names_are_kept(tmp_path: Path, version: str):
     """With what the client was told; without the arguments, since nobody knows which of them are secret."""
     project = make_project(tmp_path, t=SKILL)
-    async with hosted(project, version=version) as client:
+    async with hosted(project, version=version, forked=True) as client:
         for name in ("t_ecko", "x" * 10_000):
             answer = await client.request("tools/call", name=name, arguments={"value": "s3cr3t"})
             assert -32602 == answer["error"]["code"]
@@ -293,6 +301,25 @@ async def test_a_large_result_is_kept_in_part(tmp_path: Path):
     (call,) = await session(tmp_path, use)
     assert 1 == call["shortened"]
     assert 10_000 < len(call["result"]["content"][0]["text"]) < 300_000
+
+
+async def test_large_arguments_without_secrets_are_let_go_at_the_end_of_their_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """The record would not keep them, so that their memory is there for the next call. Others are searched for secrets first."""
+    monkeypatch.setattr(recording, "LARGE", 1000)
+    large = "".join(map(str, range(1000)))
+    make_project(tmp_path, "[record]\nmax_value = 1000\n", t=SKILL)
+    async with served(tmp_path) as project:
+        client = MemoryClient(project, HANDSHAKE)
+        await client.open()
+        assert str(len(large)) == await client.text("t_measure", text=large)
+        assert project._recorder is not None
+        assert [None] == [each.arguments for each in project._recorder._recent.values()]
+        assert large[:100] == await client.text("t_start_of", password=large[:100], padding=large)
+    for call in calls(tmp_path):
+        assert (None, ["*"], "ok") == tuple(call[name] for name in ("arguments", "withheld", "kind"))
+        assert large[:100] not in json.dumps(call["result"])
 
 
 async def test_calls_without_a_client_are_kept_as_well(tmp_path: Path):
@@ -458,7 +485,7 @@ async def test_a_host_imports_sqlite_after_the_first_answer_only(tmp_path: Path)
 
 async def test_what_two_hosts_and_a_killed_one_have_recorded_is_there(tmp_path: Path):
     make_project(tmp_path, t=SKILL)
-    async with hosted(tmp_path) as one, hosted(tmp_path) as other:
+    async with hosted(tmp_path, forked=True) as one, hosted(tmp_path, forked=True) as other:
         for number in range(5):
             await one.text("t_echo", value=number)
             await other.text("t_echo", value=number)
@@ -501,7 +528,7 @@ async def test_an_unbegun_call_that_moves_is_one_record(tmp_path: Path):
     begun = [tmp_path / "begun0", tmp_path / "begun1"]
     hang = "async def hang(file: str) -> None:\n    open(file, 'w').close()\n    await asyncio.sleep(600)\n"
     make_project(tmp_path, t=SKILL, u=f"@skill_command\n{hang}")
-    async with hosted(tmp_path) as host:
+    async with hosted(tmp_path, forked=True) as host:
         await host.text("t_echo", value=1)
         waiting = [host.start_call("u_hang", file=str(file)) for file in begun]
         os.kill(await host.worker(), 9)

@@ -127,6 +127,13 @@ def test_what_was_withheld_is_known_for_the_rest_of_the_call():
     assert ["***", 1, {"a": "x ***"}] == redactor.data(["hunter22", 1, {"a": "x hunter22"}], found.secrets)
 
 
+def test_a_secret_may_be_large_and_contain_another():
+    """A pattern for this one would take seconds to compile."""
+    large = f"begin {KEY} end " * 20_000
+    redactor = Redactor(PATTERNS, [KEY])
+    assert "a *** b *** c" == redactor.text(f"a {large} b {KEY} c", [large])
+
+
 def test_settings_and_variables_may_be_secret():
     settings = {
         "api": {"key": "plain", "api_key": KEY},

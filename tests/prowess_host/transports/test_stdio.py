@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import os
 import socket
 import subprocess
@@ -63,6 +64,35 @@ async def test_a_paused_reader_knows_when_the_client_has_left():
         reader.start()
         with fail_after(PATIENCE):
             assert b"unread" == await got.get()
+
+
+@pytest.mark.skipif(not hasattr(fcntl, "F_GETPIPE_SZ"), reason="only Linux tells the capacity of a pipe")
+async def test_a_long_line_makes_the_pipe_larger():
+    """Client and host change less often then. Many short lines do not need that."""
+    with pipe() as (reading, writing):
+        usual = fcntl.fcntl(reading, fcntl.F_GETPIPE_SZ)
+        got: list[bytes] = []
+        reader = Reader(reading, got.append)
+        for data, is_larger in ((b"x\n" * (usual // 2), False), (b"x" * usual, True), (b"x" * 2 * usual, True)):
+            os.write(writing, data)
+            reader._read()
+            assert data == got.pop()
+            assert is_larger == (fcntl.fcntl(reading, fcntl.F_GETPIPE_SZ) > usual)
+
+
+async def test_a_long_line_may_come_by_a_socket():
+    """Whose buffers are not those of a pipe."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        got = bytearray()
+        reader = Reader(ours.fileno(), got.extend)
+        sent = b"x" * 500_000
+        thread = threading.Thread(target=theirs.sendall, args=(sent,))
+        thread.start()
+        while len(got) < len(sent):
+            reader._read()
+        thread.join()
+    assert sent == got
 
 
 async def test_a_non_blocking_end_without_anything_to_read_is_no_end():

@@ -122,6 +122,9 @@ async def test_a_worker_that_was_launched_ahead_is_the_first_one(tmp_path: Path,
     """Once, and it takes calls like any other."""
     root = make_project(tmp_path, t=SKILL)
     ahead = Launched(python, root, shared=True)
+    with socket.socket(socket.AF_UNIX) as usual:
+        sizes = [end.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) for end in (usual, ahead.link)]
+    assert sizes[0] < sizes[1], "a large message fills the buffer many times"
     spawn = spawner(ahead)
     first, second = Watched(root, python, spawn=spawn), Watched(root, python, spawn=spawn)
     assert ahead.process.pid == first.process.pid != second.process.pid

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from inside import inside
-from piped import hosted, make_project, result, until
+from piped import Client, Message, hosted, make_project, result, until, write_skill
 
 from prowess.worker.progress import threads_of
 
@@ -140,26 +140,62 @@ async def test_an_import_is_not_blamed_for_a_worker_that_somebody_killed(tmp_pat
         assert "slow" == await text(slow)
 
 
+def held_up(folder: Path) -> dict[str, str]:
+    """Skills of which one holds the interpreter while the first import of the other, which never ends, is under way."""
+    wait = "if os.environ.get('WAIT'):\n    try:\n        os.mkdir({!r})\n    except FileExistsError:\n        pass\n"
+    wait += "    else:\n        while True:\n            time.sleep(0.01)\n"
+    hold = "import re\nfrom pathlib import Path\n@skill_command\ndef hold() -> str:\n    Path({!r}).touch()\n"
+    hold += "    while not Path({!r}).exists():\n        time.sleep(0.01)\n    Path({!r}).touch()\n"
+    hold += "    re.match(r'(a+)+$', 'a' * 64 + 'b')\n"
+    names = [str(folder / name) for name in ("began", "go", "holds")]
+    return {
+        "slow": body("slow", folder / "imported", wait.format(str(folder / "first"))),
+        "quick": body("quick", folder / "imported", hold.format(*names))
+        + "@skill_command\nasync def wait() -> str:\n    await asyncio.sleep(3600)\n",
+    }
+
+
+async def hold_up(folder: Path, host: Client) -> asyncio.Future[Message]:
+    """Let a call hold the interpreter of the worker that imports `slow`, and cancel it. Gives the call of `slow`."""
+    held = host.start_call("quick_hold")  # before the import, since another worker would take it during that
+    await until((folder / "began").exists)
+    slow = host.start_call("slow_say")
+    await until((folder / "first").exists)
+    (folder / "go").touch()
+    await until((folder / "holds").exists)
+    host.cancel(held)
+    return slow
+
+
 async def test_a_call_that_holds_the_interpreter_does_not_pass_for_an_import(tmp_path: Path):
     """The import that it holds up is begun again in another worker, long before the import limit."""
-    notes, gate, began = tmp_path / "imported", tmp_path / "gate", tmp_path / "began"
+    notes = tmp_path / "imported"
     notes.mkdir()
-    wait = f"if os.environ.get('WAIT'):\n    while not os.path.exists({str(gate)!r}):\n        time.sleep(0.01)\n"
-    hold = f"import re\n@skill_command(timeout=0.5)\ndef hold() -> str:\n    Path({str(began)!r}).touch()\n"
-    hold += "    re.match(r'(a+)+$', 'a' * 64 + 'b')\n"
-    skills = {"slow": body("slow", notes, wait), "quick": body("quick", notes, "from pathlib import Path\n" + hold)}
-    project = make_project(tmp_path, "[host]\nstall_limit = 0.2\ncancel_grace = 0.1\ngrace = 0.1\n", **skills)
+    project = make_project(
+        tmp_path, "[host]\nstall_limit = 0.2\ncancel_grace = 0.1\ngrace = 0.1\n", **held_up(tmp_path)
+    )
     await learned(project)
     async with inside(project, env={"WAIT": "1"}) as host:
-        assert "quick" == await host.text("quick_say")
-        slow = host.start_call("slow_say")
-        await until(lambda: imports(project, "slow"))
-        held = host.start_call("quick_hold")
-        await until(began.exists)
-        gate.touch()
-        assert "timed out" in await text(held)
+        slow = await hold_up(tmp_path, host)
         assert "slow" == await text(slow)
         assert 2 == imports(project, "slow")
+
+
+async def test_a_call_that_holds_the_interpreter_does_not_hide_behind_an_import_once_its_worker_is_replaced(
+    tmp_path: Path,
+):
+    """The worker was asked before a save whether the call has ended, and still does not answer: its other calls are over."""
+    (tmp_path / "imported").mkdir()
+    settings = "[host]\nstall_limit = 0.4\ncancel_grace = 0.1\ngrace = 0.1\n"
+    project = make_project(tmp_path, settings, **held_up(tmp_path))
+    await learned(project)
+    async with inside(project, env={"WAIT": "1"}) as host:
+        waits = host.start_call("quick_wait")
+        slow = await hold_up(tmp_path, host)
+        await until(lambda: "the import of slow (" in host.stderr)
+        write_skill(project, "quick.py", "@skill_command\ndef new() -> None: ...\n")
+        assert "was lost" in await text(waits)
+        assert "slow" == await text(slow)
 
 
 async def test_an_import_over_its_limit_is_a_failure_of_the_catalog(tmp_path: Path):

@@ -156,3 +156,12 @@ def test_estimate_forgets_what_was_long_ago():
 
     assert 1 < queue.retry_after(70.0)
     assert queue.retry_after(70.0) == 8
+
+
+def test_what_has_had_a_place_already_goes_to_the_front_of_its_line() -> None:
+    """A call that moves because its worker ended."""
+    queue: FairQueue[str] = FairQueue(0.0)
+    for item in ("first", "second"):
+        queue.put(("ada",), item)
+    queue.put(("ada",), "moved", first=True)
+    assert ["moved", "first", "second"] == [queue.take(10, lambda _: True)[0] for _ in range(3)]

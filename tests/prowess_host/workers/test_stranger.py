@@ -38,7 +38,7 @@ def strange_project(tmp_path: Path, edit: str = "") -> Path:
 
 async def test_a_worker_that_was_written_from_the_page_serves(tmp_path: Path):
     """It describes its command, answers calls with progress, ends when it is told to, and is replaced when it dies."""
-    async with hosted(strange_project(tmp_path)) as host:
+    async with hosted(strange_project(tmp_path), forked=True) as host:
         assert ["tiny_add"] == await host.tools()
         answer = await result(host.start_call("tiny_add", progress="p", a=2, b=3))
         assert {"result": 5} == answer["structuredContent"]
@@ -54,7 +54,7 @@ async def test_a_worker_that_was_written_from_the_page_serves(tmp_path: Path):
 
 async def test_a_stopped_stranger_loses_no_call_that_it_did_not_begin(tmp_path: Path):
     """The host believes what it said, and it said nothing of these."""
-    async with hosted(strange_project(tmp_path)) as host:
+    async with hosted(strange_project(tmp_path), forked=True) as host:
         await host.text("tiny_add", a=1, b=1)
         old = await host.worker()
         os.kill(old, signal.SIGSTOP)
@@ -67,7 +67,7 @@ async def test_a_stopped_stranger_loses_no_call_that_it_did_not_begin(tmp_path: 
 async def test_a_description_that_cannot_be_read_is_a_diagnosis(tmp_path: Path):
     """The worker is at fault, and the client is told so."""
     broken = STRANGER.read_text("utf-8").replace('    "names": ["tiny"],\n', "")
-    async with hosted(strange_project(tmp_path, broken)) as host:
+    async with hosted(strange_project(tmp_path, broken), forked=True) as host:
         assert ["prowess_diagnostics"] == await host.tools()
         assert "described the skills in a way that cannot be read: KeyError: 'names'" in await host.text(
             "prowess_diagnostics"

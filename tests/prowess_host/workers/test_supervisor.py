@@ -307,6 +307,21 @@ async def test_a_death_costs_the_calls_it_takes_down(hosts: Hosts, tmp_path: Pat
         assert "x" == await host.text("t_say", text="x")
 
 
+async def test_a_call_that_waits_beside_deadly_ones_is_not_blamed(tmp_path: Path):
+    """It is not given up because the calls beside it end one worker after another. It may begin beside the last one."""
+    deadly = "@skill_command\nasync def die(gate: str) -> None:\n"
+    deadly += "    while not os.path.exists(gate):\n        time.sleep(0.01)\n    os._exit(9)\n"
+    say = "@skill_command\nasync def say(text: str) -> str:\n    return text\n"
+    project = make_project(tmp_path, "[host]\nstall_limit = 1000\n", t=f"{deadly}{say}")
+    async with inside(project) as host:
+        assert "x" == await host.text("t_say", text="x")
+        dying = [host.start_call("t_die", gate=str(tmp_path / "gate")) for _ in range(5)]
+        waits = host.start_call("t_say", text="still there")
+        (tmp_path / "gate").touch()
+        assert ["worker_lost"] * 5 == [await kind(each) for each in dying]
+        assert "never began" not in (await result(waits))["content"][0]["text"]
+
+
 @both
 async def test_the_advice_after_a_death_comes_from_the_hints(hosts: Hosts):
     async with hosts() as host:
@@ -338,7 +353,7 @@ async def test_a_forked_child_does_not_hide_a_death(hosts: Hosts):
 @both
 async def test_calls_that_were_never_begun_move_when_a_worker_dies(tmp_path: Path):
     """A stopped worker begins nothing: its calls are run by the next one, without a word to the client."""
-    async with hosted(make(tmp_path, "[host]\nstall_limit = 60\n")) as host:
+    async with hosted(make(tmp_path, "[host]\nstall_limit = 60\n"), forked=True) as host:
         await host.text("t_say")
         old = await host.worker()
         os.kill(old, signal.SIGSTOP)
@@ -369,11 +384,11 @@ async def test_calls_that_wait_for_imports_move_when_a_worker_is_killed(tmp_path
     notes, runs, gate = tmp_path / "notes", tmp_path / "runs", tmp_path / "gate"
     places = {"notes": str(notes), "runs": str(runs), "gate": str(gate)}
     project = make_project(tmp_path, "", **{name: IMPORTED.format(name=name, **places) for name in ("a", "b")})
-    async with hosted(project) as host:  # this one leaves a manifest
+    async with hosted(project, forked=True) as host:  # this one leaves a manifest
         await host.tools()
         await until(lambda: list((project / "cache").glob("manifests/*.json")))
     notes.unlink()
-    async with hosted(project, env={"WAIT": "1"}) as host:
+    async with hosted(project, env={"WAIT": "1"}, forked=True) as host:
         answers = [host.start_call("a_say"), host.start_call("b_say")]
         await until(lambda: notes.exists() and len(notes.read_text().split()) == 2)
         await host.barrier()
@@ -387,7 +402,7 @@ async def test_calls_that_wait_for_imports_move_when_a_worker_is_killed(tmp_path
 async def test_nothing_leaks_over_many_deaths(tmp_path: Path):
     """Descriptors, threads, processes."""
     rounds = 0
-    async with hosted(make(tmp_path)) as host:
+    async with hosted(make(tmp_path), forked=True) as host:
         await host.text("t_die", how="exit")
         await host.text("t_say")
         await host.worker()
@@ -444,7 +459,7 @@ async def test_a_fresh_worker_that_blocks_holds_up_nobody_either(tmp_path: Path)
     wait = f"while os.path.exists({str(armed)!r}) and not os.path.exists({str(started)!r}):\n    time.sleep(0.01)\n"
     project = make(tmp_path)
     write_skill(project, "u.py", f"{wait}@skill_command\ndef say(text: str) -> str:\n    return text\n")
-    async with hosted(project) as host:
+    async with hosted(project, forked=True) as host:
         await host.text("t_die", how="exit")
         armed.touch()
         blocking = host.start_call("t_hold_loop", gate=str(gate), started=str(started))
@@ -494,7 +509,7 @@ async def test_two_hundred_sleepers_starve_nobody(hosts: Hosts, tmp_path: Path):
 
 async def test_no_spare_is_left_behind(tmp_path: Path):
     """A worker that was started ahead in vain goes again."""
-    async with hosted(make_project(tmp_path, "timeout = 2\n[host]\nstall_limit = 0.4\n", t=SKILL)) as host:
+    async with hosted(make_project(tmp_path, "timeout = 2\n[host]\nstall_limit = 0.4\n", t=SKILL), forked=True) as host:
         answer = host.start_call("t_hold", gate=str(tmp_path / "gate"))
         await until(lambda: len(host.workers()) == 2)
         (tmp_path / "gate").touch()
@@ -507,7 +522,7 @@ async def test_concurrency_is_kept_across_generations(tmp_path: Path):
     """While the old worker runs two, the new one begins none."""
     log = tmp_path / "log"
     project = make(tmp_path)
-    async with hosted(project) as host:
+    async with hosted(project, forked=True) as host:
         gate = tmp_path / "gate"
         first = [host.start_call("t_two", gate=str(gate), log=str(log)) for _ in range(2)]
         await until(lambda: log.exists() and log.read_text() == "++")
@@ -544,7 +559,7 @@ async def test_concurrency_is_kept_beside_a_call_that_was_given_up_and_runs_on(t
         time.sleep(60)
     """
     log = tmp_path / "log"
-    async with hosted(make_project(tmp_path, "[host]\nstall_limit = 0.3\ngrace = 1.0\n", t=body)) as host:
+    async with hosted(make_project(tmp_path, "[host]\nstall_limit = 0.3\ngrace = 1.0\n", t=body), forked=True) as host:
         host.start_call("t_stay", log=str(tmp_path / "other"))  # for its sake the worker gets its grace
         await until((tmp_path / "other").exists)
         stuck = host.start_call("t_hog", log=str(log), seconds=60)
@@ -555,7 +570,7 @@ async def test_concurrency_is_kept_beside_a_call_that_was_given_up_and_runs_on(t
 
 async def test_a_pool_shares_calls_out(tmp_path: Path):
     """Several workers, and what is cached or limited sticks to one of them."""
-    async with hosted(make(tmp_path, "[host]\nworkers = 2\n")) as host:
+    async with hosted(make(tmp_path, "[host]\nworkers = 2\n"), forked=True) as host:
         started = [tmp_path / str(number) for number in range(4)]
         answers = [host.start_call("t_hold", gate=str(tmp_path / "gate"), started=str(file)) for file in started]
         await until(lambda: all(file.exists() for file in started))
@@ -577,7 +592,7 @@ async def explained(host: Client) -> str:
 
 
 async def test_an_interpreter_that_is_not_there_is_a_diagnosis(tmp_path: Path):
-    async with hosted(make(tmp_path, 'python = "/no/such/python"\n')) as host:
+    async with hosted(make(tmp_path, 'python = "/no/such/python"\n'), forked=True) as host:
         assert "/no/such/python cannot be run" in await explained(host)
 
 
@@ -586,7 +601,7 @@ async def test_an_interpreter_without_prowess_is_a_diagnosis(tmp_path: Path):
     script = tmp_path / "python"
     script.write_text(f"#!/bin/sh\necho started >> {tmp_path}/starts\nexit 3\n")
     script.chmod(0o755)
-    async with hosted(make(tmp_path, f'python = "{script}"\n')) as host:
+    async with hosted(make(tmp_path, f'python = "{script}"\n'), forked=True) as host:
         assert "exit code 3" in await explained(host)
         for _ in range(20):
             await host.call("t_say")
@@ -596,7 +611,7 @@ async def test_an_interpreter_without_prowess_is_a_diagnosis(tmp_path: Path):
 async def test_broken_settings_are_a_diagnosis_and_no_outage(tmp_path: Path):
     """The reason is told, and whatever the file says, also a new worker goes by what it said before."""
     project = make(tmp_path)
-    async with hosted(project) as host:
+    async with hosted(project, forked=True) as host:
         assert "x" == await host.text("t_say", text="x")
         first = await host.worker()
         (project / "prowess.toml").write_text('cache_dir = "cache"\ntimeuot = 5\n')
@@ -613,7 +628,7 @@ async def test_broken_settings_are_a_diagnosis_and_no_outage(tmp_path: Path):
 
 async def test_a_skill_that_ends_the_worker_at_import_is_a_diagnosis(tmp_path: Path):
     project = make_project(tmp_path, "", t="os._exit(5)\n@skill_command\ndef say() -> None: ...\n")
-    async with hosted(project) as host:
+    async with hosted(project, forked=True) as host:
         assert "exit code 5" in await explained(host)
         write_skill(project, "t.py", "@skill_command\ndef say() -> str:\n    return 'mended'\n")
         await host.noted("notifications/tools/list_changed")
@@ -629,10 +644,10 @@ async def test_a_skill_that_ends_the_worker_at_import_takes_no_other_call_with_i
     project = make_project(
         tmp_path, "", t=f"{body}    return 'x'\n", u="@skill_command\ndef say() -> str:\n    return 'y'\n"
     )
-    async with hosted(project) as host:  # this one leaves a manifest
+    async with hosted(project, forked=True) as host:  # this one leaves a manifest
         await host.tools()
     fatal.touch()
-    async with hosted(project) as host:
+    async with hosted(project, forked=True) as host:
         answers = [host.start_call("t_say"), host.start_call("u_say"), host.start_call("u_say")]
         lost, *others = [await result(answer) for answer in answers]
         assert "ended" in lost["content"][0]["text"]
@@ -645,7 +660,7 @@ async def test_a_worker_of_another_interpreter_is_used(tmp_path: Path):
     script.write_text(f'#!/bin/sh\nOTHER=yes exec "{sys.executable}" "$@"\n')
     script.chmod(0o755)
     body = "@skill_command\ndef other() -> str:\n    return os.environ['OTHER']\n"
-    async with hosted(make_project(tmp_path, f'python = "{script}"\n', t=body)) as host:
+    async with hosted(make_project(tmp_path, f'python = "{script}"\n', t=body), forked=True) as host:
         assert "yes" == await host.text("t_other")
 
 
@@ -672,7 +687,7 @@ def stranger(folder: Path, code: str = STRANGER) -> Path:
 async def test_a_worker_with_another_version_of_the_link_is_a_diagnosis(tmp_path: Path):
     """It would serve, and the host refuses it: with both versions and the remedy."""
     script = stranger(tmp_path)
-    async with hosted(make(tmp_path, f'python = "{script}"\n')) as host:
+    async with hosted(make(tmp_path, f'python = "{script}"\n'), forked=True) as host:
         why = await explained(host)
         link = ".".join(map(str, VERSION))
         assert f"the host has link {link} (release {RELEASE}), the worker link 9.1 (release 9.1.0)" in why
@@ -682,7 +697,7 @@ async def test_a_worker_with_another_version_of_the_link_is_a_diagnosis(tmp_path
 async def test_a_worker_that_says_nothing_of_its_version_is_a_diagnosis(tmp_path: Path):
     """As an older release would."""
     script = stranger(tmp_path, STRANGER.replace("messages.VERSION", "messages.hello = dict  #"))
-    async with hosted(make(tmp_path, f'python = "{script}"\n')) as host:
+    async with hosted(make(tmp_path, f'python = "{script}"\n'), forked=True) as host:
         assert "the worker link no version (release unknown)" in await explained(host)
 
 
@@ -692,7 +707,7 @@ async def test_a_skill_that_ended_its_worker_is_listed_when_the_cause_has_gone(t
     fatal.touch()
     body = f"if os.path.exists({str(fatal)!r}):\n    os._exit(5)\n@skill_command\ndef say() -> str:\n    return 'x'\n"
     project = make_project(tmp_path, "", t=body, u="@skill_command\ndef pid() -> int:\n    return os.getpid()\n")
-    async with hosted(project) as host:
+    async with hosted(project, forked=True) as host:
         assert ["prowess_diagnostics", "u_pid"] == sorted(await host.tools())
         before = await host.text("u_pid")
         fatal.unlink()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from prowess.contracts.catalog import Catalog as Catalog
     from prowess.errors import SkillError as SkillError
     from prowess.hookspecs import hookimpl as hookimpl
-    from prowess.injection.injectables import Inject as Inject
+    from prowess.injection.recipes import Inject as Inject
     from prowess.results.content import Audio as Audio
     from prowess.results.content import File as File
     from prowess.results.content import Image as Image
@@ -61,7 +61,7 @@ _HOME = {
     "Context": "calls.context",
     "File": "results.content",
     "Image": "results.content",
-    "Inject": "injection.injectables",
+    "Inject": "injection.recipes",
     "Outcome": "calls.outcome",
     "Roots": "calls.questions",
     "Runtime": "runtime",

@@ -1,4 +1,4 @@
-"""`skill_command`: turns a function into a command. Light on purpose: pydantic and other heavy modules load at the first use."""
+"""`skill_command`: turns a function into a command. Light: pydantic and other heavy modules are imported at the first use."""
 
 from __future__ import annotations
 
@@ -67,10 +67,10 @@ def skill_command(
 def skill_command(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Turn a function into a command. Works with and without arguments, on sync and async functions and on generators.
 
-    Called from Python, a command validates, injects and runs like a call from a client, and gives a payload with
+    Called from Python, a command validates, injects and runs like a call from a client, and returns a payload with
     `content` and `isError`. `command.raw` is the undecorated function.
 
-    What clients are shown:
+    For clients:
         name: the name of the command; by default that of the function.
         description: the text for the model; by default the docstring.
         title: a title for people.
@@ -79,19 +79,19 @@ def skill_command(function: Callable[..., Any] | None = None, /, **options: Any)
         tags, icons, meta: sent to clients if the protocol has a field for them.
         profile: the form of its contract and results; by default the setting `profile`.
 
-    Hints, of which only those you write are sent:
+    Hints (only those you write are sent):
         read_only: it changes nothing.
         destructive: it may delete or overwrite.
         idempotent: a second identical call changes nothing more.
         open_world: it reaches beyond this machine and project.
 
-    What is injected:
+    Injected parameters:
         inject_root: fills the parameter `project_root`.
         inject_settings: settings and environment variables that fill parameters: ["api.key"] fills `api_key`,
             ["api.key:token"] fills `token`, ["env:API_KEY"] fills `api_key` from the environment or `.env`.
         autowire: whether parameters are filled by their type (`Context`, `Settings`, types of plugins).
 
-    How it runs:
+    Running:
         timeout: seconds for the whole call; by default the setting `timeout`.
         retry_on: exceptions that are worth another attempt, like (ConnectionError,).
         max_attempts: attempts in all, the first one included; 3 with `retry_on`.
@@ -101,7 +101,7 @@ def skill_command(function: Callable[..., Any] | None = None, /, **options: Any)
         run_on: labels of the agents of a cluster that may run it, like "gpu"; by default it runs on this machine.
         force: allows a cache or retries on a destructive command that is not idempotent.
 
-    Schemas, where the signature does not say enough:
+    Schemas, if the signature is not enough:
         output: the return type, if you cannot annotate it.
         output_field: the field that holds a bare value; by default `result`.
         input_schema, output_schema: a JSON Schema that is used unchanged, or "any".

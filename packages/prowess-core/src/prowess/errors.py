@@ -24,7 +24,6 @@ The classes write the messages, with the value, the place and the fix; call site
 
 from __future__ import annotations
 
-import difflib
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -49,16 +48,22 @@ __all__ = [
     "did_you_mean",
     "install_command",
     "message_of",
+    "named_error",
     "parts_of_capability",
+    "shortened",
 ]
 
 
+_MOST_PROBLEMS = 100
+"""Problems in one message: a client may have made a million of them."""
 _LONGEST_NAME = 256
 """Characters that are compared with known names, so that a name of a megabyte costs no time."""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """`; did you mean "x"?` for the nearest of the known names, or nothing."""
+    import difflib  # for a mistake alone
+
     near = difflib.get_close_matches(name[:_LONGEST_NAME], list(known), n=1)
     return f'; did you mean "{near[0]}"?' if near else ""
 
@@ -77,8 +82,19 @@ def message_of(error: BaseException) -> str:
     """The message of an exception, even if its `__str__` fails."""
     try:
         return str(error)
-    except Exception as failed:  # noqa: BLE001 - a stranger's code, and somebody wants to know what went wrong
+    except Exception as failed:  # noqa: BLE001 - the code of an author may raise anything
         return f"its message cannot be shown: {type(failed).__name__}"
+
+
+def named_error(error: BaseException, message: str | None = None) -> str:
+    """The class of an exception with its message, or with another one; without a message, the class alone."""
+    text = message_of(error) if message is None else message
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def shortened(text: str, most: int) -> str:
+    """A text of at most `most` characters; a longer one ends with an ellipsis."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def parts_of_capability(name: str) -> list[str]:
@@ -88,10 +104,10 @@ def parts_of_capability(name: str) -> list[str]:
 
 
 class SkillError(Exception):
-    """An error with a message for the model that called.
+    """An error with a message for the calling model.
 
-    `retryable` tells the caller that the same call may succeed later (`retry_after` seconds, where known). It never
-    makes Prowess try again: that is what `retry_on` is for. `data` is JSON sent beside the message.
+    `retryable` tells the caller that the same call may succeed later (`retry_after` seconds, if known). Prowess itself
+    retries only with `retry_on`. `data` is JSON sent beside the message.
     """
 
     def __init__(
@@ -146,13 +162,15 @@ class SettingsError(ProwessError):
 
 
 class InputError(ProwessError):
-    """Arguments do not fit the contract. `problems` has one line for each problem."""
+    """Arguments do not fit the contract. `problems` has one line for each of the first 100 problems."""
 
     def __init__(self, command: str, problems: list[str]) -> None:
+        self.problems = problems[:_MOST_PROBLEMS]
         many = "" if len(problems) == 1 else f" ({len(problems)} problems)"
-        lines = "\n".join(f"- {problem}" for problem in problems)
-        super().__init__(f"Invalid arguments for {command}{many}:\n{lines}")
-        self.problems = problems
+        lines = [f"- {problem}" for problem in self.problems]
+        if len(problems) > _MOST_PROBLEMS:
+            lines.append(f"- and {len(problems) - _MOST_PROBLEMS} more")
+        super().__init__("\n".join([f"Invalid arguments for {command}{many}:", *lines]))
 
 
 class OutputError(ProwessError):
@@ -189,12 +207,16 @@ class MissingCapability(ProwessError):
 
 
 class TooMuchWork(ProwessError):
-    """The limit of background work is reached."""
+    """The limit of background work is reached: that of all clients, or the client's `own`."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, number: int, *, own: bool, seconds: int) -> None:
+        """After so many `seconds`, one of them has probably ended."""
+        whose = " for you" if own else ""
         super().__init__(
-            f"{most} calls already run in the background, which is the limit; try again when one has ended"
+            f"{number} calls already run in the background{whose}, which is the limit; try again in {seconds} s"
         )
+        self.own = own
+        self.seconds = seconds
 
 
 class InputRequired(BaseException):

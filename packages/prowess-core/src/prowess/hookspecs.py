@@ -79,7 +79,7 @@ def prowess_commands(register: Callable[[Any], None]) -> None:
 def prowess_injectables(provide: Callable[..., None]) -> None:
     """Call `provide(type, factory, lifetime="singleton" | "call", name=None, sendable=False)` for each type to inject.
 
-    `sendable=True` says that it is data with a name, which skills with environments of their own can have as well.
+    `sendable=True` marks data with a name that skills with their own environments can get too.
     `provide(container)` adds all providers of a dependency-injector container.
     """
 

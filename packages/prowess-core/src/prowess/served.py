@@ -50,16 +50,16 @@ def resource(uri: str, /, **options: Any) -> Any:
     """Turn a function into a resource: `@resource("notes://today")`, or `@resource("notes://{id}")` for many.
 
     The variables of the URI are the parameters of the function: `{id}` is one segment, `{+path}` is several, and
-    `{?first,second}` may be left out. What the function returns is what clients read: a text, bytes, data (as JSON), a
+    `{?first,second}` are optional. The function returns the content for clients: a string, bytes, data (as JSON), a
     `File`, or a list of contents.
 
-    What clients are shown:
+    For clients:
         name, title, description, category, tags, icons, meta: as for `skill_command`.
-        mime_type: the type of what is read; by default plain text for texts and JSON for data.
-        complete: values for the variables, or functions that give them, like {"id": all_ids}. Choices (`Literal`, `Enum`,
-            `bool`) complete by themselves.
+        mime_type: the type of the content; by default plain text for strings and JSON for data.
+        complete: values for the variables, or functions that return them, like {"id": all_ids}. Choices (`Literal`,
+            `Enum`, `bool`) need no entry.
 
-    What is injected, and how it runs:
+    Injection and running:
         inject_root, inject_settings, autowire, timeout, retry_on, max_attempts, cache_ttl, concurrency, thread: as for
             `skill_command`.
     """
@@ -103,16 +103,16 @@ def prompt(
 def prompt(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Turn a function into a prompt, which people choose in their client. Works with and without arguments.
 
-    What the function returns are the messages: a text is one message of the user; a list may hold texts, pairs like
-    `("assistant", "...")`, images, files and messages as MCP writes them. Clients send arguments as texts; they are read
-    as what the signature says.
+    The function returns the messages: a string is one message of the user; a list may contain strings, pairs like
+    `("assistant", "...")`, images, files and MCP messages. Clients send arguments as strings, which are converted to the
+    types in the signature.
 
-    What clients are shown:
+    For clients:
         name, title, description, category, aliases, tags, icons, meta: as for `skill_command`.
-        complete: values for the arguments, or functions that give them, like {"language": ["en", "fr"]}. Choices
-            (`Literal`, `Enum`, `bool`) complete by themselves.
+        complete: values for the arguments, or functions that return them, like {"language": ["en", "fr"]}. Choices
+            (`Literal`, `Enum`, `bool`) need no entry.
 
-    What is injected, and how it runs:
+    Injection and running:
         inject_root, inject_settings, autowire, timeout, concurrency, thread: as for `skill_command`.
     """
     frame = sys._getframe(1)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]

@@ -10,7 +10,7 @@ import asyncio
 import functools
 import logging
 import time
-from collections.abc import Callable, Coroutine, Hashable
+from collections.abc import Callable, Coroutine, Hashable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
@@ -19,7 +19,7 @@ from prowess.contracts.kinds import RESOURCE
 from prowess.errors import InputError, did_you_mean
 from prowess.results.paging import META_CUT, READ_MORE, notice
 from prowess_host.catalog.listing import DIAGNOSTICS
-from prowess_host.long_results import CLIENT_LIMITS, Pages, UnknownCursor
+from prowess_host.long_results import CLIENT_LIMITS, Page, Pages, UnknownCursor
 from prowess_host.protocol.codec import decode, dumps
 from prowess_host.protocol.eras import Client
 from prowess_host.protocol.kinds import BY_METHOD, LISTS, SKILLS, SKILLS_METHODS
@@ -44,12 +44,15 @@ if TYPE_CHECKING:
     from prowess.contracts.contract import Contract
     from prowess.jsontypes import JsonObject
     from prowess_host.catalog.listing import Listing
+    from prowess_host.cluster.sharing import Sharing
     from prowess_host.files.shelf import ServedFile
     from prowess_host.project import Project
     from prowess_host.protocol.codec import Message
     from prowess_host.protocol.eras import Revision
     from prowess_host.protocol.identity import Server
+    from prowess_host.protocol.kinds import Row
     from prowess_host.protocol.lines import Oversized
+    from prowess_host.tasks import Task
     from prowess_host.workers.jobs import Job
 
 __all__ = ["Connection", "Transport"]
@@ -59,6 +62,7 @@ T = TypeVar("T", bound=ToolCall)
 _log = logging.getLogger("prowess.host")
 _LIMIT_KEY: Final = "anthropic/maxResultSizeChars"
 """The key in a command's `meta` with which its author asks clients to accept larger results."""
+_WRONG: Final = b'{"prowess/kind":"input"}'
 _LATER: Final = 0.5
 """Seconds between two attempts to tell a client that does not read of changes."""
 _MOST_NOTICES: Final = 1024 * 1024
@@ -102,9 +106,11 @@ class Connection:
         `revision` is the one that a client without a session has negotiated with another process. `pages` has its long
         results, if they outlive the connection. `allows` says whether the owner of a transport may use a contract. It is
         asked when the name is looked up, because the catalog can change while a request waits. `peer` is the client, if
-        each of its requests has its own connection.
+        it may have several connections.
         """
         self._peer = peer
+        self._is_session = revision is None
+        """Whether a handshake opens a session here: several clients of one address or caller then count apart."""
         self._allows = allows
         self._project = project
         self._session = Session(server, lambda: project.kinds, transport=transport, offers_tasks=project.offers_tasks)
@@ -122,7 +128,7 @@ class Connection:
         """Responses that threads are preparing."""
         project.connect(self)
         self._own_pages: Pages | None = None
-        """Its long results, dropped when it is closed; `None` before the first one, and where others keep them."""
+        """Its long results, dropped when it is closed; `None` before the first one, and if `pages` was given."""
         self._kept_elsewhere = pages
 
     @property
@@ -168,7 +174,7 @@ class Connection:
         return any(call.back is back for call in self._session.in_flight.values())
 
     def count_owed(self, back: Transport) -> int:
-        """The number of open requests that came with this way back."""
+        """The number of open requests with this transport."""
         return sum(call.back is back for call in self._session.in_flight.values())
 
     def _act(self, action: Action, back: Transport) -> None:
@@ -195,7 +201,7 @@ class Connection:
             call.back.write(self._session.refuse(call, error))
         except EncodeError as error:
             self._say(call, _invalid(call, error), is_error=True, meta=b'{"prowess/kind":"input"}')
-        except Exception:  # noqa: BLE001 - as above, and whoever asked is told
+        except Exception:  # noqa: BLE001 - as above, and the client gets an error
             _log.exception("%s could not be served", call.method)
             call.back.write(self._session.refuse(call, RpcError.internal("see the log of the host")))
 
@@ -245,18 +251,28 @@ class Connection:
         if host:
             self._project.tasks.require(call)
             self._finish_soon(call, self._ask_other(call, host))
+        elif self._project.sharing is not None:
+            self._finish_soon(call, self._settled(call, self._project.sharing))
         else:
             call.back.write(self._session.answer(call, self._project.tasks.serve(call, _owner(call))))
 
+    async def _settled(self, call: Call, sharing: Sharing) -> bytes:
+        """The state of a task, once other hosts would say the same of its end."""
+        await sharing.handles.settle(call.params["taskId"])
+        return self._project.tasks.serve(call, _owner(call))
+
     async def _ask_other(self, call: Call, host: str) -> bytes:
-        """What the host that has a task says of it."""
+        """The answer of the host that has a task."""
         task = call.params["taskId"]
         told = await self._project.ask_other(host, {"method": call.method, "params": call.params}, _owner(call))
         if "error" in told:
             raise RpcError(*told["error"])
-        if "body" not in told:
+        if "body" in told:
+            return told["body"].encode()
+        body = await self._project.tasks.answer_for_gone(call.method, task, _owner(call))
+        if body is None:
             raise RpcError.wrong_param("params.taskId", "the id of a task that is kept", task)
-        return told["body"].encode()
+        return body
 
     def _list(self, call: Call, listing: Listing) -> None:
         if not listing.complete:
@@ -285,17 +301,19 @@ class Connection:
         """Prepare a response in a thread, because disks can be slow."""
         self._finish_soon(call, asyncio.to_thread(answer))
 
-    def _finish_soon(self, call: Call, answer: Coroutine[Any, Any, bytes]) -> None:
+    def _finish_soon(self, call: Call, answer: Coroutine[Any, Any, bytes | tuple[bytes, bytes]]) -> None:
         task = asyncio.get_running_loop().create_task(self._finish(call, answer))
         self._reading.add(task)
         task.add_done_callback(self._reading.discard)
 
-    async def _finish(self, call: Call, answer: Coroutine[Any, Any, bytes]) -> None:
+    async def _finish(self, call: Call, answer: Coroutine[Any, Any, bytes | tuple[bytes, bytes]]) -> None:
         try:
-            line = self._session.answer(call, await answer)
+            told = await answer
+            body, meta = told if isinstance(told, tuple) else (told, b"{}")
+            line = self._session.answer(call, body, meta=meta)
         except RpcError as error:
             line = self._session.refuse(call, error)
-        except Exception:  # noqa: BLE001 - whoever asked is told
+        except Exception:  # noqa: BLE001 - the client gets an error
             _log.exception("%s could not be served", call.method)
             line = self._session.refuse(call, RpcError.internal("see the log of the host"))
         call.back.write(line)
@@ -334,14 +352,17 @@ class Connection:
             limit,
             hears_all=project.hears_all,
             names_request=project.own.otel.on,
-            # a lambda, so that the module of tasks is imported with the first task
-            open_task=(lambda revision, answer, cancel: project.tasks.open(revision, answer, cancel, _owner(call)))
-            if contract.is_tool and project.offers_tasks
-            else None,
+            open_task=partial(self._open_task, call) if contract.is_tool and project.offers_tasks else None,
             caller=str(_owner(call) or ""),
             scopes=getattr(_owner(call), "partition", "") if contract.policies.cache_ttl else "",
             heads=project.heads,
         )
+
+    def _open_task(
+        self, call: Call, revision: Revision, answer: Callable[[JsonObject], None], cancel: Callable[[], None]
+    ) -> Task | None:
+        """A task for a call. The first one imports the module of tasks."""
+        return self._project.tasks.open(revision, answer, cancel, _owner(call), self._peer)
 
     def _submit(self, call: Call, task: ToolCall, contract: Contract) -> None:
         project = self._project
@@ -351,9 +372,11 @@ class Connection:
         project.workers.submit(job)
 
     def _who(self, call: Call) -> tuple[Hashable, ...]:
-        """Between whom places are shared out: callers, and the clients of each."""
+        """The caller and the client, between which places are divided."""
         if self._peer is None:
             return _owner(call), id(self)
+        if self._is_session and call.client is self._session.client:
+            return self._peer, id(self)
         return self._peer, str(call.client.info.get("name"))
 
     def _call_tool(self, call: Call) -> None:
@@ -384,7 +407,7 @@ class Connection:
             why = (
                 f". This could not be loaded: {'; '.join(reasons)}"
                 if reasons
-                else did_you_mean(name, _tools_of(listing))
+                else did_you_mean(name, (each for each, it in listing.names.items() if it.is_tool))
             )
             error = RpcError.unknown_tool(name, why)
             self._note_unknown(call, name, error.message)
@@ -433,7 +456,11 @@ class Connection:
         for call in waiting:
             if self._session.is_open(call):
                 self._serve(call)
-        for row in after.changed(before):
+        self.lists_changed(after.changed(before))
+
+    def lists_changed(self, rows: Iterable[Row]) -> None:
+        """Notify the client of changed lists."""
+        for row in rows:
             self._announce(row.kind, partial(self._session.list_changed, [row]))
 
     def resource_updated(self, uri: str) -> None:
@@ -469,8 +496,8 @@ class Connection:
     def _most(self, call: Call) -> int:
         """The limit for a result in characters; 0 for none. Without a store for the rest there is no limit.
 
-        Stateless requests are answered the same for every client, so only the setting counts there. Of several processes,
-        another one would be asked for the rest.
+        Stateless requests are answered the same for every client, so only the setting counts there. With several processes
+        there is no limit, because a request for the rest may reach another one.
         """
         own, revision = self._project.own, call.revision
         if READ_MORE in self._project.listing.names or not self._project.offers_tasks:
@@ -491,17 +518,24 @@ class Connection:
     def _read_more(self, call: Call) -> None:
         sent = call.arguments
         arguments = sent if isinstance(sent, dict) else _from_text(sent)
+        cursor, most = arguments.get("cursor"), self._most(call)
         try:
-            page = self._pages.page(arguments.get("cursor"), self._most(call), self._project.own.kept_results)
+            page = self._pages.page(cursor, most, self._project.own.kept_results)
         except UnknownCursor as error:
-            self._say(call, str(error), is_error=True, meta=b'{"prowess/kind":"input"}')
+            if self._project.sharing is not None and isinstance(cursor, str):
+                self._finish_soon(call, self._read_more_elsewhere(call, cursor, most, str(error)))
+            else:
+                self._say(call, str(error), is_error=True, meta=_WRONG)
             return
-        follows = notice(page.cursor) if page.cursor else "This is the end."
-        told = f"Above are bytes {page.start} to {page.end} of {page.size}. {follows}"
-        content = [{"type": "text", "text": page.text}, {"type": "text", "text": told}]
-        meta = {META_CUT: {"bytes": page.size, "start": page.start, "end": page.end, "cursor": page.cursor}}
-        body = dumps({"content": content, "isError": False})
-        call.back.write(self._session.answer(call, body, meta=dumps(meta)))
+        body, meta = _page(page)
+        call.back.write(self._session.answer(call, body, meta=meta))
+
+    async def _read_more_elsewhere(self, call: Call, cursor: str, most: int, unknown: str) -> tuple[bytes, bytes]:
+        """The rest of a result that another host keeps."""
+        page = await self._project.page_elsewhere(cursor, most, _owner(call))
+        if page is not None:
+            return _page(page)
+        return dumps({"content": [{"type": "text", "text": unknown}], "isError": True}), _WRONG
 
     # The end
 
@@ -523,12 +557,17 @@ class Connection:
             call.back.write(self._session.refuse(call, RpcError.internal("the host is shutting down")))
 
 
-def _tools_of(listing: Listing) -> list[str]:
-    return [name for name, contract in listing.names.items() if contract.is_tool]
-
-
 def _owner(call: Call) -> Hashable:
     return getattr(call.back, "owner", None)
+
+
+def _page(page: Page) -> tuple[bytes, bytes]:
+    """A part of a long result, and its `_meta`."""
+    follows = notice(page.cursor) if page.cursor else "This is the end."
+    told = f"Above are bytes {page.start} to {page.end} of {page.size}. {follows}"
+    content = [{"type": "text", "text": page.text}, {"type": "text", "text": told}]
+    meta = {META_CUT: {"bytes": page.size, "start": page.start, "end": page.end, "cursor": page.cursor}}
+    return dumps({"content": content, "isError": False}), dumps(meta)
 
 
 def _from_text(arguments: str) -> JsonObject:

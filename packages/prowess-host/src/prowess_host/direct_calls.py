@@ -157,7 +157,7 @@ class _Listener:
         assert self._audience.ask is not None  # noqa: S101 - else nothing would be asked
         try:
             told: JsonObject = {"answers": await self._audience.ask(questions)}
-        except Exception as error:  # noqa: BLE001 - the command gets to know it
+        except Exception as error:  # noqa: BLE001 - reported to the command
             told = {"error": f"the question could not be asked: {message_of(error)}"}
         self.reply(told)
 

@@ -6,7 +6,7 @@ Texts over a megabyte are kept in unnamed temporary files, which vanish with the
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Final, NamedTuple
 
@@ -15,12 +15,14 @@ from prowess.results.paging import READ_MORE, cursor_of
 if TYPE_CHECKING:
     from prowess.jsontypes import JsonObject
 
-__all__ = ["CLIENT_LIMITS", "EXPIRY", "Page", "Pages", "UnknownCursor", "read_more_tool"]
+__all__ = ["CLIENT_LIMITS", "EXPIRY", "Page", "Pages", "PagesOfCallers", "UnknownCursor", "read_more_tool"]
 
 CLIENT_LIMITS: Final = {"claude-code": 60_000}
 """Characters that clients accept in one result, by client name. Claude Code cuts at 25,000 tokens."""
 EXPIRY: Final = 3600.0
 """Seconds after the last read until a text is dropped."""
+_MOST_READERS: Final = 100
+"""The most callers whose results are kept."""
 _IN_MEMORY: Final = 1024 * 1024
 _CURSOR: Final = re.compile(r"([0-9a-f]{16})-(0|[1-9][0-9]{0,15})")
 _LONGEST_CHARACTER: Final = 4
@@ -106,6 +108,27 @@ class Pages:
 
     def _drop(self, token: str) -> None:
         self._kept.pop(token).file.close()
+
+
+class PagesOfCallers:
+    """Long results by caller, for requests with a connection each. At the limit, those of the least recent caller are dropped."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._of: dict[Hashable, Pages] = {}
+
+    def of(self, caller: Hashable) -> Pages:
+        """The results of a caller."""
+        pages = self._of.pop(caller, None) or Pages(self._now)
+        self._of[caller] = pages
+        if len(self._of) > _MOST_READERS:
+            self._of.pop(next(iter(self._of))).close()
+        return pages
+
+    def close(self) -> None:
+        """Drop everything."""
+        for pages in self._of.values():
+            pages.close()
 
 
 def _read(file: IO[bytes], start: int, characters: int) -> str | None:

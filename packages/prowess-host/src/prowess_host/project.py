@@ -9,7 +9,9 @@ import asyncio
 import contextlib
 import logging
 import time
+import weakref
 from collections.abc import Callable, Collection, Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from prowess.contracts.catalog import Catalog
@@ -26,8 +28,9 @@ from prowess_host.catalog.listing import Listing
 from prowess_host.catalog.sources import Parts
 from prowess_host.catalog.updates import CatalogUpdates
 from prowess_host.files.shelf import Index, Shelf, Sources
+from prowess_host.long_results import Page, PagesOfCallers, UnknownCursor
 from prowess_host.protocol.identity import Server
-from prowess_host.protocol.kinds import ROWS, SKILLS
+from prowess_host.protocol.kinds import ROWS, SKILLS, Row
 from prowess_host.protocol.rpc import RpcError
 from prowess_host.records.recording import Recorder, Write
 from prowess_host.tool_calls import Sealing, load_key, shared_key
@@ -38,9 +41,11 @@ if TYPE_CHECKING:
     from prowess.calls.outcome import Outcome
     from prowess.settings.credentials import Caller
     from prowess_host.cluster.engine import Engine
+    from prowess_host.cluster.handles import Accepted
     from prowess_host.cluster.remote import Agents
     from prowess_host.cluster.sharing import Sharing
     from prowess_host.direct_calls import Audience
+    from prowess_host.records.redaction import Redactor
     from prowess_host.tasks import Tasks
 
 __all__ = ["Client", "Project"]
@@ -60,6 +65,10 @@ class Client(Protocol):
 
     def show(self, before: Listing, after: Listing) -> None:
         """Called when the listing has changed."""
+        ...
+
+    def lists_changed(self, rows: Collection[Row]) -> None:
+        """Called when lists have changed, here or in another process that serves the project."""
         ...
 
     def resource_updated(self, uri: str) -> None:
@@ -97,13 +106,17 @@ class Project:
         self._declared: set[str] = set()
         self.shelf = Shelf(self.file_sources, self._on_files)
         """The files served as resources."""
-        self.workers.on_updated = self.resource_updated
+        self.workers.on_updated = self._updated
+        self.pages = PagesOfCallers(time.monotonic)
+        """Long results of clients without a session."""
+        self.tell_others: Callable[[JsonObject], None] = _nobody_else
+        """Sends news to the other hosts or processes of the project, where `hear` handles it."""
         self.sharing: Sharing | None = None
-        """What this host shares with others, if `cluster.url` is set."""
+        """The state shared with other hosts, if `cluster.url` is set."""
         self._recorder = self._made_recorder(client, environ) if settings.own.record.on else None
         self.workers.witness = self._recorder
         self.heads: dict[tuple[object, ...], bytes] = {}
-        """What workers are told with each call of clients without a session."""
+        """Encoded heads of calls by clients without a session."""
         self._tasks: Tasks | None = None
         self.offers_tasks = True
         """Whether calls may become tasks. False if several processes serve, because another one may be asked for the task."""
@@ -123,9 +136,13 @@ class Project:
         engine = Engine(self.settings)
         engine.start()
         key = shared_key(self.settings)
-        self.sharing = sharing = Sharing(engine, self.settings, key, self.workers.release, self._answer_other)
+        self.sharing = sharing = Sharing(
+            engine, self.settings, key, self.workers.release, self._answer_other, hear=self.hear
+        )
         self.workers.results, self.workers.slots = sharing.results, sharing.slots
         sharing.start()
+        self.tell_others = sharing.tell
+        engine.on_change(self._tell_lists)
         agents = Agents(engine, lambda: self._updates.settings, self.parts)
         self.workers.abroad = agents.spawn
         agents.on_joined = self._updates.retry_on_agents
@@ -150,7 +167,18 @@ class Project:
             tell = self.sharing.record if self.sharing is not None else None
             return Book(record_path(self._paths), settings, environ, mark=mark, client=client, tell=tell).write
 
-        return Recorder(open_book, keeps_output=settings.own.record.output)
+        own = settings.own.record
+
+        @cache
+        def redactor() -> Redactor:
+            from prowess_host.records.redaction import Redactor  # only for large arguments
+
+            return Redactor(own.secrets)
+
+        def is_dropped(contract: Contract, arguments: bytes) -> bool:
+            return len(arguments) > own.max_value and redactor().is_harmless(contract)
+
+        return Recorder(open_book, is_dropped, keeps_output=own.output)
 
     def server(self, version: str) -> Server:
         """The identity of the project for clients."""
@@ -176,7 +204,7 @@ class Project:
         if self._tasks is None:
             from prowess_host.tasks import Tasks  # a host without tasks starts faster
 
-            self._tasks = Tasks(self.mark)
+            self._tasks = Tasks(self.mark, self.sharing and self.sharing.handles)
         return self._tasks
 
     # Other hosts of the same project
@@ -188,36 +216,72 @@ class Project:
 
     @property
     def mark(self) -> str:
-        """What the handles of this host begin with, where others have some, too."""
+        """The beginning of the handles of this host; empty without a cluster."""
         return self.sharing.mark if self.sharing is not None else ""
 
+    @property
+    def others(self) -> Accepted | None:
+        """The other hosts, for background work of envelopes."""
+        this = weakref.proxy(self)  # the envelopes must not keep the project alive
+        return self.sharing and self.sharing.accepted(lambda command: this.listing[command])
+
     def elsewhere(self, handle: object) -> str:
-        """The other host that a handle is of, if it is of one."""
+        """The other host that made a handle; empty if none did."""
         return self.sharing.host_of(handle) if self.sharing is not None else ""
 
     async def _answer_other(self, question: JsonObject, caller: Caller | None) -> JsonObject:
-        """Serve a request about a handle of ours that another host was sent."""
+        """Answer a request about a handle of this host that another host received."""
         if "envelope" in question:
             from prowess.envelopes.envelope import invoke
 
             return {"response": await invoke(self, question["envelope"], caller)}
+        if "cursor" in question:
+            try:
+                return {"page": self.pages.of(caller).page(question["cursor"], question["most"], self.own.kept_results)}
+            except UnknownCursor:
+                return {}
+        if self.sharing is not None:
+            await self.sharing.handles.settle(question["params"].get("taskId"))
         try:
             return {"body": self.tasks.answer(question["method"], question["params"], caller).decode()}
         except RpcError as error:
             return {"error": [error.code, error.message, error.data]}
 
     async def ask_other(self, host: str, question: JsonObject, caller: object) -> JsonObject:
-        """What another host says about a handle of its own; empty if it is gone for good, or knows other callers."""
+        """The answer of another host about one of its handles; empty if it is gone, or has other settings for callers."""
         from prowess_host.cluster.errors import EngineError, NobodyThere
 
         if self.sharing is None:
             return {}
         try:
-            return await self.sharing.ask(host, question, caller)
-        except NobodyThere:
-            return {}
+            try:
+                return await self.sharing.ask(host, question, caller)
+            except NobodyThere:
+                if await self.sharing.replicas.is_gone(host):
+                    return {}
+                raise
         except EngineError as error:
-            raise RpcError.internal(f"another host has what you ask for, and cannot be asked now: {error}") from None
+            raise RpcError.internal(f"another host has this task and cannot be reached: {error}") from None
+
+    async def page_elsewhere(self, cursor: str, most: int, caller: object) -> Page | None:
+        """The next part of a long result that another host keeps. Raises an `RpcError` if one cannot be asked."""
+        from prowess_host.cluster.errors import EngineError
+
+        if self.sharing is None:
+            return None
+        try:
+            hosts = [host for host in await self.sharing.replicas.alive() if self.sharing.host_of(f"{host}-")]
+        except EngineError as error:
+            raise RpcError.internal(f"another host may have the rest and cannot be reached: {error}") from None
+        question: JsonObject = {"cursor": cursor, "most": most}
+        told = await asyncio.gather(*(self.ask_other(host, question, caller) for host in hosts), return_exceptions=True)
+        for each in told:
+            if isinstance(each, dict) and "page" in each:
+                return Page(*each["page"])
+        for each in told:
+            if isinstance(each, BaseException):
+                raise each
+        return None
 
     @property
     def hears_all(self) -> bool:
@@ -267,6 +331,24 @@ class Project:
         for client in list(self._clients):
             _tell(client.resource_updated, uri)
 
+    def _updated(self, uri: str, skill: str = "") -> None:
+        self.resource_updated(uri, skill)
+        self.tell_others({"updated": uri, "skill": skill})
+
+    def _tell_lists(self) -> None:
+        if self.listing.complete:
+            self.tell_others({"lists": self.listing.digests})
+
+    def hear(self, news: JsonObject) -> None:
+        """Pass news of another host or process on to the clients, whose next request may go there."""
+        if "updated" in news:
+            self.resource_updated(str(news["updated"]), str(news.get("skill", "")))
+        told: JsonObject = news.get("lists") or {}
+        own = self.listing.digests if told and self.listing.complete else told
+        rows = [row for row in ROWS if told.get(row.kind) != own.get(row.kind)]
+        for client in list(self._clients) if rows else ():
+            _tell(client.lists_changed, rows)
+
     def start(self) -> None:
         """Describe the skills and watch for changes."""
         loop = asyncio.get_running_loop()
@@ -276,7 +358,7 @@ class Project:
     async def _watch(self) -> None:
         try:
             await self._updates.run()
-        except Exception:  # noqa: BLE001 - a fault of ours: what is offered by now goes on
+        except Exception:  # noqa: BLE001 - after a fault of ours, the current listing stays
             _log.exception("the skills are no longer watched")
             self._publish(
                 self.listing.failing("the host no longer notices saved files, because of an internal error; restart it")
@@ -326,6 +408,8 @@ class Project:
                     _log.warning("%s", warning)
         for client in list(self._clients):
             _tell(client.show, before, listing)
+        if self.sharing is not None and (listing.changed(before) or not before.complete):
+            self._tell_lists()
 
     # Clients
 
@@ -411,12 +495,17 @@ class Project:
         for client in list(self._clients):
             _tell(client.close)
         await self._updates.close(_SAVING)
+        self.pages.close()
         if self._recorder is not None:
             await self._recorder.close(_RECORDING)
         if self.agents is not None:
             self.agents.close()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._leave(self.agents.engine), _RECORDING)
+
+
+def _nobody_else(_news: JsonObject) -> None:
+    """The default: there is one process."""
 
 
 def _tell(heard: Callable[..., None], *news: Any) -> None:

@@ -81,9 +81,10 @@ def _find_completion(params: JsonObject, listing: Listing) -> Target | None:
     for name in ("name", "value"):
         if type(argument.get(name)) is not str:
             raise RpcError.wrong_param(f"params.argument.{name}", "a string", argument.get(name))
-    kind, place = _REFERENCES.get(ref.get("type"), ("", ""))
-    if not kind:
-        raise RpcError.wrong_param("params.ref.type", " or ".join(_REFERENCES), ref.get("type"))
+    referred = ref.get("type")
+    if type(referred) is not str or referred not in _REFERENCES:
+        raise RpcError.wrong_param("params.ref.type", " or ".join(_REFERENCES), referred)
+    kind, place = _REFERENCES[referred]
     name = ref.get(place)
     if type(name) is not str:
         raise RpcError.wrong_param(f"params.ref.{place}", "a string", name)
@@ -96,7 +97,7 @@ def _find_completion(params: JsonObject, listing: Listing) -> Target | None:
     return Target(contract, typed, completes=argument["name"])
 
 
-_REFERENCES: Final[Mapping[Any, tuple[str, str]]] = {"ref/prompt": (PROMPT, "name"), "ref/resource": (RESOURCE, "uri")}
+_REFERENCES: Final[Mapping[str, tuple[str, str]]] = {"ref/prompt": (PROMPT, "name"), "ref/resource": (RESOURCE, "uri")}
 
 
 def unknown(call: Call, listing: Listing) -> RpcError:
@@ -149,7 +150,7 @@ def read_served_file(call: Call, shelf: Shelf, file: ServedFile) -> bytes:
 
 
 def answer_about_skills(call: Call, shelf: Shelf, allows: Callable[[str], bool]) -> bytes:
-    """The result of a method of the Skills extension, about what the client may read. In a thread: digests are made."""
+    """The result of a method of the Skills extension, with the skills that the client may read. Runs in a thread."""
     if call.method == "skills/list":
         return _page("skills", [each for each in shelf.entries() if allows(each["uri"])], call.params.get("cursor"))
     uri = call.params["uri"]

@@ -1,7 +1,8 @@
 """Tasks: calls that run in the background, by the tasks extension of MCP (`io.modelcontextprotocol/tasks`).
 
 A `Task` receives the events of one call from its worker. `Tasks` holds the tasks of a project: any connection of the same
-owner may ask for them, so a task survives a reconnect. A task ends with its call, or with the host.
+owner may ask for them, so a task survives a reconnect. A task ends with its call, or with the host. Other hosts of a cluster
+answer for the tasks of one that is gone.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Hashable
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
 from prowess.calls.handles import Handles
@@ -18,11 +20,14 @@ from prowess_host.protocol.eras import TASKS, takes_tasks
 from prowess_host.protocol.identity import join_objects
 from prowess_host.protocol.questions import STATE_LIFETIME, kind_of, read_answer, request_of
 from prowess_host.protocol.rpc import RpcError
+from prowess_host.workers.jobs import LOST, failed_body, lost_text
 
 if TYPE_CHECKING:
     import asyncio
 
+    from prowess.contracts.contract import Contract
     from prowess.jsontypes import JsonObject
+    from prowess_host.cluster.handles import SharedHandles
     from prowess_host.protocol.eras import Revision
     from prowess_host.protocol.session import Call
 
@@ -44,6 +49,7 @@ class Task:
         cancel: Callable[[], None],
     ) -> None:
         self.id = ""
+        self.owner: Hashable = None
         self._tasks = tasks
         self._revision = revision
         self._answer = answer
@@ -114,7 +120,7 @@ class Task:
 
     def complete(self, meta: bytes, body: bytes) -> None:
         """Store the result, which may be a failure."""
-        if len(body) + len(meta) > self._tasks.most_bytes:
+        if len(body) + len(meta) > self._tasks.largest:
             self.fail(RpcError.internal(f"the result has {len(body)} bytes, more than are kept"))
             return
         result = body if meta == _EMPTY else join_objects(body, b'{"_meta":%b}' % meta)
@@ -124,6 +130,22 @@ class Task:
         """Store a protocol error."""
         self._message = error.message
         self._end("failed", b'{"error":%b}' % error_body(error))
+
+    def announce(self, contract: Contract, tell: Callable[[], None]) -> None:
+        """Called when the client may get the handle."""
+        command, may_repeat = contract.id, contract.hints.may_repeat
+        facts: JsonObject = {"kind": "task", "command": command, "may_repeat": may_repeat, "created": self._facts()}
+        self._tasks.announce(self, facts, partial(self.lose, command, may_repeat=may_repeat), tell)
+
+    def lose(self, command: str, *, may_repeat: bool) -> None:
+        """Give up the call, because other hosts have reported it as lost while this one was cut off."""
+        if not self.is_over:
+            self._cancel()
+            self._end("completed", _lost_result(command, may_repeat=may_repeat))
+
+    def withdraw(self) -> None:
+        """Forget the task of a client that left before it got the handle. Its call is cancelled."""
+        self._end("cancelled", _EMPTY)
 
     # From the client
 
@@ -163,7 +185,7 @@ class Task:
             return
         self._forget_questions()
         self._status, self._more = status, more
-        self._ended = time.time()
+        self._ended = self._updated = time.time()
         self._tasks.over(self, len(more))
         self._change()
 
@@ -175,20 +197,21 @@ class Task:
 class Tasks:
     """The tasks of a project, by id."""
 
-    def __init__(self, mark: str = "") -> None:
-        """`mark` begins the ids, where several hosts have tasks."""
+    def __init__(self, mark: str = "", shared: SharedHandles | None = None) -> None:
+        """`mark` begins the ids if several hosts have tasks, and `shared` lets other hosts answer for them."""
         self._handles: Handles[Task] = Handles(mark=mark)
+        self._shared = shared
         self.on_change: Callable[[Task], None] = lambda _: None
 
     @property
     def kept(self) -> float:
-        """How long a result is kept, in seconds."""
+        """Seconds that a result is kept."""
         return self._handles.kept
 
     @property
-    def most_bytes(self) -> int:
-        """The size of the largest result that is kept, in bytes."""
-        return self._handles.most_bytes
+    def largest(self) -> int:
+        """Bytes of the largest result that is kept."""
+        return self._handles.largest
 
     def open(
         self,
@@ -196,18 +219,42 @@ class Tasks:
         answer: Callable[[JsonObject], None],
         cancel: Callable[[], None],
         owner: Hashable = None,
+        client: Hashable = None,
     ) -> Task | None:
-        """A new task, or `None` if the limit of open tasks is reached."""
+        """A new task, or `None` if the limit of open tasks is reached. It counts for the client, by default the owner."""
         task = Task(self, revision, answer, cancel)
         try:
-            task.id = self._handles.add(task, owner)
+            task.id = self._handles.add(task, owner, client)
         except TooMuchWork:
             return None
+        task.owner = owner
         return task
+
+    def announce(self, task: Task, facts: JsonObject, on_lost: Callable[[], None], tell: Callable[[], None]) -> None:
+        """Call `tell` when every host can answer for a new task: at once, if this is the only one."""
+        if self._shared is None:
+            tell()
+        else:
+            self._shared.begin_soon(task.id, task.owner, facts, on_lost, tell)
 
     def over(self, task: Task, size: int) -> None:
         """Called when a task has ended."""
         self._handles.over(task.id, size)
+        if self._shared is not None:
+            self._shared.end(task.id, task.detailed())
+
+    async def answer_for_gone(self, method: str, task_id: str, owner: Hashable) -> bytes | None:
+        """Like `answer` for a task whose host is gone; `None` if it is unknown."""
+        found = self._shared and await self._shared.find(task_id, owner, "task", self._lost)
+        if not found:
+            return None
+        return found.answer if method == "tasks/get" else _EMPTY
+
+    def _lost(self, facts: JsonObject) -> bytes:
+        """The state of a task that ended with its host."""
+        created: JsonObject = {**facts["created"], "status": "completed", "lastUpdatedAt": _iso(time.time())}
+        created["ttlMs"] = round(self.kept * 1000)
+        return join_objects(dumps(created), _lost_result(facts["command"], may_repeat=facts["may_repeat"]))
 
     def changed(self, task: Task) -> None:
         """Called when the state of a task has changed."""
@@ -225,7 +272,7 @@ class Tasks:
             raise RpcError.missing_capability({"extensions": {TASKS: {}}})
 
     def answer(self, method: str, params: JsonObject, owner: Hashable = None) -> bytes:
-        """The same for a request that was read, perhaps by another host."""
+        """The same for a parsed request, perhaps of another host."""
         task = self._handles.get(params["taskId"], owner)
         if task is None:
             raise RpcError.wrong_param("params.taskId", "the id of a task that is kept", params["taskId"])
@@ -236,6 +283,11 @@ class Tasks:
         else:
             task.cancel()
         return _EMPTY
+
+
+def _lost_result(command: str, *, may_repeat: bool) -> bytes:
+    body = failed_body(lost_text(command, "the host that ran it is gone", may_repeat=may_repeat))
+    return b'{"result":%b}' % join_objects(body, b'{"_meta":%b}' % LOST)
 
 
 def _iso(moment: float) -> str:

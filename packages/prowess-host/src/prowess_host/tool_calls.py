@@ -50,7 +50,7 @@ _TRACING: Final = ("traceparent", "tracestate", "baggage")
 _ORDINARY: Final = frozenset({"name", "arguments", "_meta"})
 """Parameters of a call that does not answer questions."""
 _ENVELOPE: Final = frozenset({VERSION_KEY, CAPABILITIES_KEY, CLIENT_KEY, LOG_LEVEL_KEY, "progressToken"})
-"""Keys of `_meta` that many calls have in common, or of which only the presence counts for a worker."""
+"""Keys of `_meta` with common values, or whose presence alone matters to a worker."""
 _MOST_HEADS: Final = 1000
 _LONGEST_HEAD: Final = 2000
 """Bytes of a head that is kept for further calls."""
@@ -258,7 +258,11 @@ class ToolCall:
             self._write(call, self._session.answer(call, body, result_type="input_required"))
 
     def questions(self, questions: JsonObject) -> None:
-        """Send each question as a request to a client of the handshake era, while the call waits."""
+        """Send each question as a request to a client of the handshake era, while the call waits.
+
+        A stateless call comes here only if it believes to be in the background. Without room for a task, its client
+        repeats it with the answers.
+        """
         kinds = [kind_of(question) for question in questions.values()]
         try:
             require_asking(self._call.client, self._call.revision, kinds)
@@ -267,6 +271,11 @@ class ToolCall:
             return
         if self._task is not None:
             self._task.questions(questions)
+            return
+        if self._call.revision.stateless:
+            job = cast("Job", self._job)
+            self.input_required(questions)
+            self._supervisor.cancel(job)
             return
         for key, question in questions.items():
             kind = kind_of(question)
@@ -318,7 +327,14 @@ class ToolCall:
         )
         if task is not None:
             self._task = task
+            task.announce(self._contract, functools.partial(self._hand_out, task))
+
+    def _hand_out(self, task: Task) -> None:
+        """Answer with the handle."""
+        if self._session.is_open(self._call):
             self._write(self._call, self._session.answer(self._call, task.created(), result_type="task"))
+        else:
+            task.withdraw()
 
     # Frames of workers
 
@@ -397,7 +413,7 @@ def shared_key(settings: Settings) -> bytes | None:
 
 
 def load_key(folder: Callable[[], Path]) -> bytes:
-    """The key of this user's sealed states: made once, and readable by this user only. Without a place for it, a key for this process."""
+    """The key for sealed states of this user, made once and readable only by this user. If it cannot be saved, a key for this process."""
     import secrets  # only for questions
 
     from prowess_host.catalog.cache import read_own

@@ -1,4 +1,4 @@
-"""What a test client can do on every wire: list tools, call them, answer questions, and keep the notifications."""
+"""The test client for every wire: it lists tools, calls them, answers questions and keeps notifications."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ STATELESS: Final = "2026-07-28"
 WIRES: Final = (HANDSHAKE, STATELESS)
 """Both eras, for `@pytest.mark.parametrize("wire", WIRES)`."""
 CLIENT_NAME: Final = "prowess-testkit"
-"""What our clients call themselves."""
+"""The name of the test clients."""
 ABLE: Final[Mapping[str, Any]] = MappingProxyType({"elicitation": {"form": {}, "url": {}}})
 """The default capabilities of the clients: forms and pages."""
 PATIENCE: Final = 240.0
 """Seconds until a client gives up: enough for a machine ten times slower than yours."""
 _MOST_RUNS: Final = 32
-"""Runs of one call. No form is this long: a command that gets there asks under a new key in every run."""
+"""Runs of one call, after which the command counts as one that asks a new question in every run."""
 
 
 class Payload(dict[str, Any]):
@@ -84,13 +84,13 @@ class Client(ABC):
         self.version = version
         """The revision of MCP."""
         self.person = Person() if person is None else person
-        """Who answers questions."""
+        """Answers questions."""
         self.progress: list[Progress] = []
-        """What calls reported, in order."""
+        """The progress that calls reported, in order."""
         self.logs: list[Log] = []
-        """What calls logged, in order."""
+        """The log messages of calls, in order."""
         self.runs = 0
-        """How often the last call started its command: once, and once more for every question that ended a run."""
+        """How often the last call ran its command: once, and again after every question that ended a run."""
         self._fault: Exception | None = None
 
     # Resources and prompts
@@ -144,11 +144,11 @@ class Client(ABC):
         """The definitions of all tools, as the client sees them."""
 
     async def call(self, command: str, /, **arguments: Any) -> Payload:
-        """Call a command by its wire name or its id. Raises `ProtocolError` where there is no result."""
+        """Call a command by its wire name or its id. Raises `ProtocolError` if the answer is an error."""
         return await self._call(command, arguments, rerun=self.version == STATELESS)
 
     async def rerun(self, command: str, /, **arguments: Any) -> Payload:
-        """`call`, but every question ends the run, on this wire too, and the command starts again from the top."""
+        """Like `call`, but every question ends the run on both wires, and the command starts again from the top."""
         return await self._call(command, arguments, rerun=True)
 
     async def _call(self, command: str, arguments: Mapping[str, Any], *, rerun: bool) -> Payload:
@@ -167,7 +167,7 @@ class Client(ABC):
     def _asked(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         """The person's answer while a command waits for it.
 
-        A script that fails here fails the test, and not only the command, which may take it for an error of its own.
+        A failure of the script is kept for `_raise_fault`, so that it fails the test even if the command catches it.
         """
         try:
             return self.person.answer(method, params)
@@ -184,14 +184,14 @@ class Client(ABC):
     async def _run(
         self, command: str, arguments: Mapping[str, Any], answers: Mapping[str, Any] | None, state: str | None
     ) -> Payload | tuple[dict[str, Any], str]:
-        """One run: a payload, or the questions that ended it and what to send with their answers.
+        """One run: a payload, or the questions that ended it with the state to send back.
 
-        `answers` are those to the last questions; without any (`None`), a question does not end the run.
+        `answers` are those to the last questions; with `None`, a question does not end the run.
         """
 
 
 def decoded_result(message: Mapping[str, Any]) -> dict[str, Any]:
-    """The result in an answer; an error in it is raised."""
+    """The result in an answer. Raises `ProtocolError` for an error."""
     if "error" in message:
         error = cast("Mapping[str, Any]", message["error"])
         raise ProtocolError(error["code"], error["message"], error.get("data"))

@@ -1,14 +1,14 @@
-"""What goes wrong in a test.
+"""The exceptions of tests.
 
     Exception
     ├── AssertionError
-    │   ├── ContractChanged    clients see something else than the snapshot says
-    │   ├── RerunForever       a command asks something new in every run
-    │   └── Unanswered         a command asked a question that the script has no reply to
+    │   ├── ContractChanged    the contracts differ from the snapshot
+    │   ├── RerunForever       a command asks a new question in every run
+    │   └── Unanswered         the script has no reply to a question
     ├── EOFError
     │   └── HostEnded          the host process ended before it answered
-    ├── ProjectError           the project cannot do what the test asks of it
-    └── ProtocolError          a request was answered by a JSON-RPC error instead of a result
+    ├── ProjectError           the test uses the project in a wrong way
+    └── ProtocolError          the answer to a request is a JSON-RPC error
 
 The messages are written here.
 """
@@ -24,7 +24,7 @@ __all__ = ["ContractChanged", "HostEnded", "ProjectError", "ProtocolError", "Rer
 
 
 class ContractChanged(AssertionError):
-    """Clients see something else than the snapshot says."""
+    """The contracts differ from the snapshot."""
 
     def __init__(self, file: Path, before: str | None, now: str) -> None:
         if before is None:
@@ -33,26 +33,26 @@ class ContractChanged(AssertionError):
         lines = difflib.unified_diff(before.splitlines(), now.splitlines(), file.name, "now", lineterm="", n=4)
         diff = "\n".join(lines)
         super().__init__(
-            f"clients see something else than {file} says. If that is what you want, run pytest --update-contracts "
-            f"(`prowess check` says what it breaks).\n\n{diff}"
+            f"the contracts differ from the snapshot {file}. If the change is intended, run pytest --update-contracts "
+            f"(`prowess check` shows what it breaks).\n\n{diff}"
         )
 
 
 class RerunForever(AssertionError):
-    """A command asks something new in every run."""
+    """A command asks a new question in every run."""
 
     def __init__(self, command: str, run: int, keys: Iterable[str]) -> None:
         super().__init__(
-            f"{command} still asks {', '.join(map(repr, keys))} in its run number {run}; a question must have the same "
-            "key in every run"
+            f"{command} still asks {', '.join(map(repr, keys))} in run number {run}; a question must have the same key in "
+            "every run"
         )
 
 
 class Unanswered(AssertionError):
-    """A command asked a question that the script has no reply to."""
+    """The script has no reply to a question of a command."""
 
     def __init__(self, message: str, replies: int) -> None:
-        said = "the script is empty" if not replies else f"the script has {replies} replies, and all were given"
+        said = "the script is empty" if not replies else f"all {replies} replies of the script are used"
         super().__init__(f"the command asked {message!r}, and {said}; add a reply: client.person.replies(True)")
 
 
@@ -64,11 +64,11 @@ class HostEnded(EOFError):
 
 
 class ProjectError(Exception):
-    """The project cannot do what the test asks of it."""
+    """The test uses the project in a wrong way."""
 
 
 class ProtocolError(Exception):
-    """A request was answered by a JSON-RPC error instead of a result."""
+    """The answer to a request is a JSON-RPC error."""
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
         super().__init__(f"{message} ({code})")

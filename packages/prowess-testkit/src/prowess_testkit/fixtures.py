@@ -1,4 +1,4 @@
-"""The fixtures that need an event loop. They ask for `anyio_backend`, so that anyio runs them, in sync tests too."""
+"""The fixtures that need an event loop. They request `anyio_backend`, so that anyio runs them, also for sync tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A client without a process: it calls a runtime and sees what a client on the wire would see."""
+"""A client without a host process: it calls a runtime and sees what a client on the wire would see."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ async def connect(
     capabilities: Mapping[str, Any] | None = None,
     client_name: str = CLIENT_NAME,
 ) -> AsyncGenerator[Client]:
-    """A client in this process: quick, and what it calls can be overridden and debugged.
+    """A client in this process: it is fast, and a test can override and debug what it calls.
 
     A `Runtime` stays open, anything else is closed at the end. `capabilities` are those that the client declares, by
-    default that it can ask a person; `client_name` is what it calls itself.
+    default that it can ask a person; `client_name` is its name.
     """
     declared = ABLE if capabilities is None else capabilities
     if isinstance(project, Runtime):
@@ -59,7 +59,7 @@ async def connect(
 
 
 class MemoryClient(Client):
-    """Calls a runtime. The runtime is made at the first call, so that a test may still write files before."""
+    """Calls a runtime, which is made at the first call, so that a test can write files before."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class MemoryClient(Client):
         return listed_tools(self._runtime(), version=self.version)
 
     async def request(self, method: str, /, **params: Any) -> dict[str, Any]:
-        """What a host would answer to a request for resources, prompts or completions. It knows no others, and no files."""
+        """The answer of a host to a request for resources, prompts or completions. Files are not served."""
         runtime, own = self._runtime(), self._runtime().settings.own
         catalog = runtime.catalog()
         listing = Listing(catalog, {each.id: View(each.input_schema, None, None) for each in catalog})
@@ -161,7 +161,7 @@ class MemoryClient(Client):
         return Payload(outcome.payload(profile, boxed=not self._revision.any_output))
 
     def _go_into_background(self, channel: Channel) -> None:
-        """The call is awaited all the same; only its questions are no reason to repeat it any more."""
+        """Let questions no longer end the run. The client still waits for the call."""
         channel.ask = self._ask
 
     async def _ask(self, questions: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -183,7 +183,7 @@ def _protocol_error(error: RpcError) -> ProtocolError:
 
 
 def _nested(dotted: str) -> dict[str, Any]:
-    """`elicitation.url` as a client would declare it."""
+    """A capability such as `elicitation.url` as a client declares it."""
     declared: dict[str, Any] = {}
     for name in reversed(parts_of_capability(dotted)):
         declared = {name: declared}

@@ -40,14 +40,14 @@ class Question:
 
 
 Reply: TypeAlias = "Refusal | Mapping[str, Any] | bool | float | str | list[str] | Callable[[Question], Any]"
-"""A mapping fills the form. Any other value fills its only field. A function is given the question and returns one of these.
+"""A mapping fills the form. Any other value fills its only field. A function gets the question and returns one of these.
 
-`True` agrees to visit a page, a text is what the model of the client writes, and a list has the addresses of its roots.
+For a page, `True` agrees to visit it. For sampling, a string is the text of the model. For roots, a list has their URIs.
 """
 
 
 class Person:
-    """Gives replies in the order of the script, and remembers what was asked."""
+    """Gives replies in the order of the script, and keeps the questions."""
 
     def __init__(self, *replies: Reply) -> None:
         self.asked: list[Question] = []

@@ -1,6 +1,6 @@
-"""The pytest plugin. It imports Prowess only when a fixture is used: pytest loads it before the first test.
+"""The pytest plugin. pytest loads it before every run, so it imports Prowess only when a fixture is used.
 
-The fixtures that need an event loop stand in `prowess_testkit.fixtures`, which needs anyio's plugin.
+The fixtures that need an event loop are in `prowess_testkit.fixtures`, which needs anyio's plugin.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the async fixtures, or what says why there are none."""
+    """Register the async fixtures, or replacements that explain why they cannot work."""
     plugins = config.pluginmanager
     if plugins.hasplugin("anyio") or plugins.hasplugin("anyio.pytest_plugin"):
         from prowess_testkit import fixtures
@@ -45,7 +45,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Prowess runs on asyncio: leave out what anyio would run on trio as well."""
+    """Deselect the tests that anyio would run on trio: Prowess needs asyncio."""
     other = [item for item in items if _is_on_another_backend(item)]
     if other:
         config.hook.pytest_deselected(items=other)
@@ -61,16 +61,16 @@ def _is_on_another_backend(item: pytest.Item) -> bool:
 
 
 class _NoLoop:
-    """The fixtures that need an event loop, where nothing runs one."""
+    """Replaces the fixtures that need an event loop while anyio's plugin is off."""
 
     @pytest.fixture
     def runtime(self) -> None:
-        """Fails, and says what to do."""
+        """Fail with instructions."""
         _no_loop("runtime")
 
     @pytest.fixture
     def client(self) -> None:
-        """Fails, and says what to do."""
+        """Fail with instructions."""
         _no_loop("client")
 
 
@@ -84,7 +84,7 @@ def _no_loop(name: str) -> None:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Iterator[Project]:
-    """An empty project: write skills into it, or copy them. Its cache is a folder of its own."""
+    """An empty project with its own cache. Write skills into it, or copy them."""
     from prowess_testkit.project import Project
 
     with Project(tmp_path / "project", flags={"cache_dir": str(tmp_path / "cache")}) as project:
@@ -102,7 +102,7 @@ def wire() -> str:
 
 @pytest.fixture
 def contract_snapshot(request: pytest.FixtureRequest) -> Callable[..., None]:
-    """`contract_snapshot(project)` compares what clients see with a file in `snapshots/` beside the test.
+    """`contract_snapshot(project)` compares the contracts for clients with a file in `snapshots/` beside the test.
 
     Takes the arguments `profile` and `version` of `assert_contract_unchanged`, and a `name` for the file.
     """

@@ -56,25 +56,25 @@ LOG_LEVEL_KEY: Final = "io.modelcontextprotocol/logLevel"
 _SERVER_KEY: Final = "io.modelcontextprotocol/serverInfo"
 _LONGEST_LINE: Final = 1 << 28
 _LAST_WORDS: Final = 30.0
-"""Seconds for the rest of stderr when the host has ended: a process that it left behind may keep it open."""
+"""Seconds to read the rest of stderr after the host has ended, since a remaining child may keep it open."""
 _KNOWN_METHODS: Final = frozenset({"elicitation/create", "sampling/createMessage", "roots/list"})
 _UNKNOWN_METHOD: Final = -32601
 _SCRIPT_FAILED: Final = -32000
 _POLL: Final = 0.02
-"""Seconds between two looks at a task: tests are in more of a hurry than the host advises."""
+"""Seconds between two polls of a task, shorter than the host suggests, for fast tests."""
 
 
 class HostProcess:
-    """A host that was started, what it said, and the answers that are still to come."""
+    """A running host: its messages so far, and the pending requests."""
 
     client_name = CLIENT_NAME
-    """What the client calls itself."""
+    """The name that the client sends."""
 
     def __init__(self, process: asyncio.subprocess.Process, version: str) -> None:
         self.process = process
         self.version = version
         self.capabilities: Message = {}
-        """What `open` declares, and every request of the stateless era."""
+        """The capabilities that `open` declares, or every request of the stateless era."""
         self.opened: Message = {}
         """The result of the handshake."""
         self.notes: list[Message] = []
@@ -84,7 +84,7 @@ class HostProcess:
         self.errors_without_id: list[Message] = []
         self.stderr = ""
         self.on_message: Callable[[Message], None] = _ignore
-        """Is told of every notification and request as it arrives."""
+        """Called with every notification and request as it arrives."""
         self._numbers = itertools.count(1)
         self._waiting: dict[Any, tuple[str, asyncio.Future[Message]]] = {}
         self._news = asyncio.Condition()
@@ -100,7 +100,7 @@ class HostProcess:
         env: Mapping[str, str] | None = None,
         through: Sequence[str] = (),
     ) -> Self:
-        """Start a host for a project, with `env` added to our own environment; `through` is a program that starts it."""
+        """Start a host for a project, with `env` added to the environment; `through` is a command that starts it."""
         process = await asyncio.create_subprocess_exec(
             *(*through, sys.executable, "-m", "prowess_host", "--project", str(project), *options),
             stdin=subprocess.PIPE,
@@ -125,7 +125,7 @@ class HostProcess:
             while line := await stream.readline():
                 self.take_line(line)
                 await self._tell_news()
-        except Exception as error:  # noqa: BLE001 - whoever waits for an answer is told
+        except Exception as error:  # noqa: BLE001 - raised to everybody who waits for an answer
             broken = error
         await self.process.wait()
         await asyncio.wait([self._readers[1]], timeout=_LAST_WORDS)
@@ -134,7 +134,7 @@ class HostProcess:
         for method, future in self._waiting.values():
             if not future.done():
                 future.set_exception(broken or self._ended_before(method))
-                future.exception()  # perhaps nobody waits
+                future.exception()  # silences the warning if nobody waits
 
     async def _tell_news(self) -> None:
         async with self._news:
@@ -149,13 +149,13 @@ class HostProcess:
             self.stderr += data.decode("utf-8", "replace")
 
     def take_line(self, line: bytes) -> None:
-        """One line of the host: a message, or an array of them."""
+        """Handle one line of the host: a message, or an array of them."""
         data = json.loads(line)
         for message in cast("list[Message]", data) if isinstance(data, list) else [cast("Message", data)]:
             self.take_message(message)
 
     def take_message(self, message: Message) -> None:
-        """One message of the host."""
+        """Handle one message of the host."""
         if "method" in message:
             (self.asked if "id" in message else self.notes).append(message)
             self.on_message(message)
@@ -165,33 +165,33 @@ class HostProcess:
             self.take_answer(message)
 
     def take_answer(self, message: Message) -> None:
-        """The answer to a request of ours."""
+        """Handle the answer to a request."""
         _, future = self._waiting.pop(message["id"])
         if not future.done():
             future.set_result(message)
 
     async def news(self, find: Callable[[], Any], patience: float = PATIENCE) -> Any:
-        """What `find` returns as soon as it finds something among the messages."""
+        """Wait until `find` returns something true, and return that. It is called again after every message."""
         with anyio.fail_after(patience):
             async with self._news:
                 while not (found := find()):
                     if self._has_ended:
-                        raise self._ended_before("or said what was waited for")
+                        raise self._ended_before("with the expected message")
                     await self._news.wait()
                 return found
 
     # Writing
 
     def write(self, data: bytes) -> None:
-        """Bytes as they are."""
+        """Write bytes as they are."""
         cast("asyncio.StreamWriter", self.process.stdin).write(data)
 
     def send(self, message: Any) -> None:
-        """One message, as a line."""
+        """Write one message as a line."""
         self.write(json.dumps(message).encode() + b"\n")
 
     def expect(self, request_id: Any, method: str = "tools/call") -> asyncio.Future[Message]:
-        """The answer to a request that is sent by hand."""
+        """A future for the answer to a request that the test writes itself."""
         future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         if self._has_ended:
             raise self._ended_before(method)
@@ -199,7 +199,7 @@ class HostProcess:
         return future
 
     def request(self, method: str, request_id: Any = None, /, **params: Any) -> asyncio.Future[Message]:
-        """Send a request as the revision wants it. Gives the answer that will come."""
+        """Send a request in the form of the revision. Returns a future for the answer."""
         number = next(self._numbers) if request_id is None else request_id
         future = self.expect(number, method)
         self.send(self.message(number, method, params))
@@ -207,13 +207,13 @@ class HostProcess:
         return future
 
     def message(self, number: Any, method: str, params: Mapping[str, Any]) -> Message:
-        """A request as the revision wants it."""
+        """A request in the form of the revision."""
         if self.version == STATELESS:
             params = self.in_envelope(params)
         return {"jsonrpc": "2.0", "id": number, "method": method, "params": dict(params)}
 
     def in_envelope(self, params: Mapping[str, Any]) -> Message:
-        """Parameters with what every request of the stateless era says of its client."""
+        """Parameters with the facts about the client that every request of the stateless era carries."""
         info = {"name": self.client_name, "version": "1"}
         envelope = {VERSION_KEY: STATELESS, CAPABILITIES_KEY: self.capabilities, CLIENT_KEY: info}
         return {**params, "_meta": {**envelope, **params.get("_meta", {})}}
@@ -223,7 +223,7 @@ class HostProcess:
         self.send({"jsonrpc": "2.0", "method": method, "params": params})
 
     async def open(self, capabilities: Mapping[str, Any] | None = None, patience: float = PATIENCE) -> None:
-        """Do the handshake, if the revision has one."""
+        """Do the handshake if the revision has one."""
         self.capabilities = dict(capabilities or {})
         if self.version == STATELESS:
             return
@@ -238,18 +238,18 @@ class HostProcess:
     # The end
 
     def close_input(self) -> None:
-        """End of input: the host drains and leaves."""
+        """Close the host's stdin: it finishes running calls and exits."""
         cast("asyncio.StreamWriter", self.process.stdin).close()
 
     async def ended(self, patience: float = PATIENCE) -> int:
-        """The exit code, once the host has left and all that it said was read."""
+        """Wait until the host has exited and its output is read. Returns the exit code."""
         with anyio.fail_after(patience):
             code = await self.process.wait()
             await asyncio.gather(*self._readers)
         return code
 
     async def stop(self, patience: float = PATIENCE) -> bool:
-        """Close the input and wait for the end. Kills a host that does not leave, and returns whether it left by itself."""
+        """Close stdin and wait for the exit. Kills a host that does not exit, and returns whether it exited by itself."""
         left = True
         with anyio.CancelScope(shield=True):
             self.close_input()
@@ -263,7 +263,7 @@ class HostProcess:
 
 
 class ProcessClient(Client):
-    """A client of a host process. `host` is what it stands on: raw requests, notifications, stderr, the process."""
+    """A client of a host process. `host` gives access to raw requests, notifications, stderr and the process."""
 
     def __init__(self, host: HostProcess, person: Person | None, patience: float) -> None:
         super().__init__(host.version, person)
@@ -275,20 +275,20 @@ class ProcessClient(Client):
 
     @property
     def stderr(self) -> str:
-        """What the host and its workers wrote to stderr."""
+        """The stderr of the host and its workers so far."""
         return self.host.stderr
 
     @property
     def notifications(self) -> list[Message]:
-        """All notifications of the host as they came, also those about progress and logs."""
+        """All notifications of the host in order, including progress and logs."""
         return self.host.notes
 
     async def request(self, method: str, /, **params: Any) -> dict[str, Any]:
-        """The result of any request. Raises `ProtocolError` if the answer is an error."""
+        """Send a request, and return its result. Raises `ProtocolError` if the answer is an error."""
         return await self._result(method, self.host.request(method, **params))
 
     async def notified(self, method: str, count: int = 1) -> Message:
-        """The parameters of a notification, waited for; `count` is which one of that method."""
+        """Wait for a notification, and return its parameters. `count` selects the first, second, … of this method."""
         find = lambda: [note for note in self.notifications if note["method"] == method][count - 1 :]  # noqa: E731
         found = await self.host.news(find, self._patience)
         return found[0].get("params", {})
@@ -367,7 +367,7 @@ _call_numbers = itertools.count(1)
 
 
 def _ignore(_: Message) -> None:
-    """Nobody listens."""
+    """Ignore a message."""
 
 
 @contextlib.asynccontextmanager
@@ -381,16 +381,15 @@ async def serve(
     env: Mapping[str, str] | None = None,
     patience: float = PATIENCE,
 ) -> AsyncGenerator[ProcessClient]:
-    """A real host for a project, and a client of it. The handshake is done; the host is gone at the end.
+    """Start a real host for a project, and connect a client to it. The host ends with the block.
 
-    `capabilities` are those that the client declares, by default that it can ask a person; `client_name` is what it calls
-    itself. `patience` is how many
-    seconds each wait may take. An error inside the block carries the stderr of the host as a note.
+    `capabilities` are those that the client declares, by default that it can ask a person; `client_name` is its name.
+    `patience` limits each wait, in seconds. An exception in the block carries the stderr of the host as a note.
     """
     declared = ABLE if capabilities is None else capabilities
     with contextlib.ExitStack() as scratch:
         flags: dict[str, Any] = dict(project.flags) if isinstance(project, Project) else {}
-        if "cache_dir" not in flags:  # nothing is left in the cache of whoever runs the test
+        if "cache_dir" not in flags:  # keeps the user's cache clean
             flags["cache_dir"] = scratch.enter_context(tempfile.TemporaryDirectory())
         host = await HostProcess.start(os.fspath(project), *_options(flags), version=version, env=env)
         host.client_name = client_name
@@ -407,7 +406,7 @@ async def serve(
 
 
 def _options(flags: Mapping[str, Any]) -> list[str]:
-    """Settings as the command line takes them."""
+    """Settings as options of the command line."""
     options: list[str] = []
     for key, value in flags.items():
         if value is not None:

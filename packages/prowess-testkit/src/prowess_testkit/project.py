@@ -27,12 +27,12 @@ class Project(os.PathLike[str]):
     """A folder with skills. The fixture `project` is an empty one; `Project("path")` is one that exists."""
 
     def __init__(self, root: str | Path, *, flags: Mapping[str, Any] | None = None) -> None:
-        """`flags` are settings that win over files and environment, like `--set` on the command line."""
+        """`flags` are settings that override files and environment, like `--set` on the command line."""
         self.root = Path(root).resolve()
         self.flags: dict[str, Any] = dict(flags or {})
         self._runtime: Runtime | None = None
         self._current: Runtime | None = None
-        """The runtime that direct calls run in."""
+        """The runtime for direct calls."""
         self._overrides: list[tuple[Any, Any]] = []
         self._portal: BlockingPortal | None = None
         self._end = ExitStack()
@@ -74,8 +74,8 @@ class Project(os.PathLike[str]):
         """Add settings to the project's `prowess.toml`: tables as mappings, or dotted keys like `"api.key"`."""
         if self._runtime is not None:
             raise ProjectError(
-                "the settings were read already; call project.configure before the first call, "
-                "or ask for the fixture `client` instead of `runtime`, which reads them at once"
+                "the settings are read already; call project.configure before the first call, "
+                "or use the fixture `client` instead of `runtime`, which reads them at once"
             )
         file = self.root / CONFIG_FILE
         known = tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
@@ -85,10 +85,10 @@ class Project(os.PathLike[str]):
         file.write_text(toml(known), encoding="utf-8")
 
     def _check_unread(self, file: Path) -> None:
-        """A file that is written too late would be ignored, and the test would not know."""
+        """Raise `ProjectError` for a file that is written too late and would be ignored."""
         if self._runtime is not None and self._runtime.loaded:
             raise ProjectError(
-                f"{file.relative_to(self.root)} was written after the skills were loaded, which load once; write it "
+                f"{file.relative_to(self.root)} was written after the skills were loaded, which happens once; write it "
                 "before the first call, or use serve(project), which reloads"
             )
 
@@ -96,7 +96,7 @@ class Project(os.PathLike[str]):
 
     @property
     def runtime(self) -> Runtime:
-        """The runtime of this test, made at the first use, and made anew after it was closed."""
+        """The runtime of this test, made at the first use and again after it was closed."""
         if self._runtime is None:
             self.root.mkdir(parents=True, exist_ok=True)
             self._runtime = Runtime(self.root, flags=self.flags)
@@ -105,7 +105,7 @@ class Project(os.PathLike[str]):
         return self._runtime
 
     def skill(self, name: str) -> ModuleType:
-        """The module of a skill, to test its functions (`.raw` is the undecorated one): `project.skill("notes").add.raw`.
+        """The module of a skill, to test its functions: `project.skill("notes").add.raw` is the undecorated one.
 
         `text.scan` is the file `scan.py` of the folder skill `text`. Direct calls of its commands run in this project.
         """
@@ -122,9 +122,9 @@ class Project(os.PathLike[str]):
         return self._portal.call(self.runtime.call, command, arguments)
 
     def override(self, key: Any, value: Any) -> None:
-        """Inject a value in the place of what is provided for a type or a name, until the end of the test.
+        """Inject this value for a type or a name until the end of the test.
 
-        The name of a class will do, since classes of skills cannot be imported: `project.override("Clock", FakeClock())`.
+        The name of a class works too, since classes of skills cannot be imported: `project.override("Clock", FakeClock())`.
         """
         self._overrides.append((key, value))
         if self._runtime is not None:
@@ -133,13 +133,13 @@ class Project(os.PathLike[str]):
     # The end
 
     async def aclose(self) -> None:
-        """Close what lives as long as the runtime, on this event loop."""
+        """Close the runtime on this event loop."""
         runtime, self._runtime = self._runtime, None
         if runtime is not None:
             await runtime.aclose()
 
     def close(self) -> None:
-        """End everything that the test started."""
+        """Close the project and its runtime."""
         runtime, self._runtime = self._runtime, None
         portal, self._portal = self._portal, None
         with self._end:

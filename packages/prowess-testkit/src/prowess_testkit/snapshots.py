@@ -1,4 +1,4 @@
-"""Snapshots of contracts: what clients see of a project, kept in a file beside the test."""
+"""Snapshots of contracts: the tools of a project as clients see them, in a file beside the test."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def assert_contract_unchanged(
     version: str = HANDSHAKE,
     update: bool = False,
 ) -> None:
-    """Compare what clients see of a project with a file, and say what differs. `update` writes the file instead.
+    """Compare the answer to `tools/list` with a file, and raise `ContractChanged` with the differences.
 
-    The file holds what `tools/list` answers, in the profile of the settings or another one.
+    `update` writes the file instead. The profile is that of the settings, unless another one is given.
     """
     runtime = project.runtime if isinstance(project, Project) else project
     if failures := runtime.catalog().failures:
         raise ProjectError(
-            "\n".join(["skills that do not load would be missing in the snapshot:", *map(str, failures)])
+            "\n".join(["some skills cannot be loaded, and would be missing in the snapshot:", *map(str, failures)])
         )
     tools = listed_tools(runtime, profile=profile, version=version)
     now = json.dumps(tools, indent=2, ensure_ascii=False) + "\n"

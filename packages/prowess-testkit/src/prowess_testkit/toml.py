@@ -30,7 +30,7 @@ def _lines(table: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[str]:
 
 
 def toml_value(value: Any, key: str) -> str:
-    """One value as TOML. `key` is what an error calls it."""
+    """One value as TOML. `key` is its name in errors."""
     return _value(value, (key,))
 
 
@@ -56,5 +56,5 @@ def _value(value: Any, place: tuple[str, ...]) -> str:
 
 
 def _text(text: str) -> str:
-    """A TOML string. JSON escapes all that TOML wants escaped, but for DEL."""
+    """A TOML string: JSON escapes all that TOML needs, except DEL."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

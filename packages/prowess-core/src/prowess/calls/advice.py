@@ -106,7 +106,7 @@ def _refusal(error: BaseException, limits: Limits) -> str:
 def _of_module(name: str, file: str | None) -> str:
     top = name.partition(".")[0]
     if top == "prowess":
-        return "What skills need is in prowess itself: `from prowess import skill_command`"
+        return "Everything for skills is in the package prowess: `from prowess import skill_command`"
     if not name or top != name or top in sys.stdlib_module_names:
         return ""
     folder = Path(file).parent if file else None

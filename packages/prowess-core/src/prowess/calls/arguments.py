@@ -101,7 +101,7 @@ class ArgumentReader:
             values = self._from_json(opened)
         except InputError:
             raise
-        except Exception:  # noqa: BLE001 - a validator of the author's that takes only texts: what it said of the text counts
+        except Exception:  # noqa: BLE001 - a validator of the author may accept only strings: its first message counts
             raise misfit from None
         paths.extend(found)
         return values

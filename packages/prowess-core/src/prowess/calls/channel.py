@@ -33,23 +33,23 @@ def _ignore(*_: Any) -> None:
 
 
 def _always() -> bool:
-    """The default of `Channel`, for a caller that takes no call back."""
+    """The default of `Channel`, for a caller that never withdraws a call."""
     return True
 
 
 class Withdrawn(BaseException):
-    """The caller has taken the call back while it waited for its turn: nothing of it has run."""
+    """The caller withdrew the call while it waited for its turn, so the command has not run."""
 
 
 class SharedResults(Protocol):
-    """Results of cached commands that several hosts share, by keys that say all that a result depends on."""
+    """Results of cached commands that several hosts share. A key covers everything that a result depends on."""
 
     async def find(self, key: str) -> bytes:
-        """A result. Empty: there is none, and whoever asked runs the command and calls `keep` for the answer it got."""
+        """A result. If it is empty, there is none: the asking call runs the command and calls `keep` with its result."""
         ...
 
     def keep(self, key: str, result: bytes, seconds: int) -> None:
-        """Share a result for so long; an empty one says that there is none."""
+        """Share a result for this many seconds; an empty one tells others that there is none."""
         ...
 
 
@@ -91,15 +91,15 @@ class Channel:
     updated: Callable[[str], None] = _ignore
     """Called with the URIs of changed resources."""
     waits: Callable[[], None] = _ignore
-    """Called when the call begins to wait for its turn. Until `goes_on`, the caller may take it back."""
+    """Called when the call begins to wait for its turn. Until `goes_on`, the caller may withdraw it."""
     goes_on: Callable[[], bool] = _always
-    """Called when its turn has come; false if the caller has taken it back."""
+    """Called when its turn has come; false if the caller has withdrawn it."""
     scopes: str = ""
-    """The scopes that the caller is limited to, if it is. Callers with others get other cached results."""
+    """The scopes that the caller is limited to, if any. Callers with different scopes share no cached results."""
     shared: SharedResults | None = None
-    """The results that other hosts have, if there are others."""
+    """The results of other hosts, in a cluster."""
     caller: Hashable = None
-    """Who calls, where a host shares out what there is between callers."""
+    """The identity of the caller, by which a host divides its capacity between callers."""
 
 
 @dataclass(slots=True)
@@ -202,7 +202,7 @@ class Call:
 
     def url_done(self, key: str) -> None:
         """Report that a page is finished."""
-        self._tell_for_sure(self.channel.url_done, key)
+        self._tell_always(self.channel.url_done, key)
 
     def go_into_background(self) -> bool:
         """Continue in the background; false if the caller has to wait. A second call has no effect."""
@@ -211,7 +211,7 @@ class Call:
             return False
         if not self._in_background:
             self._in_background = True
-            self._tell_for_sure(leave)
+            self._tell_always(leave)
         return True
 
     def _advance(self, done: float | None, total: float | None, message: str | None) -> None:
@@ -234,15 +234,15 @@ class Call:
                 self._drop(*self._said.pop())
             self._said.append((function, args))
         if is_first:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is there
+            with contextlib.suppress(RuntimeError):  # the loop is closed
                 self.loop.call_soon_threadsafe(self._pass_on)
 
-    def _tell_for_sure(self, function: Callable[..., None], *args: Any) -> None:
-        """The same for messages that must not be dropped."""
+    def _tell_always(self, function: Callable[..., None], *args: Any) -> None:
+        """Like `_tell`, for messages that must not be dropped."""
         if self.on_its_loop:
             self._unless_over(function, *args)
             return
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is there
+        with contextlib.suppress(RuntimeError):  # the loop is closed
             self.loop.call_soon_threadsafe(self._unless_over, function, *args)
 
     def _drop(self, function: Callable[..., None], args: tuple[Any, ...]) -> None:

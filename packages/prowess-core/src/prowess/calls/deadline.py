@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 
 import anyio
 
-__all__ = ["TIMED_OUT", "Deadline", "Deadlines"]
+__all__ = ["TIMED_OUT", "Deadline", "Deadlines", "prepare"]
 
 TIMED_OUT: Final = "timed out"
 """The message of a cancellation by the host after a timeout."""
@@ -98,6 +98,11 @@ class Deadlines:
 
 
 _deadlines: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, Deadlines]] = WeakKeyDictionary()
+
+
+def prepare() -> None:
+    """Import the modules for the first deadline, which takes 9 ms. Call it in a task."""
+    _scope_class()
 
 
 @cache

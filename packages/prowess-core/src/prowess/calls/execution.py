@@ -108,7 +108,7 @@ def _collected(value: Any, call: Call) -> Any:
     try:
         while True:
             if call.cancelled:
-                raise InterruptedError("nobody waits for this call any more")
+                raise InterruptedError("the caller of this call no longer waits for it")
             items.append(next(iterator))
             _report(call, items[-1])
     except StopIteration as stop:

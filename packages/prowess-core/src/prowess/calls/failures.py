@@ -11,7 +11,7 @@ from typing import Final
 
 from prowess.calls.advice import advice
 from prowess.contracts.catalog import Failure
-from prowess.errors import DeclarationError, LoadError, ProwessError, message_of
+from prowess.errors import DeclarationError, LoadError, ProwessError, message_of, named_error
 
 __all__ = ["failure_of", "is_interrupt"]
 
@@ -58,5 +58,5 @@ def _reason(error: BaseException, place: tuple[str | None, int | None] | None) -
     elif isinstance(error, SyntaxError) and place is not None:
         text = error.msg
     if not isinstance(error, ProwessError):
-        text = f"{type(error).__name__}: {text}" if text else type(error).__name__
+        text = named_error(error, text)
     return _SYNTHETIC.sub("", text).encode(errors="backslashreplace").decode()

@@ -241,7 +241,7 @@ class _Flight:
         arguments = Arguments(first.arguments.named, first.arguments.extra_args)
         self.call = Call(first.command, arguments, channel, may_ask=False)
         self.task = self.call.task = asyncio.ensure_future(fly(self.call))
-        self.task.add_done_callback(_looked_at)
+        self.task.add_done_callback(_retrieve_exception)
 
     def _progress(self, done: float, total: float | None, message: str | None) -> None:
         for call in self.aboard:
@@ -271,15 +271,15 @@ class _Flight:
 
 
 class Sharing(NamedTuple):
-    """How the results of one command are shared with other hosts."""
+    """Shares the results of one command with other hosts."""
 
     key_of: Callable[[Call, Hashable], Awaitable[str]]
-    """The key of a call for all hosts, from its key here; empty where its result must not be shared."""
+    """Makes the key of a call for all hosts from its local key; empty if its result must not be shared."""
     seconds: int
-    """The engine counts whole ones: less than one is not shared."""
+    """Seconds that a result is valid, in whole numbers as the engine counts them; with 0, nothing is shared."""
 
     async def run(self, step: Step, call: Call, key: Hashable) -> Result:
-        """Take the result of another host, or wait for the one that it works at; else run, and let the others have it."""
+        """Take the result of another host, or wait while one computes it; else run the command and share the result."""
         others = call.channel.shared
         name = await self.key_of(call, key) if others is not None and self.seconds else ""
         if others is None or not name:
@@ -334,7 +334,7 @@ def with_cache(
         try:
             call.take_turn()
             result = await (step(call) if sharing is None else sharing.run(step, call, key))
-            if not result.is_error and not call.cached:  # how old the result of another host is, only the engine knows
+            if not result.is_error and not call.cached:  # the age of a result from another host is unknown here
                 cache.put(key, result)
             return result
         finally:
@@ -345,7 +345,7 @@ def with_cache(
     return run
 
 
-def _looked_at(task: asyncio.Task[Any]) -> None:
+def _retrieve_exception(task: asyncio.Task[Any]) -> None:
     """Retrieve an exception that no call waits for, so that asyncio does not report it."""
     if not task.cancelled():
         task.exception()

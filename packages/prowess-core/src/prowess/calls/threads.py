@@ -109,7 +109,7 @@ class _Job:
         """Pass on a value that came too late for its caller."""
         value, error = cast("tuple[Any, BaseException | None]", self.result)
         if error is None:
-            _quietly(lambda: self.late(value), self.label)
+            _run_logged(lambda: self.late(value), self.label)
 
 
 class _Worker:
@@ -248,13 +248,13 @@ class Threads:
     def _work(self, worker: _Worker) -> None:
         job: _Job | None = worker.jobs.get()
         while job is not None:
-            following, stays = self._see_to(job, worker)
+            following, stays = self._perform(job, worker)
             job = None  # an idle thread must keep no references
             if not stays:
                 return
             job = following or self._next(worker)
 
-    def _see_to(self, job: _Job, worker: _Worker) -> tuple[_Job | None, bool]:
+    def _perform(self, job: _Job, worker: _Worker) -> tuple[_Job | None, bool]:
         """Run a job. Returns the next job for this thread, and whether the thread continues."""
         with self._lock:
             job.begun = not job.abandoned
@@ -336,7 +336,7 @@ class Lane:
 
     def post(self, function: Callable[[], Any]) -> None:
         """Run a function after the earlier ones, without waiting for it. Its exceptions are logged."""
-        self._submit(lambda: _quietly(function, self._label))
+        self._submit(lambda: _run_logged(function, self._label))
 
     def replace(self) -> None:
         """Abandon a thread that hangs. Another one runs the next functions."""
@@ -371,10 +371,10 @@ def _serve(steps: queue.SimpleQueue[Callable[[], None] | None]) -> None:
         step = None
 
 
-def _quietly(function: Callable[[], Any], label: str) -> None:
+def _run_logged(function: Callable[[], Any], label: str) -> None:
     try:
         function()
-    except BaseException:  # noqa: BLE001 - nobody is there to be told
+    except BaseException:  # noqa: BLE001 - there is no caller to raise it to
         _log.exception("cleaning up after %s failed", label)
 
 
@@ -385,7 +385,7 @@ class Inline:
         self,
         function: Callable[[], Any],
         *,
-        late: Callable[[Any], object] = _ignore,  # noqa: ARG002 - nothing comes too late: nobody could be cancelled
+        late: Callable[[Any], object] = _ignore,  # noqa: ARG002 - the caller cannot be cancelled meanwhile
         label: str = "",  # noqa: ARG002 - nothing is left behind
     ) -> Any:
         """Run a function at once; raises `Raised` with its exception."""

@@ -112,7 +112,7 @@ class Contract:
     warnings: tuple[str, ...] = ()
     """Probable mistakes of the author. Not part of the contract with callers."""
     in_thread: bool = True
-    """Whether its calls take a thread of a worker, because the function is sync. For the host; not part of the digest."""
+    """Whether its calls take a thread of a worker, because the function is sync. The host needs this; it is not in the digest."""
     kind: str = TOOL
     """A kind in the table of `prowess.contracts.kinds`."""
     uri: str = ""

@@ -104,8 +104,8 @@ def _collect(entries: Iterable[_Entry], parameters: dict[str, str]) -> None:
 def _google(lines: list[str], start: int) -> _Block | None:
     """The section whose header (`Args:`) is at `start`.
 
-    The entries stand deeper than the header. Where a dash list does not, or where the header is the first line (whose
-    indentation no docstring keeps), the section goes on for as long as there are entries.
+    Entries are indented deeper than the header. The section continues as long as there are entries if a dash list is not
+    indented, or if the header is the first line of the docstring, whose indentation is unknown.
     """
     if not _is_section(lines[start], _PARAMETER_SECTION):
         return None
@@ -163,7 +163,7 @@ def _is_type(text: str) -> bool:
 
 
 def _numpy(lines: list[str], start: int) -> _Block | None:
-    """The section whose underlined header is at `start`: entries stand at the margin, descriptions deeper."""
+    """The section whose underlined header is at `start`: entries are at the margin, descriptions indented."""
     if not _PARAMETER_SECTION.fullmatch(lines[start].strip()) or not _underlined(lines, start):
         return None
     entries: list[_Entry] = []
@@ -185,7 +185,7 @@ def _numpy(lines: list[str], start: int) -> _Block | None:
 
 
 def _starts_numpy_entry(lines: list[str], index: int) -> bool:
-    """`x : int` is an entry anywhere, a bare `x` only above its description."""
+    """Whether a line begins an entry: `x : int` anywhere, a bare `x` only above its description."""
     line = lines[index]
     found = _NUMPY.fullmatch(line.strip())
     if found is None or _underlined(lines, index) or _is_section(line, _OTHER_SECTION):
@@ -194,7 +194,7 @@ def _starts_numpy_entry(lines: list[str], index: int) -> bool:
 
 
 def _numpy_entry(lines: list[str], index: int) -> _Entry:
-    """The text after the colon is a type, unless it is prose and the only description of the parameter."""
+    """The entry at a line. The text after the colon is a type, unless it is prose and the only description."""
     names, _, tail = lines[index].partition(":")
     prose = not _is_indented(lines, index + 1) and not _is_type(tail)
     return _Entry(_names(names), [tail.strip()] if prose else [])
@@ -212,7 +212,7 @@ def _is_indented(lines: list[str], index: int) -> bool:
 
 
 def _sphinx(lines: list[str], start: int) -> _Block | None:
-    """The field at `start`, with its deeper continuation lines. A `:type:` field is in the schema already."""
+    """The field at `start`, with its indented continuation lines. A `:type:` field is dropped, because the schema has it."""
     found = _SPHINX.fullmatch(lines[start].rstrip())
     if found is None:
         return None

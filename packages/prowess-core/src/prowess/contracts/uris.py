@@ -97,23 +97,29 @@ def parse_template(text: str) -> Template:
     if sum(variable.operator == "+" for variable in variables) > 1:
         raise ValueError("only one variable {+...} is allowed, because it matches several segments")
     pattern, literal = "", 0
+    begins = ""
+    """The text behind a variable {+...}, as long as no slash came."""
     for place, (operator, names_or_text) in enumerate(parts):
         if operator == "=":
-            pattern += re.escape(names_or_text[0])
-            literal += len(names_or_text[0])
+            text_between = names_or_text[0]
+            pattern += re.escape(text_between)
+            literal += len(text_between)
+            before = parts[place - 1][0] if place else ""
+            begins = "" if "/" in text_between else text_between if before == "+" else begins
         elif operator != "?":
-            pattern += f"(?P<{names_or_text[0]}>{'.+' if operator else _segment(parts[place + 1 :])})"
+            pattern += f"(?P<{names_or_text[0]}>{'.+' if operator else _segment(parts[place + 1 :], begins)})"
     return Template(text, tuple(variables), re.compile(pattern, re.DOTALL), literal)
 
 
-def _segment(following: list[tuple[str, list[str]]]) -> str:
+def _segment(following: list[tuple[str, list[str]]], begins: str) -> str:
     """The pattern of a variable in one segment. If another variable follows, it ends before the text between them, so that
-    there is only one way to match, and a long URI cannot keep the host busy.
+    there is only one way to match, and matching a long URI takes linear time. For the same reason, it excludes the text with
+    which it `begins` after a variable of several segments, which takes as much as it can.
     """
     until = ""
     if len(following) > 1 and following[0][0] == "=" and following[1][0] != "?" and "/" not in following[0][1][0]:
         until = re.escape(following[0][1][0][0])
-    return f"[^/?#{until}]+"
+    return f"(?:(?!{re.escape(begins)})[^/?#{until}])+" if begins else f"[^/?#{until}]+"
 
 
 def _parts(text: str) -> Iterator[tuple[str, list[str]]]:

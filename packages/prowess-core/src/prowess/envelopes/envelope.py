@@ -13,8 +13,9 @@ import re
 import time
 import weakref
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Annotated, Any, Final, NoReturn, Protocol, cast
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
@@ -25,7 +26,7 @@ from prowess.calls.handles import Handles
 from prowess.calls.outcome import Outcome
 from prowess.contracts.catalog import Catalog
 from prowess.contracts.contract import Contract
-from prowess.errors import TooMuchWork
+from prowess.errors import TooMuchWork, shortened
 from prowess.frozen import frozen
 from prowess.jsontypes import Json, JsonObject
 from prowess.settings.credentials import Caller, Credentials, Refused
@@ -35,6 +36,7 @@ __all__ = [
     "ENVELOPE_VERSION",
     "Engine",
     "EnvelopeError",
+    "Others",
     "Request",
     "diagnostics",
     "finish",
@@ -64,10 +66,10 @@ _STATUS: Final[Mapping[str, tuple[str, int]]] = {
     "output": ("error", 502),
     "unknown": ("error", 404),
 }
-_TRY_AGAIN: Final = 1
-"""Seconds for `Retry-After` when the limit of background work is reached."""
 _MOST_LENGTH: Final = 200
 """Characters of a status message; the errors have the whole text."""
+_MOST_LOGGED: Final = 2000
+"""Characters of a message in the log: clients may have sent any number of them."""
 
 
 class EnvelopeError(Exception):
@@ -276,9 +278,9 @@ def _refusal(message: JsonObject, code: str, http: int, *problems: JsonObject) -
 
 
 class Engine(Protocol):
-    """What runs commands: a `Runtime` in this process, or a project of the host with its workers.
+    """Runs commands: a `Runtime` in this process, or a project of the host with its workers.
 
-    One of several that share their requests may have a `mark`, which begins its handles.
+    An engine that shares its requests with other processes has them as the attribute `others`.
     """
 
     @property
@@ -288,7 +290,7 @@ class Engine(Protocol):
 
     @property
     def offers_tasks(self) -> bool:
-        """Whether a call may continue in the background, and the caller asks for its result later."""
+        """Whether calls may continue in the background, with the result fetched later."""
         ...
 
     async def contract_of(self, command: str) -> Contract | None:
@@ -304,12 +306,44 @@ class Engine(Protocol):
         ...
 
 
-async def invoke(engine: Engine, request: bytes | str | Mapping[str, Any], caller: Caller | None = None) -> JsonObject:
+class Others(Protocol):
+    """Other processes with the same work: each can answer for the background work of one that is gone."""
+
+    @property
+    def mark(self) -> str:
+        """The beginning of the handles of this process."""
+        ...
+
+    async def accepted(self, handle: str, owner: Caller, command: str, on_lost: Callable[[], None]) -> None:
+        """Register work before its handle is returned to the caller. `on_lost` is called if the others have given it up."""
+        ...
+
+    def over(self, handle: str, response: JsonObject) -> None:
+        """Store the response of work that has ended."""
+        ...
+
+    async def settle(self, handle: str) -> None:
+        """Return when the others have the response of ended work."""
+        ...
+
+    async def find(self, handle: str, owner: Caller) -> tuple[str, JsonObject] | None:
+        """The command and the response of work of a process that is gone."""
+        ...
+
+
+async def invoke(
+    engine: Engine,
+    request: bytes | str | Mapping[str, Any],
+    caller: Caller | None = None,
+    *,
+    client: Hashable = None,
+) -> JsonObject:
     """Serve one request. Returns a valid response envelope even for a malformed request.
 
-    A `caller` was authenticated before; without one, the credentials in the request are checked.
+    A `caller` was authenticated before; without one, the credentials in the request are checked. On a server without
+    credentials, background work counts for the `client`, for example its address.
     """
-    return await _desk(engine).serve(request, caller)
+    return await _desk(engine).serve(request, caller, client)
 
 
 def diagnostics(engine: Engine) -> dict[str, int]:
@@ -345,26 +379,27 @@ class _Desk:
     def __init__(self, engine: Engine) -> None:
         self._engine: Engine = weakref.proxy(engine)
         self._credentials = Credentials.of(engine.settings)
-        self._handles: Handles[_Accepted] = Handles(mark=getattr(engine, "mark", ""))
+        self._others: Others | None = getattr(engine, "others", None)
+        self._handles: Handles[_Accepted] = Handles(mark=self._others.mark if self._others is not None else "")
         self.counts: Counter[str] = Counter()
 
     @property
     def running(self) -> list[asyncio.Task[JsonObject]]:
         return [work.task for work in self._handles.works() if not work.task.done()]
 
-    async def serve(self, raw: bytes | str | Mapping[str, Any], caller: Caller | None) -> JsonObject:
+    async def serve(self, raw: bytes | str | Mapping[str, Any], caller: Caller | None, client: Hashable) -> JsonObject:
         started = time.perf_counter()
         try:
             # The order of these checks is a guarantee: without credentials, a caller learns nothing about tools.
             message = _parsed(raw)
             _check_major(message)
             known = self._authenticate(message) if caller is None else caller
-            return await self._serve(_read(message), known, started)
+            return await self._serve(_read(message), known, client, started)
         except EnvelopeError as error:
             self._note(error.code, error.trace_id, str(error))
             return _response(error.request_id, "error", error.http, str(error), started, errors=error.problems)
 
-    async def _serve(self, request: Request, caller: Caller, started: float) -> JsonObject:
+    async def _serve(self, request: Request, caller: Caller, client: Hashable, started: float) -> JsonObject:
         if request.metadata.get("handle") is not None:
             return await self._ask_again(request, caller, started)
         command = await self._find(request)
@@ -375,7 +410,8 @@ class _Desk:
             raise request.refusal("cannot_detach", 422, text, "metadata.wait")
         work = self._run(request, caller, command, started)
         if detached:
-            return self._accept(request, _Accepted(asyncio.ensure_future(work), command), caller, started)
+            accepted = _Accepted(asyncio.ensure_future(work), command)
+            return await self._accept(request, accepted, caller, client if caller.is_anybody else caller, started)
         return await work
 
     async def _find(self, request: Request) -> str:
@@ -421,20 +457,36 @@ class _Desk:
 
     # In the background
 
-    def _accept(self, request: Request, work: _Accepted, caller: Caller, started: float) -> JsonObject:
-        """Accept work: its response can be fetched with the handle."""
+    async def _accept(
+        self, request: Request, work: _Accepted, caller: Caller, client: Hashable, started: float
+    ) -> JsonObject:
+        """Accept work, whose response can be fetched with the handle."""
         try:
-            handle = self._handles.add(work, caller)
+            handle = self._handles.add(work, caller, client)
         except TooMuchWork as error:  # the task has not started
             work.task.cancel()
             self._note("busy", request.trace_id, str(error))
-            headers = {"Retry-After": str(_TRY_AGAIN)}
+            headers = {"Retry-After": str(error.seconds)}
             errors = [_problem("busy", str(error), "metadata.wait")]
+            http = 429 if error.own else 503
             return _response(
-                request.id, "retry", 503, str(error), started, errors=errors, headers=headers, metadata=_about(request)
+                request.id, "retry", http, str(error), started, errors=errors, headers=headers, metadata=_about(request)
             )
-        work.task.add_done_callback(lambda task: self._handles.over(handle, _size(task)))
+        if self._others is not None:
+            await self._others.accepted(handle, caller, work.command, partial(self._lose, handle, work))
+        work.task.add_done_callback(partial(self._over, handle))
         return self._still(request, handle, started)
+
+    def _over(self, handle: str, task: asyncio.Task[JsonObject]) -> None:
+        response = None if task.cancelled() or task.exception() else task.result()
+        self._handles.over(handle, 0 if response is None else len(json.dumps(response)))
+        if self._others is not None and response is not None:
+            self._others.over(handle, response)
+
+    def _lose(self, handle: str, work: _Accepted) -> None:
+        """End work that the others have given up."""
+        work.task.cancel()
+        self._handles.drop(handle)
 
     def _still(self, request: Request, handle: str, started: float) -> JsonObject:
         text = "the work still runs; ask again with the handle in metadata"
@@ -445,28 +497,30 @@ class _Desk:
     async def _ask_again(self, request: Request, caller: Caller, started: float) -> JsonObject:
         handle = request.metadata["handle"]
         work = self._handles.get(handle, caller)
+        if work is None and self._others is not None and isinstance(handle, str):
+            found = await self._others.find(handle, caller)
+            if found is not None:
+                self._authorize(request, caller, found[0])
+                return {**found[1], "id": request.id, "timestamp": _now()}
         if work is None:
             raise request.refusal("unknown_handle", 404, f"unknown handle: {_shown(handle)}", "metadata.handle")
         self._authorize(request, caller, work.command)
         if not work.task.done():
             return self._still(request, cast("str", handle), started)
+        if self._others is not None:
+            await self._others.settle(cast("str", handle))
         return {**await work.task, "id": request.id, "timestamp": _now()}
 
     def _note(self, code: str, trace_id: str, text: str) -> None:
         self.counts[code] += 1
-        _log.warning("%s (trace %s): %s", code, trace_id or "-", text)
+        _log.warning("%s (trace %s): %s", code, trace_id[:_MOST_LENGTH] or "-", text[:_MOST_LOGGED])
 
 
 # Writing
 
 
-def _size(task: asyncio.Task[JsonObject]) -> int:
-    """The size of a kept response in bytes; 0 for a cancelled one."""
-    return 0 if task.cancelled() or task.exception() else len(json.dumps(task.result()))
-
-
 def _of_outcome(request: Request, outcome: Outcome, started: float) -> JsonObject:
-    code, http = _status(outcome)
+    code, http = _STATUS.get(outcome.kind, ("error", 500))
     metadata = {
         **_about(request),
         "tool": outcome.command,
@@ -487,10 +541,6 @@ def _of_outcome(request: Request, outcome: Outcome, started: float) -> JsonObjec
         if outcome.data is not None:
             errors[0]["detail"] = outcome.data if isinstance(outcome.data, dict) else {"data": outcome.data}
     return _response(request.id, code, http, outcome.text, started, errors=errors, headers=headers, metadata=metadata)
-
-
-def _status(outcome: Outcome) -> tuple[str, int]:
-    return _STATUS.get(outcome.kind, ("error", 500))
 
 
 def _output(outcome: Outcome) -> Json:
@@ -525,7 +575,7 @@ def _response(
 ) -> JsonObject:
     status: JsonObject = {"code": code, "http": http}
     if message:
-        status["message"] = message if len(message) <= _MOST_LENGTH else f"{message[: _MOST_LENGTH - 1]}…"
+        status["message"] = shortened(message, _MOST_LENGTH)
     response: JsonObject = {
         "id": request_id,
         "version": ENVELOPE_VERSION,
@@ -556,8 +606,7 @@ def _now() -> str:
 
 
 def _shown(value: object) -> str:
-    text = repr(value) if not isinstance(value, str) else json.dumps(value)
-    return text if len(text) <= 60 else f"{text[:59]}…"
+    return shortened(repr(value) if not isinstance(value, str) else json.dumps(value), 60)
 
 
 def _brief(error: Exception) -> str:

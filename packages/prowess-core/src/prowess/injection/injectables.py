@@ -1,39 +1,28 @@
-"""Finds the provider of an injected parameter, and decides how long its object lives.
+"""The injectable objects of a runtime: finds the provider of a parameter, and keeps the objects that live as long as the runtime.
 
-Recipes and singletons live as long as the runtime. Objects of one call are opened and closed with that call. The providers
-of a project's own dependency-injector container are recipes too, but that container makes and keeps its objects itself.
+The providers of a project's own dependency-injector container are recipes too, but that container makes and keeps its
+objects itself.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import difflib
 import functools
-import inspect
 import json
-import logging
-import re
 import sys
-from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, TypeAlias, cast, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Final, get_args, get_origin
 
-from pydantic import ValidationError
 from pydantic_core import to_jsonable_python
 
-from prowess.calls.channel import Call
-from prowess.calls.context import Context
-from prowess.calls.threads import Inline, Lane, Place, Raised, Threads
-from prowess.contracts.signature import MISSING, is_union, metadata
-from prowess.errors import InjectionError, SettingsError, message_of
-from prowess.frozen import frozen
+from prowess.calls.threads import Lane, Place, Threads
+from prowess.contracts.signature import MISSING, is_union
+from prowess.errors import InjectionError, message_of
 from prowess.injection.provided import (
     Key,
     ancestors,
-    annotations_of,
     implements,
     is_data,
     is_key,
@@ -43,6 +32,19 @@ from prowess.injection.provided import (
     same_type,
     shown,
 )
+from prowess.injection.recipes import (
+    PER_CALL,
+    Inject,
+    Lifetime,
+    Need,
+    Recipe,
+    contained_recipe,
+    is_async_factory,
+    is_of_library,
+    marker_of,
+    needs_of,
+    providing,
+)
 from prowess.injection.scopes import Resources
 from prowess.injection.singletons import Singletons
 from prowess.settings.paths import ConfigPaths
@@ -51,55 +53,13 @@ from prowess.settings.settings import Settings
 if TYPE_CHECKING:
     from prowess.injection.containers import Container
 
-__all__ = ["CallScope", "Inject", "Injectables", "Lifetime", "Need", "Recipe"]
+__all__ = ["Injectables"]
 
-Lifetime: TypeAlias = Literal["singleton", "call"]
-_LIBRARY: Final = "dependency_injector."
 _APART: Final = (
     "this skill runs apart from the others, and what the project provides stays with those: "
     "take a setting instead, have the project provide data with a name and `sendable=True` (which skills with limits do not "
     "get), or implement `prowess_injectables` in the skill"
 )
-
-
-@frozen
-class Inject:
-    """Marks a parameter as injected: `db: Annotated[Database, Inject()]`, or `Inject("name")` for a named provider."""
-
-    name: str | None = None
-
-
-@frozen
-class Need:
-    """One injected parameter, with the source of its value."""
-
-    parameter: str
-    source: Literal["provider", "root", "setting", "environment variable"]
-    key: Key = ""
-    default: Any = MISSING
-    read: Callable[[Any], Any] | None = field(default=None, compare=False)
-    """Converts a setting to the annotated type, because environment variables are text."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Recipe:
-    """How to make an object, with its dependencies. Each recipe has its own object."""
-
-    key: Key
-    type: Any
-    """The type for look-ups; `None` if it is found only by its name."""
-    factory: Callable[..., Any]
-    lifetime: Lifetime
-    needs: tuple[tuple[str, Key], ...]
-    is_async: bool
-    """Whether the factory returns an awaitable, so that it runs on the event loop."""
-    is_contained: bool = False
-    """Whether the factory is a provider of dependency-injector, whose container makes and keeps the object."""
-
-    @property
-    def is_asking(self) -> bool:
-        """Whether it needs its own type from others, like the `Dependency` of a container."""
-        return any(key == self.type for _, key in self.needs)
 
 
 @dataclass(eq=False)
@@ -123,9 +83,9 @@ class Injectables:
         """Whether the shared providers of the project are missing in this environment."""
         self._ready: dict[Key, Any] = {Settings: settings, ConfigPaths: paths}
         self.sendable: dict[Key, Any] = {}
-        """The data that skills apart are sent, by name."""
+        """The data for skills in other environments, by name."""
         self.sent: frozenset[Key] = frozenset()
-        """The names of data that was sent here."""
+        """The names of data received from the project."""
         self._overrides = [_Override(_named_key(key), value) for key, value in (overrides or {}).items()]
         self._threads = threads
         self._singletons = Singletons(lambda: Resources("the runtime", threads))
@@ -155,7 +115,7 @@ class Injectables:
         its object is a context manager, it is entered. A container of dependency-injector adds all of its providers.
         With `sendable`, skills with environments of their own can ask for the object as well, which must be data with a name.
         """
-        if _is_of_library(type_, "containers"):
+        if is_of_library(type_, "containers"):
             return self.adopt(type_, name)
         key = self._new_key(type_, name)
         factory = type_ if factory is None else factory
@@ -167,23 +127,23 @@ class Injectables:
         if sendable:
             value = self._sendable(key, factory, lifetime)
             self._add([Recipe(key, kind, lambda: value, lifetime, (), is_async=False)])
-        elif _is_of_library(factory, "providers"):
+        elif is_of_library(factory, "providers"):
             container = self._library()
             container.add(factory)
-            self._add([_contained(container, key, kind, factory, ())])
+            self._add([contained_recipe(container, key, kind, factory, ())])
         else:
-            self._add([Recipe(key, kind, factory, lifetime, tuple(_needs(factory)), _is_async(factory))])
+            self._add([Recipe(key, kind, factory, lifetime, tuple(needs_of(factory)), is_async_factory(factory))])
         return [key]
 
     def _sendable(self, key: Key, factory: Callable[..., Any], lifetime: Lifetime) -> Any:
-        """Make what is sendable, now: what cannot be sent is an error at load."""
+        """Make the data for other environments now, so that data that cannot be sent is an error at load."""
         if not isinstance(key, str):
             raise InjectionError(
                 f"{shown(key)} is a type, which stays in its environment; give what is sendable a name: "
                 f'provide({shown(key)}, ..., name="...", sendable=True)'
             )
-        needs = () if _is_of_library(factory, "providers") else tuple(_needs(factory))
-        if lifetime != "singleton" or _is_of_library(factory, "providers") or _is_async(factory):
+        needs = () if is_of_library(factory, "providers") else tuple(needs_of(factory))
+        if lifetime != "singleton" or is_of_library(factory, "providers") or is_async_factory(factory):
             raise InjectionError(f"{key}: a sendable provider must be a plain function that returns data once")
         if lacking := [name for name, need in needs if need not in self._ready]:
             raise InjectionError(
@@ -202,7 +162,7 @@ class Injectables:
         self.sent = frozenset(sent)
 
     def _new_key(self, type_: Any, name: str | None) -> Key:
-        marker = _marker(type_, None)
+        marker = marker_of(type_, None)
         key: Key = name or (marker and marker.name) or (type_ if isinstance(type_, str) else _exact(type_))
         if isinstance(key, str):
             self._check_free(key)
@@ -219,18 +179,18 @@ class Injectables:
         return key
 
     def _check_free(self, key: Key) -> None:
-        if key in self._recipes or key in self._ready or key in _PER_CALL:
+        if key in self._recipes or key in self._ready or key in PER_CALL:
             raise InjectionError(f"{shown(key)} already has a provider; give this one a name, or take one of them out")
 
     def adopt(self, given: Any, name: str | None = None) -> list[Key]:
         """Add all providers of a dependency-injector container by their dotted names."""
-        if not _is_of_library(given, "containers"):
+        if not is_of_library(given, "containers"):
             raise InjectionError(f"{given!r} is not a container of dependency-injector")
         container = self._library()
         named = container.adopt(given, name)
         for each in named:
             self._check_free(each.name)
-        self._add([_contained(container, each.name, each.type, each.provider, each.needs) for each in named])
+        self._add([contained_recipe(container, each.name, each.type, each.provider, each.needs) for each in named])
         return [each.name for each in named]
 
     def _library(self) -> Container:
@@ -263,11 +223,11 @@ class Injectables:
     @property
     def keys(self) -> set[Key]:
         """Everything that has a provider."""
-        return {*self._recipes, *self._ready, *_PER_CALL, *(override.key for override in self._overrides)}
+        return {*self._recipes, *self._ready, *PER_CALL, *(override.key for override in self._overrides)}
 
     def knows(self, key: Key) -> bool:
         """Whether a key has a provider. Raises an error if it is ambiguous."""
-        return self.given(key)[0] or key in _PER_CALL or self._find(key) is not None
+        return self.given(key)[0] or key in PER_CALL or self._find(key) is not None
 
     def _find(self, key: Key) -> Recipe | None:
         """The recipe for a key: the exact one, the one of its type, or the only one of a subtype."""
@@ -284,7 +244,7 @@ class Injectables:
     def _search(self, key: Key) -> Recipe | None:
         if key in self._recipes or isinstance(key, str):
             return self._recipes.get(key)
-        if key in self._ready or key in _PER_CALL or _is_of_standard_library(key):
+        if key in self._ready or key in PER_CALL or _is_of_standard_library(key):
             return None
         typed = [recipe for recipe in self._recipes.values() if recipe.type is not None and not recipe.is_asking]
         for is_one in (_is_type, _is_kind_of, implements):
@@ -322,7 +282,7 @@ class Injectables:
                 inner = self._find(key)
             except InjectionError as error:
                 raise InjectionError(f"{what}: {error.reason}") from None
-            if inner is None and key not in _PER_CALL:
+            if inner is None and key not in PER_CALL:
                 raise InjectionError(f"{what}: {self.nobody(key)}")
             if inner is not None and inner.key in path:
                 chain = " -> ".join(shown(item) for item in (*path, inner.key))
@@ -339,7 +299,7 @@ class Injectables:
 
     def need(self, parameter: str, annotation: Any, default: Any, *, autowire: bool) -> Need | None:
         """The need of one parameter, or `None` if clients send it."""
-        marker = _marker(annotation, default)
+        marker = marker_of(annotation, default)
         if marker is None and not autowire:
             return None
         try:
@@ -372,8 +332,10 @@ class Injectables:
         return exact if exact is not bare and exact in self._recipes else bare
 
     def nobody(self, key: Any) -> str:
-        """The message that a type has no provider, with the nearest type that has one."""
+        """The message for a type without a provider, with the nearest type that has one."""
         known = sorted({shown(item) for item in self.keys})
+        import difflib  # for a mistake alone
+
         near = difflib.get_close_matches(shown(key), known, n=1, cutoff=0.4)
         hint = f"the nearest is {near[0]}" if near else f"there are {', '.join(known)}"
         way = _APART if self.apart else "a plugin adds providers with `prowess_injectables`"
@@ -388,7 +350,7 @@ class Injectables:
         if key not in self._values:
             self._values[key] = self._given(key)
         found, value = self._values[key]
-        return (True, value()) if _is_of_library(value, "providers") else (found, value)
+        return (True, value()) if is_of_library(value, "providers") else (found, value)
 
     def _given(self, key: Key) -> tuple[bool, Any]:
         for override in reversed(self._overrides):
@@ -419,7 +381,7 @@ class Injectables:
         if recipe not in self._reached:
             todo, reached = [recipe], {recipe}
             while todo:
-                keys = [key for _, key in todo.pop().needs if key not in _PER_CALL and not self.given(key)[0]]
+                keys = [key for _, key in todo.pop().needs if key not in PER_CALL and not self.given(key)[0]]
                 todo.extend(set(map(self.recipe, keys)) - reached)
                 reached.update(todo)
             self._reached[recipe] = frozenset(reached)
@@ -427,7 +389,7 @@ class Injectables:
 
     async def prepare(self, recipe: Recipe) -> None:
         """Make the kept objects of a provider."""
-        with _providing(recipe.key):
+        with providing(recipe.key):
             await self._library().prepare(recipe.factory, self._threads)
 
     async def singleton(self, recipe: Recipe) -> tuple[Any, bool]:
@@ -457,7 +419,7 @@ class Injectables:
     async def _make(self, recipe: Recipe, opened: Resources) -> tuple[Any, bool]:
         parts = {name: await self._part(key) for name, key in recipe.needs}
         values = {name: value for name, (value, _) in parts.items()}
-        with _providing(recipe.key):
+        with providing(recipe.key):
             make = functools.partial(recipe.factory, **values)
             value, bound = await opened.open(make, on_loop=recipe.is_async)
         return value, bound or any(bound for _, bound in parts.values())
@@ -474,7 +436,7 @@ class Injectables:
 
     async def contained(self, recipe: Recipe, place: Place) -> Any:
         """The object of a provider of the container, which decides how long it lives."""
-        with _providing(recipe.key):
+        with providing(recipe.key):
             return await self._library().get(recipe.factory, place)
 
     # Overriding
@@ -529,222 +491,6 @@ class Injectables:
         await closing.close()
 
 
-class CallScope:
-    """The objects of one call: each is made once, and all are closed in reverse order at the end of the call.
-
-    Sync factories run in one thread, where their objects are also closed, and a sync command runs in the same thread.
-    `inline` is for a sync command on the event loop: that is its thread.
-    """
-
-    def __init__(
-        self, injectables: Injectables, call: Call, threads: Threads, root: Path, *, inline: bool, is_async: bool
-    ) -> None:
-        self._injectables = injectables
-        self._call = call
-        self._threads = threads
-        self._root = root
-        self._inline = inline
-        self._is_async = is_async
-        self._resources: Resources | None = None
-        self._needs: dict[str, Recipe] = {}
-        """The recipes by parameter."""
-        self._made: dict[Recipe, Any] = {}
-        self._on_loop: set[Recipe] = set()
-        """The recipes whose objects were opened on the event loop."""
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
-        if isinstance(error, Raised) and self._needs:
-            self._explain(error.error)
-        if self._resources is None:
-            return
-        lane = self._call.place
-        if isinstance(lane, Inline):
-            await self._resources.close(error)
-        elif lane.is_left_behind:
-            self._injectables.close_later(self._resources, lane, error)
-        else:
-            try:
-                await self._resources.close(error)
-            finally:
-                lane.release()
-
-    async def fill(self, needs: Iterable[Need]) -> None:
-        """Fill every parameter that the Python caller did not pass. Settings come first: they may be missing, and open nothing."""
-        call = self._call
-        call.provided = dict(call.arguments.injected)
-        for value in call.provided.values():
-            self._keep_secret(value)
-        wanted: list[tuple[str, Recipe]] = []
-        for need in needs:
-            if need.parameter in call.provided:
-                continue
-            found, value = self._at_hand(need)
-            if found:
-                call.provided[need.parameter] = value
-            elif need.source != "provider":
-                call.provided[need.parameter] = await self._setting(need)
-            else:
-                wanted.append((need.parameter, self._injectables.recipe(need.key)))
-        if wanted:
-            await self._make_all(wanted)
-
-    def _at_hand(self, need: Need) -> tuple[bool, Any]:
-        """Whether a parameter has an existing value, and the value."""
-        if need.source == "root":
-            return True, self._root
-        if need.source != "provider":
-            return False, None
-        found, value = self._injectables.given(need.key)
-        if found:
-            self._keep_secret(value)
-            return True, _read(need, value)
-        if need.key in _PER_CALL:
-            return True, _PER_CALL[need.key](self._call)
-        return need.default is not MISSING and not self._injectables.knows(need.key), need.default
-
-    def _keep_secret(self, value: object) -> None:
-        """Note an injected text as a secret, because it may be a token. Texts inside objects are not noted."""
-        if isinstance(value, str):
-            self._call.keep_secret(value)
-
-    async def _setting(self, need: Need) -> Any:
-        key = cast("str", need.key)
-        settings: Settings = self._injectables.given(Settings)[1]
-        default = () if need.default is MISSING else (need.default,)
-        if need.source == "environment variable":
-            value = settings.variable(key, *default)
-        elif settings.may_wait(key):
-            value = await self._threads.run(lambda: settings.get(key, *default))
-        else:
-            value = settings.get(key, *default)
-        self._call.keep_secret(value)
-        return _read(need, value)
-
-    async def _make_all(self, wanted: list[tuple[str, Recipe]]) -> None:
-        self._needs = dict(wanted)
-        injectables = self._injectables
-        # Singletons first: making them needs threads, and a call that waits for one must not hold another.
-        for each in {each for _, recipe in wanted for each in injectables.reached(recipe)}:
-            if each.is_contained:
-                await injectables.prepare(each)
-            elif each.lifetime == "singleton":
-                self._made[each] = (await injectables.singleton(each))[0]
-        for parameter, recipe in wanted:
-            value = self._call.provided[parameter] = await self._get(recipe)
-            self._keep_secret(value)
-
-    async def _part(self, key: Key) -> Any:
-        found, value = self._injectables.given(key)
-        if found:
-            return value
-        return _PER_CALL[key](self._call) if key in _PER_CALL else await self._get(self._injectables.recipe(key))
-
-    async def _get(self, recipe: Recipe) -> Any:
-        if recipe not in self._made:
-            self._made[recipe] = await self._make(recipe)
-        return self._made[recipe]
-
-    async def _make(self, recipe: Recipe) -> Any:
-        opened = self._opened()
-        if recipe.lifetime == "singleton":  # a singleton of the container: all others are made by now
-            return await self._injectables.contained(recipe, self._call.place)
-        needs = () if recipe.is_contained else recipe.needs  # the container resolves its own dependencies
-        parts = {name: await self._part(key) for name, key in needs}
-        with _providing(recipe.key):
-            value, on_loop = await opened.open(functools.partial(recipe.factory, **parts), on_loop=recipe.is_async)
-        if on_loop:
-            self._on_loop.add(recipe)
-        return value
-
-    def _opened(self) -> Resources:
-        """The resources of the call in its thread. From now on, the command runs there too."""
-        if self._resources is None:
-            place = self._call.place = Inline() if self._inline else Lane(self._threads, self._call.id)
-            self._resources = Resources(self._call.command, place, self._call.shown)
-        return self._resources
-
-    def _explain(self, error: BaseException) -> None:
-        """Add to an error about threads which parameters were made in another thread."""
-        if _THREAD.search(str(error)) is None:
-            return
-        for parameter, recipe in self._needs.items():
-            below = sorted(self._injectables.reached(recipe) - {recipe}, key=lambda each: shown(each.key))
-            for each in (recipe, *below):
-                problem = self._misplaced(each)
-                if problem is not None:
-                    made = "" if each is recipe else f" needs {shown(each.key)}, which"
-                    error.add_note(f"the parameter {parameter!r}{made} {problem}")
-                    break
-
-    def _misplaced(self, recipe: Recipe) -> str | None:
-        if recipe.lifetime == "singleton":
-            return "is shared by all threads: provide it with lifetime='call' if it is bound to one"
-        if self._inline or (recipe in self._on_loop) == self._is_async:
-            return None
-        if self._is_async:
-            return (
-                "was made in another thread by a sync factory, and an async command runs on the event loop: "
-                "make the factory async, or the command sync"
-            )
-        return (
-            "was made on the event loop by an async factory, and a sync command runs in a thread: "
-            "make the factory sync, or the command async"
-        )
-
-
-def _read(need: Need, value: Any) -> Any:
-    """The value as the parameter is annotated."""
-    if need.read is None or value is need.default:
-        return value
-    try:
-        return need.read(value)
-    except ValidationError as error:
-        reason = error.errors(include_url=False, include_input=False)[0]["msg"]
-        raise SettingsError(
-            f"the {need.source} {need.key!r} does not fit the parameter {need.parameter!r}: {reason}"
-        ) from None
-
-
-@contextlib.contextmanager
-def _providing(key: Key) -> Generator[None]:
-    """Mark exceptions as raised by a provider instead of the command."""
-    try:
-        yield
-    except Raised as raised:
-        raised.error.add_note(f"while {shown(key)} was being provided")
-        raise
-
-
-def _contained(container: Container, key: Key, kind: Any, provider: Any, needs: tuple[tuple[str, Key], ...]) -> Recipe:
-    lifetime: Lifetime = "call" if container.is_per_call(provider) else "singleton"
-    return Recipe(key, kind, provider, lifetime, needs, container.is_async(provider), is_contained=True)
-
-
-def _needs(factory: Callable[..., Any]) -> Iterator[tuple[str, Key]]:
-    """The injected parameters of a factory: those without a default, and those with `Inject`."""
-    for parameter, resolve in annotations_of(factory):
-        required = parameter.default is MISSING and parameter.kind not in _VARIADIC
-        try:
-            annotation = resolve()
-        except InjectionError:
-            if required:
-                raise
-            annotation = Any
-        marker = _marker(annotation, parameter.default)
-        if marker is not None or required:
-            key = (marker.name if marker else None) or key_of(annotation)
-            yield parameter.name, key
-
-
-def _marker(annotation: Any, default: Any) -> Inject | None:
-    return next((item for item in (*metadata(annotation), default) if isinstance(item, Inject)), None)
-
-
 def _exact(annotation: Any) -> Any:
     """The whole `Annotated` if it is hashable, else the type."""
     parts = [item for item in get_args(annotation) if item is not type(None)] if is_union(annotation) else [annotation]
@@ -776,23 +522,4 @@ def _top(key: Any) -> str:
     return getattr(get_origin(key) or key, "__module__", "").partition(".")[0]
 
 
-def _is_async(factory: Any) -> bool:
-    forms = factory, getattr(factory, "__call__", None)  # noqa: B004 - wanted is the method, whose kind is asked for
-    return any(inspect.iscoroutinefunction(form) or inspect.isasyncgenfunction(form) for form in forms)
-
-
-def _is_of_library(thing: object, module: str) -> bool:
-    """Whether an object comes from a module of dependency-injector, without importing it."""
-    return any(base.__module__ == _LIBRARY + module for base in type(thing).__mro__)
-
-
-def _logger(call: Call) -> logging.Logger:
-    return logging.getLogger(f"prowess.skill.{call.command}")
-
-
-_PER_CALL: Final[dict[Key, Callable[[Call], Any]]] = {Context: Context, logging.Logger: _logger}
-"""The objects that the call itself provides."""
-
 _STANDARD: Final = sys.stdlib_module_names
-_VARIADIC: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-_THREAD: Final = re.compile(r"\bthreads?\b", re.IGNORECASE)

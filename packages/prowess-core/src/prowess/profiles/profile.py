@@ -85,7 +85,7 @@ class Profile:
         canonical = contract.output.schema
         if canonical is None or self.box is None or not self.shows_data(contract):
             return None
-        shown = canonical if contract.output.explicit else _apply(self.output_steps, canonical)
+        shown = canonical if contract.output.explicit else _apply((*self.output_steps, _AGREED), canonical)
         field = self._field(contract, boxed)
         if field is not None:
             return box(shown, field, marker=self.box.marker, required=not self._omits_null(contract))
@@ -149,6 +149,7 @@ def decode_arguments(input_schema: Schema, arguments: JsonObject) -> JsonObject:
 # The built-in profiles
 
 _STRIP_NULL = partial(steps.strip_null, marked=True)
+_AGREED: SchemaStep = each_node(nodes.drop_disputed)
 _CLEAN: SchemaStep = each_node(nodes.prune_title, nodes.drop_schema_keyword)
 
 _PORTABLE_NODES = (

@@ -5,33 +5,41 @@ from __future__ import annotations
 import json
 import math
 import operator
-import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, MappingView, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, fields
 from pathlib import PurePath
-from typing import Any, Final, NamedTuple, TypeAlias, TypeVar, cast
+from typing import Any, Final, NamedTuple, cast
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticSerializationError, from_json, to_json, to_jsonable_python
 
-from prowess.errors import OutputError, message_of
+from prowess.errors import OutputError
 from prowess.frozen import frozen
 from prowess.jsontypes import Json, JsonObject, Schema, new_object
 from prowess.results.content import as_block, as_payload, is_content, placeholder, text_block
 from prowess.results.libraries import Table
 from prowess.results.published import validate
+from prowess.results.unsendable import (
+    LONE_SURROGATE,
+    SCALARS,
+    broken,
+    kind_name,
+    problems_of,
+    serializer_message,
+    unsendable,
+    unwritable,
+    unwritten,
+)
 from prowess.schemas.adapters import Adapter, Misfit, to_text
 from prowess.schemas.explicit import validate as validate_explicit
-from prowess.schemas.problems import problem_lines
 
 __all__ = ["Output", "Render", "Result", "Writer", "normalize", "says_the_same", "text_result"]
 
 Render = Callable[[Any], Any]
 """Called with a value of an undeclared type. Returns something simpler instead, or the value itself."""
 
-_MOST_PROBLEMS: Final = 5
 _MOST_LEVELS: Final = 16
 _MOST_PLAIN: Final = 2**63
 _ABSENT: Final[Any] = object()
@@ -66,14 +74,14 @@ class Result:
 
     @classmethod
     def of_data(cls, told: Mapping[str, Any]) -> Result:
-        """What `as_data` gave. Foreign data is a `TypeError`."""
+        """The result from the data of `as_data`. Raises `TypeError` for other data."""
         blocks = told.get("blocks")
         parts: dict[str, Any] = {**told, "blocks": None if blocks is None else tuple(blocks)}
         return cls(**parts)
 
     @classmethod
     def from_json(cls, text: bytes) -> Result | None:
-        """What `to_json` wrote; `None` for everything else."""
+        """The result from the text of `to_json`; `None` for other text."""
         try:
             return cls.of_data(from_json(text))
         except (AttributeError, TypeError, ValueError):
@@ -100,13 +108,12 @@ class Output:
         data = writer.typed(self.adapter, value) if self.adapter else writer.untyped(value)
         problems = validate_explicit(self.schema, data, root="result") if self.schema is not None else []
         if problems:
-            raise OutputError(_broken(problems))
+            raise OutputError(broken(problems))
         return data
 
 
 _UNDECLARED: Final = Output()
-_SCALARS: Final = frozenset({str, int, float, bool, type(None)})
-_PLAIN: Final = _SCALARS | {dict}
+_PLAIN: Final = SCALARS | {dict}
 """Types that are never passed to plugins."""
 
 _MEDIA: Final = ("image", "audio")
@@ -120,12 +127,12 @@ def normalize(value: Any, output: Output = _UNDECLARED, render: Render | None = 
     except OutputError:
         raise
     except (Exception, SystemExit) as error:  # an author's serializer, property or iterator may raise anything
-        raise OutputError(_unwritten(value, error)) from error
+        raise OutputError(unwritten(value, error)) from error
 
 
 def _normalized(value: Any, output: Output, render: Render | None) -> Result:
     writer = Writer(render)
-    if type(value) in _SCALARS:
+    if type(value) in SCALARS:
         payload = None
         if output.adapter is not None and output.schema is None and not output.pair:  # the usual case
             return _from_data(writer.typed(output.adapter, value), writer, structured=True)
@@ -195,12 +202,12 @@ def _from_payload(payload: JsonObject, output: Output) -> Result:
 
 def _from_pair(value: Any, output: Output, writer: Writer) -> Result:
     if not isinstance(value, tuple) or len(cast("tuple[Any, ...]", value)) != 2:
-        raise OutputError(f"declared as a pair of content and data, but returned a {_kind(cast('object', value))}")
+        raise OutputError(f"declared as a pair of content and data, but returned a {kind_name(cast('object', value))}")
     content, checked = cast("tuple[Any, Any]", value)
     data = _from_data(output.check(checked, writer), writer, structured=True)
     blocks = [text_block(content)] if isinstance(content, str) else _as_blocks(content, writer.render)
     if blocks is None:
-        raise OutputError(f"declared as a pair of content and data, but the content is a {_kind(content)}")
+        raise OutputError(f"declared as a pair of content and data, but the content is a {kind_name(content)}")
     return Result(data.value, data.text, _checked([*blocks, *writer.content.values()]), structured=True, pair=True)
 
 
@@ -209,7 +216,7 @@ def _as_blocks(value: Any, render: Render | None) -> list[JsonObject] | None:
 
     Other items of such a list become text.
     """
-    if type(value) in _SCALARS:
+    if type(value) in SCALARS:
         return None
     block = as_block(value)
     if block is not None:
@@ -217,7 +224,7 @@ def _as_blocks(value: Any, render: Render | None) -> list[JsonObject] | None:
     if not isinstance(value, (list, tuple)):
         return None
     items = cast("Sequence[Any]", value)
-    odd = [item for item in items if type(item) not in _SCALARS and not isinstance(item, str)]
+    odd = [item for item in items if type(item) not in SCALARS and not isinstance(item, str)]
     if any(is_content(item) for item in odd):
         writer = Writer(render)
         return [block for item in items for block in _item_blocks(item, writer)]
@@ -241,7 +248,7 @@ def _checked(blocks: list[JsonObject]) -> tuple[JsonObject, ...]:
 
 
 def _is_plain_media(block: JsonObject) -> bool:
-    """Whether a block surely is an image or a sound as the shared schema has it: to validate one takes as long as to write it."""
+    """Whether a block certainly is a valid image or sound. Validating a large one takes as long as writing it."""
     return (
         block.keys() == _MEDIA_KEYS
         and all(type(part) is str and part.isascii() for part in block.values())
@@ -267,7 +274,7 @@ def _is_plain(data: Any, levels: int) -> bool:
     """Whether data is certainly valid JSON. Converting and encoding it to find out takes ten times as long."""
     kind = cast("Any", type(data))
     if kind is str:
-        return data.isascii() or not _LONE.search(data)
+        return data.isascii() or not LONE_SURROGATE.search(data)
     if kind is dict:
         return levels > 0 and all(
             type(key) is str and _is_plain(key, 0) and _is_plain(data[key], levels - 1) for key in data
@@ -317,14 +324,14 @@ class Writer:
     def typed(self, adapter: Adapter, value: Any) -> Json:
         """Write a value of a declared type."""
         refusal: ValidationError | None = None
-        for form in (value,) if type(value) in _SCALARS else self._forms(adapter, value):
+        for form in (value,) if type(value) in SCALARS else self._forms(adapter, value):
             try:
                 return self._written(form, self._dumped, adapter, adapter.accept(form))
             except Misfit as error:
-                raise OutputError(_broken(error.problems)) from error
+                raise OutputError(broken(error.problems)) from error
             except ValidationError as error:
                 refusal = refusal or error
-        raise OutputError(_broken(_problems(cast("ValidationError", refusal), value))) from refusal
+        raise OutputError(broken(problems_of(cast("ValidationError", refusal), value))) from refusal
 
     def untyped(self, value: Any) -> Json:
         """Convert a value of an undeclared type according to its own type."""
@@ -367,10 +374,10 @@ class Writer:
             return write(*args)
         except (OutputError, PydanticSerializationError) as error:
             if self._refused is not _ABSENT:
-                raise OutputError(_unwritable(value, self._refused)) from error
+                raise OutputError(unwritable(value, self._refused)) from error
             if isinstance(error, OutputError):
                 raise
-            raise OutputError(f"the result cannot be written as JSON: {_in_our_words(error)}") from error
+            raise OutputError(f"the result cannot be written as JSON: {serializer_message(error)}") from error
 
     def _simpler(self, value: Any) -> Any:
         """The fallback of pydantic for an unknown value: something simpler."""
@@ -381,12 +388,12 @@ class Writer:
         simple = _simple(value) if rendered is value else self._apart(_data_of(rendered))
         if simple is value:
             self._refused = value
-            raise OutputError(f"an object of the type {_kind(value)} cannot be written as JSON")
+            raise OutputError(f"an object of the type {kind_name(value)} cannot be written as JSON")
         return self._outlined(simple)
 
     def _apart(self, value: Any) -> Any:
         """The placeholder for content; other values unchanged. Bytes inside data are data."""
-        if not _stands_apart(value):
+        if not _is_sent_beside(value):
             return value
         block = cast("JsonObject", as_block(value))
         if block["type"] == "text":
@@ -402,7 +409,7 @@ class Writer:
         if isinstance(value, (list, tuple, deque)):
             items = [self._outlined(item) for item in cast("Sequence[Any]", value)]
             return tuple(items) if isinstance(value, tuple) else items
-        return value if type(value) in _SCALARS else self._apart(value)
+        return value if type(value) in SCALARS else self._apart(value)
 
     def _by_type(self, value: Any) -> Any:
         """The value with every model in it written according to its class."""
@@ -417,7 +424,7 @@ class Writer:
 
     def _plainer(self, value: Any) -> Any:
         """The value with foreign values converted by plugins, and foreign containers replaced by built-in ones."""
-        if type(value) in _SCALARS or isinstance(value, (str, bytes, bytearray)):
+        if type(value) in SCALARS or isinstance(value, (str, bytes, bytearray)):
             return value
         if type(value) is dict:
             entries = cast("dict[Any, Any]", value)
@@ -436,7 +443,7 @@ def _data_of(rendered: Any) -> Any:
     return rendered.records() if isinstance(rendered, Table) else rendered
 
 
-def _stands_apart(value: object) -> bool:
+def _is_sent_beside(value: object) -> bool:
     return is_content(value) and not isinstance(value, (bytes, bytearray, memoryview))
 
 
@@ -456,10 +463,10 @@ def _looked_through(value: Any) -> _Found:
             if id(held) not in seen:
                 seen.add(id(held))
                 inside = cast("Iterable[Any]", held.values() if isinstance(held, dict) else held)
-                waiting.extend(item for item in inside if type(item) not in _SCALARS)
+                waiting.extend(item for item in inside if type(item) not in SCALARS)
         elif isinstance(held, Iterator):
             iterators = True
-        elif _stands_apart(held):
+        elif _is_sent_beside(held):
             blocks = True
     return _Found(blocks, iterators)
 
@@ -490,153 +497,8 @@ def _sendable(data: Json) -> str:
             return to_text(data)
         data.encode()
     except ValueError as error:
-        raise OutputError(_unsendable(data) or str(error)) from error
+        raise OutputError(unsendable(data) or str(error)) from error
     return data
-
-
-# Messages about values that cannot be sent
-
-_Place: TypeAlias = "tuple[str | int, ...]"
-_Answer = TypeVar("_Answer")
-_DEPTH: Final = re.compile(
-    r"ValueError: (Maximum serialization depth exceeded|Circular reference detected \(depth exceeded\))"
-)
-"""The errors of pydantic for too deep nesting; the second one until pydantic-core 2.50."""
-_TOO_DEEP: Final = re.compile("Circular reference detected|Maximum serialization depth exceeded")
-_LONE: Final = re.compile("[\ud800-\udfff]")
-
-
-def _kind(value: object) -> str:
-    return type(value).__qualname__
-
-
-def _unwritten(value: Any, error: BaseException) -> str:
-    """The message for an exception during the writing of a result."""
-    said = f"the result cannot be written as JSON: {type(error).__name__}: {message_of(error)}"
-    try:
-        if isinstance(error, UnicodeEncodeError):
-            return _unsendable(value) or said
-        if isinstance(error, RecursionError) or _TOO_DEEP.search(said):
-            circle = _circle(value)
-            return _circular(*circle) if circle else _DEPTH.sub("it is nested too deeply", said)
-    except Exception:  # noqa: BLE001 - an author's mapping may raise anything when it is looked through
-        return said
-    return said
-
-
-def _circular(place: _Place, around: _Place) -> str:
-    return (
-        f"{_path(place)}: holds {_path(around)}, which it is a part of, and JSON has no circular data. "
-        "Return data without that reference"
-    )
-
-
-def _unsendable(value: Any) -> str | None:
-    """The place and the reason of a value that JSON or UTF-8 cannot encode, or `None`."""
-    found = _first(value, _obstacle)
-    return f"{_path(found[0])}: {found[1]}" if found else None
-
-
-def _obstacle(value: Any) -> str | None:
-    if isinstance(value, float) and not math.isfinite(value):
-        return f"JSON has no {json.dumps(value)}. Return a finite number, None or a text"
-    if isinstance(value, int):
-        try:
-            int.__repr__(value)
-        except ValueError as error:
-            return f"the integer is too long to be sent ({str(error).partition(';')[0]}). Return it as a text"
-    for text in cast("Iterable[Any]", value) if isinstance(value, dict) else (value,):
-        if isinstance(text, str) and (lone := _LONE.search(text)):
-            what = "a key" if isinstance(value, dict) else "the text"
-            return f"{what} has the lone surrogate {lone[0]!a}, which UTF-8 cannot hold. Replace it"
-    return None
-
-
-def _unwritable(value: Any, culprit: Any) -> str:
-    found = _first(value, lambda held: held is culprit or None)
-    where = f"{_path(found[0])}: " if found and found[0] else ""
-    remedy = "Return plain data, a dataclass or a model, or convert the type in a plugin with the hook `prowess_render`"
-    return f"{where}an object of the type {_kind(culprit)} cannot be written as JSON. {remedy}"
-
-
-def _first(value: Any, asked: Callable[[Any], _Answer | None]) -> tuple[_Place, _Answer] | None:
-    """The first inner value for which `asked` returns an answer, searched in containers and fields of objects."""
-    seen: set[int] = set()
-    waiting: list[tuple[_Place, Any]] = [((), value)]
-    while waiting:
-        place, held = waiting.pop()
-        answer = asked(held)
-        if answer is not None:
-            return place, answer
-        if type(held) not in _SCALARS and id(held) not in seen:
-            seen.add(id(held))
-            waiting.extend((((*place, step), inner) for step, inner in reversed(_inside(held))))
-    return None
-
-
-def _circle(value: Any) -> tuple[_Place, _Place] | None:
-    """The places of the first value that contains itself: the inner and the outer one."""
-    place: list[str | int] = []
-    around = {id(value): 0}
-    done: set[int] = set()
-    waiting = [iter(_inside(value))]
-    while waiting:
-        step, held = next(waiting[-1], (0, _ABSENT))
-        if held is _ABSENT:
-            waiting.pop()
-            done.add(around.popitem()[0])
-            del place[-1:]
-        elif id(held) in around:
-            return (*place, step), tuple(place[: around[id(held)]])
-        elif type(held) not in _SCALARS and id(held) not in done:
-            place.append(step)
-            around[id(held)] = len(place)
-            waiting.append(iter(_inside(held)))
-    return None
-
-
-def _inside(value: Any) -> list[tuple[str | int, Any]]:
-    if isinstance(value, Mapping):
-        return [(str(key), item) for key, item in cast("Mapping[Any, Any]", value).items()]
-    if isinstance(value, (list, tuple, set, frozenset, deque)):
-        return list(enumerate(cast("Iterable[Any]", value)))
-    return list(getattr(value, "__dict__", {}).items())
-
-
-def _path(place: _Place) -> str:
-    steps = (f"[{step}]" if isinstance(step, int) else _key(step) for step in place)
-    text = "result" + "".join(steps)
-    return text.encode("utf-8", "backslashreplace").decode()
-
-
-def _key(name: str) -> str:
-    return f".{name}" if name.isidentifier() else f"[{json.dumps(name, ensure_ascii=False)}]"
-
-
-def _problems(error: ValidationError, value: Any) -> list[str]:
-    """The problems of a result, in the words that are used for arguments."""
-    errors = error.errors(include_url=False)
-    for item in errors:
-        item["loc"] = ("result", *item["loc"])
-    return problem_lines(errors, {"result": value}, allowed=("result",), injected=())
-
-
-_CALLED: Final = re.compile(r"Error calling function `(?P<name>[^`]+)`: (?P<said>.*)", re.DOTALL)
-
-
-def _in_our_words(error: PydanticSerializationError) -> str:
-    """The message of a serializer, without class names and hints of pydantic."""
-    text = message_of(error)
-    if found := _CALLED.search(text):
-        return f"the serializer {found['name']} raised {found['said']}"
-    return text
-
-
-def _broken(problems: list[str]) -> str:
-    shown = problems[:_MOST_PROBLEMS]
-    more = len(problems) - len(shown)
-    lines = "\n".join(f"- {problem}" for problem in [*shown, *([f"... and {more} more"] if more else [])])
-    return f"the result breaks the declared output schema:\n{lines}\nReturn what the command declares, or declare what it returns."
 
 
 def text_result(text: str, *, is_error: bool = False) -> Result:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 from typing import Any, Final, NamedTuple
 
 from prowess.jsontypes import Json, JsonObject
@@ -43,7 +43,7 @@ def cut(payload: JsonObject, most: int, most_kept: int, *, promised: bool) -> Cu
         return None
     whole = text.encode()
     shown = text[:most]
-    token = secrets.token_hex(8)
+    token = os.urandom(8).hex()
     kept = len(whole) <= most_kept
     cursor = cursor_of(token, len(shown.encode())) if kept else None
     fails = promised and has_data and not payload["isError"]

@@ -1,7 +1,7 @@
-"""Compiles one annotation: reads its values, writes them as JSON, describes them. The only module that builds on pydantic.
+"""Compiles one annotation, to read its values, write them as JSON and describe them. The only module that builds on pydantic.
 
-Pydantic decides some rules per model (bytes as UTF-8, NaN allowed). Clients need the same rules for all models, so the
-compiled schema is rebuilt with ours: bytes are base64, NaN is rejected, and iterators are read at once.
+Pydantic sets some rules per model, such as bytes as UTF-8 and NaN allowed. Clients need the same rules for all models, so
+the compiled schema is rebuilt with ours: bytes are base64, NaN is rejected, and iterators are read at once.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import typing_extensions
 from pydantic import TypeAdapter, ValidationError
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import (
+    PydanticOmit,
     PydanticSerializationError,
     SchemaSerializer,
     SchemaValidator,
@@ -31,14 +32,14 @@ from prowess.schemas.choices import described_choice, is_choice
 from prowess.schemas.core_schemas import (
     WIRE,
     Rebuilder,
-    believing,
+    has_untyped_serializer,
     holds_anything,
     holds_instances,
     may_add_keys,
     repeats_matter,
     runs_validators,
+    trusting,
     without_functions,
-    writes_what_it_likes,
 )
 from prowess.schemas.explicit import validate
 from prowess.schemas.quick import quick_check
@@ -47,22 +48,22 @@ from prowess.schemas.steps import declare_open, prune_titles
 __all__ = ["Adapter", "Misfit", "Unusable", "as_default", "record", "to_text"]
 
 _CHANGING: Final = ("_past", "_future", "path_exists", "path_not_directory", "path_not_file")
-"""Errors that come and go with the time of day and the disk."""
+"""Ends of error types that depend on the current time or the disk."""
 _DECLARING: Final = frozenset(
     {"dataclass", "dataclass-args", "default", "definitions", "model", "model-fields", "typed-dict"}
 )
-"""Core schemas of types whose values have the fields that are declared, and no others unless they say so."""
+"""Core schemas of types with declared fields, which allow other fields only if they say so."""
 _SCALARS: Final[Mapping[str, type]] = {"bool": bool, "int": int, "str": str}
 _encode: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 _typed_dict: Final[Any] = typing_extensions.TypedDict
 
 
 class Unusable(Exception):
-    """An annotation has no JSON Schema. The message says why, in one line."""
+    """An annotation has no JSON Schema. The message gives the reason in one line."""
 
 
 class Misfit(ValueError):
-    """What was written breaks the schema. `problems` says where, one line each."""
+    """A written value breaks its schema. `problems` has one line for each place."""
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__("; ".join(problems))
@@ -70,7 +71,7 @@ class Misfit(ValueError):
 
 
 class Adapter:
-    """Reads, writes and describes values of one annotation. `names` are those that its own texts may mean."""
+    """Reads, writes and describes values of one annotation. `names` resolves names in annotations that are strings."""
 
     def __init__(self, annotation: Any, names: Mapping[str, Any] | None = None) -> None:
         known = dict(names or {})
@@ -81,7 +82,7 @@ class Adapter:
             self._validator = _validator(self._core)
             self._serializer = SchemaSerializer(self._core, cast("Any", WIRE), _use_prebuilt=False)
             self._scalar = None if "serialization" in self._core else _SCALARS.get(self._core["type"])
-            """The type whose values are JSON as they are."""
+            """The type whose values are JSON already, such as `str`; else `None`."""
         except Exception as error:  # an author's own schema method may raise anything
             raise Unusable(_reason(error)) from error
 
@@ -94,18 +95,18 @@ class Adapter:
         return self._reader.validate_python(value, by_alias=True, by_name=True)
 
     def accept(self, value: Any) -> Any:
-        """A result as a value of the declared type. Raises pydantic's `ValidationError`.
+        """A returned object as a value of the declared type. Raises pydantic's `ValidationError`.
 
-        Plain data is read. An instance of a declared class is believed: no validator runs on it.
+        Plain data is read. An instance of a declared class is taken as it is: no validator runs on it.
         """
         if self._runs_validators:
-            value = _copied(value)  # a validator may change what it is given, and this is still the author's
+            value = _copied(value)  # a validator may change it, and the author's code may still use it
         return self._accepter.validate_python(value, by_alias=True, by_name=True)
 
     def dump(self, value: Any, fallback: Callable[[Any], Any] | None = None) -> Json:
-        """A value of the declared type as JSON data that keeps the schema; a `Misfit` or what a serializer raises.
+        """A value of the declared type as JSON data. Raises `Misfit` if the data breaks the schema, or what a serializer raises.
 
-        `fallback` is asked for something simpler where anything is allowed and pydantic does not know what came.
+        `fallback` converts objects that pydantic cannot write, where the type allows anything.
         """
         if type(value) is self._scalar:
             return value
@@ -118,7 +119,7 @@ class Adapter:
         return data
 
     def unfit(self, values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-        """The names of values that the types of a record refuse, and why. Runs no validator of the author."""
+        """Names and reasons of the values that the field types of a record refuse. Runs no validator of the author."""
         validator = _validator(without_functions(self._core))
         try:
             validator.validate_python(dict(values), by_alias=True, by_name=True)
@@ -137,7 +138,7 @@ class Adapter:
     def _misfit(
         self, value: Any, error: PydanticSerializationError, fallback: Callable[[Any], Any] | None
     ) -> Exception:
-        """The readable form of what pydantic says of a value that is not of its type."""
+        """A readable exception for a pydantic warning about a value of another type."""
         if _UNEXPECTED not in str(error):
             return error
         try:
@@ -150,16 +151,16 @@ class Adapter:
 
     @cached_property
     def open(self) -> bool:
-        """Whether a value may hold something that its type says nothing about."""
+        """Whether a value may hold parts of any type."""
         return holds_anything(self._core)
 
     @cached_property
     def _reader(self) -> SchemaValidator:
-        return _validator(believing(self._core, everywhere=False))
+        return _validator(trusting(self._core, everywhere=False))
 
     @cached_property
     def _accepter(self) -> SchemaValidator:
-        return _validator(believing(self._core, everywhere=True))
+        return _validator(trusting(self._core, everywhere=True))
 
     @cached_property
     def _runs_validators(self) -> bool:
@@ -167,12 +168,12 @@ class Adapter:
 
     @cached_property
     def repeats_matter(self) -> bool:
-        """Whether JSON text in which an object has one name twice may be read differently from its last values."""
+        """Whether repeated names in an object of JSON text may change the result, although the last value counts."""
         return repeats_matter(self._core)
 
     @cached_property
     def _checks_what_is_written(self) -> bool:
-        return holds_instances(self._core) or writes_what_it_likes(self._core)
+        return holds_instances(self._core) or has_untyped_serializer(self._core)
 
     @cached_property
     def _surely_fits(self) -> Callable[[Json], bool]:
@@ -196,7 +197,7 @@ def record(fields: dict[str, Any], *, extra: Any = None) -> Any:
 
 
 def as_default(value: Any) -> Json:
-    """A default as a schema shows it, the same in every process; raises `PydanticSerializationError` if it is no JSON."""
+    """A default value as JSON, the same in every process. Raises `PydanticSerializationError` if JSON has no form for it."""
     try:
         data: Any = to_jsonable_python(value, by_alias=True, bytes_mode="base64")
         json.dumps(data, allow_nan=False)
@@ -206,16 +207,16 @@ def as_default(value: Any) -> Json:
 
 
 def to_text(value: Json) -> str:
-    """JSON text for people and models; raises `ValueError` for what JSON or UTF-8 cannot hold."""
+    """JSON text for people and models. Raises `ValueError` for a value that JSON or UTF-8 cannot represent."""
     if type(value) is int:
-        return repr(value)  # the encoder takes ten times as long
+        return repr(value)  # ten times as fast as the encoder
     text = _encode(value)
-    text.encode()  # a lone surrogate must fail here, where one call is at stake, and not in the writer
+    text.encode()  # a lone surrogate must fail this call here, and not the writer later
     return text
 
 
 class _SchemaWriter(GenerateJsonSchema):
-    """Describes bytes as what they are on the wire, and says nothing of what no JSON can be."""
+    """Describes bytes as base64, and leaves out defaults and types that JSON cannot represent."""
 
     def __init__(self) -> None:
         super().__init__(by_alias=True)
@@ -225,16 +226,43 @@ class _SchemaWriter(GenerateJsonSchema):
         return {"type": "string", "contentEncoding": "base64url"}
 
     def generate_inner(self, schema: Any) -> JsonSchemaValue:
-        shown = super().generate_inner(schema)
+        try:
+            shown = super().generate_inner(schema)
+        except PydanticOmit:
+            if self.mode == "validation" or "metadata" not in schema:
+                raise
+            unmarked = cast("Any", {**schema, "metadata": {}})  # a client receives what it need not send
+            shown = super().generate_inner(unmarked)
         if self.mode == "serialization" and "properties" in shown and schema["type"] not in _DECLARING:
-            return {"additionalProperties": True, **shown}  # the author's words about a type that does not keep to them
+            return {
+                "additionalProperties": True,
+                **shown,
+            }  # the author's schema may describe only some of the properties
+        return shown
+
+    def datetime_schema(self, schema: Any) -> JsonSchemaValue:
+        if schema.get("tz_constraint") == "naive":  # the format `date-time` requires a time zone
+            return {"type": "string", "description": "a date and time without a time zone, like 2026-01-31T12:00:00"}
+        return super().datetime_schema(schema)
+
+    def float_schema(self, schema: Any) -> JsonSchemaValue:
+        shown = super().float_schema(schema)
+        if self.mode == "serialization":
+            shown.pop("multipleOf", None)  # validators divide, and 0.3 / 0.1 is 2.9999999999999996
+        return shown
+
+    def dict_schema(self, schema: Any) -> JsonSchemaValue:
+        shown = super().dict_schema(schema)
+        for pattern, values in shown.pop("patternProperties", {}).items():  # which allows other keys
+            names = {**shown.get("propertyNames", {}), "pattern": pattern}
+            shown = {**shown, "propertyNames": names, "additionalProperties": values}
         return shown
 
     def function_plain_schema(self, schema: Any) -> JsonSchemaValue:
         return described_choice(schema) if is_choice(schema) else super().function_plain_schema(schema)
 
     def field_is_present(self, field: Any) -> bool:
-        """A client sends what `__init__` takes, and receives what is kept."""
+        """Whether a field is in a schema: for input if `__init__` takes it, for output if it is stored."""
         absent = field.get("init_only") if self.mode == "serialization" else field.get("init") is False
         return not absent and super().field_is_present(field)
 
@@ -253,7 +281,7 @@ def _core_schema(annotation: Any, names: dict[str, Any]) -> Any:
 
 
 def _field_core(cls: type[Any], name: str, names: dict[str, Any]) -> Any:
-    """The core schema of one field of a dataclass; `None` where its type is no data, like a lock."""
+    """The core schema of one field of a dataclass; `None` for a type without data, like a lock."""
     try:
         core = _core_schema(_hints(cls, names)[name], names)
         _SchemaWriter().generate(core, mode="serialization")
@@ -267,7 +295,7 @@ def _validator(core: Any) -> SchemaValidator:
 
 
 def _copied(value: Any) -> Any:
-    """Plain containers copied, all else as it is; what holds itself is left alone."""
+    """A copy of plain containers; other objects, and containers that hold themselves, stay as they are."""
     try:
         return _copy(value)
     except RecursionError:
@@ -291,7 +319,7 @@ _NO_CHOICE: Final = re.compile(rf"{_UNEXPECTED}\(Input should be (?P<wanted>.*)\
 
 
 def _reworded(line: str) -> str:
-    """What pydantic says of one value, in the words of other problems."""
+    """A pydantic warning about one value, in the form of our other problems."""
     line = _NO_CHOICE.sub(r"result: expected \g<wanted>", line)
     return _UNLIKE.sub(_unlike, line)
 
@@ -301,7 +329,7 @@ def _unlike(match: re.Match[str]) -> str:
 
 
 def _not_finite(data: Any, place: str = "result") -> Iterator[str]:
-    """JSON has no NaN and no infinity, which a JSON Schema cannot say."""
+    """Problems for NaN and infinity, which JSON Schema cannot exclude."""
     if isinstance(data, float) and not math.isfinite(data):
         yield f"{place}: expected a finite number, got {data}"
     elif isinstance(data, dict):
@@ -313,15 +341,15 @@ def _not_finite(data: Any, place: str = "result") -> Iterator[str]:
 
 
 def _reason(error: Exception) -> str:
-    """The first line of an error, without advice that is not for authors of skills."""
+    """The first line of an error, without advice that does not help authors of skills."""
     line = (str(error) or type(error).__name__).splitlines()[0]
     return line.partition(". Set `arbitrary_types_allowed")[0].replace("core_schema.", "").rstrip(".")
 
 
 def _adopt_typed_dicts(annotation: Any, names: dict[str, Any]) -> None:
-    """Let pydantic accept `typing.TypedDict` on Python 3.11, which it refuses in favour of `typing_extensions`.
+    """Let pydantic accept `typing.TypedDict` on Python 3.11, where it asks for that of `typing_extensions`.
 
-    It cannot be helped inside a pydantic model, which pydantic compiles when it is defined.
+    This does not reach into pydantic models, which pydantic compiles when they are defined.
     """
     if sys.version_info < (3, 12):  # pragma: no branch - this whole function is for one Python version
         _adopt(annotation, names, set())
@@ -349,14 +377,14 @@ def _has_typed_fields(annotation: Any) -> bool:
 def _hints(holder: Any, names: dict[str, Any]) -> dict[str, Any]:
     try:
         return typing.get_type_hints(holder, localns=names, include_extras=True)
-    except Exception:  # noqa: BLE001 - pydantic finds the same and says it better
+    except Exception:  # noqa: BLE001 - pydantic meets the same error and explains it better
         return {}
 
 
 def _teach(typed_dict: Any, hints: dict[str, Any]) -> None:
-    """Hand pydantic the twin that `typing_extensions` makes of a `typing.TypedDict`.
+    """Make pydantic use a `typing_extensions` copy of a `typing.TypedDict`.
 
-    One twin for ever: a recursive TypedDict must meet the same class again, or it would be unrolled without end.
+    There is one copy of each, so that a recursive TypedDict ends at a class that is known already.
     """
     if "__get_pydantic_core_schema__" in vars(typed_dict):
         return
@@ -369,13 +397,13 @@ def _teach(typed_dict: Any, hints: dict[str, Any]) -> None:
 
     def schema(source: Any, handler: Any) -> Any:
         if source is not typed_dict:
-            raise TypeError("a generic TypedDict has to come from typing_extensions before Python 3.12")
+            raise TypeError("import a generic TypedDict from typing_extensions before Python 3.12")
         return handler.generate_schema(twin)
 
     typed_dict.__get_pydantic_core_schema__ = schema
 
 
 def _optional(hint: Any) -> Any:
-    """A hint of a key that may be missing, unless it says for itself whether it may."""
+    """The hint of an optional key, unless the hint itself says `Required` or `NotRequired`."""
     qualified = typing.get_origin(hint) in (typing_extensions.Required, typing_extensions.NotRequired)
     return hint if qualified else typing_extensions.NotRequired[hint]

@@ -23,16 +23,16 @@ __all__ = [
 ]
 
 MARKERS = ("x-prowess-box", "x-dedalus-box", "x-fastmcp-wrap-result")
-"""Keywords that mark a box: `{"field": name}`, or `true` where the box has a single property."""
+"""Keywords that mark a box. Their value is `{"field": name}`, or `true` for a box with a single property."""
 
 
 def is_object(schema: Schema) -> bool:
-    """Whether the root says that it is an object and nothing else."""
+    """Whether the root admits objects only."""
     return schema.get("type") == "object" or ("$ref" in schema and inline_root(schema).get("type") == "object")
 
 
 def is_union_of_objects(schema: Schema) -> bool:
-    """Whether the root is a choice between objects."""
+    """Whether the root is a union of objects."""
     root = inline_root(schema)
     branches: list[Any] = root.get("anyOf") or root.get("oneOf") or []
     definitions = {keyword: root[keyword] for keyword in DEFINITIONS if keyword in root}
@@ -40,11 +40,11 @@ def is_union_of_objects(schema: Schema) -> bool:
 
 
 _NOT_FREE = frozenset({"const", "contentEncoding", "contentMediaType", "enum", "format"})
-"""Keywords of strings that are data in the form of text: a date, an identifier, one of a few words."""
+"""Keywords of strings that hold data instead of prose: a date, an identifier, one of a few words."""
 
 
 def is_text(schema: Schema) -> bool:
-    """Whether every value is text for a reader: a free string, perhaps with null or fixed words as further choices."""
+    """Whether every value is prose: a free string, perhaps with null or fixed words as further choices."""
     kinds = set(_kinds(schema, schema, frozenset()))
     return "text" in kinds and kinds <= {"text", "word", "null"}
 
@@ -64,7 +64,7 @@ def _kinds(document: Schema, node: Schema, seen: frozenset[str]) -> Iterator[str
 
 
 def box(schema: Schema, field: str = "result", *, marker: str | None = None, required: bool = True) -> Schema:
-    """An object with the schema as its one field; definitions move to the new root, where references look for them."""
+    """An object with the schema as its only field. Definitions move to the new root, where references look for them."""
     boxed: Schema = {"type": "object", "properties": {field: _moved(schema, field)}}
     if required:
         boxed["required"] = [field]
@@ -76,7 +76,7 @@ def box(schema: Schema, field: str = "result", *, marker: str | None = None, req
 
 
 def _moved(schema: Schema, field: str) -> Schema:
-    """The schema as it must read below `field`: references to its root or to places in it lead there."""
+    """The schema with its local references changed for a place below `field`."""
     place = pointer("properties", field)
 
     def move(node: Schema) -> Schema:
@@ -94,7 +94,7 @@ def _is_inner(ref: str) -> bool:
 
 
 def ensure_object(schema: Schema, *, field: str | None = "result", marker: str | None = None) -> Schema:
-    """The schema itself where it is an object, else its box; without a field to box it in, a `SchemaError`."""
+    """The schema if it is an object, else its box. Raises `SchemaError` if a box is needed and `field` is `None`."""
     if is_object(schema):
         return schema
     if field is None:
@@ -103,7 +103,7 @@ def ensure_object(schema: Schema, *, field: str | None = "result", marker: str |
 
 
 def box_field(schema: Schema) -> str | None:
-    """The field a boxed schema keeps its content in; `None` where it is no box."""
+    """The field of a box; `None` if the schema is not a box."""
     for marker in MARKERS:
         mark = schema.get(marker)
         if is_schema(mark):
@@ -114,13 +114,13 @@ def box_field(schema: Schema) -> str | None:
 
 
 def wrap(schema: Schema, value: Json) -> Json:
-    """The value as the schema wants it: in its field where the schema is a box, else itself."""
+    """The value, put into its field if the schema is a box."""
     field = box_field(schema)
     return value if field is None else {field: value}
 
 
 def unbox(schema: Schema, value: Json) -> Json:
-    """The content of a boxed value, or the value itself where the schema is no box."""
+    """The value, taken out of its field if the schema is a box."""
     field = box_field(schema)
     if field is None:
         return value

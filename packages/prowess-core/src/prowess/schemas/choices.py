@@ -1,7 +1,7 @@
 """Enums, flags and literals as choices: how each member is written as JSON, read back, and listed in a schema.
 
-Pydantic compares JSON with the Python values of an enum, so a date or a tuple never matches what the schema lists, and
-a combination of flags is never listed. Here one table decides reading, writing and the schema together.
+Pydantic compares JSON with the Python values of an enum, so a date or a tuple never matches the listed form, and it never
+lists a combination of flags. Here one table decides reading, writing and the schema together.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ __all__ = ["choice_of", "described_choice", "is_choice", "is_plain", "tags", "wr
 
 _KEY: Final = "prowess_choice"
 _MOST_SUMS: Final = 6
-"""Flags of at most so many bits are listed sum by sum where their bits have gaps."""
+"""Flags with gaps between their bits are listed sum by sum up to this number of bits."""
 
 
 def written(value: Any) -> Json:
-    """A member of an enum or a literal as JSON data. Raises an exception where JSON has no form for it."""
+    """A member of an enum or a literal as JSON data. Raises an exception if JSON has no form for it."""
     value = value.value if isinstance(value, enum.Enum) else value
     data: Json = to_jsonable_python(value, by_alias=True, bytes_mode="base64")
     json.dumps(data, allow_nan=False)
@@ -40,7 +40,7 @@ def written(value: Any) -> Json:
 
 
 def is_plain(schema: dict[str, Any], *, as_key: bool = False) -> bool:
-    """Whether pydantic reads an `enum` or a `literal` from the JSON that its schema lists."""
+    """Whether pydantic itself reads the JSON forms that the schema of an `enum` or a `literal` lists."""
     if schema["type"] == "literal":
         allowed = (str,) if as_key else (str, int, bool, type(None))
         return all(type(item) in allowed for item in schema["expected"])
@@ -51,7 +51,7 @@ def is_plain(schema: dict[str, Any], *, as_key: bool = False) -> bool:
 
 
 class _Choice:
-    """A closed list of members of enums and plain values. As keys of an object, all of them are text."""
+    """A closed list of members of enums and plain values. As keys of an object, all of them are strings."""
 
     def __init__(self, members: Sequence[Any], *, as_key: bool = False) -> None:
         self.members = tuple(members)
@@ -77,7 +77,7 @@ class _Choice:
             return self._converted(value)
 
     def _converted(self, value: Any) -> Any:
-        """What the enums themselves make of a value: a date for an enum of dates, or whatever `_missing_` finds."""
+        """The member that the enums themselves find for a value, for example by `_missing_`, or from a date as text."""
         for kind in self._enums:
             try:
                 member = kind(value)
@@ -95,7 +95,7 @@ class _Choice:
         return PydanticKnownError("enum" if self._enums else "literal_error", {"expected": text})
 
     def write(self, value: Any) -> Json:
-        """The written form of a member. Anything else that stands for a member is written like it."""
+        """The written form of a member, or of a value that stands for one."""
         try:
             member = self.read(value)
         except PydanticKnownError as error:
@@ -103,7 +103,7 @@ class _Choice:
         return next(form for other, form in self._forms if type(other) is type(member) and other == member)
 
     def describe(self) -> Schema:
-        """The JSON Schema: what is listed is what is read and written."""
+        """The JSON Schema, which lists the written forms."""
         forms = [form for _, form in self._forms]
         schema: Schema = {"enum": forms} if len(forms) > 1 or self._enums else {"const": forms[0]}
         types = {json_type(form) for form in forms}
@@ -121,7 +121,7 @@ class _Flags:
             self.mask |= value
 
     def read(self, value: Any) -> Any:
-        """The combination that a number stands for; as the key of an object it is text."""
+        """The combination for a number; as the key of an object, the number is a string."""
         if isinstance(value, self.kind):
             return value
         if isinstance(value, str) and value.removeprefix("-").isdecimal():
@@ -137,19 +137,19 @@ class _Flags:
         return found
 
     def write(self, value: Any) -> Json:
-        """The sum."""
+        """The sum of the values."""
         try:
             return int(self.read(value).value)
         except PydanticCustomError as error:
             raise PydanticSerializationUnexpectedValue(str(error)) from error
 
     def describe(self) -> Schema:
-        """An integer; the description says what each bit means."""
+        """An integer whose description explains each bit."""
         return {"type": "integer", **self._limits(), "description": f"{self._words[:1].upper()}{self._words[1:]}."}
 
     def _limits(self) -> Schema:
         if getattr(self.kind, "_boundary_", None) is enum.KEEP:  # bits without a name are kept, too
-            return {}
+            return {"minimum": 0}
         bits = [1 << place for place in range(self.mask.bit_length()) if self.mask >> place & 1]
         if len(bits) == self.mask.bit_length() or len(bits) > _MOST_SUMS:
             return {"minimum": 0, "maximum": self.mask}
@@ -185,12 +185,12 @@ def choice_of(schema: dict[str, Any], *, as_key: bool = False) -> Any:
 
 
 def is_choice(schema: Any) -> bool:
-    """Whether `choice_of` made a core schema."""
+    """Whether a core schema comes from `choice_of`."""
     return _KEY in schema.get("metadata", {})
 
 
 def described_choice(schema: Any) -> Schema:
-    """The JSON Schema of what `choice_of` made."""
+    """The JSON Schema for a core schema from `choice_of`."""
     choice: _Any = schema["metadata"][_KEY]
     return choice.describe()
 
@@ -201,5 +201,5 @@ def _form(member: Any, *, as_key: bool) -> Json:
 
 
 def tags(choices: Iterable[Any]) -> dict[Any, Any]:
-    """Tags of a union that are members of an enum, by the form they are sent in."""
+    """The tags of a union by their written form, for tags that are members of an enum."""
     return {form: tag for tag in choices if isinstance(tag, enum.Enum) and isinstance(form := written(tag), (str, int))}

@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, cast
 
-from pydantic.types import Base64Encoder, Base64UrlEncoder, EncodedBytes
+from pydantic.types import Base64Encoder, Base64UrlEncoder, EncodedBytes, EncodedStr
 from pydantic_core import CoreSchema, core_schema
 
 from prowess.schemas.choices import choice_of, is_choice, is_plain, tags
@@ -19,14 +19,14 @@ from prowess.schemas.choices import choice_of, is_choice, is_plain, tags
 __all__ = [
     "WIRE",
     "Rebuilder",
-    "believing",
+    "has_untyped_serializer",
     "holds_anything",
     "holds_instances",
     "may_add_keys",
     "repeats_matter",
     "runs_validators",
+    "trusting",
     "without_functions",
-    "writes_what_it_likes",
 ]
 
 WIRE: Final[dict[str, Any]] = {
@@ -39,22 +39,22 @@ _CLASSES: Final = frozenset({"dataclass", "model", "typed-dict"})
 _INSTANCES: Final = frozenset({"dataclass", "model", "named-tuple"})
 _FUNCTIONS: Final = frozenset({"function-after", "function-before", "function-plain", "function-wrap"})
 _DATA: Final = frozenset({"default", "metadata"})
-"""Keys of a core schema that hold the author's values: what looks like a schema there is none."""
+"""Keys of a core schema that hold the author's values, which may look like schemas."""
 _NOT_TEXT: Final = frozenset(
     {"tuple", "list", "set", "frozenset", "dict", "model", "dataclass", "typed-dict", "named-tuple", "none", "call"}
     | {"deque", "counter", "defaultdict", "ordered-dict", "frozendict", "generator"}
 )
-"""Kinds of values that JSON cannot use as the name of a property."""
+"""Kinds of values that cannot be written as the name of a property."""
 _FORKS: Final = frozenset({"lax-or-strict", "tagged-union", "union"})
-"""Kinds that try something else when a part does not fit."""
+"""Kinds that try another branch when one does not fit."""
 _PLAIN_KEYS: Final = ({"type": "any"}, {"type": "str"})
 _ANY: Final = {"type": "any"}
 _ANYTHING: Final = frozenset({"any", "is-instance"})
-"""Kinds of schemas that say nothing about what a value holds."""
+"""Kinds of schemas that accept any content."""
 _WITH_KEYS: Final = frozenset({*_ANYTHING, *_CLASSES, "definition-ref", "dict"})
 """Kinds of schemas whose values may be written as objects."""
 _OWN_TYPES: Final = ("builtins", "pydantic", "pydantic_core")
-"""Where functions live that say nothing about an author's classes."""
+"""Modules whose functions do not belong to an author's class."""
 
 
 class Rebuilder:
@@ -63,28 +63,28 @@ class Rebuilder:
     def __init__(self, field_core: Callable[[type[Any], str], Any]) -> None:
         self._field_core = field_core
         self._definitions: dict[str, Any] = {}
-        """By reference, as pydantic made them."""
+        """The definitions from pydantic, by reference."""
         self._rebuilt: dict[str, Any] = {}
 
     def rebuild(self, core: Any) -> CoreSchema:
-        """A copy of a core schema as the wire wants it. Raises `TypeError` for what JSON has no form for."""
+        """A copy of a core schema with our rules. Raises `TypeError` for a type that JSON cannot represent."""
         root = self._opened(core)
         return core_schema.definitions_schema(root, list(self._rebuilt.values())) if self._rebuilt else root
 
     def _opened(self, core: Any) -> Any:
-        """The rebuilt schema. Its definitions are put beside those that are there already."""
+        """The rebuilt schema. Its definitions are added to the known ones."""
         if core["type"] != "definitions":
             return self._part(core)
         new = {item["ref"]: item for item in core["definitions"] if item["ref"] not in self._definitions}
         self._definitions.update(new)
         for ref, item in new.items():
             rebuilt = self._part(item)
-            if rebuilt.get("schema_ref") != ref:  # else it has put itself there
+            if rebuilt.get("schema_ref") != ref:  # else it is stored already
                 self._rebuilt[ref] = rebuilt
         return self._part(core["schema"])
 
     def _part(self, part: Any) -> Any:
-        if isinstance(part, Mapping):  # where a model puts off its schema, it is a mapping that makes it now
+        if isinstance(part, Mapping):  # the deferred schema of a model is a mapping that is computed now
             node = {**cast("Mapping[str, Any]", part)}
             return self._schema(node) if _is_schema(node) else {name: self._part(held) for name, held in node.items()}
         if type(part) in (list, tuple):
@@ -92,9 +92,7 @@ class Rebuilder:
         return part
 
     def _schema(self, schema: dict[str, Any]) -> Any:
-        kind = schema["type"]
-        if kind == "enum":  # an alias is its member once more, and some clients refuse a value that is listed twice
-            schema = {**schema, "members": list({id(member): member for member in schema["members"]}.values())}
+        kind, schema = schema["type"], _distinct(schema)
         if kind in ("enum", "literal"):
             return schema if is_plain(schema) else choice_of(schema)
         if kind == "function-after" and _is_base64(schema):
@@ -107,7 +105,7 @@ class Rebuilder:
         kind = schema["type"]
         inner = {key: value for key, value in schema.items() if key not in _DATA and key != "keys_schema"}
         rebuilt = {**schema, **{key: self._part(value) for key, value in inner.items()}}
-        if kind == "generator":  # pydantic would read its items one by one, in the midst of the command
+        if kind == "generator":  # pydantic would validate the items one by one while the command runs
             rebuilt["type"] = "list"
         elif kind == "tagged-union":
             sent = {form: rebuilt["choices"][tag] for form, tag in tags(rebuilt["choices"]).items()}
@@ -118,11 +116,11 @@ class Rebuilder:
             rebuilt["keys_schema"] = self._key(schema["keys_schema"])
         return rebuilt
 
-    # Keys of objects, which are text in JSON
+    # Keys of objects, which are strings in JSON
 
     def _key(self, schema: dict[str, Any]) -> Any:
-        """A key schema that reads each key as it is written. Raises `TypeError` where a key has no form as text."""
-        kind = schema["type"]
+        """A key schema that reads keys in their written form. Raises `TypeError` for keys that strings cannot represent."""
+        kind, schema = schema["type"], _distinct(schema)
         if kind == "definition-ref":
             return self._key(self._definitions[schema["schema_ref"]])
         if kind in _NOT_TEXT and "serialization" not in schema:
@@ -143,7 +141,7 @@ class Rebuilder:
     # Fields of dataclasses that are set after `__init__`
 
     def _with_late_fields(self, schema: dict[str, Any], late: list[str]) -> Any:
-        """The dataclass with the fields that pydantic leaves out. A client cannot send them, but receives them."""
+        """The dataclass with the fields that pydantic leaves out: results contain them, arguments do not."""
         cls: type[Any] = schema["cls"]
         ref: str = schema.get("ref") or f"{cls.__module__}.{cls.__qualname__}:{abs(hash(repr(schema)))}"
         self._rebuilt[ref] = {}  # the dataclass may hold itself
@@ -154,8 +152,15 @@ class Rebuilder:
         return core_schema.definition_reference_schema(ref)
 
 
+def _distinct(schema: dict[str, Any]) -> dict[str, Any]:
+    """Without aliases in an enum: an alias repeats its member, and some clients refuse a value that is listed twice."""
+    if schema["type"] != "enum":
+        return schema
+    return {**schema, "members": list({id(member): member for member in schema["members"]}.values())}
+
+
 def _late_fields(schema: dict[str, Any]) -> list[str]:
-    """Fields without a default that `__init__` does not take; one whose name is private stays private."""
+    """Public fields without a default that `__init__` does not take."""
     arguments: Any = schema["schema"]
     while arguments["type"] != "dataclass-args":
         arguments = arguments["schema"]
@@ -178,11 +183,11 @@ def _with_fields(inner: Any, added: list[Any], cls: Any) -> Any:
 # Instances
 
 
-def believing(core: Any, *, everywhere: bool) -> Any:
+def trusting(core: Any, *, everywhere: bool) -> Any:
     """A copy of a rebuilt core schema that takes an instance of a declared class as it is.
 
-    Pydantic runs an `after` validator of a class again on each instance it meets. Here no validator of a class runs on
-    an instance. With `everywhere`, as for results, neither does a validator that stands beside the class.
+    Pydantic runs an `after` validator of a class again on each instance. In this copy no validator of a class runs on an
+    instance. With `everywhere`, as for results, the same holds for validators in the annotation around the class.
     """
     definitions = {item["ref"]: item for item in core["definitions"]} if core["type"] == "definitions" else {}
 
@@ -190,11 +195,13 @@ def believing(core: Any, *, everywhere: bool) -> Any:
         if isinstance(part, dict):
             node = cast("dict[str, Any]", part)
             copy = {key: held if _is_data(node, key) else copied(held) for key, held in _validating(node)}
-            return believed(node, copy) if _is_schema(node) else copy
+            return trusted(node, copy) if _is_schema(node) else copy
         return type(part)(copied(item) for item in part) if type(part) in (list, tuple) else part
 
-    def believed(node: dict[str, Any], copy: dict[str, Any]) -> Any:
+    def trusted(node: dict[str, Any], copy: dict[str, Any]) -> Any:
         kind, classes = node["type"], _classes(node, definitions)
+        if everywhere and (kind == "json" or _is_decoded(node)):  # a command returns what it means, not its text
+            return copy.get("schema", _ANY)
         if everywhere and kind in _INSTANCES and "config" in copy:
             copy["config"] = {**copy["config"], "revalidate_instances": "never"}
         if _runs_function(node):
@@ -210,7 +217,7 @@ def believing(core: Any, *, everywhere: bool) -> Any:
 
 
 def without_functions(core: Any) -> Any:
-    """A copy of a rebuilt core schema that runs no function of the author: what such a function makes may be anything."""
+    """A copy of a rebuilt core schema without the functions of the author. It accepts anything where one converted a value."""
     definitions = {item["ref"]: item for item in core["definitions"]} if core["type"] == "definitions" else {}
 
     def copied(part: Any) -> Any:
@@ -229,23 +236,23 @@ def without_functions(core: Any) -> Any:
 
 
 def _validating(node: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The entries of a node that a validator reads: the schema of a serializer looks like one of a validator."""
+    """The entries of a node without its serializer, whose schema looks like that of a validator."""
     return ((key, held) for key, held in node.items() if key != "serialization" or not _is_schema(node))
 
 
 def _skipping(schema: dict[str, Any], classes: tuple[type[Any], ...]) -> Any:
-    def believe(value: Any, handler: Callable[[Any], Any]) -> Any:
+    def trust(value: Any, handler: Callable[[Any], Any]) -> Any:
         return value if isinstance(value, classes) else handler(value)
 
     inner = {key: value for key, value in schema.items() if key != "ref"}
     ref = {"ref": schema["ref"]} if "ref" in schema else {}
-    return {**core_schema.no_info_wrap_validator_function(believe, cast("Any", inner)), **ref}
+    return {**core_schema.no_info_wrap_validator_function(trust, cast("Any", inner)), **ref}
 
 
 def _classes(
     schema: dict[str, Any], definitions: dict[str, Any], seen: frozenset[str] = frozenset()
 ) -> tuple[Any, ...]:
-    """The classes that a value of a schema may be an instance of, not looking into containers."""
+    """The classes that a value of a schema may be an instance of, without looking into containers."""
     kind = schema["type"]
     if kind in _INSTANCES:
         return (schema["cls"],)
@@ -263,7 +270,7 @@ def _classes(
 
 
 def _belongs(schema: dict[str, Any], classes: tuple[Any, ...]) -> bool:
-    """Whether the function of a schema is a validator of the one class it stands around."""
+    """Whether the function of a schema is a validator method of the only class inside it."""
     function: Any = schema["function"]["function"]
     function = getattr(function, "__func__", function)
     found = [getattr(cls, getattr(function, "__name__", ""), None) for cls in classes]
@@ -271,46 +278,47 @@ def _belongs(schema: dict[str, Any], classes: tuple[Any, ...]) -> bool:
 
 
 def _owner(schema: dict[str, Any]) -> tuple[Any, ...]:
-    """The class whose own `__get_pydantic_core_schema__` most likely made a schema: its function makes instances."""
+    """The class whose `__get_pydantic_core_schema__` most likely made a schema, as its function makes instances."""
     function: Any = schema["function"]["function"]
     owner = function if isinstance(function, type) else getattr(function, "__self__", None)
     known = isinstance(owner, type) and owner.__module__.partition(".")[0] not in _OWN_TYPES
     return (owner,) if known else ()
 
 
-# What is in a core schema
+# Questions about core schemas
 
 
 def holds_instances(core: Any) -> bool:
-    """Whether a value may hold an instance of a class, whose fields nobody has checked."""
-    return any(part["type"] in _INSTANCES or (_runs_function(part) and _owner(part)) for part in _parts(core))
+    """Whether a value may hold an instance of a class, whose fields may have changed since its validation."""
+    kinds = {*_INSTANCES, "is-instance"}
+    return any(part["type"] in kinds or (_runs_function(part) and _owner(part)) for part in _parts(core))
 
 
 def holds_anything(core: Any) -> bool:
-    """Whether a value may hold something that its type says nothing about."""
+    """Whether a value may hold parts of any type."""
     return any(part["type"] in _ANYTHING for part in _parts(core))
 
 
 def runs_validators(core: Any) -> bool:
-    """Whether reading runs functions of the author, which may change what they are given."""
+    """Whether reading runs functions of the author, which may change their argument."""
     return any(_runs_function(part) and not is_choice(part) for part in _parts(core))
 
 
 def _runs_function(schema: dict[str, Any]) -> bool:
-    """Whether a schema is a function that validates: one that serializes has the same name, and no dict around it."""
+    """Whether a schema is a validating function. A serializing one has the same type, and no dict around its function."""
     return schema["type"] in _FUNCTIONS and isinstance(schema["function"], dict)
 
 
-def writes_what_it_likes(core: Any) -> bool:
-    """Whether a serializer of the author does not say what it returns, so that the schema may be wrong about it."""
-    return any(_is_unsure(part) for part in _parts(core))
+def has_untyped_serializer(core: Any) -> bool:
+    """Whether a serializer has no declared return type, so that the schema may be wrong about it."""
+    return any(_is_untyped(part) for part in _parts(core))
 
 
 def repeats_matter(core: Any) -> bool:
-    """Whether an object in JSON text that has one name twice may be read differently from one with the last value only.
+    """Whether repeated names in an object of JSON text may change the result, although the last value counts.
 
-    Pydantic takes the last value, too, but in an open map it also reads those before it. That shows where something is
-    tried in the place of what does not fit, where functions of the author look on, and where different names are one key.
+    In an open map, pydantic also reads the earlier values. That matters in unions, where an earlier value may decide the
+    branch, for functions of the author, which see all values, and for keys that can be written in several ways.
     """
     parts = list(_parts(core))
     maps = [part for part in parts if _is_map(part)]
@@ -346,12 +354,17 @@ def may_add_keys(core: Any) -> bool:
 
 
 def _is_unsure(schema: dict[str, Any]) -> bool:
+    function = schema.get("serialization", {}).get("function")
+    return _is_untyped(schema) and not str(getattr(function, "__module__", "")).startswith("pydantic")
+
+
+def _is_untyped(schema: dict[str, Any]) -> bool:
     how = schema.get("serialization", {})
-    if how.get("type") == "any":  # `SerializeAsAny`: the value is written by its own type, whatever that is
+    if how.get("type") == "any":  # `SerializeAsAny`: the type of the value decides how it is written
         return True
     if how.get("type") not in ("function-plain", "function-wrap") or how.get("return_schema", _ANY) != _ANY:
         return False
-    return not is_choice(schema) and not str(getattr(how["function"], "__module__", "")).startswith("pydantic")
+    return not is_choice(schema)
 
 
 def _parts(part: Any) -> Iterator[dict[str, Any]]:
@@ -373,11 +386,16 @@ def _is_data(node: Mapping[str, Any], key: str) -> bool:
 
 
 def _is_schema(part: Mapping[str, Any]) -> bool:
-    """Whether a mapping is a schema itself, and not one of names to schemas, where a field may be called `type`."""
+    """Whether a mapping is a schema, and not a mapping of names to schemas, where a field may be called `type`."""
     return isinstance(part.get("type"), str)
 
 
+def _is_decoded(schema: dict[str, Any]) -> bool:
+    """Whether a function decodes a text, like `Base64Str`, which is encoded again when it is written."""
+    return _runs_function(schema) and isinstance(getattr(schema["function"]["function"], "__self__", None), EncodedStr)
+
+
 def _is_base64(schema: dict[str, Any]) -> bool:
-    """Whether a function decodes bytes from base64, as ours are already."""
+    """Whether a function decodes base64, which our bytes need no more."""
     owner: Any = getattr(schema["function"]["function"], "__self__", None)
     return isinstance(owner, EncodedBytes) and owner.encoder in (Base64Encoder, Base64UrlEncoder)

@@ -1,6 +1,6 @@
-"""Schemas written by an author: checks whether they are usable, and whether a value is valid under one.
+"""Checks schemas written by an author, and values against them.
 
-The only module that needs `jsonschema`, which it imports at the first use. It never fetches a remote schema.
+The only module that uses `jsonschema`, which it imports at the first use. It never fetches a remote schema.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from prowess.errors import SchemaError, did_you_mean
+from prowess.errors import SchemaError, did_you_mean, shortened
 from prowess.jsontypes import Json, Schema
 from prowess.schemas.matching import pattern_matches
 from prowess.schemas.walk import Path, is_list, is_schema, visit
@@ -24,9 +24,9 @@ __all__ = ["DIALECT", "MAX_BYTES", "MAX_DEPTH", "check_explicit", "validate"]
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 MAX_BYTES = 256 * 1024
-"""The limit turul's 2026-07-28 lane has; a schema of this size is tens of thousands of tokens."""
+"""The same limit as turul has for revision 2026-07-28. A schema of this size costs tens of thousands of tokens."""
 MAX_DEPTH = 32
-"""How deep `allOf`, `anyOf`, `oneOf`, `not` and `if` may be nested in one another; again turul's limit."""
+"""How deep `allOf`, `anyOf`, `oneOf`, `not` and `if` may be nested in each other. The same limit as turul has."""
 _COMPOSITION = frozenset({"allOf", "anyOf", "else", "if", "not", "oneOf", "then"})
 _MAX_PATH = 1000
 _TOO_DEEP = "it is nested too deeply to be checked"
@@ -38,7 +38,7 @@ _SHOWN_VALUE = 60
 
 
 def check_explicit(schema: Any, *, what: str) -> None:
-    """Raise a `SchemaError` unless a schema is JSON Schema 2020-12 of reasonable size that needs nothing but itself.
+    """Raise a `SchemaError` unless a schema is valid JSON Schema 2020-12 of reasonable size without remote references.
 
     `what` names the schema at the beginning of the message, as in "input_schema of notes.add".
     """
@@ -48,10 +48,10 @@ def check_explicit(schema: Any, *, what: str) -> None:
 
 
 def _refusal(schema: Any) -> str | None:
-    """Why a schema is refused. A check relies on those before it, so the first answer is the only one."""
+    """The first problem of a schema, or `None`. Each check relies on those before it."""
     if not is_schema(schema):
-        return f"a schema is a dict, not {type(schema).__name__}"
-    if any(len(path) > _MAX_PATH for path, _ in visit(schema)):  # a dict that holds itself ends here, too
+        return f"it must be a dict, not {type(schema).__name__}"
+    if any(len(path) > _MAX_PATH for path, _ in visit(schema)):  # this also ends a dict that holds itself
         return _TOO_DEEP
     nodes = list(visit(schema))
     return _size(schema) or _dialect(nodes) or _depth(nodes) or _meta(schema) or next(_dangling(schema, nodes), None)
@@ -88,7 +88,7 @@ def _meta(schema: Schema) -> str | None:
         errors = list(meta.iter_errors(schema))
     except RecursionError:
         return _TOO_DEEP
-    problems = dict.fromkeys(f"{_place(error.absolute_path)}: {_cut(error.message, 200)}" for error in errors)
+    problems = dict.fromkeys(f"{_place(error.absolute_path)}: {shortened(error.message, 200)}" for error in errors)
     return "not valid JSON Schema 2020-12: " + "; ".join(list(problems)[:_SHOWN_PROBLEMS]) if problems else None
 
 
@@ -108,7 +108,7 @@ def _dangling(schema: Schema, nodes: Iterable[tuple[Path, Schema]]) -> Iterator[
 
 
 def _base(schema: Schema, path: Path) -> str:
-    """The URI that references at a place are relative to: every `$id` on the way there counts."""
+    """The base URI of references at a place, from every `$id` on the path."""
     from urllib.parse import urljoin
 
     base = ""
@@ -134,7 +134,7 @@ def _unresolvable(keyword: str, ref: str, path: Path) -> str:
 
 
 def validate(schema: Schema, value: Json, *, root: str = "") -> list[str]:
-    """Every problem of a value, one short line each: `filters[2].name: expected string, got 7`.
+    """All problems of a value, one short line each: `filters[2].name: expected string, got 7`.
 
     Each place begins with `root`.
     """
@@ -158,7 +158,7 @@ def _validator(schema: Schema) -> Draft202012Validator:
 
 @functools.cache
 def _bounded() -> type[Draft202012Validator]:
-    """The validator, with patterns that are matched in linear time."""
+    """The validator class, which matches patterns in linear time."""
     from jsonschema import Draft202012Validator, validators
     from jsonschema.exceptions import ValidationError
 
@@ -196,7 +196,7 @@ def _is_additional(name: str, schema: Schema) -> bool:
 
 
 _Problem: TypeAlias = tuple[Path, str]
-"""A place, and what is wrong there."""
+"""A path, and the problem there."""
 
 
 def _problems(error: ValidationError) -> Iterator[_Problem]:
@@ -221,12 +221,12 @@ def _unknown_properties(error: ValidationError) -> Iterator[_Problem]:
     known: dict[str, Any] = schema.get("properties", {})
     for name, held in cast("dict[str, Any]", error.instance).items():
         if _is_additional(name, schema):
-            said = f"expected no such property{did_you_mean(name, known)}, got {_shown(held)}"
+            said = f"unknown property{did_you_mean(name, known)}, got {_shown(held)}"
             yield (*error.absolute_path, name), said
 
 
 def _union_problems(error: ValidationError) -> Iterator[_Problem]:
-    """The problems of the branch that was meant; where that cannot be told, all that would have been right."""
+    """The problems of the intended branch; if that is unclear, one problem that lists the expectations of all branches."""
     branches: dict[Any, list[ValidationError]] = {}
     for inner in error.context or ():
         branches.setdefault(inner.relative_schema_path[0], []).append(inner)
@@ -269,7 +269,7 @@ _EXPECTATIONS: dict[str, Callable[[Any], str]] = {
 
 def _expectation(error: ValidationError) -> str:
     words = _EXPECTATIONS.get(str(error.validator))
-    return words(error.validator_value) if words else f"another value ({_cut(error.message, 200)})"
+    return words(error.validator_value) if words else f"another value ({shortened(error.message, 200)})"
 
 
 def _place(path: Iterable[str | int], root: str = "") -> str:
@@ -278,8 +278,4 @@ def _place(path: Iterable[str | int], root: str = "") -> str:
 
 
 def _shown(value: Any) -> str:
-    return _cut(json.dumps(value, ensure_ascii=False, default=str), _SHOWN_VALUE)
-
-
-def _cut(text: str, limit: int) -> str:
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+    return shortened(json.dumps(value, ensure_ascii=False, default=str), _SHOWN_VALUE)

@@ -1,4 +1,4 @@
-"""Compares a value with the local keywords of one schema: type, constants, sizes. This tells branches of unions apart.
+"""Compares a value with the keywords of one schema without looking deeper: type, constants, sizes. This tells branches of unions apart.
 
 It ignores formats, and keywords that pydantic never writes.
 """
@@ -34,8 +34,10 @@ _TYPES: dict[str, tuple[type, ...]] = {
 
 
 def same(one: Json, other: Json) -> bool:
-    """Equal as JSON: `1` is not `true`."""
-    return one == other and isinstance(one, bool) is isinstance(other, bool)
+    """Equal as JSON: `1` is not `true`, and `[1]` is not `[true]`."""
+    if one != other or isinstance(one, bool) is not isinstance(other, bool):
+        return False
+    return not isinstance(one, (list, dict)) or identity(one) == identity(other)
 
 
 def identity(value: Any) -> Any:
@@ -54,17 +56,17 @@ def identity(value: Any) -> Any:
 
 
 def pattern_matches(pattern: str, text: str) -> bool:
-    """Whether a pattern occurs in a text. One that only another dialect understands is taken to."""
+    """Whether a pattern matches somewhere in a text. A pattern that Python cannot compile counts as a match."""
     return _matcher(pattern)(text)
 
 
 @functools.lru_cache(maxsize=1024)
 def _matcher(pattern: str) -> Callable[[str], bool]:
-    """The matcher of pydantic, whose time is linear: with that of Python, a short text can take for ever.
+    """The matcher of pydantic, which takes linear time; that of Python can take for ever on a short text.
 
-    It knows no look-around and no back-references, so patterns with those are left to Python.
+    It has no look-around and no back-references, so Python matches patterns with those.
     """
-    from pydantic_core import SchemaError, SchemaValidator  # where nothing is matched, this module stays light
+    from pydantic_core import SchemaError, SchemaValidator  # keeps the module light until the first pattern
     from pydantic_core.core_schema import str_schema
 
     try:
@@ -102,7 +104,7 @@ _CHECKS: dict[str, tuple[str, Callable[[Any, Any], bool]]] = {
 
 
 def leaf_problems(schema: Schema, value: Json) -> int:
-    """How many keywords of the schema itself the value breaks."""
+    """The number of keywords of the schema itself that the value breaks."""
     return sum(1 for keyword, held in schema.items() if not _meets(keyword, held, value))
 
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from prowess.errors import shortened
 from prowess.jsontypes import Json, Schema
 from prowess.schemas.matching import has_type
 from prowess.schemas.refs import without
@@ -13,6 +14,7 @@ from prowess.schemas.walk import is_list, is_schema
 
 __all__ = [
     "const_as_enum",
+    "drop_disputed",
     "drop_none_default",
     "drop_property_names",
     "drop_schema_keyword",
@@ -49,8 +51,25 @@ def drop_none_default(node: Schema) -> Schema:
 
 
 def open_object(node: Schema) -> Schema:
-    """Without a bare yes or no to undeclared properties; a schema for them stays."""
+    """Without an `additionalProperties` of true or false; a schema for undeclared properties stays."""
     return without(node, "additionalProperties") if isinstance(node.get("additionalProperties"), bool) else node
+
+
+_DISPUTED_FORMATS = frozenset({"date-time", "duration", "email", "ipv6", "regex", "time"})
+
+
+def drop_disputed(node: Schema) -> Schema:
+    """Without rules about which validators disagree: a result that keeps them here may be refused by a client.
+
+    The validator of the official TypeScript client refuses a `date-time` without a time zone and a `duration` of 1.5 s. A
+    pattern that JavaScript cannot read makes it refuse the whole list of tools.
+    """
+    disputed = [name for name in ("pattern", "patternProperties") if name in node]
+    if node.get("format") in _DISPUTED_FORMATS:
+        disputed.append("format")
+    if "patternProperties" in node:
+        disputed.append("additionalProperties")
+    return without(node, *disputed)
 
 
 # Values
@@ -67,12 +86,12 @@ _TYPES: tuple[tuple[type, str], ...] = (
 
 
 def json_type(value: Json) -> str:
-    """The JSON Schema name for the type of a value; a number with a decimal point is a `number`."""
+    """The JSON Schema type of a value. A float is a `number`."""
     return next((name for python, name in _TYPES if isinstance(value, python)), "null")
 
 
 def const_as_enum(node: Schema) -> Schema:
-    """A constant as the only value of an `enum`, and every `enum` of one type with that type."""
+    """`const` as an `enum` of one value, and a `type` beside every `enum` whose values have the same type."""
     if "const" in node:
         node = {**without(node, "const"), "enum": [node["const"]]}
     if "enum" not in node or "type" in node:
@@ -134,7 +153,7 @@ def _branched(node: Schema, branches: list[Schema]) -> Schema:
 
 
 def nullable_beside_type(node: Schema) -> Schema:
-    """`nullable` beside a type, in a union beside that of the first branch: Ajv refuses a tool where it stands alone."""
+    """`nullable` moved beside a type, in a union into the first branch: Ajv refuses a tool with a lone `nullable`."""
     if "nullable" not in node or "type" in (node := const_as_enum(node)):
         return node
     rest = _enum_by_type(without(node, "nullable"))
@@ -157,7 +176,7 @@ def _enum_by_type(node: Schema) -> Schema:
 
 
 def tuple_as_array(node: Schema) -> Schema:
-    """A tuple as an array of what all its positions have in common; the description tells the positions apart."""
+    """A tuple as an array whose items may be any of the tuple's; the description lists the positions."""
     positions: list[Any] = node.get("prefixItems", [])
     if not positions:
         return node
@@ -173,7 +192,7 @@ def tuple_as_array(node: Schema) -> Schema:
 
 
 def fill_items(node: Schema) -> Schema:
-    """An array that says what it holds, be it anything."""
+    """An array with `items`, which admit anything if the schema had none."""
     types = node.get("type")
     if types != "array" and not (is_list(types) and "array" in types):
         return node
@@ -196,12 +215,14 @@ def _in_words(schema: Any) -> str:
     branches: list[Any] = schema.get("anyOf", [])
     if branches:
         return " or ".join(dict.fromkeys(_in_words(branch) for branch in branches))
+    if "pattern" in schema:
+        return f"pattern {schema['pattern']}"
     types: Any = schema.get("format") or schema.get("type", "anything")
     return " or ".join(types) if is_list(types) else str(types)
 
 
 def drop_property_names(node: Schema) -> Schema:
-    """A rule for the names of properties as prose: Gemini refuses a whole request over the keyword."""
+    """`propertyNames` moved into the description: Gemini refuses a whole request over the keyword."""
     if "propertyNames" not in node:
         return node
     return _noted(without(node, "propertyNames"), f"keys: {_in_words(node['propertyNames'])}")
@@ -223,7 +244,7 @@ _WORDS = {
 
 
 def repeat_constraints(node: Schema) -> Schema:
-    """With its constraints and its default repeated in the description, once, for models that are shown no keywords."""
+    """With the constraints and the default added to the description, for models that see no keywords."""
     note = "; ".join(_constraints(node))
     return _noted(node, note) if note else node
 
@@ -235,18 +256,14 @@ def _constraints(node: Schema) -> Iterator[str]:
     if node.get("nullable"):
         yield "may be null"
     if "default" in node:
-        yield f"default {_cut(json.dumps(node['default'], ensure_ascii=False), _DEFAULT_LIMIT)}"
+        yield f"default {shortened(json.dumps(node['default'], ensure_ascii=False), _DEFAULT_LIMIT)}"
 
 
 def _noted(node: Schema, note: str) -> Schema:
-    """With a note at the end of the description; a long description is cut before the note is."""
-    note = _cut(note, _DESCRIPTION_LIMIT // 2)
+    """With a note at the end of the description, which is cut if both are too long together."""
+    note = shortened(note, _DESCRIPTION_LIMIT // 2)
     text: str = node.get("description", "")
     if text == note or text.endswith(f" ({note})"):
         return node
     room = _DESCRIPTION_LIMIT - len(f" ({note})")
-    return {**node, "description": f"{_cut(text, room)} ({note})" if text else note}
-
-
-def _cut(text: str, limit: int) -> str:
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+    return {**node, "description": f"{shortened(text, room)} ({note})" if text else note}

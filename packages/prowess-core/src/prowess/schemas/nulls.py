@@ -1,7 +1,7 @@
-"""Treats null as a missing property: removes it from schemas, and from values or puts it back into them.
+"""Treats null as a missing property: removes it from schemas, removes it from values, and puts it back into values.
 
-One rule keeps schemas and values in agreement: it concerns only a *declared* property of an object whose schema names
-null as a choice. Items of arrays and entries of open maps keep their null.
+One rule keeps schemas and values in agreement: only a *declared* property of an object, whose schema names null as a choice,
+loses its null. Items of arrays and entries of open maps keep theirs.
 
 For arguments, a missing property means null only if null is its default, or if the property is required without another
 default. Otherwise null is a separate choice: `strip_null(..., marked=True)` writes it as `nullable: true`.
@@ -20,16 +20,16 @@ from prowess.schemas.walk import is_list, is_schema, rewrite_children
 __all__ = ["NULLABLE", "is_nullable", "omit_nulls", "restore_nulls", "strip_null"]
 
 _COUNTING_KEYS = frozenset({"dependentRequired", "dependentSchemas", "if", "minProperties", "not"})
-"""An object with one of these could change its meaning if a key went missing: it keeps its nulls."""
+"""An object with one of these keeps its nulls, because a missing key could change its validity."""
 _UNIONS = ("anyOf", "oneOf")
 NULLABLE = "nullable"
-"""A keyword of OpenAPI 3.0. Gemini and Ajv read it, others pass over it; none refuses a tool for it, as some do for a
+"""A keyword of OpenAPI 3.0. Gemini and Ajv read it, others ignore it. No client refuses a tool for it, as some do for a
 branch of null (Gemini) or a list of types (Gemini, Cursor)."""
 _ABSENT: Any = object()
 
 
 def is_nullable(document: Schema, node: Any, seen: frozenset[str] = frozenset()) -> bool:
-    """Whether a schema names null as one of its choices. One that admits anything at all names nothing."""
+    """Whether a schema names null as one of its choices. A schema that admits anything does not."""
     verdicts: list[bool] = []
     for keyword, held in node.items() if is_schema(node) else ():
         if keyword == "type":
@@ -69,9 +69,9 @@ def _nullable_properties(document: Schema, node: Schema) -> frozenset[str]:
 
 
 def strip_null(schema: Schema, *, root: bool = False, marked: bool = False) -> Schema:
-    """The document with null gone from declared properties, which are no longer required; `root`: from the root, too.
+    """The document without null in declared properties, which become optional; with `root`, without null in the root, too.
 
-    `marked` keeps `nullable: true` on a property where leaving it out means something else than null.
+    `marked` keeps `nullable: true` on a property whose absence means something else than null.
     """
     stripper = _Stripper(schema, marked=marked)
     stripped = stripper.strip(schema)
@@ -87,7 +87,7 @@ class _Stripper:
         self.document = document
         self.marked = marked
         self.made: dict[str, Schema] = {}
-        """Definitions without their null, for properties that refer to one: elsewhere it may have to keep it."""
+        """Copies of definitions without null, for properties that refer to one; other references keep the original."""
 
     def strip(self, node: Schema) -> Schema:
         node = rewrite_children(node, self.strip)
@@ -103,7 +103,7 @@ class _Stripper:
         return {**optional, "required": required} if required else optional
 
     def _property(self, held: Schema, *, required: bool) -> Schema:
-        """A declared property without its null, marked where a missing key is not read as null."""
+        """A declared property without null, marked if a missing key does not mean null."""
         means_null = required or held.get("default", _ABSENT) is None
         present = self.present(held)
         if means_null or not self.marked or _is_only_null(self.document, held):
@@ -111,7 +111,7 @@ class _Stripper:
         return {**present, NULLABLE: True}
 
     def present(self, node: Schema) -> Schema:
-        """The schema without null among its choices; a schema of nothing but null stays."""
+        """The schema without null among its choices; a schema that admits only null stays."""
         if "default" in node and node["default"] is None:
             node = without(node, "default")
         if _is_only_null(self.document, node):
@@ -161,7 +161,7 @@ class _Fit(NamedTuple):
     restored: int = 0
 
     def then(self, other: _Fit) -> _Fit:
-        """Both fits, of which the other one continued with this one's value."""
+        """This fit combined with `other`, which was computed from its value."""
         return _Fit(
             other.value, self.problems + other.problems, self.unknown + other.unknown, self.restored + other.restored
         )
@@ -172,14 +172,14 @@ class _Fit(NamedTuple):
 
 
 def omit_nulls(schema: Schema, value: Json) -> Json:
-    """A value that meets the schema, as `strip_null` of that schema wants it: declared properties leave their null out."""
+    """A valid value without the nulls that `strip_null` removes from its schema."""
     return _Fitter(schema, restore=False).fit(schema, value).value if _holds_null(value) else value
 
 
 def restore_nulls(schema: Schema, value: Json) -> Json:
-    """The reverse: a required property that may be null and is missing is null.
+    """The reverse: each missing property that is required and may be null is set to null.
 
-    The branch of a union is the one that fits best. What does not fit is left for validation to report.
+    In a union, the branch that fits best decides. Validation reports later what does not fit.
     """
     return _Fitter(schema, restore=True).fit(schema, value).value
 
@@ -196,9 +196,9 @@ def _holds_null(value: Any) -> bool:
 
 
 _Work: TypeAlias = Generator[tuple[Any, Any], _Fit, _Fit]
-"""Asks how well a value fits a schema, is sent the answer, and returns an answer of its own.
+"""A generator that yields pairs of schema and value, is sent the fit of each, and returns its own.
 
-Not plain recursion, because a value may be nested deeper than Python calls can be.
+Plain recursion would fail on a value nested deeper than Python calls can be.
 """
 
 
@@ -207,8 +207,8 @@ class _Fitter:
         self.document = document
         self.restore = restore
         self.known: dict[tuple[int, int], tuple[Any, Any, _Fit]] = {}
-        """By identity; the objects are kept, so that an identity is not used again. Without this, unions of recursive
-        types would take time exponential in the depth of the value."""
+        """Known fits by the identities of schema and value, which are kept alive for that. Without it, unions of
+        recursive types would take time exponential in the depth of the value."""
         self.nullable: dict[int, frozenset[str]] = {}
 
     def fit(self, schema: Any, value: Any) -> _Fit:
@@ -286,7 +286,7 @@ class _Fitter:
 
 
 def _branch(schema: Schema, name: str) -> tuple[Any, bool]:
-    """The schema for an entry of an object, and whether the object knows of it (one that declares nothing knows all)."""
+    """The schema for an entry of an object, and whether it is declared; an object without `properties` declares all."""
     if name in schema.get("properties", {}):
         return schema["properties"][name], True
     for pattern, branch in schema.get("patternProperties", {}).items():

@@ -1,4 +1,4 @@
-"""Turns the errors that pydantic found in arguments into short lines that a model can act on.
+"""Turns pydantic's errors about arguments into short lines that a model can act on.
 
 Each line has the path, the expected type and the given value. Reads pydantic's errors as plain dicts and never imports
 pydantic.
@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
-from prowess.errors import did_you_mean
+from prowess.errors import did_you_mean, shortened
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 __all__ = ["MAX_LINES", "problem_lines"]
 
 MAX_LINES = 20
-"""More than a model will mend in one go."""
+"""More than a model corrects at once."""
 _MAX_READ = 1000
 _MAX_ITEMS = 2 * MAX_LINES
-"""An array of a million wrong items gives a million errors, and as many for each branch of a union."""
+"""Bounds the errors to read: an array of a million wrong items gives a million, for each branch of a union."""
 _MAX_VALUE = 60
 _MAX_PATH = 120
 _MAX_LINE = 600
@@ -39,7 +39,7 @@ def problem_lines(
     allowed: Sequence[str],
     injected: Sequence[str],
 ) -> list[str]:
-    """One line for each problem, those with whole arguments first. Never raises, whatever the errors hold.
+    """One line for each problem, those of whole arguments first. Never raises, whatever the errors hold.
 
     `allowed` are the names a caller may send, `injected` those that Prowess fills.
     """
@@ -48,13 +48,13 @@ def problem_lines(
     try:
         report = _Report([_problem(error, arguments) for error in read], allowed, injected)
         lines = list(dict.fromkeys(report.lines()))
-    except Exception:  # noqa: BLE001 - a value with a hostile `__eq__` must not hide what is wrong
+    except Exception:  # noqa: BLE001 - a value with a broken `__eq__` must not hide the problems
         lines = [f"{'.'.join(map(str, error['loc']))}: {error['msg']}" for error in read]
     return [_sendable(line) for line in _capped(lines, unread=len(errors) - len(read))]
 
 
 def _some_of_each(errors: Iterable[ErrorDetails]) -> list[ErrorDetails]:
-    """The errors to read: all but a flood, and of the items of one array not so many that they hide the rest."""
+    """A bounded selection of the errors, in which the items of one array do not crowd out the rest."""
     counts: Counter[tuple[str | int, ...]] = Counter()
     read: list[ErrorDetails] = []
     for error in errors:
@@ -97,7 +97,7 @@ class _Problem(NamedTuple):
 _MISSING = frozenset("missing missing_argument missing_keyword_only_argument missing_positional_only_argument".split())
 _UNKNOWN = frozenset("extra_forbidden unexpected_keyword_argument".split())
 _MARK = "[key]"
-"""What pydantic adds to a location when a key of a mapping is what does not fit."""
+"""Marks the location of a wrong key of a mapping."""
 _ABSENT = object()
 
 
@@ -109,7 +109,7 @@ def _problem(error: ErrorDetails, arguments: Mapping[str, Any]) -> _Problem:
 
 
 def _walk(loc: tuple[str | int, ...], arguments: Mapping[str, Any], wanted: object) -> _Path:
-    """Tell keys from branch tags: a part that the input has is a key, unless only its being a tag leads to `wanted`."""
+    """Tell keys from branch tags. A part found in the input is a key, unless only reading it as a tag leads to `wanted`."""
     if not loc:
         return ()
     best: _Path | None = None
@@ -194,7 +194,7 @@ class _Report:
         return lines
 
     def _union(self, path: _Path, problems: list[_Problem]) -> list[str]:
-        """All branches of the union at `path` in one line; but a single branch speaks for itself."""
+        """The problems of all branches of the union at `path` in one line, or those of a single branch in several."""
         at = len(path)
         branches: dict[_Step, list[_Problem]] = {}
         for problem in problems:
@@ -311,7 +311,7 @@ _BOUNDS = {
 
 
 def _alternatives(problems: Iterable[_Problem]) -> str:
-    """What the value at one place should have been; several where it is the place of a union."""
+    """The expectations for the value at one place; a union has several."""
     expected: dict[str, None] = {}
     verdicts: dict[str, None] = {}
     for _, error in problems:
@@ -325,7 +325,7 @@ def _alternatives(problems: Iterable[_Problem]) -> str:
 
 
 def _expectation(error: ErrorDetails) -> str:
-    """What was expected, as a noun; empty where pydantic or an author's validator says it in other words."""
+    """The expected kind of value as a noun; empty if the message of pydantic or a validator is to be shown instead."""
     kind, context = error["type"], error.get("ctx", {})
     try:
         if kind in _TEMPLATES:
@@ -341,7 +341,7 @@ def _expectation(error: ErrorDetails) -> str:
         if kind in ("union_tag_invalid", "union_tag_not_found"):
             return _tagged(context["discriminator"], context.get("expected_tags", ""))
     except KeyError:
-        pass  # an error without the usual context, raised by hand: its message still says something
+        pass  # an error raised by hand without the usual context: its message is shown
     message = error["msg"]
     return _PHRASES.get(kind) or (message.removeprefix(_INPUT) if message.startswith(_INPUT) else "")
 
@@ -350,7 +350,7 @@ _INPUT = "Input should be "
 
 
 def _verdict(error: ErrorDetails) -> str:
-    """The words of a validator, without the prefix that pydantic gives them."""
+    """The message of a validator, without pydantic's prefix."""
     prefix = {"value_error": "Value error, ", "assertion_error": "Assertion failed, "}.get(error["type"], "")
     return error["msg"].removeprefix(prefix).strip() or "not valid"
 
@@ -363,7 +363,7 @@ def _plural(noun: str, count: object) -> str:
 
 
 def _kind_of(bound: object) -> str:
-    """What a bound is put on: pydantic gives it the type of what it bounds."""
+    """The kind of the bounded value, which is the type of the bound."""
     return "an integer" if isinstance(bound, int) else "a number" if isinstance(bound, float) else "a value"
 
 
@@ -372,8 +372,8 @@ def _number(bound: object) -> str:
 
 
 def _tagged(discriminator: str, tags: str) -> str:
-    """A branch of a union is chosen by a key, named in quotes, or by a function of the author."""
-    tags = _MEMBER.sub("", tags)  # a member of an enum is listed by the value that a client sends, too
+    """The expectation of a discriminated union, which a key (named in quotes) or a function of the author decides."""
+    tags = _MEMBER.sub("", tags)  # a member of an enum is listed beside the value that a client sends
     if not discriminator.startswith("'"):
         return f"a value of the kind {_one_of(tags)}" if tags else "a value of a known kind"
     key = f"an object with the key {discriminator.replace(chr(39), chr(34))}"
@@ -386,7 +386,7 @@ _CHOICES = re.compile(rf"{_LITERAL}(?:, {_LITERAL})*(?: or {_LITERAL})?")
 
 
 def _one_of(choices: str) -> str:
-    """Pydantic's `'a', 'b' or 'c'` as JSON; anything that is no row of literals stays as it is."""
+    """Pydantic's `'a', 'b' or 'c'` as JSON; other text stays as it is."""
     if not _CHOICES.fullmatch(choices):
         return choices
     shown = [json.dumps(ast.literal_eval(text), ensure_ascii=False) for text in re.findall(_LITERAL, choices)]
@@ -398,7 +398,7 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:_MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
-# --- what came ------------------------------------------------------------------------------------
+# --- the given value ------------------------------------------------------------------------------
 
 
 def _type_name(value: object) -> str:
@@ -409,7 +409,7 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_
 
 
 def _shown(value: object) -> str:
-    """A value as short JSON, of which no more is made than is shown."""
+    """A value as short JSON. Only the shown part is encoded."""
     if isinstance(value, str):
         return json.dumps(value if len(value) < _MAX_VALUE else f"{value[: _MAX_VALUE - 3]}…", ensure_ascii=False)
     text = ""
@@ -418,12 +418,12 @@ def _shown(value: object) -> str:
             text += chunk
             if len(text) > _MAX_VALUE:
                 return f"{text[: _MAX_VALUE - 1]}…"
-    except (TypeError, ValueError):  # keys that JSON does not have, a value that holds itself
+    except (TypeError, ValueError):  # keys that JSON does not allow, or a value that holds itself
         return f'"{_type_name(value)}"'
     return text
 
 
 def _sendable(line: str) -> str:
-    """One line of valid text: a lone surrogate in a key or a value would make the answer unsendable."""
+    """One line without lone surrogates, which cannot be sent."""
     line = " ".join(line.splitlines()).encode("utf-8", "backslashreplace").decode()
-    return line if len(line) <= _MAX_LINE else f"{line[: _MAX_LINE - 1]}…"
+    return shortened(line, _MAX_LINE)

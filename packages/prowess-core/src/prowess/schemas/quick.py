@@ -22,22 +22,22 @@ _SILENT: Final = frozenset(
     {"$comment", "$defs", "$schema", "contentEncoding", "contentMediaType", "default", "definitions", "deprecated"}
     | {"description", "discriminator", "examples", "format", "readOnly", "title", "writeOnly"}
 )
-"""Keywords that refuse nothing."""
+"""Keywords that validate nothing."""
 _LEAVES: Final = frozenset(
     {"const", "enum", "exclusiveMaximum", "exclusiveMinimum", "maxItems", "maxLength", "maxProperties", "maximum"}
     | {"minItems", "minLength", "minProperties", "minimum", "multipleOf", "pattern"}
 )
-"""Keywords that `matching` knows."""
+"""Keywords that `matching` checks."""
 _OF_OBJECTS: Final = frozenset({"additionalProperties", "properties", "required"})
 _OF_ARRAYS: Final = frozenset({"items", "prefixItems", "uniqueItems"})
 
 
 class _Unsuitable(Exception):
-    """The schema uses a keyword whose meaning this check does not know."""
+    """The schema uses a keyword that this check does not support."""
 
 
 def quick_check(schema: Schema) -> Callable[[Json], bool]:
-    """A function that returns `True` only for values that meet the schema. It may return `False` for some that do."""
+    """A function that returns `True` only for valid values. It may return `False` for a few valid ones."""
     try:
         validator = SchemaValidator(_Compiler(schema).compiled())
     except _Unsuitable:
@@ -74,7 +74,7 @@ class _Compiler:
         return self._node(node)
 
     def _node(self, node: Schema) -> Any:
-        """The parts of a schema that say something, one after the other: each has to agree."""
+        """The checks of a schema in a chain, all of which must pass."""
         said = {keyword for keyword in node if keyword not in _SILENT and not keyword.startswith("x-")}
         parts: list[Any] = []
         if "$ref" in said:
@@ -99,13 +99,13 @@ class _Compiler:
             target = resolve(self.document, ref)
             if target is None or "$id" in self.document:
                 raise _Unsuitable
-            self.definitions[ref] = {}  # the target may hold a reference to itself
+            self.definitions[ref] = {}  # the target may refer to itself
             self.definitions[ref] = {**_named(self._node(target)), "ref": ref}
         return core_schema.definition_reference_schema(ref)
 
     def _typed(self, node: Schema) -> Any:
         names = node.get("type")
-        if names is None:  # such keywords also accept every value of another type, which may be refused here
+        if names is None:  # such keywords accept any value of another type; this check refuses those
             names = [name for name, words in (("object", _OF_OBJECTS), ("array", _OF_ARRAYS)) if words & node.keys()]
         branches = [self._of_type(name, node) for name in (names if is_list(names) else [names])]
         return branches[0] if len(branches) == 1 else core_schema.union_schema(branches, mode="left_to_right")
@@ -164,7 +164,7 @@ class _Compiler:
         return core_schema.chain_schema([_checked(lambda value: isinstance(value, dict) and tag in value), union])
 
     def _conditional(self, node: Schema) -> Any:
-        """`then` for the objects that `if` selects by the texts of some properties, which can be decided exactly."""
+        """`then` for the objects that `if` selects by exact texts of some properties."""
         condition = node["if"]
         named: Any = condition.get("properties") if is_schema(condition) and len(condition) == 1 else None
         listed = {name: _texts(held) for name, held in named.items()} if is_schema(named) else {}
@@ -173,13 +173,13 @@ class _Compiler:
 
         def check(value: Any, validate: Callable[[Any], Any]) -> Any:
             if is_schema(value) and any(name in value and value[name] not in texts for name, texts in listed.items()):
-                return value  # not one of those that are meant
+                return value  # `if` does not apply
             return validate(value)
 
         return core_schema.no_info_wrap_validator_function(check, self._any_node(node.get("then", True)))
 
     def _apart(self, branches: list[Any], tag: str) -> bool:
-        """Whether no value with the tag can meet two branches."""
+        """Whether the tag decides the branch: no value can meet two of them."""
         seen: set[Any] = set()
         for branch in branches:
             target: Schema = (resolve(self.document, branch["$ref"]) or {}) if "$ref" in branch else branch
@@ -194,7 +194,7 @@ class _Compiler:
 
 
 def _named(schema: Any) -> Any:
-    """A schema that can bear a name: a reference to another definition cannot."""
+    """A schema that can be a definition; a reference to another definition has to be wrapped."""
     return core_schema.chain_schema([schema]) if schema["type"] == "definition-ref" else schema
 
 
@@ -208,7 +208,7 @@ def _checked(holds: Callable[[Any], bool]) -> Any:
 
 
 def _texts(node: Any) -> list[str] | None:
-    """The texts that a schema admits where it names them all, and nothing but texts; else `None`."""
+    """The strings that a schema lists if it admits only these; else `None`."""
     if not is_schema(node) or len(node) != 1:
         return None
     texts: list[Any] = node.get("enum", [node.get("const")])
@@ -216,7 +216,7 @@ def _texts(node: Any) -> list[str] | None:
 
 
 def _one_present(branches: list[frozenset[str]]) -> Any:
-    """Exactly one of these sets of properties is there."""
+    """A check that exactly one of these sets of properties is present."""
     return _checked(lambda value: isinstance(value, dict) and sum(branch <= value.keys() for branch in branches) == 1)
 
 

@@ -27,20 +27,20 @@ __all__ = [
 
 DEFINITIONS = ("$defs", "definitions")
 RECURSION_DEPTH = 3
-"""How often a recursive definition is written out on one path. Three shows a model the shape; more only costs it tokens."""
+"""How often a recursive definition is written out on one path. Three times show a model the shape; more only cost tokens."""
 _BUDGET = 1000
-"""Schemas an inlined document may hold (or twice its own number) before recursion and nesting are bounded more tightly."""
+"""Schemas that an inlined document may hold (or twice as many as before) until recursion and nesting are limited further."""
 _ANYTHING: Schema = {}
 
 
 def pointer(*tokens: str) -> str:
-    """A local reference to the place that the tokens lead to."""
+    """A local reference to the place at the path of the tokens."""
     escaped = (token.replace("~", "~0").replace("/", "~1") for token in tokens)
     return "#" + "".join(f"/{quote(token, safe='~$')}" for token in escaped)
 
 
 def resolve(document: Schema, ref: str) -> Schema | None:
-    """The schema a local reference stands for, or `None` where it is remote or leads nowhere."""
+    """The target of a local reference, or `None` if it is remote or dangling."""
     if ref != "#" and not ref.startswith("#/"):
         return None
     target: Any = document
@@ -60,13 +60,13 @@ def _step(place: Any, token: str) -> Any:
 
 
 def without(node: Schema, *keywords: str) -> Schema:
-    """The node without some keywords; the node itself where it has none of them."""
+    """The node without some keywords; the node itself if it has none of them."""
     if not any(keyword in node for keyword in keywords):
         return node
     return {keyword: held for keyword, held in node.items() if keyword not in keywords}
 
 
-# Merging a schema with what stands beside the reference to it
+# Merging a target with the siblings of its reference
 
 _ANNOTATIONS = frozenset(
     {"$comment", "default", "deprecated", "description", "examples", "nullable", "readOnly", "title", "writeOnly"}
@@ -81,7 +81,7 @@ _ACTING_TOGETHER = (
 
 
 def merge(target: Schema, siblings: Schema) -> Schema:
-    """One schema for a target and what stands beside the reference to it.
+    """One schema for a target and the siblings of the reference to it.
 
     A sibling's annotations win. Keywords that would change each other's meaning stay apart under `allOf`.
     """
@@ -105,12 +105,12 @@ class _Limits(NamedTuple):
     repeats: int
     """How often one reference may occur on a path."""
     nesting: int | None
-    """How many references to definitions that refer further may be open on a path."""
+    """How many references to definitions with references of their own may be open on a path."""
     strict_budget: bool = True
 
 
 class _TooBig(Exception):
-    """A signal inside this module: try tighter limits."""
+    """The inlined document is too big for these limits; the caller tries tighter ones."""
 
 
 class _Inliner:
@@ -155,11 +155,11 @@ class _Inliner:
 
 
 def inline_refs(schema: Schema, *, depth: int = RECURSION_DEPTH, fallback: Schema | None = _ANYTHING) -> Schema:
-    """The document with every local reference written out and no definitions left.
+    """The document with every local reference written out and without definitions.
 
-    A recursive definition is written out `depth` times on a path, and then as the narrowest of `{"type": "object"}`,
-    `{"type": "array", "items": {}}` and `{}` that admits all it admits. A document that would grow out of proportion
-    is cut in the same way, earlier. `fallback` replaces a reference that leads nowhere; `None` makes it a `SchemaError`.
+    A recursive definition is written out `depth` times on a path, and then replaced by the narrowest of
+    `{"type": "object"}`, `{"type": "array", "items": {}}` and `{}` that admits the same values. In a document that would
+    grow out of proportion this happens earlier. `fallback` replaces a dangling reference; with `None` it is a `SchemaError`.
     """
     for limits in _limits(depth):
         try:
@@ -178,7 +178,7 @@ _LAST_RESORT = _Limits(1, 1, strict_budget=False)
 
 
 def inline_root(schema: Schema) -> Schema:
-    """A document whose root says itself what it is: a root `$ref` is replaced by its target, definitions stay."""
+    """The document with a root `$ref` replaced by its target; definitions stay."""
     seen: set[str] = set()
     while isinstance(ref := schema.get("$ref"), str) and ref not in seen:
         seen.add(ref)
@@ -191,7 +191,7 @@ def inline_root(schema: Schema) -> Schema:
 
 
 def _plain_discriminator(node: Schema) -> Schema:
-    """The mapping of a discriminator names definitions that will be gone."""
+    """Without the mapping of a discriminator, which names definitions that are inlined."""
     discriminator = node.get("discriminator")
     if not is_schema(discriminator) or "mapping" not in discriminator:
         return node
@@ -199,7 +199,7 @@ def _plain_discriminator(node: Schema) -> Schema:
 
 
 def resolve_or_refuse(document: Schema, ref: str) -> Schema:
-    """What a local reference stands for; a remote or dangling one is a `SchemaError`."""
+    """The target of a local reference. Raises `SchemaError` for a remote or dangling one."""
     target = resolve(document, ref)
     if target is not None:
         return target
@@ -216,7 +216,7 @@ def _superset(document: Schema, target: Schema) -> Schema:
 
 
 def _kind(document: Schema, node: Schema, seen: frozenset[str]) -> str | None:
-    """`object` or `array` where all that the node admits is of that type."""
+    """`object` or `array` if the node admits only values of that type."""
     if node.get("type") in _SUPERSETS:
         return node["type"]
     branches: list[Any] = node.get("anyOf") or node.get("oneOf") or []
@@ -258,7 +258,7 @@ def _collect(found: dict[str, dict[str, Any]], node: Schema) -> None:
 
 
 def prune_defs(schema: Schema) -> Schema:
-    """The document without the definitions that nothing reachable refers to."""
+    """The document without unreachable definitions."""
     used: set[tuple[str, str]] = set()
     waiting = [without(schema, *DEFINITIONS)]
     while waiting:

@@ -1,7 +1,6 @@
-"""Every step a profile can take: pure functions from one schema document to another.
+"""The steps of profiles: pure functions from one schema document to another.
 
-A step of several arguments is fixed with `functools.partial`; several changes to single nodes share one pass
-with `walk.each_node`.
+`functools.partial` sets further arguments of a step; `walk.each_node` makes several changes to nodes in one pass.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ __all__ = [
     "tuple_as_array",
 ]
 
-# Those with a module of their own
+# Steps with a module of their own
 
 box = boxes.box
 hoist_defs = refs.hoist_defs
@@ -54,7 +53,7 @@ prune_defs = refs.prune_defs
 strip_null = nulls.strip_null
 to_strict = strict.to_strict
 
-# Those that look at one node at a time
+# Steps that change one node at a time
 
 prune_titles = each_node(nodes.prune_title)
 const_as_enum = each_node(nodes.const_as_enum)
@@ -69,7 +68,7 @@ repeat_constraints = each_node(nodes.repeat_constraints)
 
 
 def open_nested_objects(schema: Schema) -> Schema:
-    """Only the root still says whether it takes undeclared properties."""
+    """Remove `additionalProperties` of true or false everywhere below the root."""
     return rewrite_children(schema, open_objects)
 
 
@@ -78,7 +77,7 @@ _DECIDED = ("additionalProperties", "unevaluatedProperties")
 
 
 def close_objects(schema: Schema) -> Schema:
-    """Every object that declares properties takes no others, unless it says so or is composed of parts."""
+    """Close every object that declares properties, unless it is open explicitly or composed of parts."""
     properties = schema.get("properties")
     composing = (*_COMPOSING, "anyOf", "oneOf") if properties is not None else _COMPOSING
     parts = {keyword: schema[keyword] for keyword in composing if keyword in schema}
@@ -89,7 +88,7 @@ def close_objects(schema: Schema) -> Schema:
 
 
 def declare_open(schema: Schema) -> Schema:
-    """Every object that declares properties says that it may have others, unless it speaks of them itself."""
+    """Mark every object that declares properties as open, unless it decides that itself."""
 
     def change(node: Schema) -> Schema:
         decided = "properties" not in node or any(keyword in node for keyword in _DECIDED)
@@ -99,27 +98,27 @@ def declare_open(schema: Schema) -> Schema:
 
 
 def drop_additional(schema: Schema) -> Schema:
-    """No object says anything of undeclared properties."""
+    """Remove `additionalProperties` from every object."""
     return rewrite(schema, lambda node: without(node, "additionalProperties"))
 
 
 def drop_enum_default(schema: Schema) -> Schema:
-    """An enumeration has no default."""
+    """Remove the defaults of enumerations."""
     return rewrite(schema, lambda node: without(node, "default") if "enum" in node else node)
 
 
 def object_root(schema: Schema) -> Schema:
-    """The root is an object that lists its properties, be there none."""
+    """Make the root an object with `properties`, even if empty."""
     return {"type": "object", "properties": {}, **schema}
 
 
 def list_required(schema: Schema) -> Schema:
-    """The root lists the required properties, be there none."""
+    """Add `required` to the root, even if empty."""
     return {"required": [], **schema}
 
 
 def describe_parameters(schema: Schema) -> Schema:
-    """Every property of the root has a description, if only its own name."""
+    """Give every property of the root a description, by default with its name."""
     if "properties" not in schema:
         return schema
     described = {name: _described(name, held) for name, held in schema["properties"].items()}
@@ -131,7 +130,7 @@ def _described(name: str, held: Any) -> Any:
 
 
 def drop_properties(schema: Schema, names: Collection[str]) -> Schema:
-    """The root without some of its properties."""
+    """Remove some properties of the root."""
     kept = {name: held for name, held in schema.get("properties", {}).items() if name not in names}
     required = [name for name in schema.get("required", ()) if name not in names]
     pruned = {**without(schema, "required"), "properties": kept}
@@ -139,7 +138,7 @@ def drop_properties(schema: Schema, names: Collection[str]) -> Schema:
 
 
 def string_names(schema: Schema) -> Schema:
-    """No rule for the names of properties that a string could never meet: pydantic writes one for integer enums."""
+    """Remove `propertyNames` that no string can meet, as pydantic writes for integer enums."""
 
     def change(node: Schema) -> Schema:
         names = node.get("propertyNames")

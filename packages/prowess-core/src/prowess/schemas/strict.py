@@ -16,8 +16,8 @@ _SAYING_WHAT_IT_IS = frozenset({"$ref", "allOf", "anyOf", "const", "enum", "oneO
 
 
 def to_strict(schema: Schema) -> Schema:
-    """The document in the strict dialect: `oneOf` is `anyOf`, an `allOf` of one is merged, and a `$ref` that has
-    siblings is written out. An object open to undeclared properties cannot be said in it: a `SchemaError`.
+    """The document in the strict dialect: `oneOf` becomes `anyOf`, an `allOf` of one is merged, and a `$ref` with
+    siblings is written out. Raises `SchemaError` for an open object, which the dialect does not have.
     """
     document: Schema = inline_root(schema)
     if _SAYING_WHAT_IT_IS.isdisjoint(document):

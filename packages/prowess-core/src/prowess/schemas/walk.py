@@ -36,12 +36,12 @@ _ALONE = frozenset(
 
 
 def is_schema(held: Any) -> TypeGuard[Schema]:
-    """Whether what stands at the place of a schema is one that says something, and not the bare `true` or `false`."""
+    """Whether a schema is a dict, and not the bare `true` or `false`."""
     return isinstance(held, dict)
 
 
 def is_list(held: Any) -> TypeGuard[list[Any]]:
-    """Whether a keyword holds several things in order."""
+    """Whether the value of a keyword is a list."""
     return isinstance(held, list)
 
 
@@ -63,7 +63,7 @@ def _held(keyword: str, held: Any) -> Iterator[tuple[Path, Any]]:
 
 
 def visit(schema: Schema) -> Iterator[tuple[Path, Schema]]:
-    """Every schema of a document with its path, the root first. Deep documents do not exhaust the stack."""
+    """Every schema of a document with its path, the root first. Not recursive, so that deep documents are no problem."""
     waiting: list[tuple[Path, Schema]] = [((), schema)]
     while waiting:
         path, node = waiting.pop()
@@ -72,7 +72,7 @@ def visit(schema: Schema) -> Iterator[tuple[Path, Schema]]:
 
 
 def rewrite_children(node: Schema, change: Change) -> Schema:
-    """The node with `change` applied to each schema directly inside it; the node itself where nothing changed."""
+    """The node with `change` applied to each schema directly inside it; the node itself if nothing changed."""
     changed: Schema | None = None
     for keyword, held in node.items():
         rewritten = _rewrite_held(keyword, held, change)
@@ -104,7 +104,7 @@ def _rewrite_list(held: list[Any], change: Change) -> list[Any]:
 
 
 def rewrite(schema: Schema, *changes: Change) -> Schema:
-    """The document with every change applied, in order, to each schema in it, the innermost schemas first."""
+    """The document with all changes applied in order to each schema in it, the innermost schemas first."""
 
     def change(node: Schema) -> Schema:
         node = rewrite_children(node, change)
@@ -116,5 +116,5 @@ def rewrite(schema: Schema, *changes: Change) -> Schema:
 
 
 def each_node(*changes: Change) -> Change:
-    """One step that makes several changes to each node in a single pass."""
+    """A step that makes several changes to each node in one pass."""
     return lambda schema: rewrite(schema, *changes)

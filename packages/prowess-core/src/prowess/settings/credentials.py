@@ -1,4 +1,4 @@
-"""Decides who may call which command, by credentials and scopes from the settings. The only module that compares secrets."""
+"""Authenticates callers and checks their scopes, by the credentials in the settings. The only module that compares secrets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TYPES: Final = ("bearer", "api_key", "basic")
 
 
 class Refused(Exception):
-    """A caller is not let in. The message never holds what the caller sent."""
+    """The caller is refused. The message never contains what the caller sent."""
 
     def __init__(self, code: str, http: int, message: str) -> None:
         super().__init__(message)
@@ -38,9 +38,9 @@ class _Credential:
 
 @frozen
 class Caller:
-    """Who is calling: the number of a credential, and the scopes that it grants. Without credentials, anybody has all.
+    """A caller: the number of its credential, and the granted scopes; `None` stands for all.
 
-    A client that fetches a token with other scopes remains the same caller.
+    A client that gets a token with other scopes remains the same caller.
     """
 
     number: int = 0
@@ -49,18 +49,23 @@ class Caller:
     """The subject of a token from an authorization server."""
 
     @property
+    def is_anybody(self) -> bool:
+        """Whether it is unknown who calls."""
+        return not self.number and not self.subject
+
+    @property
     def partition(self) -> str:
-        """The scopes as a text, if there is a limit: callers with different ones share no cached result."""
+        """The scopes as a string, empty if unlimited. Callers with different scopes share no cached results."""
         return "" if self.scopes is None else json.dumps(sorted(self.scopes))
 
     def __str__(self) -> str:
-        """Who it is, whatever scopes the credential of the moment grants."""
+        """The identity without the scopes."""
         return f"{self.number} {self.subject}"
 
 
 @frozen
 class Credentials:
-    """Everybody who is known, and the scopes that commands ask for. With nobody known, everybody may call everything."""
+    """The configured credentials, and the scopes that commands need. Without credentials, everybody may call everything."""
 
     known: tuple[_Credential, ...] = ()
     needed: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
@@ -84,7 +89,7 @@ class Credentials:
         return cls(known, {pattern: _scopes(value, f"auth.scopes.{pattern}") for pattern, value in named.items()})
 
     def authenticate(self, auth: object) -> Caller:
-        """Tell who is calling, by the `auth` of a request whatever it holds, or raise `Refused`."""
+        """The caller for the `auth` of a request, which may hold anything. Raises `Refused`."""
         if not self.known:
             return Caller()
         caller = self._match(cast("Mapping[str, Any]", auth if isinstance(auth, Mapping) else {}))
@@ -103,7 +108,7 @@ class Credentials:
             raise Refused("forbidden", 403, f"auth: {command} needs the scope {', '.join(sorted(missing))}")
 
     def _match(self, auth: Mapping[str, Any]) -> Caller | None:
-        """The credential that fits. All of them are compared, so that time does not tell which one came near."""
+        """The matching credential. All of them are compared, so that the time reveals nothing."""
         sent = _sent(auth)
         found: Caller | None = None
         for number, credential in enumerate(self.known, 1):
@@ -113,7 +118,7 @@ class Credentials:
         return found
 
     def needed_by(self, name: str) -> frozenset[str]:
-        """The scopes that a command or the URI of a resource requires. A URI means the same however it is encoded."""
+        """The scopes that a command or the URI of a resource needs. URIs are compared in decoded form."""
         forms = {name, unquote(name), unquote_plus(name)}
         fitting = (
             scopes
@@ -158,5 +163,5 @@ def _all_powerful(token: object) -> _Credential:
 
 def _scopes(value: object, place: str) -> frozenset[str]:
     if not isinstance(value, (list, tuple)) or not all(isinstance(item, str) for item in cast("list[Any]", value)):
-        raise SettingsError(f'{place}: must be a list of texts, like ["notes:read"]')
+        raise SettingsError(f'{place}: must be a list of strings, like ["notes:read"]')
     return frozenset(cast("list[str]", value))

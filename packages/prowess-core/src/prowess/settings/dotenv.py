@@ -1,7 +1,7 @@
 """Reads `.env` files: lines of `NAME=value`, in the dialect that Docker, Node and python-dotenv have in common.
 
-A kept library for this costs 15 ms to import, which every start of a host would pay. Values are taken as they are written:
-`$NAME` inside them is not expanded. A value never appears in a problem.
+The maintained library for this takes 15 ms to import, at every start of a host. `$NAME` inside a value is not expanded.
+Values never appear in messages.
 """
 
 from __future__ import annotations

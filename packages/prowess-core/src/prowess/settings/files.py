@@ -60,7 +60,7 @@ class ConfigFile(NamedTuple):
     table: tuple[str, ...] = ()
 
     def place(self, path: tuple[str, ...]) -> str:
-        """The file, and the line of a setting or of its table if a search in the text finds it."""
+        """The file, with the line of a setting or of its table if the text shows it."""
         for end in range(len(path), 0, -1):
             line = _line_of(self.text, (*self.table, *path[:end]))
             if line:
@@ -103,7 +103,7 @@ def find(root: Path) -> ConfigFile | None:
     try:
         other = _find_in_pyproject(root / PYPROJECT)
     except SettingsError:
-        other = None  # prowess.toml is enough, even if pyproject.toml is broken
+        other = None  # prowess.toml counts even if pyproject.toml is broken
     if other is not None:
         raise SettingsError(f"{own} and [tool.prowess] in {other.file} both hold settings: remove one of them")
     text = _read(own)
@@ -111,7 +111,7 @@ def find(root: Path) -> ConfigFile | None:
 
 
 def _is_file(path: Path) -> bool:
-    return os.path.isfile(path)  # noqa: PTH113 - Path.is_file raises where a folder may not be searched
+    return os.path.isfile(path)  # noqa: PTH113 - Path.is_file raises in a folder without permission
 
 
 def _find_in_pyproject(file: Path) -> ConfigFile | None:
@@ -154,7 +154,7 @@ def _parse(file: Path, text: str) -> Table:
 
     try:
         return tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # tomllib passes on the ValueError of an overlong number
+    except (ValueError, RecursionError) as error:  # an overlong number is a plain ValueError in tomllib
         found = re.search(r"\(at line (\d+)", str(error))
         line = int(found[1]) if found else text.rstrip("\n").count("\n") + 1
         raise SettingsError(f"{file}:{line}: not valid TOML: {error}") from None

@@ -88,7 +88,7 @@ class InjectSettings:
 
 @frozen
 class RecordSettings:
-    """`[record]`: the flight record of calls, in the cache of the user."""
+    """`[record]`: the record of calls, in the cache of the user."""
 
     on: bool = _key(True, "keep a record of calls, for prowess logs, replay and dev")
     max_bytes: int = _key(64 * 1024 * 1024, "size of the record; the oldest calls go first", least=64 * 1024)
@@ -209,7 +209,8 @@ class AgentSettings:
 
     name: str | None = _key(None, "name of the agent for people; by default that of the machine")
     labels: tuple[str, ...] = _key((), "labels that commands ask for with run_on, for example gpu")
-    slots: int = _key(0, "workers that it runs at the same time; 0 for as many as it has processors", least=0)
+    slots: int = _key(0, "workers that it runs at the same time; 0 for two per processor, and at least four", least=0)
+    drain: float = _key(30.0, "seconds for running calls to finish when the agent is stopped", least=0)
     keys: tuple[str, ...] = _key((), "public keys of those who approve code; --locked runs only what they approved")
 
 
@@ -307,7 +308,7 @@ def own_keys() -> list[OwnKey]:
 
 
 class Spec(NamedTuple):
-    """What a value must be. `read` returns the value as Python has it, or `None` if it does not fit."""
+    """The expected kind of a value. `read` returns the Python value, or `None` if it does not fit."""
 
     expected: str
     read: Callable[[Any], Any]
@@ -405,10 +406,10 @@ def _specs(of: type[Any], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[st
 
 SPECS = dict(_specs(OwnSettings))
 JOINED = {"_".join(path): path for path in SPECS if len(path) > 1}
-"""Finds the key of a table whose variable was written with one underscore: `PROWESS_HOST_WORKERS`."""
+"""Finds the key for a variable with one underscore instead of two: `PROWESS_HOST_WORKERS`."""
 OWN_NAMES = frozenset(item.name for item in fields(OwnSettings))
 OWN_TABLES: dict[str, type[Any]] = {
     item.name: type(item.default) for item in fields(OwnSettings) if is_dataclass(item.default)
 }
 MAPS = tuple(path[0] for path, spec in SPECS.items() if isinstance(spec.default, dict))
-"""The tables of Prowess with names of the project's choice: `wire_names`, `resources`, `sandbox`."""
+"""The tables of Prowess whose keys the project chooses: `wire_names`, `resources`, `sandbox`."""

@@ -1,4 +1,4 @@
-"""Merges the layers of settings: file, `.env`, environment, flags. The later ones win.
+"""Merges the layers of settings: file, `.env`, environment, flags. Later layers win.
 
 Each value is checked against the table of keys while the place where it was written is still known, so that an error names
 that place. An unknown key in a file or a flag is an error. In the environment, which other programs share, it is a warning.
@@ -6,12 +6,11 @@ that place. An unknown key in a file or a flag is an error. In the environment, 
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from prowess.errors import SettingsError
+from prowess.errors import SettingsError, shortened
 from prowess.settings.files import PYPROJECT_TABLE, ConfigFile, Dotenv
 from prowess.settings.keys import JOINED, MAPS, OWN_NAMES, OWN_TABLES, SPECS, OwnSettings
 from prowess.settings.tables import Table, is_free, is_table, leaves, match, normal, normal_path, plain, put
@@ -24,7 +23,7 @@ _FOLDERS = "skills"
 
 
 class _Place(NamedTuple):
-    """Where settings were written: the text that names the place of a path, and the name of another path in that place."""
+    """Where settings were written: gives the place of a path for messages, and the spelling of another path there."""
 
     of: Callable[[tuple[str, ...]], str]
     neighbour: Callable[[tuple[str, ...]], str] = ".".join
@@ -82,7 +81,7 @@ class Layers:
         for variable in sorted(environ):
             try:
                 path, text = _path_of(variable), environ[variable]
-                unset = not text and path in SPECS  # some clients pass an unset variable on as an empty one
+                unset = not text and path in SPECS  # some clients pass an unset variable as an empty one
                 if path and not unset:
                     self._add_deep(path, _typed(path, text), _place(f"{place}{variable}", variable_name))
             except _UnknownKey as unknown:
@@ -157,7 +156,7 @@ class Layers:
 
 
 class _UnknownKey(SettingsError):
-    """A key or a table that Prowess does not have. Its `reason` stands without the place, for warnings."""
+    """A key or a table that Prowess does not have. `reason` is the message without the place, for warnings."""
 
     def __init__(self, place: str, reason: str) -> None:
         super().__init__(f"{place}: {reason}")
@@ -165,10 +164,12 @@ class _UnknownKey(SettingsError):
 
 
 def _unknown(path: tuple[str, ...], place: _Place) -> _UnknownKey:
-    """The error for an unknown key, with the nearest known one as it would be written in that place."""
+    """The error for an unknown key, with the nearest known one as it is spelled in that place."""
     table, name = normal_path(path[:-1]), normal(path[-1])
     inside = {item: (*table, item) for *above, item in SPECS if tuple(above) == table}
     known = inside if table else {**JOINED, **{item: (item,) for item in OWN_NAMES}}
+    import difflib  # for a mistake alone
+
     near = difflib.get_close_matches(name, sorted(known), n=1)
     text = f"unknown setting {'.'.join(path)!r}"
     if near:
@@ -186,7 +187,7 @@ def _unknown(path: tuple[str, ...], place: _Place) -> _UnknownKey:
 
 
 def _refuse_loose_settings(name: str, tables: Table, place: _Place) -> None:
-    """Refuse plain values in `[skills]`: somebody may write folders there, which nobody would read."""
+    """Refuse plain values in `[skills]`, where they would be ignored: their author may mean folders."""
     for key, value in tables.items():
         if not is_table(value):
             raise SettingsError(
@@ -196,11 +197,13 @@ def _refuse_loose_settings(name: str, tables: Table, place: _Place) -> None:
 
 
 _ALLOWED_NEAR_MISS = "servers"
-"""Resembles `serve`, but is a common name for a table of a skill."""
+"""Resembles `serve`, but is a common name for the table of a skill."""
 
 
 def _refuse_near_miss(name: str, place: _Place) -> None:
     """Refuse a free table whose name looks like a misspelled table of Prowess."""
+    import difflib  # only where a free table is
+
     for own in (*OWN_TABLES, *MAPS):
         alike = difflib.SequenceMatcher(None, normal(name), own).ratio() >= _TOO_ALIKE
         if alike and normal(name)[:1] == own[:1] and name != _ALLOWED_NEAR_MISS:
@@ -209,7 +212,7 @@ def _refuse_near_miss(name: str, place: _Place) -> None:
 
 
 _TOO_ALIKE = 0.75
-"""Finds `hots` for `host`, and allows `hooks` and `history`."""
+"""The similarity that takes `hots` for `host`, and allows `hooks` and `history`."""
 
 
 def _path_of(variable: str) -> tuple[str, ...]:
@@ -249,8 +252,7 @@ def _toml_value(text: str) -> Any:
 
 
 def _shown(value: Any) -> str:
-    """A refused value for a message. A table may hold secrets of a skill, written in the wrong place: it is not shown."""
+    """A refused value for a message. Tables are not shown, since they may hold secrets of a skill in the wrong place."""
     if is_free(value):
         return "a table"
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= 60 else f"{text[:59]}…"
+    return shortened(json.dumps(value, ensure_ascii=False, default=str), 60)

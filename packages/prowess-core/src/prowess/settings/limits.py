@@ -1,7 +1,7 @@
-"""The limits of a skill: what it may reach and use. Plain data, read from a table and checked.
+"""The limits of a skill: what it may access and use. Plain data, read from tables and checked.
 
-A skill declares its limits where it is (`declared`), and the owner of the project in `[sandbox.<skill>]`. Each key that the
-owner writes replaces that of the skill. Knows nothing of how limits are enforced.
+A skill declares limits in its own file (`declared`), and the owner of the project sets them in `[sandbox.<skill>]`, where each
+key replaces that of the skill. How limits are enforced is not known here.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 VARIABLE: Final = "_PROWESS_LIMITS"
-"""Tells a limited process its skill and its limits, as JSON, so that it can say what was refused. It enforces nothing."""
+"""The variable with the skill and limits of a limited process, as JSON, for its error messages. It enforces nothing."""
 TABLE: Final = "sandbox"
 """The table in the project's settings with one table for each skill."""
 LOOPBACK: Final = "loopback"
@@ -46,22 +46,22 @@ _LIMITED: Final = "limited"
 _SIZE: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?\s*", re.IGNORECASE)
 _UNITS: Final = "KMGT"
 _MOST: Final = 2**62
-"""Bytes or seconds: the kernel takes no more, and nothing has so much."""
+"""Bytes or seconds: the kernel accepts no larger limit."""
 _MOST_PROCESSES: Final = 2**22
-"""What Linux can have at one time."""
+"""The most processes that Linux can have at one time."""
 _MOST_CHARACTERS: Final = 8192
-"""Of all names in one list: a program is told the limits when it starts, and is told no more than 128 KiB."""
+"""Characters of all names in one list: the limits are passed in one variable, which holds at most 128 KiB."""
 _BLOCK: Final = re.compile(r"(?m)^# /// script[ \t]*\r?\n(?P<content>(?:^#(?:| .*)\r?\n)+?)^# ///[ \t]*\r?$")
 """A block of inline metadata as defined by PEP 723."""
 _MEANT: Final = re.compile(r"(?m)^[ \t]*#[ \t]*\[[ \t]*tool[ \t]*\.[ \t]*prowess[ \t]*\.[ \t]*sandbox[ \t]*\][ \t]*$")
-"""A line that belongs into such a block."""
+"""A line that is only meant for such a block."""
 _MEANT_IN_FRONT: Final = re.compile(r"""(?m)\A\s*---[ \t]*$(?:(?!^---).*\n)*?["']?sandbox["']?[ \t]*:""")
 _FRONT: Final = re.compile(r"\A---[ \t]*\r?\n(?P<content>.*?)^---[ \t]*\r?$", re.MULTILINE | re.DOTALL)
 
 
 @frozen
 class Limits:
-    """What a limited skill may reach and use. The defaults are those of a skill that says no more than that it is limited.
+    """What a limited skill may access and use. The defaults hold for all keys that a table of limits leaves out.
 
     `None` means no limit. Paths are relative to the project, or begin with `~` or `/`.
     """
@@ -88,12 +88,12 @@ class Limits:
     """Bytes that all files in its temporary folder may have together."""
 
     def to_json(self) -> dict[str, Any]:
-        """The limits as plain data, which `limits_of` reads back."""
+        """The limits as plain data for `limits_of`."""
         found: dict[str, Any] = {name: getattr(self, name) for name in _KEYS}
         return {name: list(found[name]) if name in _LISTS else _sized(name, found[name]) for name in found}
 
     def in_words(self) -> str:
-        """The limits in a line, for people."""
+        """The limits in one line, for people."""
         network: str = {True: "network", False: "no network", LOOPBACK: "network of this machine only"}[self.network]
         return ", ".join((network, *self._places(), *self._amounts()))
 
@@ -163,7 +163,7 @@ class Sandbox:
         return self.verdicts.get(normal_name(skill))
 
     def limits(self, skill: str, said: tuple[Mapping[str, Any], str] | None = None) -> Limits | None:
-        """The limits of a skill that declares some, or nothing (`said`); `None` where it has none.
+        """The limits of a skill, `None` if it has none. `said` is what the skill declares, if it does.
 
         Each key that the owner writes replaces that of the skill.
         """
@@ -213,9 +213,9 @@ def wider(now: Limits, before: Limits) -> list[str]:
 
 
 def declared(text: str, file: str) -> tuple[dict[str, Any], str] | None:
-    """The table that a Python file or a `SKILL.md` declares, with its place; `None` where it declares none.
+    """The table that a Python file or a `SKILL.md` declares, with its place; `None` if there is none.
 
-    Python says it in `[tool.prowess.sandbox]` of its inline metadata, `SKILL.md` in `sandbox:` of its front matter.
+    In Python it is `[tool.prowess.sandbox]` in the inline metadata, in `SKILL.md` it is `sandbox:` in the front matter.
     """
     if TABLE not in text:  # most files: nothing is parsed
         return None
@@ -224,12 +224,12 @@ def declared(text: str, file: str) -> tuple[dict[str, Any], str] | None:
     table = _in_front_matter(text, file) if is_markdown else _in_block(text, file)
     if table is not None:
         return table, file
-    # Whoever wrote limits that cannot be found means them all the same: running without any would be the worst answer.
+    # Limits in the wrong place are an error: to run the skill without any would be unsafe.
     lines = text.replace("\r\n", "\n").replace("\r", "\n")
     if is_markdown and _MEANT_IN_FRONT.search(lines):
         raise SettingsError(
-            f"{file}: limits must be a block `{TABLE}:` of its own in the front matter, between two lines `---` of which the "
-            "first begins the file"
+            f"{file}: limits must be a block `{TABLE}:` in the front matter, which begins in the first line of the file and "
+            "stands between two lines `---`"
         )
     if not is_markdown and _MEANT.search(lines):
         raise SettingsError(
@@ -320,7 +320,7 @@ _KEYS: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
     "file_size": (_AMOUNT, _size),
     "disk": (_AMOUNT, _size),
 }
-assert list(_KEYS) == [each.name for each in fields(Limits)]  # noqa: S101 - a slip of ours
+assert list(_KEYS) == [each.name for each in fields(Limits)]  # noqa: S101 - catches a forgotten key
 
 
 def _sized(name: str, value: Any) -> Any:
@@ -348,15 +348,15 @@ def _within(now: Any, before: Any) -> bool:
 _REACH: Final[dict[bool | str, int]] = {False: 0, LOOPBACK: 1, True: 2}
 
 
-# --- where skills say it --------------------------------------------------------------------------
+# --- limits in the files of skills ----------------------------------------------------------------
 
 
 def _in_block(text: str, file: str) -> dict[str, Any] | None:
     blocks = list(_BLOCK.finditer(text))
-    if len(blocks) != 1:  # two of them are an error of PEP 723
+    if len(blocks) != 1:  # PEP 723 forbids two of them
         return None
     found = blocks[0]
-    import tomllib  # some milliseconds, for skills that declare something
+    import tomllib  # takes some milliseconds, needed only for skills that declare limits
 
     lines = found["content"].splitlines()
     try:
@@ -369,7 +369,7 @@ def _in_block(text: str, file: str) -> dict[str, Any] | None:
 
 
 def _in_front_matter(text: str, file: str) -> dict[str, Any] | None:
-    """The block `sandbox:`, of lines `key: value` whose values are those of YAML that JSON or TOML can say as well."""
+    """The block `sandbox:` of lines `key: value`, whose values are the part of YAML that JSON or TOML has as well."""
     found = _FRONT.search(text)
     if found is None:
         return None

@@ -23,7 +23,7 @@ def find_project_root(start: Path) -> Path:
 
 
 def _is_project(folder: Path) -> bool:
-    return is_configured(folder) or os.path.isdir(folder / "skills")  # noqa: PTH112 - Path.is_dir raises where it may not look
+    return is_configured(folder) or os.path.isdir(folder / "skills")  # noqa: PTH112 - Path.is_dir raises without permission
 
 
 @frozen
@@ -33,7 +33,7 @@ class ConfigPaths:
     project_root: Path
     config_file: Path | None
     settings_files: tuple[Path, ...]
-    """Where settings may be written, whether or not these files are there."""
+    """The files that may hold settings, whether or not they exist."""
     skills_dirs: tuple[Path, ...]
     cache_dir: Path
     data_dir: Path
@@ -41,7 +41,7 @@ class ConfigPaths:
 
     @classmethod
     def of(cls, settings: Settings, environ: Mapping[str, str], *, platform: str = sys.platform) -> ConfigPaths:
-        """The folders that the settings and the machine ask for."""
+        """The folders for these settings on this platform."""
         root = settings.root.resolve()
         own = settings.own
         data = root / ".prowess"
@@ -57,11 +57,11 @@ class ConfigPaths:
         )
 
     def get_cache_dir(self) -> Path:
-        """A folder for what can be made again, shared by all projects of the user."""
+        """A folder for data that can be made again, shared by all projects of the user."""
         return _made(self.cache_dir)
 
     def get_data_dir(self) -> Path:
-        """A folder for what this project must keep."""
+        """A folder for data that this project must keep."""
         return _made(self.data_dir)
 
     def get_log_dir(self) -> Path:
@@ -69,10 +69,9 @@ class ConfigPaths:
         return _made(self.data_dir / "logs")
 
     def inside(self, path: str | os.PathLike[str]) -> Path:
-        """A path that a caller gave, absolute, links followed, and sure to be inside the project.
+        """The absolute form of a path from a caller, with links resolved. A relative path starts at the project root.
 
-        A relative path counts from the project root. Raises `SkillError` for a path that leads out of it, unless the
-        setting `allow_outside_root` lets it.
+        Raises `SkillError` for a path outside the project, unless the setting `allow_outside_root` is true.
         """
         try:
             found = (self.project_root / path).resolve()
@@ -94,7 +93,7 @@ def _made(folder: Path) -> Path:
 def _platform_cache(environ: Mapping[str, str], platform: str) -> Path | None:
     """The folder this platform has for caches, or `None` for a user without a home."""
     given = environ.get("LOCALAPPDATA" if platform == "win32" else "XDG_CACHE_HOME", "")
-    if Path(given).is_absolute():  # the XDG specification wants a relative one to be ignored
+    if Path(given).is_absolute():  # by the XDG specification, a relative path is ignored
         return Path(given) / "prowess"
     home = environ.get("HOME")
     if not home:

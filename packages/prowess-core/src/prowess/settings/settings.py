@@ -31,7 +31,7 @@ _OF_HOSTS = frozenset(
         *("python", "record", "run_on", "serve"),
     }
 )
-"""Settings that say where and how commands run, and not what they answer."""
+"""Settings about where and how commands run, on which results do not depend."""
 
 
 class Settings:
@@ -81,11 +81,11 @@ class Settings:
         self._keys = layers.keys()
         self._values = {**asdict(self.own), **layers.free}
         self._secrets: dict[str, str] = {}
-        """Values from the keychain, by key: asking it again could prompt a person again."""
+        """Values from the keychain, by key. Reading them again could prompt the user again."""
 
     @classmethod
     def load(cls, root: Path, *, environ: Mapping[str, str], flags: Mapping[str, Any] | None = None) -> Settings:
-        """Read all layers. Flags are dotted keys; a flag of `None` was not given.
+        """Read all layers. Flags are dotted keys; a flag of `None` counts as absent.
 
         Raises `SettingsError`, with the place, for a malformed file, a value of the wrong type, and an unknown key in a
         file or a flag.
@@ -101,7 +101,7 @@ class Settings:
     def read_again(
         cls, root: Path, written: Written, *, environ: Mapping[str, str], flags: Mapping[str, Any]
     ) -> Settings:
-        """The settings that `load` gave in another process, even if the files have changed since."""
+        """The same settings as `load` gave in another process, even if the files have changed since."""
         source = files.read_before(written) if written.file else None
         dotenv = Dotenv.of(Path(written.env_file), written.env_text) if written.env_file else None
         return cls(root, Layers.of(source, dotenv, environ, flags), source=source, dotenv=dotenv, environ=environ)
@@ -119,7 +119,7 @@ class Settings:
         return cls(Path(root), layers, environ=environ)
 
     def get(self, key: str, default: Any = _MISSING) -> Any:
-        """The value of a dotted key; a table is a dict. Case does not matter, nor `-` or `_`.
+        """The value of a dotted key; a table is a dict. Names match in any case, with `-` or `_`.
 
         Without a default, a key that is not set raises `SettingsError`, which says how to set it.
         """
@@ -148,7 +148,7 @@ class Settings:
         return self._source.place(tuple(key.split("."))) if self._source is not None else ""
 
     def may_wait(self, key: str) -> bool:
-        """Whether reading a key may wait for the keychain, and for a person who unlocks it."""
+        """Whether reading a key may wait for the user to unlock the keychain."""
         return key not in self._secrets and isinstance(self._found(key), (dict, list))
 
     def _found(self, key: str) -> Any:
@@ -176,7 +176,7 @@ class Settings:
         return f", or in {self.root / self.own.env_file}" if self.own.env_file else ""
 
     def keys(self) -> list[str]:
-        """The dotted names of all settings that were set, without the defaults."""
+        """The dotted names of all settings that are set, without the defaults."""
         return list(self._keys)
 
     def as_dict(self) -> dict[str, Any]:
@@ -184,7 +184,7 @@ class Settings:
         return copy.deepcopy(self._values)
 
     def fingerprint(self) -> str:
-        """A digest of what a result may depend on: all settings and variables of `.env`, but for those about serving."""
+        """A digest of all settings on which results may depend, and of the variables of `.env`."""
         told = {name: value for name, value in self._values.items() if name not in _OF_HOSTS}
         text = json.dumps([told, sorted(self.dotenv.items())], sort_keys=True, default=repr)
         return hashlib.sha256(text.encode()).hexdigest()

@@ -13,7 +13,7 @@ Table = dict[str, Any]
 
 
 def normal(name: str) -> str:
-    """The form in which names are compared. Environment variables have no lower case and no dashes."""
+    """A name in the form for comparisons: environment variables have no lower case and no dashes."""
     return name.lower().replace("-", "_")
 
 

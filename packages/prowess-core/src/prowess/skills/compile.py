@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final, get_args, get_origin
 
 import typing_extensions
-from pydantic import BaseModel, Field
+from pydantic import Field
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticSerializationError, PydanticUndefined
 
@@ -23,21 +23,20 @@ from prowess.contracts.kinds import COMPLETION, PROMPT, RESOURCE
 from prowess.contracts.returns import returns_line
 from prowess.contracts.signature import ABSENT, MISSING, Parameter, Signature, metadata, read, without_none
 from prowess.contracts.uris import parse_template
-from prowess.errors import InjectionError, LoadError, SchemaError, did_you_mean, message_of
+from prowess.errors import InjectionError, LoadError, SchemaError, did_you_mean, message_of, named_error
 from prowess.frozen import frozen
-from prowess.injection.injectables import Injectables, Need
+from prowess.injection.injectables import Injectables
+from prowess.injection.recipes import Need
 from prowess.jsontypes import Schema
-from prowess.results.content import CONTENT_MARKER, is_content_type, is_text_type, may_hold_data
-from prowess.results.libraries import renders
 from prowess.results.normalize import Output
 from prowess.schemas.adapters import Adapter, Unusable, as_default, record
-from prowess.schemas.boxes import is_text
 from prowess.schemas.explicit import check_explicit, validate
 from prowess.schemas.nulls import is_nullable
 from prowess.schemas.quick import quick_check
 from prowess.schemas.refs import resolve
 from prowess.schemas.walk import visit
 from prowess.settings.settings import Settings
+from prowess.skills.output_type import adapter_of, compile_output, is_structure
 
 __all__ = ["Plan", "compile_command"]
 
@@ -48,8 +47,6 @@ _CONTEXTS: Final = ("ctx", "context")
 """The usual names for the context of a call."""
 _MEANT: Final = {"settings": "Settings", "logger": "logging.Logger", "log": "logging.Logger", "paths": "ConfigPaths"}
 """Names of parameters that are probably meant to be injected, with the necessary annotation."""
-_NOTHING: Final = (None, type(None), typing.NoReturn, typing.Never)
-_NO_VALUE: Final = (MISSING, Any, *_NOTHING)
 
 
 @frozen
@@ -91,8 +88,8 @@ def compile_command(
         if error.file is None:
             raise type(error)(error.reason, file=place.file, line=place.line) from error
         raise
-    except Exception as error:  # an annotation, and what stands beside it, can run anything
-        reason = f"{skill}.{declared.name} cannot be described: {_what_happened(error)}"
+    except Exception as error:  # annotations can run any code
+        reason = f"{skill}.{declared.name} cannot be described: {_first_line(error)}"
         raise SchemaError(reason, file=place.file, line=place.line) from error
 
 
@@ -103,13 +100,12 @@ def _about(what: str) -> Generator[None]:
         yield
     except LoadError:
         raise
-    except Exception as error:  # an annotation, and what stands beside it, can run anything
-        raise SchemaError(f"{what} cannot be described: {_what_happened(error)}. Write another type there") from error
+    except Exception as error:  # annotations can run any code
+        raise SchemaError(f"{what} cannot be described: {_first_line(error)}. Write another type there") from error
 
 
-def _what_happened(error: Exception) -> str:
-    text = message_of(error).partition("\n")[0]
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+def _first_line(error: Exception) -> str:
+    return named_error(error, message_of(error).partition("\n")[0])
 
 
 @frozen
@@ -171,7 +167,7 @@ class _Compiler:
                 schema = self._input_schema(adapter, fields, injected)
         self._check_defaults(adapter, fields, schema)
         with _about(f"the return type of {self.id}"):
-            shape, output = self._output()
+            shape, output = compile_output(self.declared, self.signature, self.id, rendered=self.rendered)
         self._check_uri(fields)
         completing = self._completing(fields)
         contract = self._contract(schema, shape, injected, tuple(self._warnings(sent)))
@@ -208,6 +204,7 @@ class _Compiler:
     ) -> Contract:
         declared = self.declared
         description = declared.description if declared.description is not None else self.doc.text
+        describes = declared.kind == TOOL and self.settings.own.describe_results
         return Contract(
             id=self.id,
             wire_name=self._wire_name(),
@@ -215,7 +212,7 @@ class _Compiler:
             name=declared.name,
             description=description,
             summary=parse_docstring(description).summary if declared.description is not None else self.doc.summary,
-            returns=returns_line(shape.schema, description) if self._describes_results() else "",
+            returns=returns_line(shape.schema, description) if describes else "",
             input_schema=schema,
             output=shape,
             category=declared.category,
@@ -245,9 +242,6 @@ class _Compiler:
             uri=declared.uri,
             mime_type=self._mime_type(shape),
         )
-
-    def _describes_results(self) -> bool:
-        return self.declared.kind == TOOL and self.settings.own.describe_results
 
     def _mime_type(self, shape: OutputShape) -> str | None:
         """The MIME type of a resource: the declared one, else the one of the annotation."""
@@ -295,7 +289,7 @@ class _Compiler:
         """The function that converts a setting to the annotated type, if that has a schema."""
         if source == "root" or annotation is Any:
             return None
-        adapter = self._usable(annotation, "validation")
+        adapter = adapter_of(annotation, self.signature.names, "validation")
         return adapter.read if adapter is not None else None
 
     def _named_needs(self) -> dict[str, Wanted | tuple[typing.Literal["root"], str, str]]:
@@ -481,16 +475,8 @@ class _Compiler:
 
     def _schemable(self, field: _Field) -> _Field:
         """The field, or one that accepts anything if its type has no schema and an explicit schema covers it."""
-        usable = self._usable(field.annotation, "validation")
+        usable = adapter_of(field.annotation, self.signature.names, "validation")
         return field if usable else dataclasses.replace(field, annotation=Any)
-
-    def _usable(self, annotation: Any, mode: typing.Literal["validation", "serialization"]) -> Adapter | None:
-        try:
-            adapter = Adapter(annotation, self.signature.names)
-            adapter.schema(mode)
-        except Unusable:
-            return None
-        return adapter
 
     def _culprit(self, fields: list[_Field], error: Unusable) -> SchemaError:
         """The parameter without a schema, found by trying each alone."""
@@ -549,77 +535,6 @@ class _Compiler:
         if optional and _COMPOSITION.isdisjoint(schema):
             yield f"does not require {_listed(optional)}, which the function needs"
 
-    # Output
-
-    def _output(self) -> tuple[OutputShape, Output]:
-        declared, returns = self.declared, self.signature.returns
-        if declared.kind in (PROMPT, COMPLETION):
-            return OutputShape(), Output()  # messages and texts have no schema
-        given = declared.output_schema
-        self._check_output(returns)
-        if given == "any":
-            return OutputShape({}, field=declared.output_field), Output(Adapter(Any))
-        if given is not None:
-            check_explicit(given, what=f"output_schema of {self.id}")
-            adapter = None if _is_nothing(returns) else self._usable(returns, "serialization")
-            shape = OutputShape(
-                given, explicit=True, field=declared.output_field, content=is_content_type(returns) or _is_pair(returns)
-            )
-            return shape, Output(adapter, given)
-        pair = _is_pair(returns)
-        if pair:
-            returns = get_args(returns)[1]
-        if _is_nothing(returns) or (not pair and is_content_type(returns)):
-            return OutputShape(field=declared.output_field), Output()
-        try:
-            adapter = Adapter(returns, self.signature.names)
-            schema = adapter.schema("serialization")
-        except Unusable as error:
-            if (self.rendered or renders(returns)) and not pair:
-                return OutputShape(field=declared.output_field), Output()
-            reason = f"the return type of {self.id} has no JSON Schema: {error}"
-            way_out = "declare the result with output=" if declared.kind == TOOL else "return a text"
-            raise SchemaError(
-                f"{reason}. Annotate it with data types, convert its values in a plugin with the hook `prowess_render`, or "
-                f"{way_out}"
-            ) from error
-        beside = pair or any(CONTENT_MARKER in node for _, node in visit(schema))
-        shape = OutputShape(
-            schema,
-            field=declared.output_field,
-            type_name=_structure_name(returns),
-            text=declared.output_field is None and is_text_type(returns) and is_text(schema),
-            content=beside,
-        )
-        return shape, Output(adapter, pair=pair)
-
-    def _check_output(self, returns: Any) -> None:
-        """Refuse options about the result that have no effect or contradict the annotation."""
-        declared, annotated = self.declared, self.signature.annotated
-        if declared.output_schema == "any" and declared.output is not None:
-            raise SchemaError(f'output= of {self.id} does nothing beside output_schema="any". Drop one of them')
-        if declared.output is not None and self._contradicts(annotated, returns):
-            raise SchemaError(
-                f"output={_name(returns)} of {self.id} contradicts the annotation -> {_name(annotated)}. "
-                "Keep the one that is true"
-            )
-        if declared.output_field is None or declared.output_schema is not None:
-            return
-        content = is_content_type(returns) and not _is_pair(returns) and not may_hold_data(returns)
-        if content or any(returns is nothing for nothing in _NOTHING):
-            raise SchemaError(
-                f"output_field={declared.output_field!r} of {self.id} does nothing: a result of the type "
-                f"{_name(returns)} has no data to put in a field. Drop it, or return data"
-            )
-
-    def _contradicts(self, annotated: Any, returns: Any) -> bool:
-        """Whether no value can have both types. `-> None` contradicts nothing, because stubs use it."""
-        if _is_nothing(annotated) or _is_nothing(returns) or is_content_type(annotated):
-            return False
-        adapters = self._usable(annotated, "serialization"), self._usable(returns, "serialization")
-        kinds = [_kinds(adapter.schema("serialization")) if adapter else None for adapter in adapters]
-        return kinds[0] is not None and kinds[1] is not None and kinds[0].isdisjoint(kinds[1])
-
 
 def _choices(schema: Schema, name: str) -> tuple[str, ...]:
     """The values of an argument with an enumeration."""
@@ -638,19 +553,6 @@ def _kind_of(default: Any) -> str:
     """The annotation that a default suggests."""
     kind: str = type(default).__name__
     return kind if kind in {"bool", "int", "float", "str", "list", "dict"} else "str"
-
-
-def _kinds(schema: Schema) -> set[str] | None:
-    """The JSON types that a schema allows at its root; `None` if it does not say."""
-    node = resolve(schema, schema["$ref"]) if "$ref" in schema else schema
-    if node is None or "type" not in node:
-        return None
-    kinds: set[str] = {node["type"]} if isinstance(node["type"], str) else set(node["type"])
-    return kinds | {"integer"} if "number" in kinds else kinds
-
-
-def _name(annotation: Any) -> str:
-    return annotation.__name__ if isinstance(annotation, type) and not get_args(annotation) else str(annotation)
 
 
 def _misfits(schema: Schema, field: _Field) -> list[str]:
@@ -691,12 +593,8 @@ def _description(annotation: Any, infos: list[FieldInfo]) -> str | None:
 def _foreign(annotation: Any) -> Any:
     """A class of the author that is not data, and so perhaps meant to be injected; else `None`."""
     kind = without_none(annotation)
-    known = not isinstance(kind, type) or kind.__module__ == "builtins" or _is_structure(kind)
+    known = not isinstance(kind, type) or kind.__module__ == "builtins" or is_structure(kind)
     return None if known else kind
-
-
-def _is_structure(kind: Any) -> bool:
-    return issubclass(kind, BaseModel) or dataclasses.is_dataclass(kind) or typing_extensions.is_typeddict(kind)
 
 
 def _listed(names: set[str]) -> str:
@@ -725,20 +623,3 @@ def _has_required_nullable(schema: Schema) -> bool:
         for _, node in visit(schema)
         for name in node.get("required", ())
     )
-
-
-def _is_nothing(returns: Any) -> bool:
-    return any(returns is nothing for nothing in _NO_VALUE)
-
-
-def _is_pair(returns: Any) -> bool:
-    """Whether a type is a tuple of content and data."""
-    arguments = get_args(returns)
-    is_two = get_origin(returns) is tuple and len(arguments) == 2 and arguments[1] is not Ellipsis
-    return is_two and is_content_type(arguments[0]) and not is_content_type(arguments[1])
-
-
-def _structure_name(returns: Any) -> str | None:
-    kind: Any = without_none(returns)
-    kind = get_origin(kind) or kind
-    return kind.__name__.partition("[")[0] if isinstance(kind, type) and _is_structure(kind) else None

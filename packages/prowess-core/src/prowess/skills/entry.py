@@ -1,4 +1,4 @@
-"""Makes a plan callable: composes its policies once, and turns exceptions into outcomes. The only module that does the latter."""
+"""Makes a plan callable: composes its policies once. The only module that turns exceptions into outcomes."""
 
 from __future__ import annotations
 
@@ -47,9 +47,11 @@ from prowess.errors import (
     SettingsError,
     SkillError,
     message_of,
+    named_error,
 )
 from prowess.hookspecs import CallInfo
-from prowess.injection.injectables import CallScope, Injectables
+from prowess.injection.call_scope import CallScope
+from prowess.injection.injectables import Injectables
 from prowess.plugins import Plugins
 from prowess.profiles.profile import Profile
 from prowess.results.kinds import NORMALIZERS
@@ -65,7 +67,7 @@ _DIFFERS: Final = (
     "say the same in both, or leave one out"
 )
 _LONGEST: Final = 365 * 86400
-"""Seconds that other hosts may be given for a result that is good for ever."""
+"""Seconds that other hosts may use a result without an expiry."""
 _NO_ARGUMENTS: Final = Arguments({})
 _FOR_THE_MODEL: Final = (AskError, MissingCapability, SettingsError)
 
@@ -82,7 +84,7 @@ class Services:
     threads: Threads
     timer: Callable[[], float] = time.monotonic
     fingerprint: Callable[[str], str] = str
-    """Gives a digest of the code that the results of a skill depend on; empty if that is not known."""
+    """Returns a digest of the code that the results of a skill depend on; empty if that is unknown."""
 
 
 class Entry:
@@ -132,7 +134,7 @@ class Entry:
                 call.uri = self._uri(call)
             if self._services.plugins.watch_calls:
                 return await self._observed(call)
-            return self._came_to(await self._step(call), call)
+            return self._outcome_of(await self._step(call), call)
         except BaseException as error:  # noqa: BLE001 - the boundary
             outcome = self._failed(error, call)
             if self._services.plugins.watch_calls:  # `_observed` turns it into an outcome
@@ -141,7 +143,7 @@ class Entry:
         finally:
             call.over = True
 
-    def _came_to(self, result: Result, call: Call) -> Outcome:
+    def _outcome_of(self, result: Result, call: Call) -> Outcome:
         if result.is_error:
             return self._outcome("failed", _masked(result, call), call)
         return self._outcome("ok", result, call)
@@ -155,7 +157,7 @@ class Entry:
 
         async def run() -> Outcome:
             try:
-                return self._came_to(await self._step(call), call)
+                return self._outcome_of(await self._step(call), call)
             except BaseException as error:  # noqa: BLE001 - a wrapper is shown outcomes, not exceptions
                 return self._failed(error, call)
 
@@ -173,7 +175,7 @@ class Entry:
         for name, observe in self._services.plugins.each(hook):
             try:
                 observe(**facts)
-            except BaseException:  # noqa: BLE001 - whoever only watches changes nothing, not even by an exit
+            except BaseException:  # noqa: BLE001 - an observer must not affect the call, not even by an exit
                 _log.exception("plugin %s failed in %s", name, hook)
 
     def _info(self, call: Call) -> CallInfo:
@@ -245,7 +247,7 @@ class Entry:
         notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
         help_ = advice(error)
         more = f". {help_}" if help_ else ""
-        return kind, f"{_named(error)}{notes}{more}{tries} (call {call.id})", {}
+        return kind, f"{named_error(error)}{notes}{more}{tries} (call {call.id})", {}
 
     def _outcome(self, kind: Kind, result: Result, call: Call, **facts: Any) -> Outcome:
         return Outcome(
@@ -340,7 +342,7 @@ class Entry:
                 rendered = render(value=value)
             except BaseException as error:
                 _log.exception("plugin %s failed in prowess_render", name)
-                msg = f"plugin {name} could not render a {type(value).__qualname__}: {_named(error)}"
+                msg = f"plugin {name} could not render a {type(value).__qualname__}: {named_error(error)}"
                 raise OutputError(msg) from error
             if rendered is not None:
                 return rendered
@@ -352,14 +354,14 @@ class Entry:
         return (key, call.channel.scopes) if call.channel.scopes else key
 
     async def _shared_key(self, call: Call, key: Hashable) -> str:
-        """The same for all hosts with equal code, and callers with equal scopes. Empty if the result is not shared."""
+        """The cache key for all hosts with equal code, and callers with equal scopes; empty if the result is not shared."""
         if self._fingerprint is None:
             self._fingerprint = await self._services.threads.run(
                 partial(self._services.fingerprint, self.contract.skill)
             )
         if not self._fingerprint:
             return ""
-        place = str(self._services.root) if self.plan.needs else ""  # what is injected may know where the project lies
+        place = str(self._services.root) if self.plan.needs else ""  # injected objects may depend on the folder
         parts = [self.contract.id, self.contract.digest, self._fingerprint, place, call.uri, key]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
@@ -395,11 +397,6 @@ def _wrapped(
     return run
 
 
-def _named(error: BaseException) -> str:
-    text = message_of(error)
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
-
-
 def _masked(result: Result, call: Call) -> Result:
     """An error of the command with injected secrets masked."""
     if not call.secrets:
@@ -412,7 +409,7 @@ def _masked(result: Result, call: Call) -> Result:
 def _as_json(data: Any) -> Any:
     try:
         return from_json(to_json(data, by_alias=True, bytes_mode="base64", inf_nan_mode="strings", fallback=repr))
-    except Exception:  # noqa: BLE001 - a stranger's value may raise anything
+    except Exception:  # noqa: BLE001 - an author's value may raise anything
         return repr(data)
 
 

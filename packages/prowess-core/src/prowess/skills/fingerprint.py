@@ -13,7 +13,7 @@ __all__ = ["fingerprint"]
 
 
 def fingerprint(texts: Mapping[str, bytes], root: Path, sites: Iterable[str]) -> str:
-    """A digest of sources, wherever the project lies, and of what is installed in some folders."""
+    """A digest of sources, independent of the project's folder, and of the packages installed in `sites`."""
     sources = sorted((_place(path, root), hashlib.sha256(text).hexdigest()) for path, text in texts.items())
     installed = sorted(name for site in sites for name in os.listdir(site) if name.endswith(".dist-info"))  # noqa: PTH208 - names suffice
     parts = [sources, installed, platform.python_version(), platform.machine()]

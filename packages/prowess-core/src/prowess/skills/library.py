@@ -38,11 +38,12 @@ from prowess.skills.description import Description, SkillFacts, View, environmen
 from prowess.skills.discovery import Source, Survey, candidates, needs_of, survey
 from prowess.skills.entry import Entry, Services
 from prowess.skills.fingerprint import fingerprint
+from prowess.skills.import_locks import ImportLocks
 from prowess.skills.loading import Given, Modules, imported, package_files, project_files
 from prowess.skills.skill import OURS, Skill, compiled
 from prowess.telemetry.switch import telemetry_of
 
-__all__ = ["ImportLocks", "Library", "Share"]
+__all__ = ["Library", "Share"]
 
 _MOST_STRANGERS: Final = 1024
 """Compiled commands outside of skills that are kept: enough for any test suite, but bounded for commands made in a loop."""
@@ -51,7 +52,7 @@ _TURN: Final = 0.001
 """Seconds between two checks whether all threads that wait for a command have got it."""
 _MOST_TURNS: Final = 1000
 """After so many checks, a description continues, because the import may hang."""
-_HALFWAY: Final = "partially initialized module"
+_HALF_IMPORTED: Final = "partially initialized module"
 """Python's message about modules that import each other. With two threads, each may find the other's module half imported."""
 
 _loading: Final[contextvars.ContextVar[bool]] = contextvars.ContextVar("prowess_loading", default=False)
@@ -97,7 +98,7 @@ class Library:
         services.injectables.apart = share.only is not None
         services.injectables.receive(share.sent)
         services.fingerprint = self.fingerprint
-        self._on_import = on_import or _not_noted
+        self._on_import = on_import or _ignore_import
         self._folders = list(folders)
         self._modules = Modules(services.root)
         self._lock = threading.RLock()
@@ -147,7 +148,7 @@ class Library:
         name = name.replace("/", ".")
         if (entry := self.known(name)) is not None:
             return entry
-        with self._urgently():
+        with self._as_urgent():
             self._load(lambda: self._candidates(name))
             if everywhere and name not in self._entries:
                 self._load(lambda: self._sources)
@@ -248,13 +249,13 @@ class Library:
         return tuple(entry.contract for entry in self._skills[skill].entries)
 
     def fingerprint(self, skill: str) -> str:
-        """A digest of the code that the results of a skill depend on; empty if that is not known."""
+        """A digest of the code that the results of a skill depend on; empty if that is unknown."""
         with self._lock:
             wanted = [each for each in self._skills.values() if each.name == skill or _has_hooks(each)]
             folders, root = self._all_folders(), self._services.root
             own = [file for each in wanted if each.source is not None for file in each.source.files]
         if self._services.settings.own.inject.container is not None:
-            return ""  # it may import anything
+            return ""  # the skill may import any file
         parts = closure(own, folders, root)
         if parts.is_open:
             return ""
@@ -378,7 +379,7 @@ class Library:
         fresh = [given for given in taken if self._is_better(given)]  # a skill may have been imported since
         for given in fresh:
             name = given.source.name
-            if name in self._skills:  # imported already from files that do not load: what those said stays with others
+            if name in self._skills:  # it was imported from files that fail to load
                 given = replace(given, kept=True)
                 self._skills.pop(name).unplug()
             self._given[name] = given
@@ -432,7 +433,7 @@ class Library:
             time.sleep(_TURN)
 
     @contextlib.contextmanager
-    def _urgently(self) -> Generator[None]:
+    def _as_urgent(self) -> Generator[None]:
         """Mark this thread as waiting for a single command, so that a thread that imports all skills lets it go first."""
         thread = threading.get_ident()
         self._wanting.add(thread)
@@ -462,7 +463,7 @@ class Library:
             if source is None:
                 return
             skill = self._imported(source)
-            if not (self._imports.overlapped(name) and _met_halfway(skill)):
+            if not (self._imports.overlapped(name) and _found_half_imported(skill)):
                 self._publish(source, skill)
                 return
             self._unplug(skill)
@@ -590,62 +591,6 @@ class Library:
         self._modules.close()
 
 
-class ImportLocks:
-    """A lock for each skill, and exclusive imports."""
-
-    def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._importing: dict[str, int] = {}
-        """The importing thread, by skill."""
-        self._overlapped: set[str] = set()
-        """Skills whose import overlapped with another one."""
-        self._alone: int | None = None
-        """The thread that imports exclusively. It may import further skills."""
-
-    @contextlib.contextmanager
-    def one(self, skill: str) -> Generator[bool]:
-        """Lock the import of a skill. Yields false if this thread already imports it, because the skill needs itself."""
-        thread = threading.get_ident()
-        if self._importing.get(skill) == thread:
-            yield False
-            return
-        with self._changed:
-            self._changed.wait_for(lambda: skill not in self._importing and self._alone in (None, thread))
-            self._importing[skill] = thread
-            if len(self._importing) > 1:
-                self._overlapped.update(self._importing)
-        try:
-            yield True
-        finally:
-            with self._changed:
-                del self._importing[skill]
-                self._overlapped.discard(skill)
-                self._changed.notify_all()
-
-    def overlapped(self, skill: str) -> bool:
-        """Whether another skill was imported at the same time."""
-        return skill in self._overlapped
-
-    @contextlib.contextmanager
-    def alone(self, skill: str) -> Generator[bool]:
-        """The same, while no other thread imports."""
-        thread = threading.get_ident()
-        if self._importing.get(skill) == thread:
-            yield False
-            return
-        with self._changed:
-            self._changed.wait_for(lambda: {*self._importing.values(), self._alone} <= {None, thread})
-            before, self._alone = self._alone, thread
-            self._importing[skill] = thread
-        try:
-            yield True
-        finally:
-            with self._changed:
-                del self._importing[skill]
-                self._alone = before
-                self._changed.notify_all()
-
-
 def _view(contract: Contract, name: str, profiles: Mapping[str, Profile]) -> View:
     if not contract.is_tool:  # profiles apply only to tools
         return View(contract.input_schema, None, None)
@@ -662,16 +607,16 @@ def _present(files: Collection[Path]) -> Closure:
 
 
 def _has_hooks(skill: Skill) -> bool:
-    """Whether a skill may shape the results of others; what is installed may."""
+    """Whether a skill may affect the results of other skills, as every installed package may."""
     return skill.source is None or skill.source.has_hooks
 
 
-def _met_halfway(skill: Skill) -> bool:
+def _found_half_imported(skill: Skill) -> bool:
     """Whether a skill failed because a module that it imports was half imported."""
-    return any(_HALFWAY in failure.reason for failure in skill.failures)
+    return any(_HALF_IMPORTED in failure.reason for failure in skill.failures)
 
 
-def _not_noted(_skill: str, _file: str) -> None:
+def _ignore_import(_skill: str, _file: str) -> None:
     """The default of `on_import`."""
 
 

@@ -140,8 +140,9 @@ class Modules:
     def close(self) -> None:
         """Remove all modules from the interpreter."""
         sys.meta_path.remove(self._finder)
-        for name, _ in self._all():
-            del sys.modules[name]
+        for name in list(sys.modules):
+            if _is_inside(name, self.package):
+                del sys.modules[name]
 
     def _project_modules(self, view: _View) -> dict[str, ModuleType]:
         """The modules with absolute names that come from files of a view."""
@@ -150,9 +151,6 @@ class Modules:
             for name, module in list(sys.modules.items())
             if getattr(module, "__file__", None) in view.texts and not _is_inside(name, self.package)
         }
-
-    def _all(self) -> list[tuple[str, ModuleType]]:
-        return [item for item in list(sys.modules.items()) if _is_inside(item[0], self.package)]
 
 
 def imported(name: str, root: Path) -> Any:
@@ -264,7 +262,7 @@ class _Finder(importlib.abc.MetaPathFinder):
         self.files: dict[str, Path] = {}
         """The files of the modules of skills. They win over other files with the same module name."""
         self.read: dict[Path, str] = {}
-        """Every source that was read, with a digest of what it said."""
+        """The digests of all sources that were read."""
         self.texts_read: dict[str, bytes] = {}
         self.given: dict[str, bytes] = {}
         """Given texts of files for all skills."""
@@ -291,7 +289,7 @@ class _Finder(importlib.abc.MetaPathFinder):
         return path in self.texts_read or path in _texts_read
 
     def says(self, path: str) -> bytes | None:
-        """The text of a file for all skills: as imported, else as it would be imported."""
+        """The text of a file for all skills: the imported one, else the one that an import would read."""
         text = self.texts_read.get(path) or _texts_read.get(path) or self.given.get(path)
         if text is None:
             with contextlib.suppress(OSError):

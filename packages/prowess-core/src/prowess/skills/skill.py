@@ -49,7 +49,7 @@ class ModuleCommands:
             if note is None or not self._belongs(note, name in listed):
                 continue
             own = note.home == self._module.__name__
-            if not own or (note.command is value and _usurper(note) is None):
+            if not own or (note.command is value and _outer_object(note) is None):
                 register(value)  # `check_made` reports the commands of this module that are not registered
 
     def _belongs(self, note: Declaration, listed: bool) -> bool:
@@ -70,7 +70,7 @@ def _namespace(note: Declaration) -> dict[str, Any]:
     return {} if module is None else vars(module)
 
 
-def _usurper(note: Declaration) -> Any:
+def _outer_object(note: Declaration) -> Any:
     """The object that has replaced a command under its name in its module, or `None`.
 
     Usually another decorator has wrapped the command. The author then wants to run that object, even if another name still
@@ -86,7 +86,7 @@ def _usurper(note: Declaration) -> Any:
 def _replacement(note: Declaration) -> Any:
     """The object that replaces a command in its module: one with a copy of its declaration, or with its name."""
     copies = [value for value in _namespace(note).values() if note_of(value) is note and value is not note.command]
-    return copies[0] if copies else _usurper(note)
+    return copies[0] if copies else _outer_object(note)
 
 
 def _unregistered(note: Declaration) -> DeclarationError:
@@ -235,7 +235,7 @@ class Skill:
 
     def _add_profile(self, profile: Profile) -> None:
         profiles = self._services.profiles
-        if not isinstance(profile, Profile):  # pyright: ignore[reportUnnecessaryIsInstance] - a stranger gave it
+        if not isinstance(profile, Profile):  # pyright: ignore[reportUnnecessaryIsInstance] - it comes from a plugin
             raise LoadError(f"{profile!r} is not a Profile")
         if profile.name in profiles:
             raise LoadError(f"there already is a profile {profile.name!r}; choose another name")

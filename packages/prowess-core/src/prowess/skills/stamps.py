@@ -120,7 +120,7 @@ def look_again(path: str, seen: Seen) -> bool:
         status = os.stat(path)
         if status.st_size != seen.size or not stat.S_ISREG(status.st_mode):
             return False
-        return _is_believed(status, seen) or digest_of(read(path)) == seen.digest
+        return _is_conclusive(status, seen) or digest_of(read(path)) == seen.digest
     except OSError:
         return False
 
@@ -141,13 +141,13 @@ def changed(sightings: Sightings) -> set[str]:
 
 
 def listing(folders: Iterable[str], endings: tuple[str, ...]) -> str:
-    """A digest of the names in folders that have one of the endings, and of when each of these was last written to."""
+    """A digest of the names in folders with one of the endings, and of their times of change."""
     names: list[str] = []
     for folder in folders:
         try:
             names.extend(_dated(f"{folder}/{name}") for name in sorted(os.listdir(folder)) if name.endswith(endings))
         except OSError:
-            names.append(f"{folder} is not there")
+            names.append(f"{folder} is missing")
     return digest_of("\n".join(names).encode("utf-8", "surrogateescape"))
 
 
@@ -161,12 +161,12 @@ def _stamp(found: os.stat_result) -> Stamp:
 
 def _is_steady(path: str, seen: Seen) -> bool:
     try:
-        return _is_believed(os.stat(path), seen)
+        return _is_conclusive(os.stat(path), seen)
     except OSError:
         return True
 
 
-def _is_believed(found: os.stat_result, seen: Seen) -> bool:
+def _is_conclusive(found: os.stat_result, seen: Seen) -> bool:
     """Whether the status is conclusive: unchanged, and so old that another change would have another time."""
     long_after = seen.at_ns - max(seen.mtime_ns, seen.ctime_ns) > _RACE
     return long_after and _stamp(found) == seen[:4]

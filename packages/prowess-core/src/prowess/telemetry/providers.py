@@ -61,7 +61,7 @@ def _exporters(signal: str) -> Iterator[Any]:
         if name != "none":
             try:
                 yield _exporter(signal, name)
-            except Exception as error:  # noqa: BLE001 - whatever an exporter finds wrong with its variables
+            except Exception as error:  # noqa: BLE001 - an exporter may raise anything about its variables
                 _log.warning("%s: %s are not exported to %r: %s", variable, signal, name, error)
 
 

@@ -84,7 +84,7 @@ class Spans:
 
     @hookimpl
     def prowess_closing(self) -> None:
-        """Send what is left, within a second: a receiver that does not answer must not hold the worker."""
+        """Export the pending spans within a second, so that a silent receiver does not delay the end of the worker."""
         _flush_soon().join(_FLUSHING)
 
     def _start(self, call: CallInfo, since: int | None = None) -> tuple[Span, context.Context]:
@@ -163,7 +163,7 @@ def _of_one(call: CallInfo) -> Mapping[str, str]:
 
 
 def _kind(error: BaseException) -> str:
-    """The type of what another plugin raised, or whether the call was cancelled or its time was up."""
+    """The type of an exception of another plugin, or the kind for a cancelled call or a timeout."""
     if isinstance(error, asyncio.CancelledError):
         return "timeout" if TIMED_OUT in error.args else "cancelled"
     return type(error).__qualname__
@@ -177,7 +177,7 @@ def _flush_soon() -> threading.Thread:
 
 
 def _flush() -> None:
-    """Export pending spans. Some other providers cannot."""
+    """Export pending spans, if the provider can."""
     providers: Iterable[Any] = (trace.get_tracer_provider(), metrics.get_meter_provider())
     for provider in providers:
         flush = getattr(provider, "force_flush", None)

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from prowess.worker.serving import main
+import gc
+
+gc.disable()  # imports make many objects and drop hardly any: searching for garbage would take a tenth of the start
+
+from prowess.worker.serving import main  # noqa: E402 - see above
+
+gc.enable()
+gc.freeze()
 
 if __name__ == "__main__":
     main()

@@ -135,13 +135,17 @@ def _shared_file(size: int) -> int:
         import fcntl  # it is not on every system
 
         fd = os.memfd_create("prowess", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        os.truncate(fd, size)
+        try:
+            os.truncate(fd, size)
+        except OSError:  # files may not be that large here
+            os.close(fd)
+            raise
         # If a worker truncated it, the next access would crash the host.
         fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
-    else:  # pragma: no cover - where there is no such thing
+    else:  # pragma: no cover - on systems without memfd
         import tempfile  # 3 ms at the start of every host
 
         fd, name = tempfile.mkstemp(prefix="prowess-")
-        os.unlink(name)  # noqa: PTH108 - the name was never wanted
+        os.unlink(name)  # noqa: PTH108 - only the descriptor is needed
         os.truncate(fd, size)
     return fd

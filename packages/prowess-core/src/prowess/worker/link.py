@@ -33,15 +33,26 @@ class Frame(NamedTuple):
 _HEADER: Final = struct.Struct("!BIII")
 _SIZE: Final = _HEADER.size
 _CHUNK: Final = 256 * 1024
+_LARGE_FRAME: Final = 64 * 1024
+_LARGEST_ROOM: Final = 64 * 1024 * 1024
+"""Bytes of the largest frame whose buffer is allocated as soon as its header has arrived."""
+_NO_ROOM: Final = memoryview(b"")
 _MOST_CHUNKS: Final = 4096
 """The most chunks to drain at the end, because a child of the worker may continue writing."""
 _SMALL: Final = 16 * 1024
 """Largest frame that is held back to be joined with others. Copying larger ones costs more than it saves."""
+_MOST_HELD: Final = 16
+"""Frames that are joined at most. Otherwise the other end would wait while this one handles all that has arrived."""
 
 
 def encode_frame(kind: Kind, number: int = 0, head: bytes = b"", body: bytes = b"") -> bytes:
     """A frame as bytes."""
     return b"".join((_HEADER.pack(kind, number, len(head), len(body)), head, body))
+
+
+def _without_body(kind: Kind, number: int, head: bytes, body: bytes) -> bytes:
+    """The part of a frame that comes before the body."""
+    return _HEADER.pack(kind, number, len(head), len(body)) + head
 
 
 def receive(sock: socket.socket) -> Frame:
@@ -63,22 +74,48 @@ def _exactly(sock: socket.socket, size: int) -> bytes:
 class FrameReader:
     """Splits a stream of bytes into frames."""
 
-    __slots__ = ("_rest",)
+    __slots__ = ("_filled", "_rest")
 
     def __init__(self) -> None:
         self._rest = bytearray()
+        """The bytes of an incomplete frame; the buffer for the whole frame, if it is large."""
+        self._filled = 0
+        """The number of received bytes of a large frame; 0 without one."""
 
     def feed(self, data: bytes) -> list[Frame]:
         """The frames that these bytes complete."""
+        if self._filled:
+            part = data[: len(self._rest) - self._filled]
+            self.room[: len(part)] = part
+            frames = self.fill(len(part))
+            return frames + self.feed(data[len(part) :]) if frames else frames
         if not self._rest:
             frames, used = _cut(data)
             if used < len(data):
                 self._rest += data[used:]
-            return frames
-        self._rest += data
+        else:
+            self._rest += data
+            with memoryview(self._rest) as view:
+                frames, used = _cut(view)
+            del self._rest[:used]
+        if self._rest and _LARGE_FRAME < (size := _SIZE + self.announced) <= _LARGEST_ROOM:
+            rest, self._rest, self._filled = self._rest, bytearray(size), len(self._rest)
+            self._rest[: len(rest)] = rest
+        return frames
+
+    @property
+    def room(self) -> memoryview:
+        """The buffer for the rest of a large frame, for `fill`; empty without one."""
+        return memoryview(self._rest)[self._filled :] if self._filled else _NO_ROOM
+
+    def fill(self, size: int) -> list[Frame]:
+        """The large frame, if this many new bytes complete it."""
+        self._filled += size
+        if self._filled < len(self._rest):
+            return []
         with memoryview(self._rest) as view:
-            frames, used = _cut(view)
-        del self._rest[:used]
+            frames, _ = _cut(view)
+        self._rest, self._filled = bytearray(), 0
         return frames
 
     @property
@@ -120,11 +157,11 @@ class Link(asyncio.BufferedProtocol):
         self._receiving = False
         """Whether several received frames are being handled. Frames that are sent meanwhile are joined."""
         self._most = 0
-        self._on_excess: Callable[[int], None] = _nobody_bounds
+        self._on_excess: Callable[[int], None] = _ignore_excess
         self._deaf = False
         self.full = False
         """Whether the other end reads too slowly, so that progress and logs should wait."""
-        self.on_room: Callable[[], None] = _nobody_waits
+        self.on_room: Callable[[], None] = _ignore_room
         """Called when it is no longer full."""
 
     def send(self, kind: Kind, number: int = 0, head: bytes = b"", body: bytes = b"", *, more: bool = False) -> None:
@@ -132,10 +169,11 @@ class Link(asyncio.BufferedProtocol):
 
         `more` says that others probably follow at once, so that they can be joined.
         """
-        frame: bytes | memoryview = encode_frame(kind, number, head, body)
-        if len(frame) >= LARGE:
+        if len(head) + len(body) >= LARGE:
             give_back_soon()
-            frame = memoryview(frame)  # avoids a second copy of the unsent part
+            self._send_large(_without_body(kind, number, head, body), body)
+            return
+        frame = encode_frame(kind, number, head, body)
         if self._transport is None:
             self._held.append(frame)
         elif self._transport.is_closing():
@@ -144,10 +182,21 @@ class Link(asyncio.BufferedProtocol):
             if not self._held and not self._receiving:
                 asyncio.get_running_loop().call_soon(self._release)
             self._held.append(frame)
+            if len(self._held) >= _MOST_HELD:
+                self._release()
         else:
             if self._held:
                 self._release()
             self._transport.write(frame)
+
+    def _send_large(self, header: bytes, body: bytes) -> None:
+        """Send a large frame in two parts, neither of which is copied."""
+        if self._transport is None:
+            self._held += [header, body]
+        elif not self._transport.is_closing():
+            self._release()
+            self._transport.write(header)
+            self._transport.write(memoryview(body))
 
     def _release(self) -> None:
         """Send the frames that were held back."""
@@ -172,7 +221,7 @@ class Link(asyncio.BufferedProtocol):
         self._most, self._on_excess = most, on_excess
 
     def hold(self) -> None:
-        """Let the other end wait with what it sends, until `go_on`."""
+        """Stop reading until `go_on`, so that the other end has to wait."""
         if self._transport is not None:
             self._transport.pause_reading()
 
@@ -210,15 +259,16 @@ class Link(asyncio.BufferedProtocol):
         self._transport = cast("asyncio.Transport", transport)
         self._release()
 
-    def get_buffer(self, sizehint: int) -> bytearray:  # noqa: ARG002 - asyncio's signature
-        """The one buffer, which is always emptied at once."""
-        return self._chunk
+    def get_buffer(self, sizehint: int) -> bytearray | memoryview:  # noqa: ARG002 - asyncio's signature
+        """The buffer for the rest of a large frame, else the common buffer, which is always emptied at once."""
+        return self._reader.room or self._chunk
 
     def buffer_updated(self, nbytes: int) -> None:
         """Pass on the received frames."""
         if self._deaf:
             return
-        frames = self._reader.feed(bytes(memoryview(self._chunk)[:nbytes]))
+        reader = self._reader
+        frames = reader.fill(nbytes) if reader.room else reader.feed(bytes(memoryview(self._chunk)[:nbytes]))
         self._receiving = len(frames) > 1
         for frame in frames:
             if len(frame.head) + len(frame.body) >= LARGE:
@@ -235,7 +285,7 @@ class Link(asyncio.BufferedProtocol):
         """Pass on the frames that have already arrived at the socket."""
         for _ in range(_MOST_CHUNKS):
             try:
-                size = sock.recv_into(self._chunk)
+                size = sock.recv_into(self.get_buffer(_CHUNK))
             except OSError:  # nothing more
                 return
             if not size:
@@ -248,9 +298,9 @@ class Link(asyncio.BufferedProtocol):
         self._on_lost()
 
 
-def _nobody_waits() -> None:
+def _ignore_room() -> None:
     """The default of `on_room`."""
 
 
-def _nobody_bounds(_size: int) -> None:
+def _ignore_excess(_size: int) -> None:
     """The default without a limit."""

@@ -118,7 +118,7 @@ class Kind(IntEnum):
     URL_DONE = 40
     """head: `UrlDoneHead`."""
     FIND = 42
-    """head: `FindHead`; number: one of the worker's own. The result of another host is wanted. Since 1.2."""
+    """head: `FindHead`; number: chosen by the worker. Asks for the result of another host. Since 1.2."""
     KEEP = 43
     """head: `KeepHead`; number: that of a FIND whose answer was empty; body: the result, or empty. Since 1.2."""
     BACKGROUND = 41
@@ -150,7 +150,7 @@ class BeginHead(Hello):
     without: NotRequired[list[str]]
     """Other workers run these skills."""
     shares: NotRequired[str]
-    """Other hosts may have results. A digest of the settings, which is part of their keys. Since 1.2."""
+    """A digest of the settings for the keys of shared results, if hosts share results. Since 1.2."""
     environ: NotRequired[Mapping[str, str]]
     """Environment variables for libraries: those of `.env`, for a worker that does not have the file."""
 
@@ -205,7 +205,7 @@ class CallHead(TypedDict, total=False):
     uri: str
     """For a resource: the requested URI. Since 1.1."""
     scopes: str
-    """What the caller is limited to, if it is: a result may only be reused for callers with the same. Since 1.2."""
+    """The scopes that the caller is limited to, if any. Only callers with the same scopes share results. Since 1.2."""
     completes: str
     """The argument to complete. The body has the typed `value` and the other `arguments`. Since 1.1."""
 
@@ -275,7 +275,7 @@ class RefusedHead(TypedDict):
 
 
 class ProgressHead(TypedDict):
-    """PROGRESS: how much of its work a command has done."""
+    """PROGRESS: the progress of a command."""
 
     done: float
     total: float | None
@@ -314,13 +314,13 @@ class UrlDoneHead(TypedDict):
 
 
 class FindHead(TypedDict):
-    """FIND: the key of the result, which says all that it depends on."""
+    """FIND: the key of the result, which covers everything that it depends on."""
 
     key: str
 
 
 class KeepHead(TypedDict):
-    """KEEP: for how many seconds the result is good."""
+    """KEEP: the seconds that the result is valid."""
 
     seconds: int
 

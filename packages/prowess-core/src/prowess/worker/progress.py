@@ -77,7 +77,7 @@ def threads_of(pid: int) -> dict[int, Thread] | None:
     """Linux's figures about the threads of a process; `None` on other systems."""
     folder = _FOLDER.format(pid)
     try:
-        numbers = os.listdir(folder)  # noqa: PTH208 - names are all that is needed
+        numbers = os.listdir(folder)  # noqa: PTH208 - only the names are needed
     except OSError:
         return None
     found: dict[int, Thread] = {}

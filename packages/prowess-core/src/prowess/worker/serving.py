@@ -9,7 +9,6 @@ import asyncio
 import atexit
 import contextlib
 import faulthandler
-import itertools
 import json
 import logging
 import math
@@ -18,7 +17,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Coroutine, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
@@ -28,10 +27,11 @@ from pydantic_core import from_json, to_json
 
 from prowess.calls.arguments import JsonText
 from prowess.calls.channel import Channel, Questions, Withdrawn
-from prowess.calls.deadline import TIMED_OUT
+from prowess.calls.deadline import TIMED_OUT, prepare
 from prowess.calls.outcome import META_KIND, Outcome, write_outcome
 from prowess.errors import AskError, UnknownCommand, message_of
 from prowess.jsontypes import JsonObject
+from prowess.logs import log_to_stderr
 from prowess.results.oversize import cut
 from prowess.runtime import Runtime
 from prowess.settings.files import Written
@@ -70,11 +70,11 @@ from prowess.worker.messages import (
     mismatch,
 )
 from prowess.worker.polling import new_loop
-from prowess.worker.progress import Progress, Thread, threads_of
 from prowess.worker.shared import LinkedResults
 from prowess.worker.stream import Stream
+from prowess.worker.watchdog import Watchdog
 
-__all__ = ["Heart", "Imports", "LinkServer", "can_import_project", "main", "serve", "serve_begun"]
+__all__ = ["Imports", "LinkServer", "can_import_project", "main", "serve", "serve_begun"]
 
 _log = logging.getLogger("prowess.worker")
 _OF_ONE_CALL: Final = frozenset(
@@ -87,6 +87,8 @@ _AGAIN: Final = 0.1
 """Seconds after which a call that has swallowed its cancellation is cancelled again."""
 _MOST_SECRETS: Final = 1000
 """Injected texts that the worker remembers as sent. Some calls have new ones each time."""
+_QUIET: Final = 0.05
+"""Seconds after the start until a waiting request of the host has arrived."""
 _LEAVING: Final = 1.0
 """Seconds that singletons get to close."""
 _LAST_WORDS: Final = 0.5
@@ -97,19 +99,24 @@ class LinkServer:
     """The worker's end of the link, and the runtime behind it."""
 
     def __init__(
-        self, runtime: Runtime, board: Board | Stream, heart: Heart | None = None, mark: str = "", shares: str = ""
+        self,
+        runtime: Runtime,
+        board: Board | Stream,
+        watchdog: Watchdog | None = None,
+        mark: str = "",
+        shares: str = "",
     ) -> None:
         """`mark` is the first part of call ids, which the host knows too.
 
-        `shares` is a digest of the settings, if the results of other hosts may be asked for.
+        `shares` is a digest of the settings, if hosts share results.
         """
         self._mark = mark
         self._runtime = runtime
         self._board = board
         self._loop = asyncio.get_running_loop()
         self._calls: dict[int, asyncio.Task[Any]] = {}
-        self._heart = heart or Heart()
-        self._heart.busy = lambda: bool(self._calls or self._background)
+        self._watchdog = watchdog or Watchdog()
+        self._watchdog.busy = lambda: bool(self._calls or self._background)
         self._heads: dict[bytes, CallHead] = {}
         """Parsed heads of calls that other calls will probably repeat."""
         self._given_up: set[asyncio.Task[Any]] = set()
@@ -124,7 +131,7 @@ class LinkServer:
         self.link = board if isinstance(board, Stream) else Link(self._on_frame, self.gone.set)
         self.link.on_room = self._send_progress
         if isinstance(self.link, Link):
-            self._heart.stuck = self.link.release_from_thread
+            self._watchdog.stuck = self.link.release_from_thread
         self._progress_held: dict[int, bytes] = {}
         """The newest progress of each call, held back while the host reads too slowly."""
         self._logs_lost = 0
@@ -141,6 +148,12 @@ class LinkServer:
             link.listen(self._on_frame, self.gone.set)
         else:
             await asyncio.get_running_loop().create_connection(lambda: link, sock=sock)
+        self._spawn(self._prepare())
+
+    async def _prepare(self) -> None:
+        """Prepare for the first call while the worker is idle."""
+        await asyncio.sleep(_QUIET)
+        prepare()
 
     def _on_frame(self, frame: Frame) -> None:
         if frame.kind == Kind.CALL:
@@ -166,7 +179,7 @@ class LinkServer:
     # Calls
 
     def _begin(self, frame: Frame) -> None:
-        self._heart.wake()
+        self._watchdog.wake()
         start(self._loop, self._serve(frame))
 
     def _ended(self, number: int) -> None:
@@ -220,7 +233,7 @@ class LinkServer:
             if len(self._runtime.loaded) != len(self._told_of):
                 self._tell_of_loaded()
             if not self._board.start(number):  # withdrawn, or retired: the host gives this call to another worker
-                return Kind.UNBEGUN, b"", b""  # it may have seen the mark, and take it for begun
+                return Kind.UNBEGUN, b"", b""  # it may have seen the mark and think that the call has begun
             if entry is None:
                 return self._unknown(command)
             if (argument := how.get("completes")) is not None:
@@ -240,7 +253,7 @@ class LinkServer:
             if self._calls[number] in self._given_up:
                 raise
             return _failure("crashed", f"{command} was cancelled from inside")
-        except BaseException as error:  # noqa: BLE001 - an exit that some provider or validator raised ends its call only
+        except BaseException as error:  # noqa: BLE001 - an exit raised by a provider or validator ends only its call
             _log.exception("%s crashed", command)
             return _failure("crashed", f"{type(error).__name__}: {message_of(error)}")
 
@@ -268,7 +281,7 @@ class LinkServer:
             if not most or len(answer[2]) <= most:
                 return answer
             return self._cut(number, outcome, how, most) or answer
-        except Exception as error:  # noqa: BLE001 - whatever a payload holds that is no JSON
+        except Exception as error:  # noqa: BLE001 - a payload may hold data that is not JSON
             _log.exception("%s gave a result that cannot be sent", how["command"])
             return _failure("output", f"{how['command']}: the result cannot be sent: {message_of(error)}")
 
@@ -404,7 +417,7 @@ class LinkServer:
     # The catalog
 
     def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        self._heart.wake()
+        self._watchdog.wake()
         task = asyncio.get_running_loop().create_task(coroutine)
         self._background.add(task)
         task.add_done_callback(self._end_of_background)
@@ -419,6 +432,7 @@ class LinkServer:
             self._told_of.update(description.skills)
             text = json.dumps(description.to_json())  # pydantic refuses file names that are not Unicode
             self.link.send(Kind.CATALOG, 0, text.encode(), sources)
+            prepare()  # while the host and its client read the list, and before they call
         except BaseException as error:  # noqa: BLE001 - the host must not wait for ever
             _log.exception("the catalog could not be made")
             self.link.send(Kind.FAILED, 0, _failed(f"{type(error).__name__}: {message_of(error)}"))
@@ -499,81 +513,6 @@ def _number(value: Any) -> int | float | None:
     return number if math.isfinite(number) else None
 
 
-class Heart:
-    """Prints on stderr where the event loop is blocked. Sleeps while there is nothing to do.
-
-    The host decides what happens to the worker. For that, the thread advances the counter of the board.
-    """
-
-    def __init__(self, limit: float = 1.0, beat: Callable[[], object] = bool) -> None:
-        self.busy: Callable[[], object] = bool
-        """Returns whether there are calls or other work."""
-        self.stuck: Callable[[], object] = bool
-        """Called in a thread while the loop is blocked."""
-        self._limit = limit
-        self._tell = beat
-        self._ticks = 0
-        self._used = False
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread = 0
-        self._wanted = threading.Event()
-
-    def start(self) -> None:
-        """Watch the running loop of this thread."""
-        self._loop = asyncio.get_running_loop()
-        self._thread = threading.get_ident()
-        threading.Thread(target=self._watch, name="prowess-watch", daemon=True).start()
-
-    def wake(self) -> None:
-        """Called when a call begins."""
-        self._used = True
-        if self._loop is not None and not self._wanted.is_set():
-            self._wanted.set()
-            self._tick()
-
-    def _tick(self) -> None:
-        assert self._loop is not None  # noqa: S101 - it was started
-        self._ticks += 1
-        if self._used or self.busy():
-            self._used = False
-            self._loop.call_later(self._limit / 4, self._tick)
-        else:
-            self._wanted.clear()
-
-    def _watch(self) -> None:
-        """Measure the usable time since the last tick of the loop."""
-        me = threading.get_native_id()
-
-        def others() -> dict[int, Thread] | None:  # without this thread, which always runs when it measures
-            threads = threads_of(os.getpid())
-            return threads and {number: it for number, it in threads.items() if number != me}
-
-        progress = Progress(others, itertools.count(1).__next__)
-        step = self._limit / 4
-        seen, silent = -1, 0.0
-        while True:
-            self._wanted.wait()
-            try:
-                self._tell()
-            except ValueError:  # the board is closed: the worker ends
-                return
-            time.sleep(step)
-            if not self._wanted.is_set() or self._ticks != seen:
-                seen, silent = self._ticks, 0.0
-                progress.start()
-                continue
-            self.stuck()
-            before, silent = silent, silent + progress.usable(step)
-            if before <= self._limit < silent:
-                _log.warning("the event loop is blocked at %s", _place(self._thread))
-
-
-def _place(thread: int) -> str:
-    """The current file and line of a thread."""
-    frame = sys._current_frames().get(thread)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else "an unknown place"
-
-
 async def serve(sock: socket.socket, shared: Board | None, root: Path) -> int:
     """Serve one host until it is gone, and return the exit code. Without a shared board, frames replace it."""
     try:
@@ -591,13 +530,13 @@ async def serve_begun(sock: socket.socket, board: Board | Stream, root: Path, to
         settings = _settings(root, begin)
         share = Share(begin.get("only"), begin.get("without", ()), begin.get("sent", {}), settings.sandbox.packages())
         runtime = Runtime(root, settings=settings, on_import=Imports(board), share=share)
-    except Exception as error:  # noqa: BLE001 - told to the host, whatever it is
+    except Exception as error:  # noqa: BLE001 - reported to the host
         _log.error("%s", message_of(error))
         await _fail(sock, message_of(error))
         return 1
-    heart = Heart(runtime.settings.own.host.stall_limit, board.beat)
-    heart.start()
-    worker = LinkServer(runtime, board, heart, begin.get("mark", ""), begin.get("shares", ""))
+    watchdog = Watchdog(runtime.settings.own.host.stall_limit, board.beat)
+    watchdog.start()
+    worker = LinkServer(runtime, board, watchdog, begin.get("mark", ""), begin.get("shares", ""))
     with runtime.as_current():  # for every call, whose context is a copy of this one
         await worker.listen(sock)
     await worker.gone.wait()
@@ -619,14 +558,14 @@ def _settings(root: Path, told: BeginHead) -> Settings:
     for name, value in {
         **settings.dotenv,
         **told.get("environ", {}),
-    }.items():  # for libraries that read the environment, which skills import
+    }.items():  # for libraries that read the environment
         if not name.upper().startswith(PREFIX):
             os.environ.setdefault(name, value)
     return settings
 
 
 class Imports:
-    """Keeps the note of what is being imported. Several threads may import at once, each a skill of its own."""
+    """Keeps the list of running imports on the board. Several threads may import different skills at once."""
 
     def __init__(self, board: Board | Stream) -> None:
         self._board = board
@@ -634,7 +573,7 @@ class Imports:
         self._going_on: dict[str, Importing] = {}
 
     def __call__(self, skill: str, file: str) -> None:
-        """A file of a skill is about to be imported; an empty one says that the skill is done."""
+        """Note that the import of a file begins; an empty file means that the skill is imported."""
         output.importing.set(skill if file else "")
         with self._lock:
             self._going_on.pop(skill, None)
@@ -650,21 +589,21 @@ async def _fail(sock: socket.socket, reason: str) -> None:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Entry point: the descriptors and the project come as arguments, all else over the link."""
+    """Run a worker. The descriptors and the project come as arguments, everything else over the link."""
     share_one_heap()
     link, board, root, *more = argv if argv is not None else sys.argv[1:]
-    finish = output.label_output() if more else _print_as_usual
+    finish = output.label_output() if more else _no_labels
     faulthandler.enable(2)
-    logging.basicConfig(level=logging.WARNING, format="prowess: %(message)s", stream=sys.stderr)
+    log_to_stderr()
     shared = None if board == "-" else Board(int(board))
     _keep_from_children(int(link), *([] if shared is None else [shared.fd]))
     can_import_project(root)
-    os.environ.setdefault("MPLBACKEND", "agg")  # a plot in a worker has no window, and on macOS must not look for one
+    os.environ.setdefault("MPLBACKEND", "agg")  # a worker has no window for plots
     code = 1
     try:
-        # Never closed: tasks and threads that nobody waits for must not hold the process.
+        # The loop is never closed: abandoned tasks and threads must not delay the exit.
         code = asyncio.Runner(loop_factory=new_loop).run(serve(socket.socket(fileno=int(link)), shared, Path(root)))
-    except BaseException:  # noqa: BLE001 - nobody else says why, as the end is abrupt
+    except BaseException:  # noqa: BLE001 - logged here, because the process ends at once
         _log.exception("the worker failed")
     with contextlib.suppress(BaseException):
         atexit._run_exitfuncs()  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
@@ -674,18 +613,18 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def can_import_project(root: str) -> None:
-    """Let skills import what lies beside them, after everything that is installed."""
+    """Let skills import modules of the project, which come after all installed ones."""
     if root not in sys.path:
         sys.path.append(root)
     distrust_bytecode_of(Path(root))
 
 
-def _print_as_usual(_seconds: float) -> None:
-    """For a worker whose output is read without labels."""
+def _no_labels(_seconds: float) -> None:
+    """Replaces the function of `label_output` in a worker whose output has no labels."""
 
 
 def _keep_from_children(*fds: int) -> None:
-    """What a child holds open, or writes to, is not the worker's any more."""
+    """Replace these descriptors by the null device in forked children, which must not write to them or keep them open."""
 
     def part() -> None:
         nothing = os.open(os.devnull, os.O_RDWR)

@@ -1,4 +1,4 @@
-"""The worker's way to results that other hosts have: it asks its own host over the link."""
+"""Shared results from the worker's side: it asks its host over the link."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["LinkedResults"]
 
 
 class LinkedResults:
-    """Asks for one key at a time, and tells what became of it. `settings` is a digest that is part of all keys."""
+    """Asks the host for results, and reports new ones. `settings` is a digest that is part of all keys."""
 
     def __init__(self, send: Callable[..., None], settings: str) -> None:
         self._send = send
@@ -23,10 +23,10 @@ class LinkedResults:
         self._numbers = itertools.count(1)
         self._asked: dict[int, asyncio.Future[bytes]] = {}
         self._running: dict[str, int] = {}
-        """The number of each question that the host answered with nothing: it waits to hear of the result."""
+        """The numbers of the questions without an answer, by key: the host waits for their results."""
 
     async def find(self, key: str) -> bytes:
-        """The result of another host, or nothing."""
+        """The result of another host, or empty bytes."""
         number = next(self._numbers)
         self._asked[number] = future = asyncio.get_running_loop().create_future()
         told: FindHead = {"key": hashlib.sha256(f"{self._settings} {key}".encode()).hexdigest()}
@@ -34,7 +34,7 @@ class LinkedResults:
         try:
             found = await future
         except asyncio.CancelledError:
-            if not future.cancelled() and not future.result():  # the answer came in the last moment
+            if not future.cancelled() and not future.result():  # the answer arrived just before the cancellation
                 self._tell(number, b"", 0)
             raise
         finally:
@@ -44,7 +44,7 @@ class LinkedResults:
         return found
 
     def found(self, frame: Frame) -> None:
-        """The host answers. If nobody waits any more, nobody runs the command either."""
+        """Handle an answer of the host. If the asking call is gone, report that there will be no result."""
         future = self._asked.get(frame.number)
         if future is not None and not future.done():
             future.set_result(frame.body)
@@ -52,9 +52,9 @@ class LinkedResults:
             self._tell(frame.number, b"", 0)
 
     def keep(self, key: str, result: bytes, seconds: int) -> None:
-        """Let other hosts have a result."""
+        """Give a result to the host for other hosts."""
         number = self._running.pop(key, None)
-        if number is not None:  # else the host gave a result, which could not be read
+        if number is not None:  # else the host had a result that could not be read
             self._tell(number, result, seconds)
 
     def _tell(self, number: int, result: bytes, seconds: int) -> None:

@@ -1,8 +1,8 @@
-"""The worker's end of a link without shared memory: what the board would show is sent.
+"""The worker's end of a link without shared memory, where frames replace the board.
 
-Threads read and write here, so that the host is answered although a command blocks the event loop. A call that waits can
-be withdrawn as long as its BEGUN is not sent, and it starts only when the system has taken its BEGUN. So the host knows
-of every worker that has ended which calls it had begun.
+Threads read and write, so that the host gets answers even while a command blocks the event loop. The host can withdraw a
+waiting call until its BEGUN is sent, and the call starts only after the system has accepted its BEGUN. So when a worker
+ends, the host knows which calls had begun.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ __all__ = ["Stream"]
 
 _CHUNK: Final = 256 * 1024
 _HIGH: Final = 64 * 1024
-"""Bytes that wait from which on what is only of the moment is held back."""
+"""Waiting bytes above which progress and logs are held back."""
 
 
 class Stream:
-    """Both in one: the `Link` and the worker's side of the `Board`. Safe to use from several threads."""
+    """The worker's side of the `Link` and the `Board` in one object. Safe to use from several threads."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
@@ -38,19 +38,19 @@ class Stream:
         self._unsent: deque[memoryview] = deque()
         self._size = 0
         self._gone = False
-        """The host has left: what is sent goes nowhere."""
+        """Whether the host is gone, so that frames are dropped."""
         self._closing = False
         self._waiting: set[int] = set()
-        """Calls that have come and not begun."""
+        """Calls that have arrived and not begun."""
         self._retired = False
         self._loop = asyncio.get_running_loop()
         self.full = False
-        """Whether the host does not read as fast as this side writes."""
-        self.on_room: Callable[[], None] = _nobody_waits
+        """Whether the host reads too slowly, so that progress and logs should wait."""
+        self.on_room: Callable[[], None] = _ignore_room
         """Called on the loop when it is no longer full."""
 
     def listen(self, on_frame: Callable[[Frame], None], on_lost: Callable[[], None]) -> None:
-        """Begin to read and to write. Both functions are called on the loop that runs, in the context of today."""
+        """Start reading and writing. Both functions are called on the running loop, in the current context."""
         self._on_frame, self._on_lost = on_frame, on_lost
         self._context = contextvars.copy_context()
         writer = threading.Thread(target=self._write, name="prowess-writer", daemon=True)
@@ -60,11 +60,11 @@ class Stream:
     # Writing
 
     def send(self, kind: Kind, number: int = 0, head: bytes = b"", body: bytes = b"", *, more: bool = False) -> None:  # noqa: ARG002 - nothing is gained by waiting for more
-        """Put a frame on its way; of no effect when the host is gone."""
+        """Send a frame. Has no effect if the host is gone."""
         self._put(memoryview(encode_frame(kind, number, head, body)))
 
     def close(self) -> None:
-        """Send what was sent, and nothing more."""
+        """Close after the frames that were sent."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()
@@ -84,7 +84,7 @@ class Stream:
                 self._changed.wait()
 
     def _flush(self) -> None:
-        """Send as much as the system takes."""
+        """Write as much as the system accepts."""
         try:
             while self._unsent:
                 sent = self._sock.send(self._unsent[0], socket.MSG_DONTWAIT)
@@ -100,7 +100,7 @@ class Stream:
             self._size = 0
 
     def _write(self) -> None:
-        """Send what the system did not take at once."""
+        """Write the rest when the system accepts it."""
         writable = select.poll()
         writable.register(self._sock, select.POLLOUT)
         while self._wait_for_work():
@@ -115,7 +115,7 @@ class Stream:
             self._sock.shutdown(socket.SHUT_RDWR)
 
     def _wait_for_work(self) -> bool:
-        """Whether there is something to send; false when there will be nothing any more."""
+        """Wait for something to write. Returns false at the end."""
         with self._changed:
             while not self._unsent and not self._closing and not self._gone:
                 self._changed.wait()
@@ -152,7 +152,7 @@ class Stream:
             self._loop.call_soon_threadsafe(heard, *news, context=self._context.copy())
 
     def _is_for_the_loop(self, frame: Frame) -> bool:
-        """See to calls that must not begin; whether there is something to do on the loop."""
+        """Handle frames about calls that must not begin. Returns whether the loop has to handle the frame."""
         kind, number = frame.kind, frame.number
         if kind == Kind.WITHDRAW:
             told: WithdrawHead = json.loads(frame.head)
@@ -179,10 +179,10 @@ class Stream:
             if waits:
                 self.send(Kind.UNBEGUN, number)
 
-    # What a board would show
+    # In place of a board
 
     def start(self, number: int) -> bool:
-        """May this call start? If so, the host knows when this returns, or will know when this process ends."""
+        """Whether this call may start. If so, the host learns of its start even if this process ends at once."""
         with self._changed:
             if number not in self._waiting:
                 return False
@@ -191,21 +191,21 @@ class Stream:
         return True
 
     def pause(self, number: int) -> None:
-        """This call waits for its turn, and has to ask again before anything of it runs. Until then it can be withdrawn."""
+        """Let the host withdraw a call that waits for its turn. `start` is called again before it runs."""
         with self._changed:
             self._waiting.add(number)
         if self._retired:
             self._give_back([number])
 
     def note(self, imports: Iterable[Importing]) -> None:
-        """These imports are going on."""
+        """Report the running imports."""
         told: ImportingHead = {"imports": [list(each) for each in imports]}
         self._put(memoryview(encode_frame(Kind.IMPORTING, 0, json.dumps(told).encode())), wait=True)
 
     def beat(self) -> None:
-        """This process runs, and nothing holds its interpreter."""
+        """Show that this process runs and its interpreter is free."""
         self.send(Kind.BEAT)
 
 
-def _nobody_waits() -> None:
-    """Nothing was held back."""
+def _ignore_room() -> None:
+    """The default of `on_room`."""

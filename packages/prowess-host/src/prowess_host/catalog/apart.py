@@ -1,4 +1,4 @@
-"""The skills with an environment or limits of their own, and their placements.
+"""The skills with their own environment or limits, and their placements.
 
 Light to import: the modules that make environments and check limits are imported when a skill needs them.
 """
@@ -34,7 +34,7 @@ _log = logging.getLogger("prowess.host")
 _MENTION: Final = b"# /// script"
 _DECORATORS: Final = ("skill_command", "resource", "prompt")
 _LOOK: Final = 1.0
-"""Seconds between two looks whether an environment in use is there."""
+"""Seconds between two checks that an environment in use still exists."""
 _AGAIN: Final = 30.0
 """Seconds after a failure before a call starts another attempt."""
 
@@ -48,7 +48,7 @@ class Wanted:
     file: str
     """The file with the declaration."""
     place: str = ""
-    """The labels of the agents that all its commands run on: its environment is made there alone."""
+    """The labels of the agents that run all its commands, so that only agents build its environment."""
 
     @property
     def key(self) -> str:
@@ -75,7 +75,7 @@ class _Failed:
 
 
 class Apart:
-    """The skills of one project that have environments of their own.
+    """The skills of one project with their own environment or limits.
 
     `describe` describes skills in a placement and sends new calls there; it raises `ChildProcessError`. `tell` reports the
     progress of an environment to waiting calls. `on_change` is called when an environment is ready or has failed.
@@ -103,7 +103,7 @@ class Apart:
         self._active: dict[str, tuple[str, Placement]] = {}
         """The placement and the environment by skill."""
         self._looked: dict[str, float] = {}
-        """When it was seen last that an environment is there."""
+        """The time of the last check that an environment exists."""
         self._files: dict[str, Stamp] = {}
         self._sent: Mapping[str, Any] = {}
         """The data that providers of the project send to skills with environments, by name."""
@@ -130,7 +130,7 @@ class Apart:
             if broken is not None:
                 return active[1] if active is not None else Unplaced(str(broken))
             return Unplaced() if skill in self._expected else OWN
-        if active is not None and active[0] == needed.key and self._is_still_there(needed):
+        if active is not None and active[0] == needed.key and self._still_exists(needed):
             return active[1]
         failed = self._failed.get(skill)
         is_fresh = failed is not None and failed.key == needed.key and self._loop.time() - failed.at < _AGAIN
@@ -140,7 +140,7 @@ class Apart:
         return Unplaced()
 
     def elsewhere(self, skill: str, labels: str) -> Placement | Unplaced:
-        """The placement of a skill on agents, which make its environment themselves."""
+        """The placement of a skill on agents, which build its environment themselves."""
         wanted, broken = self._wanted.get(skill), self._broken.get(skill)
         if broken is not None:
             return Unplaced(str(broken))
@@ -235,9 +235,11 @@ class Apart:
         changed, self._sent = sent != self._sent, sent
         if anew and changed:
             there = {skill for skill, it in self._wanted.items() if it.grant is None and self._is_ready(it)}
-            self.see_to(there, there)
+            self.prepare(there, there)
 
-    def see_to(self, undescribed: Collection[str], among: Collection[str] | None = None, *, build: bool = True) -> None:
+    def prepare(
+        self, undescribed: Collection[str], among: Collection[str] | None = None, *, build: bool = True
+    ) -> None:
         """Make missing environments and describe these skills. Without `build`, use existing environments only.
 
         With `among`, only for these skills; other environments are made at the first call of one of their commands.
@@ -256,13 +258,13 @@ class Apart:
                     self._failed[skill] = _Failed(needed.key, reason, -_AGAIN)
 
     def retry_on_agents(self) -> None:
-        """Describe the skills again that no agent could describe: one has joined."""
+        """Describe the skills that no agent could describe, because an agent has joined."""
         failed = {skill for skill in self._failed if skill in self._wanted and self._wanted[skill].place}
         if failed:
-            self.see_to(failed, failed)
+            self.prepare(failed, failed)
 
-    def _is_still_there(self, wanted: Wanted) -> bool:
-        """Whether nobody has deleted an environment in use. Looking costs a tenth of a call, so it is not done for each."""
+    def _still_exists(self, wanted: Wanted) -> bool:
+        """Whether an environment in use still exists. Checked at intervals, because a check costs a tenth of a call."""
         now = self._loop.time()
         if wanted.needed is None or now < self._looked.get(wanted.key, 0.0) + _LOOK:
             return True
@@ -391,7 +393,7 @@ def _read(folders: tuple[Path, ...], settings: Settings, root: Path) -> tuple[di
 
 
 def runs_on(source: Source, own: OwnSettings) -> str:
-    """The labels of the agents that all commands of a skill run on, judged by the settings and its text; empty if some run here."""
+    """The labels of the agents that run all commands of a skill, by the settings and its source; empty if some run here."""
     if any(pattern.startswith(f"{source.name}.") and pattern != f"{source.name}.*" for pattern in own.run_on):
         return ""
     for pattern in (f"{source.name}.*", "*"):
@@ -410,7 +412,7 @@ def runs_on(source: Source, own: OwnSettings) -> str:
             name = ast.unparse(each.func if isinstance(each, ast.Call) else each).rpartition(".")[2]
             if name in _DECORATORS:
                 given = [it.value for it in each.keywords if it.arg == "run_on"] if isinstance(each, ast.Call) else []
-                labels.add(given[0].value if given and isinstance(given[0], ast.Constant) else "")  # pyright: ignore[reportArgumentType] - the decorator refuses what is no string
+                labels.add(given[0].value if given and isinstance(given[0], ast.Constant) else "")  # pyright: ignore[reportArgumentType] - the decorator requires a string
     return labels.pop() if len(labels) == 1 else ""
 
 

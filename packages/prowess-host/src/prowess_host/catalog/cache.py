@@ -39,7 +39,7 @@ def folder_in(cache: Path) -> Path:
 
 
 def read_own(path: Path) -> bytes:
-    """The content of a regular file that belongs to this user: nobody else can tell the host what to show to clients."""
+    """The content of a regular file that belongs to this user, so that no other user can change what clients see."""
     with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():

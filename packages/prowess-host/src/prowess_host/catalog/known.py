@@ -219,7 +219,7 @@ async def described(ask: Ask, known: Collection[str], root: Path) -> Description
             if skill in {*lost, *known}:
                 raise  # every worker imports it: it has hooks, or it was just called
             if error.killed and skill not in spared:
-                spared.add(skill)  # somebody may have killed the worker for another reason: try once more
+                spared.add(skill)  # the worker may have been killed for another reason: try once more
             else:
                 lost[skill] = error
         else:

@@ -49,10 +49,10 @@ def read_limits(sources: Iterable[Source], folders: Iterable[Path], settings: Se
             grant = _grant(source.name, said, settings, root)
             if grant is not None:
                 grants[source.name] = _checked(replace(grant, own=(source.path,), listed=listed))
-        except Exception as error:  # noqa: BLE001 - what one skill writes must not keep the others from running
+        except Exception as error:  # noqa: BLE001 - a fault in one declaration must not stop other skills
             file = said[1] if said is not None else settings.sandbox.place
             broken[source.name] = Failure(source.name, _in_words(error), file)
-    for name in settings.sandbox.verdicts.keys() - names:  # installed packages, if they are there
+    for name in settings.sandbox.verdicts.keys() - names:  # these may be installed packages
         try:
             grant = _grant(name, None, settings, root)
             if grant is not None:

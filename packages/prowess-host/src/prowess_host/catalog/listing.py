@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from prowess.contracts.catalog import Catalog, Failure
@@ -54,13 +54,13 @@ class Listing:
         self.catalog = Catalog(tuple(contracts), tuple(failures))
         self.complete = complete
         self.lists = _lists(definitions)
+        """The lists by method, shown once the listing is complete."""
         self._own_resources = [pair[0] for pair in definitions[_FIXED]]
         self.files: list[JsonObject] = []
         """Files that are listed as resources."""
-        """The lists by method, shown once the listing is complete."""
         self.kinds = frozenset(contract.kind for contract in contracts)
         """The kinds with at least one entry."""
-        self.names = {name: each for each in contracts for name in _names(each)}
+        self.names = {name: each for each in contracts for name in (*each.aliases, each.id, each.wire_name)}
         self._resources = {each.uri: each for each in contracts if each.uri}
         templates = [(parse_template(each.uri), each) for each in contracts if each.is_template]
         self._templates = sorted(templates, key=lambda item: (-item[0].literal, item[1].id))
@@ -128,6 +128,11 @@ class Listing:
             if any(self.lists[shelf.method].digest != before.lists[shelf.method].digest for shelf in row.shelves)
         ]
 
+    @property
+    def digests(self) -> dict[str, str]:
+        """Digests of the lists, by kind, to compare them with those of another process."""
+        return {row.kind: "-".join(self.lists[shelf.method].digest for shelf in row.shelves) for row in ROWS}
+
     @classmethod
     def nothing(cls) -> Listing:
         """The listing before anything is known."""
@@ -176,10 +181,6 @@ def _row_of(contract: Contract) -> Row:
 
 def _shelf_of(contract: Contract) -> Shelf:
     return next(shelf for shelf in _row_of(contract).shelves if shelf.holds(contract))
-
-
-def _names(contract: Contract) -> Iterable[str]:
-    return (*contract.aliases, contract.id, contract.wire_name)
 
 
 def _definitions(contract: Contract, view: View) -> tuple[JsonObject, JsonObject]:

@@ -21,7 +21,7 @@ __all__ = ["is_known", "manifest_path", "shape_now", "shape_of"]
 def is_known(paths: ConfigPaths, own: OwnSettings) -> bool:
     """Whether a manifest exists, valid or not."""
     path = manifest_path(paths.cache_dir, paths.project_root, shape_now(own))
-    return os.path.exists(path)  # noqa: PTH110 - `Path.exists` raises where a folder may not be entered
+    return os.path.exists(path)  # noqa: PTH110 - `Path.exists` raises in a folder without permission
 
 
 def shape_now(own: OwnSettings) -> str:

@@ -31,7 +31,7 @@ _MOST: Final = 64 << 20
 
 @frozen
 class Parts:
-    """Where the code of a project is, for workers elsewhere."""
+    """The places of a project's code, for workers on other machines."""
 
     root: Path
     folders: tuple[Path, ...]
@@ -41,7 +41,7 @@ class Parts:
     patterns: tuple[str, ...]
     """Further files, by patterns of the owner."""
     without: Collection[str]
-    """Files that must stay here: settings, which may be secrets."""
+    """Files that must stay on this machine: settings, which may hold secrets."""
 
 
 @frozen

@@ -15,13 +15,13 @@ __all__ = ["contract_digest", "skill_of", "withheld"]
 
 _LENGTH = 16
 _SHORT: Final = 24
-"""Characters of the longest keyword of JSON Schema: what is no longer instructs nobody."""
+"""Characters of the longest JSON Schema keyword: text up to this length cannot carry instructions to a model."""
 
 
 def contract_digest(facts: Iterable[SkillFacts]) -> str:
     """A fingerprint of contracts, without the wire names, which a setting can change.
 
-    A worker under limits also says what clients are shown. Texts that no contract has are part of the fingerprint.
+    A limited worker also sends the views for clients. Texts in them that no contract has are part of the fingerprint.
     """
     facts = tuple(facts)
     digests = sorted(replace(contract, wire_name="").digest for each in facts for contract in each.contracts)
@@ -32,7 +32,7 @@ def contract_digest(facts: Iterable[SkillFacts]) -> str:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """The texts in JSON data that say something to a model: all but names of types."""
+    """The texts in JSON data that a model could read as instructions: all except short keywords."""
     if isinstance(value, str):
         if len(value) > _SHORT:
             yield value

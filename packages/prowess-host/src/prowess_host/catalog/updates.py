@@ -101,10 +101,10 @@ class CatalogUpdates:
         self._background: set[asyncio.Task[None]] = set()
         self._retrying = False
         self.settled = asyncio.Event()
-        """Set when all skills are described or have failed: what is not listed then does not exist."""
+        """Set when all skills are described or have failed, so that unlisted commands do not exist."""
 
     async def run(self) -> None:
-        """Describe the skills once the messages that the client has already sent are answered, then watch for changes."""
+        """Describe the skills after the first messages of the client are answered, then watch for changes."""
         await asyncio.sleep(0)
         standing = self._recall()
         self._apart.expect(self._known.apart)
@@ -114,7 +114,7 @@ class CatalogUpdates:
             await self._start_cold(standing.known)
         self._begin_to_publish()
         self._in_background(self._settle())
-        if not self._goes_by_what_is_written() or await self._found_more_apart():  # saved before the watcher looked
+        if not self._settings_are_current() or await self._found_more_apart():  # saved before the watcher looked
             await self._renew()
         self._retry_fatal()
         await self._watcher.run()
@@ -157,7 +157,7 @@ class CatalogUpdates:
         known = standing.known - self._known.doubtful
         unknown = self._apart.names.difference(map(skill_of, known))
         if standing.complete and known == standing.known and not unknown:
-            self._apart.see_to((), build=False)
+            self._apart.prepare((), build=False)
             self._publish(Listing(self._known.catalog(), self._known.views()))
             return
         self._publish(Listing(self._known.catalog(known), self._known.views(), complete=False))
@@ -165,12 +165,12 @@ class CatalogUpdates:
             if not standing.complete or known - self._apart.names != standing.known - self._apart.names:
                 await self._describe(known | self._apart.names)
             among = {skill for skill in unknown if may_be_in(skill, command)} or None
-            self._apart.see_to(among or unknown, among, build=builds)
+            self._apart.prepare(among or unknown, among, build=builds)
             self._assume_committed()
             self._adopt_known()
             await self._apart.settled()
         elif unknown:
-            self._apart.see_to((), build=False)
+            self._apart.prepare((), build=False)
 
     async def describe_anew(self) -> Catalog:
         """Describe all skills from their current files, ignoring the manifest. Fails as `Supervisor.describers` does."""
@@ -181,7 +181,7 @@ class CatalogUpdates:
             self._known.begin_anew(await described(ask, (), root))
         self._apart.send(self._known.sent(), anew=False)
         self._begin_to_publish()
-        self._apart.see_to(self._apart.names)
+        self._apart.prepare(self._apart.names)
         await self._apart.settled()
         self._known.unready = self._apart.failures
         return self._known.catalog()
@@ -192,7 +192,7 @@ class CatalogUpdates:
 
     @property
     def settings(self) -> Settings:
-        """All settings that are in force."""
+        """The current settings."""
         return self._all_settings
 
     @property
@@ -236,7 +236,7 @@ class CatalogUpdates:
             self.settled.set()
         if self._apart.names:
             await self._read_apart()
-            self._apart.see_to(self._apart.names.difference(map(skill_of, known)))
+            self._apart.prepare(self._apart.names.difference(map(skill_of, known)))
             self._begin_to_publish()
             self.supervisor.placed()
         with contextlib.suppress(TimeoutError):
@@ -253,12 +253,12 @@ class CatalogUpdates:
             async with self._one_at_a_time:
                 if await asyncio.to_thread(self._known.refresh):
                     self._known.keep()
-            await self._look_again(self._known.doubtful)
+            await self._describe_again(self._known.doubtful)
 
     async def _start_cold(self, known: Collection[str]) -> None:
         """Start without a valid manifest: describe skills. The known ones can be called at once."""
         await self._read_apart()
-        self._apart.see_to(self._apart.names.difference(map(skill_of, known)))
+        self._apart.prepare(self._apart.names.difference(map(skill_of, known)))
         self.supervisor.placed()
         self._watcher.start()
         self.supervisor.start()
@@ -360,7 +360,7 @@ class CatalogUpdates:
             changed = self._written != before
             loaded = self.supervisor.loaded  # import these again now, so that their next calls are fast
             stale = self._apart.names.difference(map(skill_of, standing.known - self._known.doubtful))
-            self._apart.see_to(self._apart.names if changed else stale)
+            self._apart.prepare(self._apart.names if changed else stale)
             await self._known.learn(ask, (standing.known - loaded - self._known.doubtful) | self._apart.names)
         except LostWorker:
             raise
@@ -379,7 +379,7 @@ class CatalogUpdates:
     def _settings(self) -> Settings:
         return Settings.load(self._paths.project_root, environ=self._environ, flags=self._flags)
 
-    def _goes_by_what_is_written(self) -> bool:
+    def _settings_are_current(self) -> bool:
         try:
             return self._settings().written == self._written
         except SettingsError:
@@ -404,13 +404,13 @@ class CatalogUpdates:
         differing = self._known.differing(digests) - self._kept
         self._proven |= digests.keys() - differing
         if differing:
-            self._in_background(self._look_again(differing))
+            self._in_background(self._describe_again(differing))
 
-    async def _look_again(self, skills: Collection[str]) -> None:
+    async def _describe_again(self, skills: Collection[str]) -> None:
         """Describe skills in the worker that runs them, and adopt the description."""
         apart = self._apart.names.intersection(skills)
         if apart:
-            self._apart.see_to(apart)
+            self._apart.prepare(apart)
             skills = set(skills) - apart
         if not skills:
             return
@@ -435,7 +435,7 @@ class CatalogUpdates:
             for pause in _PAUSES:
                 await asyncio.sleep(pause)
                 mended = await self.supervisor.importable(self._known.fatal)
-                await self._look_again(mended & self._known.fatal)
+                await self._describe_again(mended & self._known.fatal)
                 if not self._known.fatal:
                     break
         finally:
@@ -483,7 +483,7 @@ class CatalogUpdates:
         return Catalog(catalog.contracts, tuple(failures))
 
     def _elsewhere(self, contract: Contract) -> Placement | Unplaced | None:
-        """The placement of a command that runs on agents, by the settings or by what its author says."""
+        """The placement of a command that runs on agents, by the settings or its decorator."""
         labels = self._run_on(contract)
         if not labels or not self._is_apart:  # in a debugger, everything runs here
             return None
@@ -492,7 +492,7 @@ class CatalogUpdates:
         return self._apart.elsewhere(contract.skill, labels)
 
     def _run_on(self, contract: Contract) -> str:
-        """The labels for a command: of its id in the settings, else of a pattern there, else of its author."""
+        """The labels for a command: in the settings by its id, else by a pattern, else from its decorator."""
         given = self.own.run_on
         if not given:
             return contract.policies.run_on
@@ -500,11 +500,11 @@ class CatalogUpdates:
         return given.get(contract.id, next(found, contract.policies.run_on))
 
     def retry_on_agents(self) -> None:
-        """An agent has joined the cluster."""
+        """Try again to describe skills on agents, because one has joined the cluster."""
         self._apart.retry_on_agents()
 
     def parts(self) -> Parts:
-        """The files that workers elsewhere need."""
+        """The files that workers on other machines need."""
         description, paths = self._known.description, self._paths
         files = {path for facts in description.skills.values() for path in facts.files}
         secrets = frozenset(map(str, paths.settings_files))

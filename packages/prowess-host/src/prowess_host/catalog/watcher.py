@@ -154,7 +154,7 @@ class Watcher:
                 return bool(next(changes))
             except StopIteration:
                 return self._rest()
-            except Exception as error:  # noqa: BLE001 - whatever the system has against it
+            except Exception as error:  # noqa: BLE001 - the system may refuse with any error
                 self._warn_of_polling(error, len(folders))
                 return self._rest()
 

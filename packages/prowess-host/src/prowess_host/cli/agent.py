@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import signal
-import sys
 
 import click
 
 from prowess.errors import ProwessError
+from prowess.logs import log_to_stderr
+from prowess.settings.layers import PREFIX
 from prowess.settings.paths import ConfigPaths
 from prowess.settings.settings import Settings
 from prowess_host.cli.exit_codes import DONE
@@ -25,6 +25,9 @@ Examples:
   prowess agent --join nats://10.0.0.5:4222
   prowess agent --join nats://10.0.0.5:4222 --labels gpu --slots 2
 """
+_CACHE = f"{PREFIX}CACHE_DIR"
+_PATIENCE = 2.0
+"""Seconds after which an agent says that it cannot reach its engine."""
 _MISSING = "prowess agent needs {name}, which is not installed: pip install 'prowess[cluster]'"
 
 
@@ -32,10 +35,12 @@ _MISSING = "prowess agent needs {name}, which is not installed: pip install 'pro
 @project_options
 @click.option("--join", metavar="URL", help="Address of the engine of the cluster. Default: the setting cluster.url.")
 @click.option("--labels", metavar="A,B", help="Labels that commands ask for with run_on.")
-@click.option("--slots", type=click.IntRange(0), help="Workers at the same time. Default: as many as processors.")
+@click.option(
+    "--slots", type=click.IntRange(0), help="Workers at the same time. Default: two per processor, at least four."
+)
 @click.option("--locked", is_flag=True, help="Run only code that the keys in agent.keys have approved.")
 def command(where: ProjectOptions, *, join: str | None, labels: str | None, slots: int | None, locked: bool) -> int:
-    """Run workers on this machine for the hosts of a cluster. The settings are those of this machine's folder."""
+    """Run workers on this machine for the hosts of a cluster. The settings come from the folder of this machine."""
     flags = {"cluster.url": join, "agent.slots": None if slots is None else str(slots)}
     given = [f"{name}={value}" for name, value in flags.items() if value is not None]
     if labels is not None:
@@ -48,7 +53,7 @@ def command(where: ProjectOptions, *, join: str | None, labels: str | None, slot
     except ModuleNotFoundError as error:
         raise ProwessError(_MISSING.format(name=error.name)) from None
     del nats
-    logging.basicConfig(level=logging.WARNING, format="prowess: %(message)s", stream=sys.stderr)
+    log_to_stderr()
     _serve(settings, locked=locked)
     return DONE
 
@@ -59,23 +64,37 @@ def _serve(settings: Settings, *, locked: bool) -> None:
     from prowess_host.cluster.engine import Engine
     from prowess_host.workers.process_tree import adopt_orphans, reap_orphans
 
+    async def tell_unless_ready(engine: Engine) -> None:
+        if not await engine.ready(_PATIENCE):
+            print(f"prowess: the engine at {engine.place} is {engine.state}; trying again", flush=True)
+
     async def run() -> None:
         engine = Engine(settings)
         quiet = engine.on_change(lambda: print(f"prowess: the engine at {engine.place} is {engine.state}", flush=True))
-        engine.start()
+        telling = asyncio.ensure_future(tell_unless_ready(engine))
         keys = settings.own.agent.keys if locked else None
         agent = Agent(engine, settings, ConfigPaths.of(settings, os.environ).get_cache_dir(), locked=keys)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, agent.stop)
+            loop.add_signal_handler(number, stop, agent)
         loop.add_signal_handler(signal.SIGCHLD, reap_orphans)
         labels = " ".join(agent.labels)
         print(
             f"prowess: agent {agent.name} with {agent.slots} slots and the labels {labels}; Ctrl-C ends it", flush=True
         )
+        for name in [name for name in os.environ if name.upper().startswith(PREFIX) and name.upper() != _CACHE]:
+            del os.environ[name]  # workers have the settings of their hosts, and not those of this agent
         await agent.run()
+        telling.cancel()
         quiet()
         await engine.close()
+
+    def stop(agent: Agent) -> None:
+        if agent.tenants:
+            print(
+                f"prowess: the agent stops when its calls have ended, after {agent.own.drain:g} s at most", flush=True
+            )
+        agent.stop()
 
     adopt_orphans()
     asyncio.Runner(loop_factory=new_loop).run(run())

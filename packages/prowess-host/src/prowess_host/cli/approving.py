@@ -61,7 +61,7 @@ def command(where: ProjectOptions, *, key: Path | None, new_key: Path | None) ->
 
 
 async def _code(where: ProjectOptions) -> tuple[str, int]:
-    """The digest of the code of a project, as its hosts bring it to agents."""
+    """The digest of the code that the hosts of a project send to agents, and the number of its files."""
     from prowess_host.cluster.code import Snapshots
 
     async with opened(where) as project:

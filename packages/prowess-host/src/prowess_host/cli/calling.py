@@ -85,7 +85,7 @@ class _Options:
 @click.option(
     "--in-process",
     is_flag=True,
-    help="Run the command in this process, for a debugger: there is nothing between you and a crash.",
+    help="Run the command in this process, for a debugger. A crash then ends this process.",
 )
 @click.option("-h", "--help", "helps", is_flag=True, help="Explain `call`, or the parameters of COMMAND.")
 @click.pass_context
@@ -99,7 +99,7 @@ def command(ctx: click.Context, where: ProjectOptions, name: str | None, *, help
         if helps:
             print(ctx.get_help())
             return DONE
-        raise click.UsageError("Missing argument 'COMMAND'. `prowess list` shows what there is.", ctx)
+        raise click.UsageError("Missing argument 'COMMAND'. `prowess list` shows the commands.", ctx)
     if helps:
         from prowess_host.cli.showing import show_usage
 

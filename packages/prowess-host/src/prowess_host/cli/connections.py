@@ -104,14 +104,14 @@ def trial_line(trial: Trial) -> str:
     return f"works: {count} after {seconds:.2f} s, about {trial.tokens:,} tokens"
 
 
-def problem_lines(problems: Iterable[Problem], style: Style, indent: str = "  ") -> list[str]:
+def problem_lines(problems: Iterable[Problem], style: Style) -> list[str]:
     """Problems with their remedies. Equal problems of several commands are merged."""
     lines: list[str] = []
     for problem in problems:
         about = f"{problem.command}: " if problem.command else ""
-        lines.append(f"{indent}{style(problem.level, *_LOOKS[problem.level])} {about}{problem.message}")
+        lines.append(f"  {style(problem.level, *_LOOKS[problem.level])} {about}{problem.message}")
         if problem.remedy:
-            lines.append(f"{indent}  {style(f'→ {problem.remedy}', 'dim')}")
+            lines.append(f"    {style(f'→ {problem.remedy}', 'dim')}")
     return lines
 
 

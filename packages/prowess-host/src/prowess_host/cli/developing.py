@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Collection
 from typing import TYPE_CHECKING, Final
 
 import click
 
 from prowess.errors import ProwessError
-from prowess_host.cli.exit_codes import DONE
+from prowess_host.cli.exit_codes import DONE, INTERRUPTED
+from prowess_host.cli.main import leave
 from prowess_host.cli.options import ProjectOptions, project_options
 from prowess_host.cli.projects import opened
 from prowess_host.cli.records import call_line, record_of
@@ -21,6 +22,7 @@ from prowess_host.records.reading import Reader, Wanted
 if TYPE_CHECKING:
     from prowess_host.catalog.listing import Listing
     from prowess_host.project import Project
+    from prowess_host.protocol.kinds import Row
 
 __all__ = ["command"]
 
@@ -34,8 +36,13 @@ _LOOK_AGAIN: Final = 0.3
 @click.option("--plain", is_flag=True, help="Show calls and failures as text, without a page.")
 def command(where: ProjectOptions, *, port: int, no_browser: bool, plain: bool) -> int:
     """Watch a project: its commands with forms, calls as they happen (those of your IDE, too), failures on save."""
-    asyncio.run(_plain(where) if plain else _page(where, port, browser=not no_browser))
-    return DONE
+    code = DONE
+    try:
+        asyncio.run(_plain(where) if plain else _page(where, port, browser=not no_browser))
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    sys.stdout.flush()
+    leave(code)  # the thread that watches files may be in native code, which crashes when the interpreter ends under it
 
 
 @contextlib.asynccontextmanager
@@ -109,6 +116,9 @@ class _Teller:
                 self._style(f"{plural(len(new.contracts), 'command')}: {', '.join(each.id for each in new)}", "dim"),
                 flush=True,
             )
+
+    def lists_changed(self, rows: Collection[Row]) -> None:
+        """Do nothing: one process serves here."""
 
     def resource_updated(self, uri: str) -> None:
         """Does nothing: the terminal subscribes to no resource."""

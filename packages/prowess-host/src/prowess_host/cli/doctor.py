@@ -128,17 +128,14 @@ def _matrix_text(matrix: Matrix) -> str:
     for command in commands:
         cells = (matrix.cells.get((command, client), ()) for client in clients)
         rows.append((command or "(all tools)", *(_cell(findings, numbers) for findings in cells)))
-    lines = table(rows, width(sys.stdout), yields=0, looks=_looks(len(clients)), style=style)
+    looks = [("bold",), *[("yellow",)] * len(clients)]
+    lines = table(rows, width(sys.stdout), yields=0, looks=looks, style=style)
     fine = len(matrix.commands) - len([each for each in commands if each])
     others = [name for name in matrix.clients if name not in clients]
     lines += ["", *_legend(matrix, numbers, style), ""]
     lines += [f"{plural(fine, 'other command')}: nothing broken."] if fine else []
     lines += [f"Nothing is broken in {', '.join(others)}."] if others else []
     return "\n".join(lines).rstrip()
-
-
-def _looks(clients: int) -> list[tuple[str, ...]]:
-    return [("bold",), *[("yellow",)] * clients]
 
 
 def _cell(findings: Sequence[lint.Finding], numbers: dict[str, str]) -> str:

@@ -112,7 +112,8 @@ def _follow(record: Reader, wanted: Wanted, last: int, style: Style, *, as_json:
 
 
 def _as_json(call: Call) -> str:
-    return json.dumps(call.to_json(), ensure_ascii=False)
+    text = json.dumps(call.to_json(), ensure_ascii=False)
+    return text if text.isprintable() else json.dumps(call.to_json())
 
 
 def _table(calls: list[Call], style: Style) -> list[str]:

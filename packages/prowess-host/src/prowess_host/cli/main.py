@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from pathlib import Path
@@ -12,7 +13,9 @@ from prowess_host.cli.exit_codes import WRONG_USE
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from prowess.jsontypes import JsonObject
     from prowess.settings.settings import Settings
+    from prowess_host.transports.claim import Claim
     from prowess_host.workers.launch import Launched
 
 __all__ = ["VERSION", "PlainOptions", "leave", "main", "plain_options", "project_root", "serve", "setting_flags"]
@@ -46,18 +49,16 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def serve(options: PlainOptions) -> NoReturn:
     """Serve a client on stdin and stdout. The wire is claimed before anything else is imported."""
+    gc.disable()  # as in a worker: imports make many objects and drop hardly any
     from prowess_host.stderr import complaints
     from prowess_host.transports.claim import claim  # nothing may print before this
 
     wire = claim()
     sys.stdout = sys.stderr = complaints()
-    import logging
-
     from prowess.errors import SettingsError
     from prowess.settings.settings import Settings
     from prowess_host.workers.process_tree import adopt_orphans
 
-    logging.basicConfig(level=logging.WARNING, format="prowess: %(message)s", stream=sys.stderr)
     try:
         root = project_root(options.project)
         flags = setting_flags(options.set)
@@ -68,7 +69,15 @@ def serve(options: PlainOptions) -> NoReturn:
     if os.isatty(wire.reading):
         sys.stderr.write(_BY_HAND.format(root=root))
     adopt_orphans()
-    ahead = _first_worker(settings)
+    ahead = _first_worker(settings)  # nothing is imported before that it does not need
+    from prowess.logs import log_to_stderr
+
+    log_to_stderr()
+    leave(_run(wire, settings, flags, ahead))
+
+
+def _run(wire: Claim, settings: Settings, flags: JsonObject, ahead: Launched | None) -> int:
+    """Import the host itself, and serve until the client leaves. Returns the exit code."""
     modules: dict[str, Any] = sys.modules
     modules.setdefault("ssl", None)  # saves 5 ms: asyncio works without it, and pipes need no TLS
     import asyncio
@@ -78,9 +87,10 @@ def serve(options: PlainOptions) -> NoReturn:
 
     if modules["ssl"] is None:
         del modules["ssl"]
+    gc.enable()
+    gc.freeze()
     # The runner is never closed, so that a thread that is stuck with a client cannot keep the process alive.
-    code = asyncio.Runner(loop_factory=new_loop).run(serve_stdio(wire, settings, VERSION, flags, os.environ, ahead))
-    leave(code)
+    return asyncio.Runner(loop_factory=new_loop).run(serve_stdio(wire, settings, VERSION, flags, os.environ, ahead))
 
 
 def _first_worker(settings: Settings) -> Launched | None:

@@ -71,10 +71,10 @@ def _load(where: ProjectOptions, flags: dict[str, str]) -> Settings:
 
 
 async def agents_of(settings: Settings) -> list[str]:
-    """A line about the engine and about each agent; nothing for a project without a cluster."""
+    """One line about the engine and about each agent; none for a project without a cluster."""
     if not settings.own.cluster.url:
         return []
-    from prowess_host.cluster.looking import look  # only projects with a cluster have what it needs
+    from prowess_host.cluster.looking import look  # needs an extra, which only projects with a cluster have
 
     return (await look(settings))[1]
 

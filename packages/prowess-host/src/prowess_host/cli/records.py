@@ -19,7 +19,7 @@ from prowess.settings.paths import ConfigPaths
 from prowess.settings.settings import Settings
 from prowess_host.cli.options import ProjectOptions
 from prowess_host.cli.projects import settings_of
-from prowess_host.cli.terminal import Style
+from prowess_host.cli.terminal import Style, harmless
 from prowess_host.protocol.kinds import as_content
 from prowess_host.records.place import record_path
 from prowess_host.records.reading import Call, Reader
@@ -98,33 +98,33 @@ def arguments_line(call: Call) -> str:
 
 
 def _plain(value: Any) -> str:
-    return " ".join((value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)).split())
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def story(call: Call, style: Style) -> list[str]:
     """All details of a call."""
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(call.began))
-    facts = [f"{call.client or 'unknown client'}", when]
+    facts = [_flat(call.client) or "unknown client", when]
     facts += [f"{call.attempts} attempts"] if call.attempts > 1 else []
     facts += ["from the cache"] if call.cached else []
     facts += [f"worker {call.worker}" if call.worker else "no worker", f"host {call.host}"]
     ended = f"{call.kind} after {took(call.duration)}" if call.duration is not None else call.kind
-    lines = [f"{style(call.command, 'bold')}  {style(ended, look(call.kind))}  {style(call.id, 'dim')}"]
+    lines = [f"{style(_flat(call.command), 'bold')}  {style(ended, look(call.kind))}  {style(call.id, 'dim')}"]
     lines += [style(" · ".join(facts), "dim"), "", style("Arguments", "bold")]
     if call.arguments is None:
         lines.append(f"{_INDENT}(not kept)")
     else:
         lines += _indented(json.dumps(call.arguments, indent=2, ensure_ascii=False))
     if call.withheld and call.arguments is not None:
-        lines.append(style(f"{_INDENT}not kept: {', '.join(call.withheld)}", "yellow"))
+        lines.append(style(f"{_INDENT}not kept: {_flat(', '.join(call.withheld))}", "yellow"))
     if call.events:
         lines += ["", style("What happened", "bold")]
         for event in call.events:
-            first, *more = event.text.splitlines() or [""]
+            first, *more = harmless(event.text).splitlines() or [""]
             lines.append(f"{_INDENT}{style(f'{event.at:8.3f} s  {event.kind:9}', 'dim')} {first}")
             lines += [f"{' ' * 23}{line}" for line in more]
     lines += ["", style("Result", "bold")]
-    lines += [f"{_INDENT}{line}" for line in content_lines(call.result)] if call.result else [f"{_INDENT}(none kept)"]
+    lines += _indented("\n".join(content_lines(call.result))) if call.result else [f"{_INDENT}(none kept)"]
     if call.shortened:
         lines.append(style(f"{_INDENT}the record keeps only the beginning", "yellow"))
     return lines
@@ -162,14 +162,19 @@ def _is_same(text: str, structured: Any) -> bool:
 
 
 def _indented(text: str) -> list[str]:
-    return [f"{_INDENT}{line}" for line in text.splitlines()]
+    return [f"{_INDENT}{line}" for line in harmless(text).splitlines()]
+
+
+def _flat(text: str) -> str:
+    return " ".join(harmless(text).split())
 
 
 def call_row(call: Call) -> tuple[str, ...]:
     """The columns of a call: time, id, command, client, outcome, duration, arguments."""
     day = time.strftime("%m-%d %H:%M:%S", time.localtime(call.began))
     kind = call.kind + (f" ×{call.attempts}" if call.attempts > 1 else "") + (" (cache)" if call.cached else "")
-    return day, call.id, call.command or "?", call.client, kind, took(call.duration), arguments_line(call)
+    row = day, call.id, call.command or "?", call.client, kind, took(call.duration), arguments_line(call)
+    return tuple(map(_flat, row))
 
 
 def call_line(call: Call, style: Style) -> str:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import sys
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import click
 
 from prowess.errors import ProwessError
+from prowess.logs import log_to_stderr
 from prowess_host.cli.exit_codes import DONE
 from prowess_host.cli.main import VERSION, leave
 from prowess_host.cli.options import ProjectOptions, project_options
@@ -51,7 +53,7 @@ def command(
         raise ProwessError(_MISSING.format(name=error.name)) from None
     settings = settings_of(where)
     server.check_safe(settings)
-    logging.basicConfig(level=logging.WARNING, format="prowess: %(message)s", stream=sys.stderr)
+    log_to_stderr()
     if replica is not None:
         _serve(where, replica, lambda: None)
     own = settings.own.serve
@@ -70,7 +72,8 @@ def command(
         command = [sys.executable, "-c", "from prowess_host.cli.main import main; main()", "serve"]
         command += ["--project", str(settings.root), *(word for each in where.set for word in ("--set", each))]
         command += ["--set", f"serve.port={sockname[1]}", "--set", "serve.sessions=false"]
-        return supervise(command, listening, own.workers, own.drain, ready)
+        with tempfile.TemporaryDirectory(prefix="prowess-", ignore_cleanup_errors=True) as folder:
+            return supervise(command, listening, own.workers, own.drain, ready, folder=folder)
     _serve(where, f"{listening.fileno()}", ready)
     return DONE
 
@@ -81,9 +84,10 @@ def _serve(where: ProjectOptions, descriptors: str, ready: Callable[[], None]) -
 
     from prowess.worker.polling import new_loop
     from prowess_host.http.server import serve_http
+    from prowess_host.http.siblings import Siblings
     from prowess_host.workers.process_tree import adopt_orphans
 
-    first, _, second = descriptors.partition(",")
+    first, second, number, folder = (*descriptors.split(",", 3), "", "", "")[:4]
     listening = socket.socket(fileno=int(first))
     listening.setblocking(False)
     adopt_orphans()
@@ -95,6 +99,7 @@ def _serve(where: ProjectOptions, descriptors: str, ready: Callable[[], None]) -
         listening,
         ready=ready,
         lifeline=int(second) if second else None,
+        siblings=Siblings(Path(folder), int(number)) if folder else None,
     )
     try:
         code = asyncio.Runner(loop_factory=new_loop).run(serving)

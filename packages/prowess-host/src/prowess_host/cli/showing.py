@@ -23,7 +23,6 @@ from prowess_host.cli.options import CommandId, ProjectOptions, json_option, pro
 from prowess_host.cli.parameters import example_line, parameters_of, type_in_words
 from prowess_host.cli.projects import opened
 from prowess_host.cli.terminal import Style, complain, console, table, width, wrapped
-from prowess_host.project import Project
 
 __all__ = ["command", "show_usage"]
 
@@ -91,11 +90,7 @@ async def _contract(where: ProjectOptions, name: str) -> tuple[Contract, str, Li
     """The contract, its profile in this project, and the limits of its skill."""
     async with opened(where) as project:
         contract = await find(project, name)
-        return contract, _usual(project), project.limits.get(contract.skill)
-
-
-def _usual(project: Project) -> str:
-    return project.own.profile
+        return contract, project.own.profile, project.limits.get(contract.skill)
 
 
 # --- text -----------------------------------------------------------------------------------------

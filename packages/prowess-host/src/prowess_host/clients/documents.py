@@ -128,16 +128,12 @@ def read_document(file: Path, form: str) -> Document:
     try:
         data = _FORMATS[form].parse(text)
     except Unreadable as error:
-        reason = f"not valid {_names(form)}: {error.reason}"
+        reason = f"not valid {form.upper()}: {error.reason}"
         remedy = "correct that line, then run the command again"
         raise ClientFileError(file, reason, remedy, error.line) from None
     if not isinstance(data, dict):
         raise ClientFileError(file, f"must hold a table of settings, but holds {_kind(data)}", "mend it by hand", 1)
     return Document(file, form, text, data, has_bom)
-
-
-def _names(form: str) -> str:
-    return {"json": "JSON", "toml": "TOML", "yaml": "YAML"}[form]
 
 
 def _kind(value: Any) -> str:

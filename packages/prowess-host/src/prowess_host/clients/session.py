@@ -45,9 +45,7 @@ class Session:
     """The last lines that the host and its workers wrote."""
 
 
-async def run_session(
-    launch: Launch, environ: Mapping[str, str], folder: Path, *, patience: float, client: str = "prowess-connect"
-) -> Session:
+async def run_session(launch: Launch, environ: Mapping[str, str], folder: Path, *, patience: float) -> Session:
     """Start a launch in an environment and a folder, and list its tools. Failures of the host are part of the result."""
     began = time.monotonic()
     try:
@@ -65,7 +63,7 @@ async def run_session(
         return Session(failure=f"cannot be started: {error.filename or launch.command}: {error.strerror}")
     said: list[str] = []
     listening = asyncio.ensure_future(_listen(cast("asyncio.StreamReader", process.stderr), said))
-    talk = _Talk(process, began, client)
+    talk = _Talk(process, began)
     try:
         await asyncio.wait_for(talk.hold(), patience)
         session = talk.session
@@ -99,15 +97,14 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 class _Talk:
     """The messages of one session."""
 
-    def __init__(self, process: asyncio.subprocess.Process, began: float, client: str) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, began: float) -> None:
         self.session = Session()
         self._process = process
         self._began = began
-        self._client = client
         self._number = 0
 
     async def hold(self) -> None:
-        info = {"name": self._client, "version": "1"}
+        info = {"name": "prowess-connect", "version": "1"}
         hello = await self._ask("initialize", protocolVersion=_VERSION, capabilities={}, clientInfo=info)
         told = cast("JsonObject", hello.get("serverInfo", {}))
         name = f"{told.get('name', '')} {told.get('version', '')}".strip()

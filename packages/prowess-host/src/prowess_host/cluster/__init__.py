@@ -1,1 +1,1 @@
-"""Beyond one machine: replicas that share what they know, and workers on other machines. Imported where `cluster.url` is set."""
+"""Clusters: what replicas share, and workers on other machines. Imported only where `cluster.url` is set."""

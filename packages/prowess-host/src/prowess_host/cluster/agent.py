@@ -1,7 +1,8 @@
-"""`prowess agent`: owns worker processes for hosts elsewhere, with the supervision of this machine.
+"""`prowess agent`: runs workers on this machine for hosts on other machines.
 
-A host asks for a worker by content. The agent lays out the code, makes the environment, sets the limits, starts the process,
-and relays its frames and prints. It kills a worker when its host says so or is silent, and all of them at its own end.
+A host orders a worker by the digest of its code. The agent writes the files, builds the environment, sets the limits, starts
+the process, and relays its frames and output. It kills a worker when the host asks for that or falls silent, and kills all
+workers when it stops.
 """
 
 from __future__ import annotations
@@ -18,19 +19,22 @@ import shutil
 import socket
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from prowess.errors import ProwessError
+from prowess.errors import ProwessError, SettingsError
 from prowess.settings.limits import limits_of
 from prowess.settings.settings import Settings
+from prowess.settings.tables import normal
 from prowess.skills.discovery import survey
 from prowess.skills.stamps import digest_of
 from prowess.worker.link import Frame, FrameReader, encode_frame
 from prowess.worker.messages import Kind, hello, mismatch
 from prowess.worker.polling import processors
-from prowess_host.cluster.code import check_approved, lay_out
+from prowess_host.cluster.code import Damaged, check_approved, digests_in, lay_out, within
+from prowess_host.cluster.deadlines import LIMIT, Deadlines
 from prowess_host.cluster.engine import Engine, Message
 from prowess_host.cluster.errors import EngineError
 from prowess_host.cluster.streams import Stream
@@ -45,27 +49,37 @@ __all__ = ["Agent", "Blobs", "facts_of_machine"]
 _log = logging.getLogger("prowess.agent")
 _NAME: Final = re.compile(r"[0-9a-f]{16}")
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
+_LABEL: Final = re.compile(r"[^\s,\x00-\x1f\x7f-\x9f]{1,200}")
 _UNSAFE: Final = re.compile(r"PATH|PYTHON.*|LD_.*|DYLD_.*")
-"""Variables that bring code."""
+"""Variables that can make a worker run other code."""
 _KEPT: Final = 30 * 86400.0
-"""Seconds that a file is kept after it was brought."""
+"""Seconds that the cache keeps a file after its download."""
 _BEAT: Final = 1.0
-"""Seconds between two beats of an agent."""
+"""Seconds between two heartbeats of an agent."""
 _LEAST_SLOTS: Final = 4
-"""Most workers wait most of the time."""
+"""Slots on a machine with one processor: most workers wait most of the time."""
 _MOST_FRAME: Final = 256 * 1024 * 1024
-"""Bytes of a frame that a limited worker may send."""
+"""Bytes of the largest frame that a limited worker may send."""
+_STOPS: Final = "the agent is stopping"
+_MOST_NAMED: Final = 5000
+"""Files that an agent asks for by name. If it lacks more, it asks for all, because the answer must fit into one message."""
+_AT_ONCE: Final = 8
+"""Files fetched at the same time."""
+_ATTEMPTS: Final = 3
+"""Attempts to write the code to disk, if files of the cache turn out to be damaged."""
+_REMEMBERED: Final = 10_000
+"""Orders that an agent knows again. A worker that ran twice would run its calls twice."""
 _LAST_WORDS: Final = 2.0
-"""Seconds in which hosts hear of the end of their workers when the agent ends."""
+"""Seconds that a stopping agent waits until the hosts know that their workers ended."""
 
 
 class Agent:
-    """One agent. `run` it until it is told to `stop`."""
+    """One agent. `run` serves hosts until `stop` is called."""
 
     def __init__(
         self, engine: Engine, settings: Settings, cache: Path, *, locked: Collection[str] | None = None
     ) -> None:
-        """`locked` are the keys of those who approve code; `None` runs all code that a host of the cluster brings."""
+        """`locked` holds the public keys that may approve code; with `None`, the agent runs the code of every host in the cluster."""
         self.engine = engine
         self.settings = settings
         self.own = settings.own.agent
@@ -75,14 +89,24 @@ class Agent:
         self.name = self.own.name or socket.gethostname()
         self.slots = self.own.slots or max(2 * processors(), _LEAST_SLOTS)
         self.labels = sorted({*self.own.labels, "any", self.name})
+        for label in self.labels:
+            if not _LABEL.fullmatch(label):
+                raise SettingsError(
+                    f"agent.labels and agent.name are words that run_on can ask for: {label!r} must have no comma, no "
+                    "space and no control character"
+                )
         self.tenants: dict[str, _Tenant] = {}
-        """The workers by incarnation."""
+        """The running workers, by incarnation."""
+        self._ordered_before: deque[str] = deque(maxlen=_REMEMBERED)
         self.builds: Any = None
         self.folder = cache / "agent" / "running" / self.id
-        """Where the code of its workers is laid out."""
+        """Holds the code of the running workers."""
         self._lock = self._claim()
         self._facts = facts_of_machine()
+        self.unconfirmed: set[_Tenant] = set()
+        """The running workers, and those whose hosts do not know yet that they have ended."""
         self._stopped = asyncio.Event()
+        self._hurried = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
         self._subscriptions = [
@@ -92,7 +116,7 @@ class Agent:
         engine.on_change(self.tell)
 
     def _claim(self) -> int:
-        """Lock our folder. Remove what killed agents have left behind, and files that were brought long ago."""
+        """Lock the folder of this agent. Remove the folders of killed agents, and old files from the cache."""
         self.folder.mkdir(parents=True)
         for other in self.folder.parent.iterdir():
             with contextlib.suppress(OSError):
@@ -109,34 +133,51 @@ class Agent:
         return descriptor
 
     async def run(self) -> None:
-        """Serve until `stop`."""
+        """Serve hosts until `stop` is called, then end all workers."""
         self._tick()
         await self._stopped.wait()
+        await self._drain()
         if self._timer is not None:
             self._timer.cancel()
         for subscription in self._subscriptions:
             subscription.cancel()
-        self.tell()
         for tenant in list(self.tenants.values()):
             tenant.end("its agent ended")
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_LAST_WORDS):
-                await asyncio.gather(*(tenant.over.wait() for tenant in list(self.tenants.values())))
+        await self._emptied(_LAST_WORDS)
         if self.builds is not None:
             self.builds.close()
         await asyncio.to_thread(shutil.rmtree, self.folder, ignore_errors=True)
         os.close(self._lock)
 
     def stop(self) -> None:
-        """End all workers, tell their hosts, and leave."""
+        """Let `run` end when the calls have ended, after `agent.drain` seconds at most; at the second call, at once."""
+        if self._stopped.is_set():
+            self._hurried.set()
         self._stopped.set()
+
+    async def _drain(self) -> None:
+        """Accept no more workers. Let the hosts move calls that have not begun, and finish the others."""
+        self.tell()
+        for tenant in list(self.tenants.values()):
+            tenant.leave()
+        emptied = asyncio.ensure_future(self._emptied(self.own.drain))
+        hurried = asyncio.ensure_future(self._hurried.wait())
+        await asyncio.wait((emptied, hurried), return_when=asyncio.FIRST_COMPLETED)
+        for waiting in (emptied, hurried):
+            waiting.cancel()
+
+    async def _emptied(self, seconds: float) -> None:
+        """Wait up to `seconds` until all workers have ended and their hosts know it."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await asyncio.gather(*(tenant.over.wait() for tenant in list(self.unconfirmed)))
 
     def _tick(self) -> None:
         self._timer = self._loop.call_later(_BEAT, self._tick)
         self.tell()
 
     def tell(self) -> None:
-        """Say that it is there, or that it leaves."""
+        """Publish a heartbeat with the facts about this agent; the last one says that it leaves."""
         told = {"id": self.id, "name": self.name, "labels": self.labels, "slots": self.slots, "busy": len(self.tenants)}
         told |= {**hello(), **self._facts, "locked": self.locked is not None}
         if self._stopped.is_set():
@@ -151,7 +192,7 @@ class Agent:
             answer = self._answer(json.loads(message.data))
         except (ProwessError, OSError) as error:
             answer = {"refused": str(error)}
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+        except Exception as error:  # noqa: BLE001 - the host must get an answer
             answer = {"refused": f"the order cannot be read: {type(error).__name__}: {error}"}
         with contextlib.suppress(EngineError):  # the host asks another agent
             self.engine.publish(message.reply, json.dumps(answer).encode())
@@ -161,22 +202,27 @@ class Agent:
         if why_not:
             return {"refused": why_not.replace("host and worker", "host and agent").replace("the worker", "the agent")}
         if self._stopped.is_set():
-            return {"refused": "it is leaving"}
+            return {"refused": _STOPS}
         if len(self.tenants) >= self.slots:
             return {"refused": FULL}
         if not _NAME.fullmatch(order["incarnation"]) or not _DIGEST.fullmatch(order["code"]):
-            raise ValueError("a name is not what a host makes")  # they are names of files here
+            raise ValueError("`incarnation` or `code` is malformed")  # both become names of files
+        if order["incarnation"] in self._ordered_before:
+            raise ValueError("this worker was ordered before")
+        for path in order["folders"]:
+            within(self.folder, path)
         if self.locked is not None:
             check_approved(order["code"], order["approved"], self.locked)
         missing = self.blobs.missing(order["code"])
         if missing and not order.get("stored"):
-            return {"missing": missing}
+            return {"missing": missing if len(missing) <= _MOST_NAMED else [order["code"]]}
+        self._ordered_before.append(order["incarnation"])
         self.tenants[order["incarnation"]] = _Tenant(self, order)
         return {"accepted": True}
 
     @property
     def blobs(self) -> Blobs:
-        """The files that it has by digest."""
+        """The cached files, by digest."""
         return Blobs(self.cache / "agent" / "blobs")
 
 
@@ -187,40 +233,50 @@ class Blobs:
         self._folder = folder
 
     def read(self, digest: str) -> bytes:
-        """The content of a file. A damaged one is an error of whoever compares it with its digest."""
+        """The content of a file. The caller compares it with the digest."""
         return (self._folder / digest).read_bytes()
 
     def missing(self, index: str) -> list[str]:
-        """What of an index is not there; the index itself, if that is all that is known."""
+        """The digests that an index needs and the cache lacks; only that of the index while the index itself is missing."""
         try:
             text = self.read(index)
-        except OSError:
+            if digest_of(text) != index:
+                return [index]
+            wanted = digests_in(text)
+        except (OSError, ValueError):
             return [index]
-        wanted = set(json.loads(text).values())
         try:
             return sorted(wanted.difference(os.listdir(self._folder)))  # noqa: PTH208 - names are all that is needed
         except OSError:
             return sorted(wanted)
 
+    def drop(self, digest: str) -> None:
+        """Delete a damaged file."""
+        (self._folder / digest).unlink(missing_ok=True)
+
     def remove_before(self, when: float) -> None:
-        """Delete what was brought before that. Whoever needs it brings it again."""
+        """Delete files older than this time. A host that needs one sends it again."""
         with contextlib.suppress(OSError):
             for file in self._folder.iterdir():
                 if file.stat().st_mtime < when:
                     file.unlink()
 
     def keep(self, digest: str, data: bytes) -> None:
-        """Keep a file, if it is what its digest says."""
+        """Store a file. Raises `ValueError` if its content does not match the digest."""
         if digest_of(data) != digest:
-            raise ValueError(f"the engine has something else under {digest}")
+            raise _Lost("the engine has other content for the code of this worker")
         self._folder.mkdir(parents=True, exist_ok=True)
         draft = self._folder / f".{digest}.{os.urandom(4).hex()}"
         draft.write_bytes(data)
         draft.replace(self._folder / digest)
 
 
+class _Lost(ValueError):
+    """The engine lacks the code or has other content for it, so that the host has to store it again."""
+
+
 class _Tenant:
-    """One worker that a host has here, from the order to its end."""
+    """One worker that runs here for a host, from the order to its end."""
 
     def __init__(self, agent: Agent, order: Mapping[str, Any]) -> None:
         self._agent = agent
@@ -239,10 +295,17 @@ class _Tenant:
         )
         self.stream.start()
         self._reader = FrameReader()
+        self._deadlines = Deadlines(agent.settings.own.host, self._ping, self.end)
         self._worker: _Relayed | None = None
         self._reason = ""
         self.over = asyncio.Event()
+        agent.unconfirmed.add(self)
+        self._laying: asyncio.Future[None] | None = None
+        """The thread that writes the code to disk."""
         self._starting = asyncio.get_running_loop().create_task(self._start())
+        self._starting.add_done_callback(
+            lambda starting: self._say_end(None, self._reason) if starting.cancelled() else None
+        )
 
     def end(self, reason: str) -> None:
         """Kill the worker."""
@@ -252,21 +315,32 @@ class _Tenant:
         else:
             self._starting.cancel()
 
+    def leave(self) -> None:
+        """Tell its host to send no more calls. A worker that has not started is left to another agent."""
+        if self._worker is not None:
+            self.stream.send(Said.LEAVING)
+        else:
+            self._starting.cancel(_STOPS)
+
     def _hear(self, kind: int, data: bytes) -> None:
         if kind == Said.KILL:
             self.end("")
+        elif kind == Said.LIMIT:
+            self._deadlines.limit(*LIMIT.unpack(data))
         elif kind == Said.FRAMES:
             for about, number, head, body in self._reader.feed(data):
                 if self._agent.locked is not None and about == Kind.SOURCE:
-                    continue  # nobody brings code by another way
+                    continue  # its code would bypass the approval
                 is_first = self._agent.locked is not None and about == Kind.BEGIN
                 if self._worker is not None:
+                    self._deadlines.told(about, number)
                     self._worker.link.send(Kind(about), number, self._approved(head) if is_first else head, body)
 
     def _approved(self, head: bytes) -> bytes:
-        """How a worker of approved code begins: with no folders but those of the code, and nothing that brings more."""
+        """The BEGIN frame for approved code: only its own folders, and no variable that could load other code."""
         told = json.loads(head)
-        told["flags"] = {**told["flags"], "skills": [str(self._folder / path) for path in self._order["folders"]]}
+        flags = {name: value for name, value in told["flags"].items() if normal(name) != "skills"}
+        told["flags"] = {**flags, "skills": [str(within(self._folder, path)) for path in self._order["folders"]]}
         told["environ"] = {name: text for name, text in told.get("environ", {}).items() if not _UNSAFE.fullmatch(name)}
         return json.dumps({**told, "written": None}).encode()
 
@@ -275,11 +349,15 @@ class _Tenant:
             await self._lay_out()
             placement = await self._placement()
             python = placement.python or self._agent.settings.own.python or sys.executable
-            self._worker = worker = _Relayed(python, self._root, placement, self.stream, self._ended)
-        except asyncio.CancelledError:
-            self._say_end(None, self._reason)
+            heard = self._deadlines.heard
+            self._worker = worker = _Relayed(python, self._root, placement, self.stream, self._ended, heard=heard)
+        except asyncio.CancelledError as error:
+            self._say_end(None, self._reason, refusal=" ".join(error.args))
         except (ProwessError, OSError, ValueError) as error:
-            self._say_end(None, refusal=str(error))
+            self._say_end(None, refusal=str(error) or type(error).__name__, lost=isinstance(error, _Lost))
+        except Exception as error:  # noqa: BLE001 - the calls of the worker must be answered
+            _log.exception("a worker could not be started")
+            self._say_end(None, refusal=f"{type(error).__name__}, see the log of the agent")
         else:
             if placement.limits is not None:
                 worker.link.bound(_MOST_FRAME, lambda size: self.end(f"it sent a frame of {size} bytes"))
@@ -287,13 +365,37 @@ class _Tenant:
 
     async def _lay_out(self) -> None:
         blobs, code = self._agent.blobs, self._order["code"]
-        for _ in range(2):  # the index, and then what it names
-            for digest in await asyncio.to_thread(blobs.missing, code):
+        for attempt in range(1, _ATTEMPTS + 1):
+            for _ in range(2):  # first the index, then the files that it lists
+                await self._fetch(await asyncio.to_thread(blobs.missing, code))
+            loop = asyncio.get_running_loop()
+            try:
+                self._laying = loop.run_in_executor(None, lay_out, blobs.read(code), self._folder, blobs.read)
+                await asyncio.shield(self._laying)
+            except (Damaged, FileNotFoundError) as error:  # a machine that lost power leaves empty files
+                if attempt == _ATTEMPTS:
+                    raise
+                if isinstance(error, Damaged):
+                    blobs.drop(error.digest)
+            else:
+                return
+
+    async def _fetch(self, digests: Collection[str]) -> None:
+        at_once, blobs = asyncio.Semaphore(_AT_ONCE), self._agent.blobs
+
+        async def bring(digest: str) -> None:
+            async with at_once:
                 data = await self._agent.engine.fetch(blob_name(digest))
                 if data is None:
-                    raise ValueError("the engine has lost the code meanwhile; call again")
+                    raise _Lost("the engine no longer has the code of this worker")
                 await asyncio.to_thread(blobs.keep, digest, data)
-        await asyncio.to_thread(lay_out, blobs.read(code), self._folder, blobs.read)
+
+        bringing = [asyncio.ensure_future(bring(digest)) for digest in digests]
+        try:
+            await asyncio.gather(*bringing)
+        finally:
+            for each in bringing:
+                each.cancel()
 
     async def _placement(self) -> Placement:
         grant, python = self._grant(), None
@@ -323,19 +425,23 @@ class _Tenant:
         return grant
 
     async def _environment(self, skill: str, *, limited: bool) -> str:
-        """The interpreter of the environment that a skill declares, made here by the settings of this machine."""
+        """The interpreter of the environment that a skill declares, built here with the settings of this machine."""
         from prowess_host.environments.builds import Builds, Needed
         from prowess_host.environments.declared import declared_by
 
-        folders = [self._folder / path for path in self._order["folders"]]
+        folders = [within(self._folder, path) for path in self._order["folders"]]
         source = next((it for it in survey(folders).sources if it.name == skill), None)
         declared = declared_by(source) if source is not None else None
         if source is None or declared is None:
-            raise ValueError(f"{skill} declares no environment in the code that the host has brought")
+            raise ValueError(f"{skill} declares no environment in the code that the host sent")
         agent = self._agent
         needed = Needed.by(source, declared, agent.settings.own, self._root, limited=limited)
         agent.builds = agent.builds or Builds(agent.cache)
         return await agent.builds.ready(needed, self._tell_preparing)
+
+    def _ping(self) -> None:
+        if self._worker is not None:
+            self._worker.link.send(Kind.PING)
 
     def _tell_preparing(self, line: str) -> None:
         self.stream.send(Said.PREPARING, f"preparing the environment on {self._agent.name}: {line}".encode())
@@ -344,43 +450,60 @@ class _Tenant:
         assert self._worker is not None  # noqa: S101 - it has ended
         self._say_end(self._worker.exit_code, self._reason)
 
-    def _say_end(self, code: int | None, reason: str = "", refusal: str = "") -> None:
-        told = {"code": code, "reason": reason, "refusal": refusal}
+    def _say_end(self, code: int | None, reason: str = "", refusal: str = "", *, lost: bool = False) -> None:
+        told = {"code": code, "reason": reason, "refusal": refusal, "lost": lost}
+        self._deadlines.close()
         self.stream.send(Said.EXITED, json.dumps(told).encode())
         self._agent.tenants.pop(self.incarnation, None)
         self._agent.tell()
         self.stream.finish(self._close)
-        self._removing = asyncio.get_running_loop().run_in_executor(None, shutil.rmtree, self._folder, True)
+        self._removing = asyncio.get_running_loop().create_task(self._remove())
+
+    async def _remove(self) -> None:
+        """Delete the code, after the thread that writes it."""
+        if self._laying is not None:
+            await asyncio.wait({self._laying})
+        await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
 
     def _close(self) -> None:
         self.stream.close()
         self.over.set()
+        self._agent.unconfirmed.discard(self)
 
 
 class _Relayed(WorkerProcess):
-    """A worker process whose frames and prints go to its host."""
+    """A worker process whose frames and output go to its host."""
 
     relays = True
 
     def __init__(
-        self, python: str, root: Path, placement: Placement, stream: Stream, on_exit: Callable[[], None]
+        self,
+        python: str,
+        root: Path,
+        placement: Placement,
+        stream: Stream,
+        on_exit: Callable[[], None],
+        *,
+        heard: Callable[[int, int], bool],
     ) -> None:
+        """`heard` gets each frame, and returns whether it is for the host."""
         self._stream = stream
+        self._heard = heard
         launched = Launched(python, root, shared=False, placement=placement)
         super().__init__(
             python, root, b"", placement=placement, on_frame=self._relay, on_exit=on_exit, launched=launched
         )
-        self._lines = self  # pyright: ignore[reportAttributeAccessIssue] - the host cuts the lines
-
+        self._lines = self  # pyright: ignore[reportAttributeAccessIssue] - the host splits the output into lines
         stream.on_room = self._go_on
         self._holds = False
 
     def _relay(self, frame: Frame) -> None:
-        self._stream.send(Said.FRAMES, encode_frame(Kind(frame.kind), *frame[1:]))
-        self._hold_if_full()
+        if self._heard(frame.kind, frame.number):
+            self._stream.send(Said.FRAMES, encode_frame(Kind(frame.kind), *frame[1:]))
+            self._hold_if_full()
 
     def _hold_if_full(self) -> None:
-        """The worker waits for a network that is slower than it is."""
+        """Stop reading from the worker while the network is slower than it."""
         if self._stream.full and not self._holds:
             self._holds = True
             self.link.hold()
@@ -393,18 +516,18 @@ class _Relayed(WorkerProcess):
             self._loop.add_reader(self._output, self._pass_on_output)
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Pass on what it printed."""
+        """Pass on output of the worker."""
         self._stream.send(Said.PRINTED, data)
         self._hold_if_full()
         return []
 
     def close(self) -> list[bytes]:
-        """The host has half a line as well."""
+        """Give nothing: the host keeps an unfinished line."""
         return []
 
 
 def facts_of_machine() -> dict[str, Any]:
-    """What this machine has."""
+    """The processors, system, memory and GPUs of this machine."""
     found: dict[str, Any] = {"processors": processors(), "system": f"{sys.platform} {platform.machine()}"}
     with contextlib.suppress(ValueError, OSError):
         found["memory"] = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -1,7 +1,7 @@
-"""Code by content: what a project's workers run, as digests by neutral paths, so that an agent lays out exactly that.
+"""The code of a project by content: digests by neutral paths, from which an agent writes the same files.
 
-A path is `0/…` within the project, and `1/…` and so on within folders of skills elsewhere. No path of the host leaves it.
-The digest of all is what an owner signs, so that an agent with `--locked` runs only what somebody approved.
+A neutral path begins with `0/` in the project, and with `1/`, `2/`… in folders of skills outside it, so the paths of the
+host stay on the host. An owner signs the digest of all files; an agent with `--locked` runs only signed code.
 """
 
 from __future__ import annotations
@@ -19,17 +19,39 @@ from prowess.skills.folders import walk
 from prowess.skills.stamps import Stamp, digest_of, read, stamp
 from prowess_host.catalog.sources import Parts
 
-__all__ = ["APPROVED", "Code", "Snapshots", "Unapproved", "check_approved", "lay_out", "moved", "new_key", "sign"]
+__all__ = [
+    "APPROVED",
+    "Code",
+    "Damaged",
+    "Snapshots",
+    "Unapproved",
+    "check_approved",
+    "digests_in",
+    "lay_out",
+    "moved",
+    "new_key",
+    "sign",
+    "within",
+]
 
 _SKIPPED: Final = frozenset({"__pycache__", "node_modules", "site-packages", "venv"})
 _MOST: Final = 256 * 1024 * 1024
-"""Bytes of all files together."""
+"""Bytes of all files of a project together."""
+_EXECUTABLE: Final = "+x"
 APPROVED: Final = "prowess.approved"
 """The file of signatures, at the root of a project."""
 
 
 class Unapproved(ProwessError):
-    """Code that nobody has approved whom the agent trusts."""
+    """No key that the agent trusts has signed the code."""
+
+
+class Damaged(ValueError):
+    """The content of a file does not match its digest."""
+
+    def __init__(self, path: str, digest: str) -> None:
+        super().__init__(f"the content of {path} does not match its digest")
+        self.digest = digest
 
 
 @frozen
@@ -37,25 +59,25 @@ class Code:
     """The files of one version of a project."""
 
     files: Mapping[str, str]
-    """The digest of each, by neutral path."""
+    """The digest of each file, by neutral path. That of an executable file ends in `+x`."""
     roots: tuple[str, ...]
-    """The folders on the host that the neutral paths begin in. They stay there."""
+    """The folders on the host that the numbers in neutral paths stand for."""
     folders: tuple[str, ...] = ()
     """The folders of skills, as neutral paths."""
 
     @property
     def index(self) -> bytes:
-        """The digests as bytes, which are the same wherever the project is."""
+        """The files as JSON, equal for equal files wherever the project is."""
         return json.dumps(dict(sorted(self.files.items())), separators=(",", ":")).encode()
 
     @property
     def digest(self) -> str:
-        """The fingerprint of all."""
+        """The digest of the index, and so of all files."""
         return digest_of(self.index)
 
 
 class Snapshots:
-    """Takes snapshots of one project, and remembers the digests of files that have not changed."""
+    """Takes snapshots of one project. It reads only files that changed since the last one."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[Stamp, str]] = {}
@@ -76,12 +98,16 @@ class Snapshots:
             size += now.size
             if size > _MOST:
                 raise ProwessError(
-                    f"the code in {root} has more than {_MOST >> 20} MB, too much for an agent; keep data elsewhere"
+                    f"the code in {root} is larger than the {_MOST >> 20} MB that an agent takes; keep data in another folder"
                 )
             before = self._known.get(path)
-            digest = before[1] if before is not None and before[0] == now else digest_of(read(path))
+            try:
+                digest = before[1] if before is not None and before[0] == now else digest_of(read(path))
+                mark = _EXECUTABLE if os.stat(path).st_mode & 0o100 else ""  # noqa: PTH116 - there are many
+            except FileNotFoundError:  # an editor has removed its temporary file
+                continue
             known[path] = now, digest
-            found[neutral] = digest
+            found[neutral] = digest + mark
         self._known = known
         return Code(found, tuple(map(str, roots)), tuple(_neutral(str(folder), roots) or "" for folder in folders))
 
@@ -106,24 +132,39 @@ def _neutral(path: str, roots: Iterable[Path]) -> str | None:
     return None
 
 
-def lay_out(index: bytes, folder: Path, blob: Callable[[str], bytes]) -> None:
-    """Write the files of an index below a folder. What is not what its digest says is refused with `ValueError`."""
+def digests_in(index: bytes) -> set[str]:
+    """The digests of all files of an index. Raises `ValueError` for other data."""
     files: Any = json.loads(index)
-    for neutral, digest in files.items():
-        path = PurePosixPath(neutral)
-        if path.is_absolute() or ".." in path.parts or not path.parts[0].isdigit():
-            raise ValueError(f"{neutral!r} is not a path within a project")
+    if not isinstance(files, dict) or not all(isinstance(each, str) for each in cast("dict[str, Any]", files).values()):
+        raise ValueError("the index of the code is not a table of digests")
+    return {each.removesuffix(_EXECUTABLE) for each in cast("dict[str, str]", files).values()}
+
+
+def within(folder: Path, neutral: str) -> Path:
+    """The path below a folder for a neutral path. Raises `ValueError` for a path that leads out of the folder."""
+    path = PurePosixPath(neutral)
+    if path.is_absolute() or ".." in path.parts or not path.parts or not path.parts[0].isdigit():
+        raise ValueError(f"{neutral!r} is not a path within a project")
+    return folder / path
+
+
+def lay_out(index: bytes, folder: Path, blob: Callable[[str], bytes]) -> None:
+    """Write the files of an index below a folder. Raises `ValueError` for a path outside it, and `Damaged`."""
+    files: dict[str, str] = json.loads(index)
+    for neutral, told in files.items():
+        digest, target = told.removesuffix(_EXECUTABLE), within(folder, neutral)
         text = blob(digest)
         if digest_of(text) != digest:
-            raise ValueError(f"{neutral} is not what its digest says")
-        target = folder / path
+            raise Damaged(neutral, digest)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(text)
+        if told != digest:
+            target.chmod(0o700)
     (folder / "0").mkdir(parents=True, exist_ok=True)
 
 
 def moved(value: Any, ways: Collection[tuple[str, str]]) -> Any:
-    """JSON data in which every path below one folder is below another, also in keys."""
+    """JSON data with the beginnings of paths replaced, in values and keys. `ways` has pairs of old and new folders."""
     if isinstance(value, str):
         for before, after in ways:
             if value == before or value.startswith(f"{before}/"):
@@ -148,14 +189,14 @@ def new_key() -> tuple[str, str]:
 
 
 def sign(digest: str, private: str) -> str:
-    """The approval of a digest."""
+    """The signature of a digest, in hexadecimal."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # as above
 
     return Ed25519PrivateKey.from_private_bytes(bytes.fromhex(private)).sign(_signed(digest)).hex()
 
 
 def check_approved(digest: str, signatures: Iterable[str], keys: Collection[str]) -> None:
-    """Raise `Unapproved`, unless one of the keys has approved the digest."""
+    """Raise `Unapproved` unless one of the signatures was made with one of the keys."""
     from cryptography.exceptions import InvalidSignature  # as above
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
@@ -169,8 +210,8 @@ def check_approved(digest: str, signatures: Iterable[str], keys: Collection[str]
                 continue
             return
     raise Unapproved(
-        f"nobody whom this agent trusts has approved this version of the code ({digest[:12]}); its owner runs "
-        "`prowess approve`"
+        f"this version of the code ({digest[:12]}) has no approval from a key that this agent trusts; "
+        "its owner approves it with `prowess approve`"
     )
 
 

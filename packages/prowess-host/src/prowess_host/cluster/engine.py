@@ -1,7 +1,7 @@
-"""The engine that hosts and agents of a cluster share: a NATS server. The only module that knows nats-py.
+"""The connection to the engine, the NATS server that the hosts and agents of a cluster share. The only module that imports nats-py.
 
-It connects in the background and again for ever. Every request has a bound, and while the engine is gone it fails at once
-with an `EngineError`: nothing is kept for later. What is published may be lost when the connection is.
+It connects in the background, and reconnects for as long as it is open. Every request has a time limit, and fails at once
+with an `EngineError` while the engine is down: nothing is queued. A published message may be lost with the connection.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import re
 import ssl
 import time
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import urlsplit
@@ -34,28 +35,39 @@ __all__ = ["Bucket", "Engine", "Entry", "Log", "Message", "Subscription"]
 T = TypeVar("T")
 _log = logging.getLogger("prowess.cluster")
 _PATIENCE: Final = 5.0
-"""Seconds in which the engine has to answer. If it does not, the connection counts as lost."""
+"""Seconds that the engine has to answer a request, after which the connection counts as lost."""
 _FIRST_WAIT: Final = 0.1
 _LONGEST_WAIT: Final = 5.0
-"""Seconds between two attempts to connect."""
+"""Seconds between two attempts to connect: the first and the longest pause."""
 _PING: Final = 5
-"""Seconds between two looks at whether the engine still answers; two silences are one too many."""
+"""Seconds between two pings. After two without an answer, the connection counts as lost."""
 _MOST_WAITING: Final = 64 * 1024 * 1024
-"""Bytes that wait for an engine that does not read."""
+"""Bytes that may wait to be sent."""
+_LEAST_PAYLOAD: Final = 1024 * 1024
+"""The smallest usable `max_payload` of an engine, in bytes: the default of NATS. Larger data is sent in parts."""
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _WRONG_LAST: Final = (10071, 10164)
-"""What the engine calls a key that has changed, or exists already."""
+"""The error codes of the engine for a key that has changed, or exists already."""
 _OTHER_CONFIG: Final = 10058
+"""The error code of the engine for a stream that exists with other settings."""
 _AT_ONCE: Final = 100
-"""Messages of a log that are asked for at the same time."""
+"""Messages of a log that are requested at the same time."""
+_PART: Final = 512 * 1024
+"""Bytes of a part of a large value, because the engine limits messages to a megabyte."""
+_DENIED: Final = "permissions violation"
+"""The error of the engine for a subject that the user may not use. Such a request gets no answer."""
+_SLOWEST: Final = 50_000
+"""Bytes per second of a slow network, for the time limits of transfers."""
+_FRESH: Final = 6 * 86400.0
+"""Seconds in which a stored object need not be stored again."""
 _KEPT: Final = 7 * 86400.0
-"""Seconds that an object is kept. Whoever brought it brings it again."""
+"""Seconds that an object is kept. Its owner stores it again when it is needed."""
 _TTL: Final = "Nats-TTL"
 _LAST_SEQUENCE: Final = "Nats-Expected-Last-Subject-Sequence"
 
 
 class Message(NamedTuple):
-    """What came for a subscription. Answer it by publishing to `reply`, if there is one."""
+    """A message that a subscription received. Answer it by publishing to `reply`, unless that is empty."""
 
     subject: str
     data: bytes
@@ -63,14 +75,14 @@ class Message(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """A value of a bucket, with the revision that `Bucket.update` wants to know."""
+    """A value of a bucket, with the revision that `Bucket.update` takes."""
 
     value: bytes
     revision: int
 
 
 class Subscription:
-    """Hears messages until it is cancelled, over all connections. Several with one `queue` share the messages."""
+    """Receives messages until it is cancelled, also after a reconnect. Subscriptions with one `queue` share the messages."""
 
     def __init__(self, engine: Engine, subject: str, heard: Callable[[Message], None], queue: str) -> None:
         self.subject = subject
@@ -79,67 +91,83 @@ class Subscription:
         self._heard = heard
 
     def cancel(self) -> None:
-        """Hear nothing more."""
+        """Receive no more messages."""
         self._engine.unsubscribe(self)
 
     async def hear(self, message: Msg) -> None:
-        """Called by nats-py, for one message after the other."""
+        """Handle one message. nats-py calls this for one message after the other."""
         try:
             self._heard(Message(message.subject, message.data, message.reply))
         except Exception:  # noqa: BLE001 - a fault with one message must not end the others
-            _log.exception("a message to %s could not be read", message.subject)
+            _log.exception("a message to %s could not be handled", message.subject)
+
+
+class _Client(Client):
+    """A connection that is refused if the settings ask for TLS and the server offers none.
+
+    nats-py would continue without TLS, and expose the token to the network.
+    """
+
+    def __init__(self, *, wants_tls: bool) -> None:
+        super().__init__()
+        self._wants_tls = wants_tls
+
+    async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
+        """Called with the first message of the server, before we send our credentials."""
+        if initial_connection and self._wants_tls and not info.get("tls_required"):
+            raise nats.errors.Error("it offers no TLS, which cluster.url or cluster.tls_ca asks for")
+        await super()._process_info(info, initial_connection)
 
 
 class Engine:
     """The connection of one process. `start` it in a running event loop, and `close` it at the end."""
 
     def __init__(self, settings: Settings, *, url: str = "") -> None:
-        """The table `[cluster]` says where it is, unless `url` does. Raises `SettingsError` for what cannot be used."""
+        """`url` replaces `cluster.url` of the settings. Raises `SettingsError` for settings that cannot be used."""
         own = settings.own.cluster
-        self._servers = [each.strip() for each in (url or own.url or "").split(",") if each.strip()]
-        if not self._servers:
-            raise SettingsError('cluster.url must be the address of a NATS server, like "nats://127.0.0.1:4222"')
+        self._servers = _addresses(url or own.url or "")
         if not _NAME.fullmatch(own.name):
             raise SettingsError(f"cluster.name must be letters, digits, - and _, not {own.name!r}")
         self.name = own.name
-        """The cluster: those with another name on the same engine hear nothing of each other."""
-        self.place = ", ".join(map(_without_secrets, self._servers))
-        """Where it is, for people."""
+        """The name of the cluster. Clusters with different names share an engine without seeing each other."""
+        self.place = ", ".join(map(_shown, self._servers))
+        """The addresses without secrets, for messages."""
         self._options = _options(settings)
         self._client: Client | None = None
         self._running: asyncio.Task[None] | None = None
         self._lost = asyncio.Event()
         self._known = asyncio.Event()
         self._subscriptions: dict[Subscription, Any] = {}
-        """With what nats-py knows of them on this connection."""
+        """Each with its nats-py subscription on this connection."""
         self._open: set[asyncio.Timeout] = set()
-        """The bounds of the requests that wait for the engine."""
+        """The time limits of the requests in progress."""
         self._listeners: list[Callable[[], None]] = []
         self._ensured: set[str] = set()
         self._writing: set[asyncio.Task[Any]] = set()
+        self._denied = ""
         self.reason = "not connected yet"
-        """Why it is gone."""
+        """Why there is no connection."""
         self.since = time.monotonic()
-        """Since when it is up or gone, by the monotonic clock."""
+        """When the connection last came up or was lost, by the monotonic clock."""
         self.connections = 0
-        """How often it was connected: what happened on an earlier connection may have been lost."""
+        """The number of connections so far. Messages on earlier connections may have been lost."""
 
     # The connection
 
     @property
     def up(self) -> bool:
-        """Whether it can be asked something."""
+        """Whether it is connected."""
         return self._client is not None
 
     @property
     def state(self) -> str:
-        """Up or gone, and for how long, for people."""
+        """Whether it is up or gone, for how long, and why, for messages."""
         seconds = time.monotonic() - self.since
         return f"up for {seconds:.0f} s" if self.up else f"gone for {seconds:.0f} s: {self.reason}"
 
     @property
     def most(self) -> int:
-        """Bytes of the largest message."""
+        """Bytes of the largest message that the engine takes."""
         return self._client.max_payload if self._client is not None else 0
 
     @property
@@ -153,19 +181,19 @@ class Engine:
             self._running = asyncio.get_running_loop().create_task(self._run())
 
     def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Call this whenever the engine has come up, or is gone. The returned function ends that."""
+        """Call `listener` whenever the connection comes up or is lost. The returned function removes it."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
     async def ready(self, seconds: float = _PATIENCE) -> bool:
-        """Wait for the first connection, at most so long. Gives whether it is up."""
+        """Wait for the first connection. Returns whether the engine is up."""
         self.start()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._known.wait(), seconds)
         return self.up
 
     async def close(self) -> None:
-        """Leave, with what was published last."""
+        """Send what was published last, and disconnect."""
         running, self._running = self._running, None
         while running is not None and not running.done():  # nats-py may swallow a cancellation
             running.cancel()
@@ -174,7 +202,7 @@ class Engine:
     async def _run(self) -> None:
         wait = _FIRST_WAIT
         while self._running is not None:
-            client = Client()
+            client = _Client(wants_tls="tls" in self._options or any(it.startswith("tls:") for it in self._servers))
             self._lost.clear()
             try:
                 if await self._connect(client):
@@ -192,7 +220,10 @@ class Engine:
             self._lose("the connection was lost", client)
 
         async def failed(error: Exception) -> None:
-            self.reason = _told(error)
+            self.reason = _text_of(error)
+            if _DENIED in self.reason.lower() and self.reason != self._denied:
+                self._denied = self.reason
+                _log.warning("the engine at %s: %s", self.place, self.reason)
 
         try:
             async with asyncio.timeout(3 * _PATIENCE):
@@ -201,12 +232,17 @@ class Engine:
                 )
                 for subscription in list(self._subscriptions):
                     await self._listen(client, subscription)
-        except (OSError, ssl.SSLError, nats.errors.Error, TimeoutError) as error:
-            if not isinstance(error, nats.errors.NoServersError):  # else `failed` has heard the reason
-                self.reason = _told(error)
+        except Exception as error:  # noqa: BLE001 - after any error, the next attempt may succeed
+            if not isinstance(error, nats.errors.NoServersError):  # `failed` has set the reason
+                self.reason = _text_of(error)
+            return False
+        if client.is_connected and client.max_payload < _LEAST_PAYLOAD:
+            self.reason = f"its max_payload is {client.max_payload}, and must be at least {_LEAST_PAYLOAD}"
             return False
         if client.is_connected:
             self._set(client)
+            for subscription in [it for it, known in self._subscriptions.items() if known is None]:  # made meanwhile
+                self._start_task(self._listen(client, subscription))
         return client.is_connected
 
     def _set(self, client: Client | None) -> None:
@@ -218,7 +254,7 @@ class Engine:
             return
         self.since = time.monotonic()
         self._ensured.clear()
-        for limit in self._open:  # nobody answers them any more
+        for limit in self._open:  # these requests get no answer any more
             if not limit.expired():
                 limit.reschedule(0)
         if client is None:
@@ -226,11 +262,11 @@ class Engine:
         for listener in list(self._listeners):
             try:
                 listener()
-            except Exception:  # noqa: BLE001 - a fault of one listener is not the others'
-                _log.exception("the state of the engine could not be passed on")
+            except Exception:  # noqa: BLE001 - a fault in one listener must not reach the others
+                _log.exception("a listener failed to handle a change of the engine's state")
 
     def _lose(self, reason: str, client: Client) -> None:
-        """This connection is over, and what comes next is another one."""
+        """Give up this connection, so that `_run` makes another one."""
         if client is self._client:
             self.reason = reason
             self._set(None)
@@ -239,29 +275,29 @@ class Engine:
     # Messages
 
     def subject(self, *parts: str) -> str:
-        """A subject of this cluster. Parts must be words of letters, digits, - and _."""
+        """A subject of this cluster. Parts consist of letters, digits, - and _."""
         return ".".join(("prowess", self.name, *parts))
 
     def publish(self, subject: str, data: bytes, *, reply: str = "") -> None:
-        """Send a message to whoever listens, in order. Returns at once; it may be lost if the connection is."""
+        """Send a message to all subscribers, in order. Returns at once; the message may be lost with the connection."""
         client = self._connected()
         if client.pending_data_size > _MOST_WAITING:
             raise EngineError(self.place, f"{client.pending_data_size} bytes wait for it to read")
         sending = client.publish(subject, data, reply)
         try:
-            sending.send(None)  # it waits for nothing: there is no bound on what is pending but ours
+            sending.send(None)  # it never waits, since nats-py has no limit of its own on pending bytes
         except StopIteration:
             return
         except nats.errors.Error as error:
-            raise EngineError(self.place, _told(error)) from error
+            raise EngineError(self.place, _text_of(error)) from error
         sending.close()
 
     def subscribe(self, subject: str, heard: Callable[[Message], None], *, queue: str = "") -> Subscription:
-        """Hear the messages to a subject, from now on and on every later connection."""
+        """Receive the messages to a subject, on this connection and all later ones."""
         subscription = Subscription(self, subject, heard, queue)
         self._subscriptions[subscription] = None
         if self._client is not None:
-            self._soon(self._listen(self._client, subscription))
+            self._start_task(self._listen(self._client, subscription))
         return subscription
 
     async def _listen(self, client: Client, subscription: Subscription) -> None:
@@ -273,50 +309,69 @@ class Engine:
                 await known.unsubscribe()
 
     def unsubscribe(self, subscription: Subscription) -> None:
-        """Called by a subscription that is cancelled."""
+        """Remove a subscription. `Subscription.cancel` calls this."""
         known = self._subscriptions.pop(subscription, None)
         if known is not None and self._client is not None:
-            self._soon(known.unsubscribe())
+            self._start_task(known.unsubscribe())
 
-    def _soon(self, work: Awaitable[Any]) -> None:
-        task = asyncio.ensure_future(_forgiving(work))
+    def _start_task(self, work: Awaitable[Any]) -> None:
+        task = asyncio.ensure_future(_ignoring_errors(work))
         self._writing.add(task)
         task.add_done_callback(self._writing.discard)
 
     async def flush(self) -> None:
-        """Return when the engine has taken everything so far, subscriptions included."""
+        """Wait until the engine has received all messages and subscriptions so far."""
         await asyncio.gather(*self._writing)
         await self._ask(lambda client: client.flush())
 
     async def request(self, subject: str, data: bytes = b"", *, seconds: float = _PATIENCE) -> bytes:
-        """Ask whoever listens to a subject, and return the first answer. `NobodyThere` comes at once."""
+        """Send a request to the subscribers of a subject, and return the first answer. Raises `NobodyThere` at once."""
         answer = await self._ask(lambda client: client.request(subject, data, timeout=2 * seconds), seconds, ours=False)
         return answer.data
 
-    # What the engine keeps
+    # Buckets, logs and objects
 
     def bucket(self, name: str, *, seconds: float = 0.0, most_bytes: int = -1, memory: bool = True) -> Bucket:
-        """A store of keys and values: what is older than `seconds` goes, and the oldest beyond `most_bytes`.
+        """A store of keys and values, which drops those older than `seconds`, and the oldest beyond `most_bytes`.
 
-        In `memory` it ends with the engine.
+        With `memory`, it is lost when the engine stops.
         """
         return Bucket(self, name, seconds, most_bytes, memory=memory)
 
     def log(self, name: str, *, seconds: float, most_bytes: int) -> Log:
-        """A list of messages that grows: what is older than `seconds` goes, and the oldest beyond `most_bytes`."""
+        """An append-only list of messages, which drops those older than `seconds`, and the oldest beyond `most_bytes`."""
         return Log(self, name, seconds, most_bytes)
 
-    async def store(self, name: str, data: bytes) -> None:
-        """Keep data of any size under a name, in the object store of the cluster."""
+    async def store(self, name: str, data: bytes, *, again: bool = False) -> None:
+        """Store data of any size under a name, in the object store of the cluster.
+
+        `again` replaces the stored data, which may be damaged.
+        """
 
         async def put(client: Client) -> None:
             objects = await self._objects(client)
-            await objects.put(name, data)
+            if again or not await self._has(objects, name, len(data)):  # replacing it would disturb its readers
+                await objects.put(name, data)
 
-        await self._ask(put, _PATIENCE + len(data) / 1_000_000)
+        await self._ask(put, self._bound(len(data)), ours=False)
 
-    async def fetch(self, name: str, *, seconds: float = 12 * _PATIENCE) -> bytes | None:
-        """The data that is kept under a name; `None` if there is none."""
+    async def _has(self, objects: ObjectStore, name: str, size: int) -> bool:
+        try:
+            found = await objects.get_info(name)
+            age = time.time() - datetime.fromisoformat(str(found.mtime)).timestamp()
+        except (ObjectNotFoundError, ValueError):
+            return False
+        return found.size == size and age < _FRESH
+
+    async def fetch(self, name: str) -> bytes | None:
+        """The data stored under a name, or `None`."""
+
+        async def size(client: Client) -> int | None:
+            objects = await self._objects(client)
+            try:
+                return (await objects.get_info(name)).size or 0
+            except ObjectNotFoundError:
+                return None
 
         async def get(client: Client) -> bytes | None:
             objects = await self._objects(client)
@@ -325,44 +380,49 @@ class Engine:
             except ObjectNotFoundError:
                 return None
 
-        return await self._ask(get, seconds, ours=False)
+        found = await self._ask(size)
+        return None if found is None else await self._ask(get, self._bound(found), ours=False)
+
+    def _bound(self, size: int) -> float:
+        """Seconds that a transfer of this many bytes may take on a slow network."""
+        return 2 * _PATIENCE + size / _SLOWEST
 
     async def _objects(self, client: Client) -> ObjectStore:
         name, js = f"prowess-{self.name}-objects", _jetstream(client)
         if name not in self._ensured:
-            with _existing_is_fine():
+            with _keeping_existing():
                 await js.create_object_store(name, ttl=_KEPT)  # pyright: ignore[reportUnknownMemberType] - as nats-py is
             self._ensured.add(name)
         return ObjectStore(name, f"OBJ_{name}", js)
 
     def ensure(self, stream: api.StreamConfig) -> None:
-        """Have a stream on every connection, without anybody asking for what is in it."""
+        """Create a stream after each connect, before its first use."""
 
         def make() -> None:
             if self.up:
-                self._soon(self.kept(stream, lambda js: js.stream_info(str(stream.name))))
+                self._start_task(self.kept(stream, lambda js: js.stream_info(str(stream.name))))
 
         self.on_change(make)
         make()
 
     async def kept(self, stream: api.StreamConfig, work: Callable[[JetStreamContext], Awaitable[T]]) -> T:
-        """Work with a stream, which is made if this connection has not seen it."""
+        """Run `work` with a stream, which the first use on each connection creates."""
 
         async def run(client: Client) -> T:
             js, name = _jetstream(client), str(stream.name)
             if name not in self._ensured:
-                with _existing_is_fine():
+                with _keeping_existing():
                     await js.add_stream(stream)  # pyright: ignore[reportUnknownMemberType] - as nats-py is
                 self._ensured.add(name)
             try:
                 return await work(js)
             except (NoStreamResponseError, nats.errors.NoRespondersError):
-                self._ensured.discard(name)  # somebody deleted it: the next one makes it again
+                self._ensured.discard(name)  # it was deleted: the next use creates it again
                 raise
 
         return await self._ask(run)
 
-    # Bounds
+    # Time limits
 
     def _connected(self) -> Client:
         if self._client is None:
@@ -370,27 +430,27 @@ class Engine:
         return self._client
 
     async def _ask(self, work: Callable[[Client], Awaitable[T]], seconds: float = _PATIENCE, *, ours: bool = True) -> T:
-        """Let the engine do something, or fail. If it is silent to what is `ours` to ask, the connection is over."""
+        """Run a request within a time limit. With `ours`, the engine itself answers it, so a timeout ends the connection."""
         client, limit = self._connected(), asyncio.timeout(seconds)
         try:
             async with limit:
                 self._open.add(limit)
                 return await work(client)
         except nats.errors.NoRespondersError:
-            raise NobodyThere(self.place, "nobody listens") from None
+            raise NobodyThere(self.place, "nobody listens to this subject") from None
         except TimeoutError:
-            if ours and client is self._client:
+            if ours and client is self._client and not self._denied:
                 self._lose(f"no answer within {seconds:g} s", client)
-            reason = f"no answer within {seconds:g} s" if self.up else self.state
+            reason = self._denied or f"no answer within {seconds:g} s" if self.up else self.state
             raise EngineError(self.place, reason) from None
         except (OSError, nats.errors.Error) as error:
-            raise EngineError(self.place, _told(error)) from error
+            raise EngineError(self.place, _text_of(error)) from error
         finally:
             self._open.discard(limit)
 
 
 class Bucket:
-    """Keys and values that the engine keeps. Keys are letters, digits, - _ = / and dots."""
+    """Keys and values in the engine. Keys consist of letters, digits, - _ = / and dots."""
 
     def __init__(self, engine: Engine, name: str, seconds: float, most_bytes: int, *, memory: bool) -> None:
         self._engine = engine
@@ -410,7 +470,7 @@ class Bucket:
         )
 
     async def get(self, key: str) -> Entry | None:
-        """The value of a key, if there is one."""
+        """The value of a key, or `None`."""
 
         async def work(js: JetStreamContext) -> Entry | None:
             try:
@@ -422,15 +482,15 @@ class Bucket:
         return await self._engine.kept(self._stream, work)
 
     async def put(self, key: str, value: bytes, *, seconds: int = 0) -> int:
-        """Set a key, for so many seconds if they are given. Returns the revision."""
+        """Set a key, and let it expire after `seconds` if given. Returns the revision."""
         return await self._write(key, value, {}, seconds) or 0
 
     async def create(self, key: str, value: bytes, *, seconds: int = 0) -> int | None:
-        """Set a key unless it exists. Returns the revision, or `None`."""
+        """Set a key that does not exist yet. Returns the revision, or `None` if it exists."""
         return await self.update(key, value, 0, seconds=seconds)
 
     async def update(self, key: str, value: bytes, revision: int, *, seconds: int = 0) -> int | None:
-        """Set a key if it still has this revision. Returns the new one, or `None`."""
+        """Set a key that still has this revision. Returns the new revision, or `None` if it changed."""
         return await self._write(key, value, {_LAST_SEQUENCE: str(revision)}, seconds)
 
     async def _write(self, key: str, value: bytes, headers: dict[str, str], seconds: int) -> int | None:
@@ -447,12 +507,25 @@ class Bucket:
 
         return await self._engine.kept(self._stream, work)
 
+    async def put_large(self, key: str, value: bytes, *, seconds: int = 0) -> int:
+        """Store a value of any size in parts. Returns their number for `get_large`."""
+        starts = range(0, len(value), _PART)
+        for number, start in enumerate(starts):
+            await self.put(f"{key}.{number}", value[start : start + _PART], seconds=seconds)
+        return len(starts)
+
+    async def get_large(self, key: str, parts: int) -> bytes | None:
+        """The value from its parts; `None` if one of them is gone."""
+        found = [await self.get(f"{key}.{number}") for number in range(parts)]
+        whole = [part.value for part in found if part is not None]
+        return b"".join(whole) if len(whole) == parts else None
+
     async def delete(self, key: str) -> None:
-        """Forget a key."""
+        """Delete a key."""
         await self._engine.kept(self._stream, lambda js: js.purge_stream(self._name, subject=f"{self._prefix}{key}"))
 
     async def keys(self, pattern: str = ">") -> list[str]:
-        """The keys that fit a pattern of subjects, in order."""
+        """The sorted keys that match a subject pattern."""
 
         async def work(js: JetStreamContext) -> list[str]:
             found = (await js.stream_info(self._name, f"{self._prefix}{pattern}")).state.subjects or {}
@@ -466,7 +539,7 @@ class Bucket:
 
 
 class Log:
-    """Messages in their order, kept on disk."""
+    """Messages in order, stored on disk."""
 
     def __init__(self, engine: Engine, name: str, seconds: float, most_bytes: int) -> None:
         self._engine = engine
@@ -483,11 +556,11 @@ class Log:
         engine.ensure(self._stream)
 
     def append(self, data: bytes) -> None:
-        """Add a message. Returns at once; it may be lost if the engine is gone a moment later."""
+        """Add a message. Returns at once; the message may be lost with the connection."""
         self._engine.publish(self._subject, data)
 
     async def tail(self, most: int) -> list[bytes]:
-        """The newest messages, the oldest of them first."""
+        """The newest messages, oldest first."""
 
         async def work(js: JetStreamContext) -> list[bytes]:
             name = str(self._stream.name)
@@ -504,7 +577,7 @@ class Log:
 
 
 def _options(settings: Settings) -> dict[str, Any]:
-    """What nats-py is told: who we are, and how to be certain who the engine is."""
+    """The options for nats-py: credentials, TLS and timing."""
     own, root = settings.own.cluster, settings.root
     options: dict[str, Any] = {
         "name": "prowess",
@@ -516,7 +589,7 @@ def _options(settings: Settings) -> dict[str, Any]:
     }
     if own.credentials is not None:
         if not (root / own.credentials).is_file():
-            raise SettingsError(f"cluster.credentials: there is no file {root / own.credentials}")
+            raise SettingsError(f"cluster.credentials names {root / own.credentials}, which does not exist")
         options["user_credentials"] = str(root / own.credentials)
     options |= {
         name: value
@@ -538,26 +611,52 @@ def _tls(root: Path, authority: str | None, certificate: str | None, key: str | 
     return context
 
 
-def _without_secrets(url: str) -> str:
-    parts = urlsplit(url if "://" in url else f"nats://{url}")
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+def _addresses(url: str) -> list[str]:
+    servers = [each.strip() for each in url.split(",") if each.strip()]
+    wrong = [_shown(each) for each in servers if not _is_address(each)]
+    if wrong or not servers:
+        found = f", not {wrong[0]!r}" if wrong else ""
+        raise SettingsError(f'cluster.url must be the address of a NATS server, like "nats://127.0.0.1:4222"{found}')
+    return servers
 
 
-def _told(error: BaseException) -> str:
-    return (message_of(error) or type(error).__name__).removeprefix("nats: ")
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(_full(url))
+        (parts.hostname or "").encode("idna")
+        _ = parts.port
+    except ValueError:
+        return False
+    return parts.scheme in {"nats", "tls"} and bool(parts.hostname) and url.isprintable() and " " not in url
+
+
+def _full(url: str) -> str:
+    return url if "://" in url else f"nats://{url}"
+
+
+def _shown(url: str) -> str:
+    """An address without its secrets."""
+    scheme, _, rest = _full(url).partition("://")
+    return f"{scheme}://{rest.rpartition('@')[2]}"
+
+
+def _text_of(error: BaseException) -> str:
+    if isinstance(error, APIError):
+        return error.description or "it has no JetStream: start nats-server with -js"
+    return (message_of(error) or type(error).__name__).removeprefix("nats: ").strip("'")
 
 
 def _jetstream(client: Client) -> JetStreamContext:
-    return client.jetstream(timeout=2 * _PATIENCE)  # pyright: ignore[reportUnknownMemberType] - our bound ends first
+    return client.jetstream(timeout=2 * _PATIENCE)  # pyright: ignore[reportUnknownMemberType] - our time limit ends first
 
 
-class _existing_is_fine(contextlib.AbstractContextManager[None]):  # noqa: N801 - reads as what it says
-    """Somebody else made the store, with bounds of another release or other settings: those hold."""
+class _keeping_existing(contextlib.AbstractContextManager[None]):  # noqa: N801 - a context manager, used like a function
+    """Accept a stream that exists with the limits of another release or other settings."""
 
     def __exit__(self, _: object, error: object, __: object) -> bool:
         return isinstance(error, APIError) and error.err_code == _OTHER_CONFIG
 
 
-async def _forgiving(work: Awaitable[Any]) -> None:
+async def _ignoring_errors(work: Awaitable[Any]) -> None:
     with contextlib.suppress(nats.errors.Error, OSError, EngineError):
         await work

@@ -1,8 +1,8 @@
-"""What can go wrong with the engine.
+"""The exceptions of the engine.
 
 ProwessError
-└── EngineError       the engine is gone, did not answer in time, or refused
-    └── NobodyThere   nobody listens to a subject
+└── EngineError       the engine is down, did not answer in time, or refused
+    └── NobodyThere   the subject has no subscriber
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ __all__ = ["EngineError", "NobodyThere"]
 
 
 class EngineError(ProwessError):
-    """What was asked of the engine did not happen, or nobody knows whether it did."""
+    """A request to the engine failed. It may have been carried out all the same."""
 
     def __init__(self, place: str, reason: str) -> None:
         super().__init__(f"the engine at {place}: {reason}")
@@ -21,4 +21,4 @@ class EngineError(ProwessError):
 
 
 class NobodyThere(EngineError):
-    """Nobody listens to a subject. The engine says so at once."""
+    """The subject has no subscriber. The engine reports that at once."""

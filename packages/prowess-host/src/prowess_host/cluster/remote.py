@@ -1,7 +1,7 @@
-"""Workers on other machines, as a host sees them: the agents that are there, and the host's end of a worker on one of them.
+"""The host's view of other machines: the agents of the cluster, and the workers that this host runs on them.
 
-The host keeps its own supervision. A worker on an agent differs from others in how its frames travel, and in that nobody
-knows what it did last if its agent falls silent.
+The host supervises such a worker like a local one. Two things differ: its frames travel through the engine, and if its
+agent falls silent, it is unknown which calls had begun.
 """
 
 from __future__ import annotations
@@ -9,7 +9,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
+import math
 import os
+import re
 import signal
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -19,7 +22,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from prowess.errors import ProwessError
+from prowess.errors import ProwessError, message_of
 from prowess.frozen import frozen
 from prowess.settings.keys import OWN_NAMES
 from prowess.settings.layers import PREFIX
@@ -34,6 +37,7 @@ from prowess.worker.messages import BeginHead, Kind, hello
 from prowess.worker.progress import Thread
 from prowess_host.catalog.sources import Parts
 from prowess_host.cluster.code import APPROVED, Code, Snapshots, moved
+from prowess_host.cluster.deadlines import LIMIT
 from prowess_host.cluster.engine import Engine, Message
 from prowess_host.cluster.errors import EngineError
 from prowess_host.cluster.placing import Candidate, Slowness, choose, labels_of, why_none
@@ -55,27 +59,32 @@ from prowess_host.workers.placement import OWN, Placement
 
 __all__ = ["Agents", "RemoteWorker", "Seen"]
 
-_STAYS: Final = ("python", "cache_dir", "env_file", "environments", "serve", "cluster", "agent", "record")
-"""Settings that are about the machine of the host."""
+_log = logging.getLogger("prowess.cluster")
+_STAYS: Final = ("python", "cache_dir", "env_file", "environments", "serve", "auth", "cluster", "agent", "record")
+"""Settings about the machine of the host, which stay there."""
+_SIZE: Final = 64
+"""Letters of a digest."""
 _DIGEST: Final = 4
-"""Where the digest is in the version of a file that a worker tells."""
+"""The index of the digest in the version of a file that a worker reports."""
+_ID: Final = re.compile(r"[0-9a-f]{16}")
+_MOST_SLOTS: Final = 1_000_000
 _ANSWER: Final = 10.0
-"""Seconds that an agent gets to say whether it takes a worker."""
+"""Seconds that an agent gets to accept or refuse a worker."""
 _ATTEMPTS: Final = 5
-"""Times that code is brought again because somebody saves meanwhile."""
+"""Attempts to store the code while files are being saved."""
 _BELIEVED: Final = 3600.0
-"""Seconds after which a file is stored once more, if an agent wants it."""
+"""Seconds after which a stored file may have expired, and is stored again when an agent asks for it."""
 _AT_ONCE: Final = 8
-"""Files that are stored at the same time."""
+"""Files stored at the same time."""
 
 
 class _Refused(ProwessError):
-    """No agent takes the worker, and its calls need not wait for another one."""
+    """No agent takes the worker; its calls fail instead of waiting."""
 
 
 @frozen
 class Seen:
-    """An agent, as its last beat says."""
+    """An agent, as its last heartbeat describes it."""
 
     id: str
     name: str
@@ -83,16 +92,24 @@ class Seen:
     slots: int
     busy: int
     facts: Mapping[str, Any]
-    """What else it says of itself."""
+    """The whole heartbeat."""
     missed: int = 0
-    """Beats that it has missed."""
+    """Heartbeats missed since the last one."""
 
     def candidate(self, slowness: float = 1.0) -> Candidate:
-        """The agent as a place for a worker."""
+        """The agent as a candidate for the next worker."""
         return Candidate(self.id, self.labels, self.slots, self.busy, slowness)
 
+    @property
+    def is_sound(self) -> bool:
+        """Whether the heartbeat is safe to use: its id becomes part of a subject, and people read the rest."""
+        words = "".join((self.name, *self.labels, str(self.facts.get("processors", ""))))
+        return (
+            bool(_ID.fullmatch(self.id)) and words.isprintable() and 0 <= self.slots <= _MOST_SLOTS and self.busy >= 0
+        )
+
     def in_words(self) -> str:
-        """One line for people."""
+        """One line that describes the agent."""
         labels = f", labels {' '.join(sorted(self.labels - {'any', self.name}))}" if len(self.labels) > 2 else ""
         more = f", {self.facts['processors']} processors" if "processors" in self.facts else ""
         late = f", silent for {self.missed} beats" if self.missed > 1 else ""
@@ -103,7 +120,7 @@ class Agents:
     """The agents of a cluster, and the workers that one host has on them."""
 
     def __init__(self, engine: Engine, settings: Callable[[], Settings], parts: Callable[[], Parts]) -> None:
-        """Both give what is in force when they are called."""
+        """`settings` and `parts` give the current state of the project at each call."""
         self.engine = engine
         self.settings = settings
         self._parts = parts
@@ -112,19 +129,21 @@ class Agents:
         self.changed = asyncio.Event()
         self.slowness = Slowness()
         self.on_joined: Callable[[], object] = bool
-        """Called when another agent is there."""
+        """Called when an agent joins."""
         self._loop = asyncio.get_running_loop()
         self._draw = Random()  # noqa: S311 - to choose among equals
         self._subscription = engine.subscribe(beats_subject(engine), self._hear)
         self._timer: asyncio.TimerHandle | None = None
         self._stored: set[str] = set()
+        self._doubted: set[str] = set()
+        """Files that an agent did not find in the engine, or not with this content."""
         self._since = (0, 0.0)
         self._forget = engine.on_change(self._ask_who)
         self._ask_who()
         self._tick()
 
     def close(self) -> None:
-        """Hear of no agents any more."""
+        """Stop listening to heartbeats."""
         self._forget()
         self._subscription.cancel()
         if self._timer is not None:
@@ -150,10 +169,12 @@ class Agents:
             told = json.loads(message.data)
             labels = frozenset(map(str, told["labels"]))
             seen = Seen(str(told["id"]), str(told["name"]), labels, int(told["slots"]), int(told["busy"]), told)
-        except (AttributeError, KeyError, TypeError, ValueError):  # of another version, or of no agent
+        except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError):  # another version or program
+            return
+        if not seen.is_sound:
             return
         if told.get("left"):
-            self.seen.pop(seen.id, None)
+            self._forget_agent(seen.id)
         else:
             is_new = seen.id not in self.seen
             self.seen[seen.id] = seen
@@ -162,22 +183,27 @@ class Agents:
         self._tell()
 
     def _tick(self) -> None:
-        """Forget the agents that are silent. Beats are counted, so that a starved host forgets nobody."""
+        """Forget silent agents. Counting ticks instead of time keeps them while this host itself gets no processor."""
         interval, most = beats(self.silence)
         self._timer = self._loop.call_later(interval, self._tick)
-        late = (replace(seen, missed=seen.missed + 1) for seen in self.seen.values())
-        self.seen = {seen.id: seen for seen in late if seen.missed <= most}
+        self.seen = {name: replace(seen, missed=seen.missed + 1) for name, seen in self.seen.items()}
+        for name in [name for name, seen in self.seen.items() if seen.missed > most]:
+            self._forget_agent(name)
+
+    def _forget_agent(self, name: str) -> None:
+        self.seen.pop(name, None)
+        self.slowness.forget(name)
 
     def _tell(self) -> None:
         self.changed.set()
         self.changed = asyncio.Event()
 
     def in_words(self) -> list[str]:
-        """A line about each agent, for people."""
+        """One line about each agent."""
         return [seen.in_words() for seen in sorted(self.seen.values(), key=lambda seen: seen.name)]
 
     async def chosen(self, labels: str, avoid: Collection[str], seconds: float) -> Seen:
-        """The agent for a worker, waited for within bounds. Raises `_Refused`."""
+        """The agent for a worker. Waits up to `seconds` for a free one, then raises `_Refused`."""
         needed = labels_of(labels)
         end = self._loop.time() + seconds
         while True:
@@ -198,16 +224,16 @@ class Agents:
                 continue
 
     async def ask(self, agent: Seen, order: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What an agent answers to an order."""
+        """Send an order to an agent, and return its answer."""
         data = json.dumps(order).encode()
         return json.loads(await self.engine.request(agent_subject(self.engine, agent.id), data, seconds=_ANSWER))
 
     def fill(self, agent: Seen) -> None:
-        """An agent has no free slot, which its last beat did not say."""
+        """Mark an agent as full before its next heartbeat says so."""
         self.seen[agent.id] = replace(self.seen.get(agent.id, agent), busy=agent.slots)
 
     def taken(self, agent: Seen) -> None:
-        """An agent has taken a worker, which its next beat will say."""
+        """Count a worker that an agent has accepted before its next heartbeat does."""
         seen = self.seen.get(agent.id)
         if seen is not None:
             self.seen[agent.id] = replace(seen, busy=seen.busy + 1)
@@ -218,13 +244,18 @@ class Agents:
         """The code of the project as it is now."""
         return await asyncio.to_thread(self._snapshots.take, self._parts())
 
+    def doubt(self, code: Code) -> None:
+        """Store the code again when an agent asks for it, because the engine lost it or has other content."""
+        self._doubted = {code.digest, *(told[:_SIZE] for told in code.files.values())}
+        self._stored -= self._doubted
+
     async def store(self, code: Code, digests: Collection[str]) -> None:
-        """Bring code to the engine, where the agent finds it. A file that was saved meanwhile is a `ValueError`."""
+        """Put code into the engine, where the agent gets it. Raises `ValueError` if a file was saved meanwhile."""
         since = self.engine.connections, self._loop.time() // _BELIEVED
-        if self._since != since:  # it may have lost everything with its end, and forgets everything after a while
+        if self._since != since:  # the engine may have restarted, or dropped old files
             self._stored.clear()
             self._since = since
-        paths = {digest: neutral for neutral, digest in code.files.items()}
+        paths = {told[:_SIZE]: neutral for neutral, told in code.files.items()}
         if code.digest in digests:
             digests = {*paths, code.digest}
         at_once = asyncio.Semaphore(_AT_ONCE)
@@ -234,8 +265,9 @@ class Agents:
                 data = code.index if digest == code.digest else await asyncio.to_thread(_read, code, paths[digest])
                 if digest_of(data) != digest:
                     raise ValueError(f"{paths[digest]} was saved while it was read")
-                await self.engine.store(blob_name(digest), data)
+                await self.engine.store(blob_name(digest), data, again=digest in self._doubted)
                 self._stored.add(digest)
+                self._doubted.discard(digest)
 
         await asyncio.gather(*(bring(digest) for digest in digests if digest not in self._stored))
 
@@ -245,13 +277,13 @@ class _Sent:
     """A call that was sent to an agent."""
 
     message: int
-    """The number of the message that it went with, or of an earlier one."""
+    """The number of the stream message that carries it, or of an earlier one."""
     command: str
     at: float
 
 
 class RemoteWorker(LinkedWorker):
-    """The host's end of a worker on an agent. What it is told waits until the agent has its code and has started it."""
+    """The host's end of a worker on an agent. Frames for it wait until the agent has started it."""
 
     def __init__(
         self,
@@ -269,15 +301,19 @@ class RemoteWorker(LinkedWorker):
         self._placement = placement
         self._root = root
         self._messages: dict[int, _Sent] = {}
-        """What was sent of each call."""
+        """The calls in progress, by number."""
+        self._limits: dict[int, float] = {}
+        """The remaining seconds of calls that are not sent yet."""
         self._refused: dict[str, str] = {}
-        """By agent: why it does not run it."""
+        """Why each agent refused it, by the id of the agent."""
+        self._lost_at: set[str] = set()
+        """The agents that have not found its code in the engine."""
         self._doubtful: set[int] = set()
-        """Calls of which nobody knows whether they were begun, because the agent fell silent."""
+        """Calls that may have begun before the agent fell silent."""
         self._waiting: list[tuple[Kind, int, bytes, bytes]] | None = []
-        """What it is to be told; `None` when it takes frames."""
+        """Frames that wait for its start; `None` once it has started."""
         self._ways: tuple[tuple[str, str], ...] = ()
-        """From folders of the host to those of the agent."""
+        """Pairs of a folder of the host and its copy on the agent."""
         self._pid = 0
         self._agent = self._agent_id = ""
         self._stream: Stream | None = None
@@ -294,15 +330,15 @@ class RemoteWorker(LinkedWorker):
 
     @property
     def pid(self) -> int:
-        """Its process id on the other machine; 0 before it runs."""
+        """Its process id on the other machine; 0 before it starts."""
         return self._pid
 
     def threads(self) -> Mapping[int, Thread] | None:
-        """Nothing: they are elsewhere."""
+        """`None`: its threads are on another machine."""
         return None
 
     def send(self, kind: Kind, number: int = 0, head: bytes = b"", body: bytes = b"", *, more: bool = False) -> None:
-        """Put a frame on its way, or keep it until the worker is there."""
+        """Send a frame, or keep it until the worker has started."""
         if self._waiting is not None:
             self._waiting.append((kind, number, head, body))
         elif kind == Kind.SOURCE:
@@ -310,12 +346,19 @@ class RemoteWorker(LinkedWorker):
             self.link.send(kind, number, head, pack(moved(unpack(body), self._ways)))
         else:
             if kind == Kind.CALL and self._stream is not None:
+                seconds = self._limits.pop(number, math.inf)
+                if seconds < math.inf:
+                    self._stream.send(Said.LIMIT, LIMIT.pack(number, seconds))
                 command = json.loads(head)["command"]
                 self._messages[number] = _Sent(self._stream.sent + 1, command, self._loop.time())
             self.link.send(kind, number, head, body, more=more)
 
+    def limit(self, number: int, seconds: float) -> None:
+        """Send the time limit of the next call to the agent, which enforces it while the network is cut."""
+        self._limits[number] = seconds
+
     def forget(self, number: int) -> None:
-        """A call is over."""
+        """Note the end of a call."""
         sent = self._messages.pop(number, None)
         if sent is not None:
             self._agents.slowness.note(self._agent_id, sent.command, self._loop.time() - sent.at)
@@ -327,11 +370,11 @@ class RemoteWorker(LinkedWorker):
         return self._agents.slowness.of(self._agent_id)
 
     def may_have_begun(self, number: int) -> bool:
-        """Whether it was begun, or the agent fell silent after the call may have arrived there."""
+        """Whether the call has begun, or may have arrived before the agent fell silent."""
         return number in self._doubtful or super().may_have_begun(number)
 
     def kill(self) -> None:
-        """Have the agent end it. One that is not there yet is not started."""
+        """Have the agent kill it, or cancel its start."""
         if self._waiting is not None:
             self._end(-signal.SIGKILL)
         elif self._stream is not None and not self._over:
@@ -348,8 +391,10 @@ class RemoteWorker(LinkedWorker):
     async def _come_up(self) -> None:
         try:
             await self._start()
-        except (ProwessError, OSError, ValueError) as error:
-            self.refusal = f"no agent runs it: {error}"
+        except Exception as error:  # noqa: BLE001 - its calls must be answered
+            if not isinstance(error, ProwessError | OSError | ValueError):
+                _log.exception("a worker could not be started on an agent")
+            self.refusal = f"no agent runs it: {message_of(error) or type(error).__name__}"
             self._end(None)
 
     async def _start(self) -> None:
@@ -373,13 +418,13 @@ class RemoteWorker(LinkedWorker):
                 agents.taken(agent)
                 return
             self._close()
-            if why_not == FULL:  # until its next beat: a slot may become free
+            if why_not == FULL:  # only until its next heartbeat: a slot may become free
                 agents.fill(agent)
             else:
                 refused[agent.id] = f"{agent.name}: {why_not}"
 
     async def _ask(self, agent: Seen) -> str | None:
-        """Have an agent start it; gives the reason if it does not. Each attempt has its own incarnation: none runs twice."""
+        """Have an agent start it. Returns why it refuses, or `None`. Each attempt has a new incarnation, so none starts twice."""
         agents, incarnation = self._agents, os.urandom(8).hex()
         self._agent, self._agent_id = agent.name, agent.id
         own, other = stream_subjects(agents.engine, incarnation)
@@ -395,15 +440,15 @@ class RemoteWorker(LinkedWorker):
             try:
                 await agents.store(self._code, told["missing"])
                 stored = True
-            except (ValueError, FileNotFoundError):  # saved just now: the newest version will do
+            except (ValueError, FileNotFoundError):  # a file was saved meanwhile: take its new version
                 self._code = await agents.snapshot()
         if not told.get("accepted"):
-            return str(told.get("refused", "the files were saved again and again while they were read"))
+            return str(told.get("refused", "the files of the project kept changing while they were read"))
         self._stream.start()
         return None
 
     def _order(self, incarnation: str) -> dict[str, Any]:
-        """What the agent must know to start it."""
+        """The order for the agent."""
         limits, begin, code = self._placement.limits, self._begin(), self._code
         order = {
             **hello(),
@@ -436,9 +481,17 @@ class RemoteWorker(LinkedWorker):
             self._stream.abandon()
             self._stream = None
 
-    # What the agent says
+    # Messages from the agent
 
     def _hear(self, kind: int, data: bytes) -> None:
+        try:
+            self._take(kind, data)
+        except Exception:  # noqa: BLE001 - after any message of an agent, the calls of its worker must end
+            _log.exception("a message of the agent %s cannot be used", self._agent)
+            self.verdict = f"the agent {self._agent} sent a message that cannot be used"
+            self._end(None)
+
+    def _take(self, kind: int, data: bytes) -> None:
         if kind == Said.FRAMES:
             self._feed(data)
         elif kind == Said.PRINTED:
@@ -446,17 +499,27 @@ class RemoteWorker(LinkedWorker):
             self._print(self._lines.feed(data))
         elif kind == Said.PREPARING:
             self.on_preparing(data.decode("utf-8", "replace"))
-        elif kind == Said.STARTED:
+        elif kind == Said.LEAVING:
+            self.on_leaving()
+        elif kind == Said.STARTED and self._waiting is not None:
             self._started(json.loads(data))
         elif kind == Said.EXITED:
             told = json.loads(data)
-            if told.get("refusal") and self._waiting is not None:  # it could not start it: another agent may
-                self._refused[self._agent_id] = f"{self._agent}: {told['refusal']}"
-                self._close()
-                self._coming = self._loop.create_task(self._come_up())
+            if told.get("refusal") and self._waiting is not None:  # its start failed: try again, or another agent
+                self._try_again(str(told["refusal"]), is_lost=bool(told.get("lost")))
                 return
-            self.verdict = told.get("reason", "")
-            self._end(told["code"])
+            self.verdict = str(told.get("reason", ""))
+            self._end(None if told["code"] is None else int(told["code"]))
+
+    def _try_again(self, refusal: str, *, is_lost: bool) -> None:
+        """Start the worker on another agent, or again on the same one if only the code was lost."""
+        if is_lost and self._agent_id not in self._lost_at:
+            self._lost_at.add(self._agent_id)
+            self._agents.doubt(self._code)
+        else:
+            self._refused[self._agent_id] = f"{self._agent}: {refusal}"
+        self._close()
+        self._coming = self._loop.create_task(self._come_up())
 
     @property
     def _ways_back(self) -> tuple[tuple[str, str], ...]:
@@ -464,17 +527,17 @@ class RemoteWorker(LinkedWorker):
 
     @property
     def importing(self) -> tuple[Importing, ...]:
-        """What it is importing, by the names of our files."""
+        """The imports in progress, with the paths of this host."""
         return tuple(it._replace(file=moved(it.file, self._ways_back)) for it in super().importing)
 
     def _hear_frame(self, frame: Frame) -> None:
         if frame.kind == Kind.CATALOG:
-            with contextlib.suppress(AttributeError, KeyError, TypeError, ValueError):  # refused later, as it is
+            with contextlib.suppress(AttributeError, KeyError, TypeError, ValueError):  # the reader refuses it later
                 frame = self._at_home(frame)
         self._on_frame(frame)
 
     def _at_home(self, frame: Frame) -> Frame:
-        """A description in terms of our files: their paths, and their status if they say what was described."""
+        """A catalog frame with the paths of this host, and the status of its files that equal the described ones."""
         ways = self._ways_back
         told, now = moved(json.loads(frame.head), ways), time.time_ns()
         sightings: dict[str, Any] = {}
@@ -500,7 +563,7 @@ class RemoteWorker(LinkedWorker):
         self._complaints.send(b"".join(lines))
 
     def _started(self, told: Mapping[str, Any]) -> None:
-        """It runs: tell it what waited for that, in terms of the folders that it is in."""
+        """Send the frames that waited for the start, with the paths of the agent."""
         assert self._stream is not None  # noqa: S101 - this came by it
         self._pid = told["pid"]
         self._ways = code_ways(self._code.roots, told["at"])
@@ -515,14 +578,16 @@ class RemoteWorker(LinkedWorker):
             self.send(kind, number, head, body)
 
     def _begin_there(self, told: dict[str, Any]) -> bytes:
-        """The settings as the agent's worker goes by them: all that are in force, and no files."""
+        """The BEGIN frame for the agent: all settings as flags, since the worker there reads no files."""
         settings = self._agents.settings()
         if self._placement.limits is None:
             told["flags"] = _flags(settings)
             told["environ"] = {name: text for name, text in settings.dotenv.items() if not name.startswith(PREFIX)}
         else:
             told["flags"] = {
-                name: value for name, value in told["flags"].items() if name.partition(".")[0] not in {*_STAYS, TABLE}
+                name: value
+                for name, value in told["flags"].items()
+                if normal(name.partition(".")[0]) not in {*_STAYS, TABLE}
             }
         folders = [str(self._root / folder) for folder in settings.own.skills]
         told["flags"]["skills"] = moved(folders, self._ways)
@@ -533,10 +598,10 @@ class RemoteWorker(LinkedWorker):
     # Its end
 
     def _lose(self) -> None:
-        """The agent is silent. What the worker did last is not known."""
+        """End the worker after its agent fell silent. Calls that may have arrived there are doubtful."""
         if self._stream is not None and self._waiting is None:
             self._doubtful = {number for number, sent in self._messages.items() if sent.message <= self._stream.left}
-        self.verdict = f"the agent {self._agent} is silent, or has given it up"
+        self.verdict = f"the agent {self._agent} fell silent or gave the worker up"
         self._end(None)
 
     def _end(self, code: int | None) -> None:
@@ -555,7 +620,7 @@ class RemoteWorker(LinkedWorker):
 
 
 class _Transport(asyncio.Transport):
-    """What a link writes to: a stream."""
+    """Lets a link write to a stream."""
 
     def __init__(self, stream: Stream, link: Any) -> None:
         super().__init__()
@@ -565,14 +630,14 @@ class _Transport(asyncio.Transport):
         stream.on_room = link.resume_writing
 
     def write(self, data: Any) -> None:
-        """Send."""
+        """Send bytes of the link."""
         if not self._closing:
             self._stream.send(Said.FRAMES, data)
             if self._stream.full and not self._link.full:
                 self._link.pause_writing()
 
     def is_closing(self) -> bool:
-        """Whether nothing is sent any more."""
+        """Whether it is closed."""
         return self._closing
 
     def close(self) -> None:
@@ -583,7 +648,7 @@ class _Transport(asyncio.Transport):
 
 
 def _flags(settings: Settings) -> dict[str, Any]:
-    """All settings that were written anywhere, but for those of this machine. Tables of skills stay whole."""
+    """All settings from files and variables, except those of this machine. Tables of skills stay whole."""
     found: dict[str, Any] = {}
     for key in settings.keys():  # noqa: SIM118 - it is a method of its own
         top = key.partition(".")[0]

@@ -1,4 +1,4 @@
-"""The hosts that share an engine: each tells that it is there, and answers what is asked of it by name."""
+"""The hosts of a cluster: each announces itself, and answers questions from the others."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import asyncio
 import json
 import logging
 import os
+import time
 from collections.abc import Awaitable, Callable
 from typing import Final
 
 from prowess.jsontypes import JsonObject
 from prowess.worker.messages import RELEASE
+from prowess_host.cluster.background import Background
 from prowess_host.cluster.engine import Engine, Message
 from prowess_host.cluster.errors import EngineError
 
@@ -18,44 +20,45 @@ __all__ = ["Replicas"]
 
 _log = logging.getLogger("prowess.cluster")
 _LEASE: Final = 10
-"""Seconds after which a host that said nothing counts as gone."""
+"""Seconds after which a silent host counts as gone."""
 _AGAIN: Final = 2.0
-_PART: Final = 512 * 1024
+"""Seconds between two announcements."""
+_MOST_AT_ONCE: Final = 512 * 1024
+"""Bytes of the largest answer in one message. Larger ones are fetched in parts."""
 _IN_PARTS: Final = b"in parts "
-"""How an answer begins that is fetched in parts of that size."""
+"""The beginning of the message that says where the parts are."""
 _FETCHED: Final = 60
-"""Seconds in which that happens."""
+"""Seconds that the parts are kept."""
 _MOST_ANSWERS: Final = 256 * 1024 * 1024
 _PATIENCE: Final = 30.0
-"""Seconds for another host to answer: it may be busy, and that it is gone would be known at once."""
+"""Seconds that another host has to answer. That is long since it may be busy; the absence of a host shows at once."""
 
 _Serve = Callable[[JsonObject], Awaitable[JsonObject]]
 
 
 class Replicas:
-    """This host among the others."""
+    """This host, and its questions to the others."""
 
     def __init__(self, engine: Engine) -> None:
         self.me = os.urandom(6).hex()
-        """The id of this host: new with every start."""
+        """The id of this host, new at every start."""
         self._engine = engine
         self._present = engine.bucket("hosts", seconds=_LEASE)
         self._answers = engine.bucket("answers", seconds=_FETCHED, most_bytes=_MOST_ANSWERS)
         """Parts of answers that are too large for a message."""
         self._serve: _Serve | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._background = Background()
 
     def start(self, serve: _Serve) -> None:
-        """Be there, and answer questions from now on."""
+        """Announce this host, and answer questions with `serve`."""
         self._serve = serve
         self._engine.subscribe(self._subject(self.me), self._asked)
         self._engine.on_change(self._tell_soon)
-        self._soon(self._stay())
+        self._background.run(self._stay())
 
     async def close(self) -> None:
-        """Leave: the others need not wait for that to show."""
-        for task in list(self._tasks):
-            task.cancel()
+        """Leave, and delete the announcement, so that the others know at once."""
+        self._background.cancel()
         if self._engine.up:
             try:
                 await self._present.delete(self.me)
@@ -63,41 +66,50 @@ class Replicas:
                 _log.info("%s", error)
 
     async def alive(self) -> list[str]:
-        """All hosts that are there."""
+        """The ids of all running hosts."""
         return await self._present.keys()
 
+    async def is_gone(self, host: str) -> bool:
+        """Whether a host has ended or is cut off. False as long as this host itself may have been cut off."""
+        knows = self._engine.up and time.monotonic() - self._engine.since > _LEASE
+        return knows and host not in await self.alive()
+
     async def ask(self, host: str, question: JsonObject) -> JsonObject:
-        """What another host answers. An `EngineError` says that it is gone."""
+        """The answer of another host. Raises `EngineError` if it is gone."""
         text = json.dumps(question).encode()
         answer = await self._engine.request(self._subject(host), text, seconds=_PATIENCE)
         if answer.startswith(_IN_PARTS):
             name, _, count = answer.removeprefix(_IN_PARTS).decode().partition(" ")
-            parts = [await self._answers.get(f"{name}.{part}") for part in range(int(count))]
-            answer = b"".join(part.value for part in parts if part is not None)
+            answer = await self._answers.get_large(name, int(count)) or b""
         try:
-            return json.loads(answer)
+            told = json.loads(answer)
         except ValueError:
             raise EngineError(self._engine.place, "the answer of another host was lost") from None
+        if "fault" in told:
+            raise EngineError(self._engine.place, f"another host could not answer: {told['fault']}")
+        return told
 
     def _subject(self, host: str) -> str:
         return self._engine.subject("host", host)
 
     def _asked(self, message: Message) -> None:
-        self._soon(self._answer(message))
+        self._background.run(self._answer(message))
 
     async def _answer(self, message: Message) -> None:
-        assert self._serve is not None  # noqa: S101 - it is, before the first question
-        text = json.dumps(await self._serve(json.loads(message.data))).encode()
-        if len(text) > _PART:
-            name, parts = os.urandom(8).hex(), [text[start : start + _PART] for start in range(0, len(text), _PART)]
-            for number, part in enumerate(parts):
-                await self._answers.put(f"{name}.{number}", part)
-            text = _IN_PARTS + f"{name} {len(parts)}".encode()
+        assert self._serve is not None  # noqa: S101 - `start` has set it before the first question
+        try:
+            text = json.dumps(await self._serve(json.loads(message.data))).encode()
+        except Exception as error:  # noqa: BLE001 - the asking host must get an answer
+            _log.exception("the question of another host could not be answered")
+            text = json.dumps({"fault": f"{type(error).__name__}, see its log"}).encode()
+        if len(text) > _MOST_AT_ONCE:
+            name = os.urandom(8).hex()
+            text = _IN_PARTS + f"{name} {await self._answers.put_large(name, text)}".encode()
         self._engine.publish(message.reply, text)
 
     def _tell_soon(self) -> None:
         if self._engine.up:
-            self._soon(self._tell())
+            self._background.run(self._tell())
 
     async def _tell(self) -> None:
         await self._present.put(self.me, json.dumps({"release": RELEASE, "process": os.getpid()}).encode())
@@ -109,17 +121,3 @@ class Replicas:
                 await self._tell()
             except EngineError as error:
                 _log.info("%s", error)
-
-    def _soon(self, work: Awaitable[None]) -> None:
-        task = asyncio.ensure_future(_told(work))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-
-async def _told(work: Awaitable[None]) -> None:
-    try:
-        await work
-    except EngineError as error:
-        _log.info("%s", error)
-    except Exception:  # noqa: BLE001 - a fault with one question is no other's
-        _log.exception("another host could not be answered")

@@ -1,19 +1,19 @@
-"""Results of cached commands, shared by hosts: whoever runs a command first lets the others wait for its result.
+"""Results of cached commands that hosts share. The first host runs the command; the others wait for its result.
 
-A claim and a result are values of the same key. A claim ends soon unless it is renewed, so a host that died holds nobody up.
-Whatever goes wrong with the engine, the answer is that there is no result, and the command runs here.
+A key holds a claim, then the result. A claim expires soon unless it is renewed, so a dead host does not block others.
+After any fault of the engine there is no shared result, and the command runs here.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hmac
 import json
 import logging
-from collections.abc import Awaitable
-from typing import Any, Final, Protocol
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol
 
 from prowess.worker.messages import KeepHead, Kind
+from prowess_host.cluster.background import Background
 from prowess_host.cluster.engine import Engine, Message
 from prowess_host.cluster.errors import EngineError
 
@@ -22,12 +22,12 @@ __all__ = ["Asking", "Results"]
 _log = logging.getLogger("prowess.cluster")
 _CLAIM: Final = b"c"
 _RESULT: Final = b"r"
-"""How the values begin."""
+"""The first byte of a value says which of them it is."""
 _LEASE: Final = 10
 _RENEWED: Final = 3.0
-"""Seconds that a claim is good for, and after which it is renewed."""
+"""Seconds after which a claim expires, and after which it is renewed."""
 _LOOK: Final = 1.0
-"""Seconds between two looks at a claim, in case the news of its end was lost."""
+"""Seconds between two looks at a claim, in case the message about its end was lost."""
 _MOST_BYTES: Final = 256 * 1024 * 1024
 _MOST_RESULT: Final = 512 * 1024
 """Bytes of the largest shared result. The worker keeps larger ones for itself."""
@@ -42,63 +42,62 @@ class Asking(Protocol):
 
 
 class Results:
-    """What the workers of this host ask other hosts for."""
+    """The shared results, for the workers of this host."""
 
-    def __init__(self, engine: Engine, secret: bytes) -> None:
-        """`secret` is what all hosts know: keys of the engine tell nothing without it."""
+    def __init__(self, engine: Engine, digest: Callable[[str], Awaitable[str]]) -> None:
+        """`digest` makes the keys. It hides arguments from readers of the engine's keys."""
         self._engine = engine
-        self._secret = secret
+        self._digest = digest
         self._kept = engine.bucket("results", most_bytes=_MOST_BYTES)
         self._subject = engine.subject("results")
         self._waiting: dict[str, set[asyncio.Event]] = {}
         self._claims: dict[tuple[Asking, int], tuple[str, asyncio.Task[None]]] = {}
-        """By question: the key, and what renews the claim until the worker says what came of it."""
+        """The key and the renewing task of each claim, by worker and question, until the worker reports."""
         self._asked: set[tuple[Asking, int]] = set()
         """The questions that workers wait for."""
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._background = Background()
         self.hits = self.misses = 0
 
     def start(self) -> None:
-        """Hear of results."""
+        """Listen for results of other hosts."""
         self._engine.subscribe(self._subject, self._hear)
         self._engine.on_change(self._wake_all)
 
     @property
     def waiting(self) -> int:
-        """How many results of other hosts are waited for."""
+        """The number of results that other hosts are computing for us."""
         return len(self._waiting)
 
     def close(self) -> None:
-        """Let go of everything. Claims end by themselves."""
-        for task in (*self._tasks, *(task for _, task in self._claims.values())):
-            task.cancel()
+        """Cancel all tasks. Claims expire."""
+        self._background.cancel()
 
-    # What workers say
+    # Messages from workers
 
     def find(self, worker: Asking, number: int, key: str) -> None:
-        """A worker wants a result. It gets one, or an empty answer."""
+        """Answer a worker that asks for a result. An empty answer tells it to run the command."""
         self._asked.add((worker, number))
-        name = hmac.digest(self._secret, key.encode(), "sha256").hex()
-        self._soon(self._answer(worker, number, name))
+        self._background.run(self._answer(worker, number, key))
 
     def keep(self, worker: Asking, number: int, head: bytes, body: bytes) -> None:
-        """A worker has a result, or says that there is none."""
+        """Share the result that a worker reports, or release its claim if there is none."""
         claim = self._claims.pop((worker, number), None)
         if claim is not None:
             name, renewing = claim
             renewing.cancel()
             told: KeepHead = json.loads(head)
-            self._soon(self._share(name, body, told["seconds"]))
+            self._background.run(self._share(name, body, told["seconds"]))
 
     def gone(self, worker: Asking) -> None:
-        """A worker has ended, and what it ran has no result."""
+        """Release the claims of a worker that has ended."""
         self._asked = {question for question in self._asked if question[0] is not worker}
         for question in [question for question in self._claims if question[0] is worker]:
             self.keep(*question, b'{"seconds": 0}', b"")
 
-    async def _answer(self, worker: Asking, number: int, name: str) -> None:
-        revision = 0
+    async def _answer(self, worker: Asking, number: int, key: str) -> None:
+        name, revision, found = "", 0, None
         try:
+            name = await self._digest(key)
             found = await self._found(name)
             if found is None:
                 revision = await self._kept.create(name, _CLAIM, seconds=_LEASE) or 0
@@ -106,23 +105,24 @@ class Results:
                     found = await self._landed(name)
         except EngineError as error:
             _log.info("%s", error)
-            found = None
+        except Exception:  # noqa: BLE001 - the worker must get an answer
+            _log.exception("the result of another host could not be found")
         waits = (worker, number) in self._asked
         self._asked.discard((worker, number))
         if revision and waits:
-            self._claims[worker, number] = name, asyncio.ensure_future(_told(self._renew(name, revision)))
-        elif revision:
-            await self._share(name, b"", 0)
+            self._claims[worker, number] = name, self._background.run(self._renew(name, revision))
         self.hits += found is not None
         self.misses += found is None
         worker.send(Kind.FOUND, number, body=found or b"")
+        if revision and not waits:
+            await self._share(name, b"", 0)
 
     async def _found(self, name: str) -> bytes | None:
         entry = await self._kept.get(name)
         return entry.value[1:] if entry is not None and entry.value[:1] == _RESULT else None
 
     async def _landed(self, name: str) -> bytes | None:
-        """The result that another host works at. If it has none, nobody is waited for again."""
+        """The result that another host is computing. `None` if that host has failed or gone."""
         landed = asyncio.Event()
         self._waiting.setdefault(name, set()).add(landed)
         try:
@@ -160,15 +160,3 @@ class Results:
         for events in self._waiting.values():
             for landed in events:
                 landed.set()
-
-    def _soon(self, work: Awaitable[None]) -> None:
-        task = asyncio.ensure_future(_told(work))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-
-async def _told(work: Awaitable[None]) -> None:
-    try:
-        await work
-    except EngineError as error:
-        _log.info("%s", error)

@@ -1,33 +1,35 @@
-"""What the hosts of one project share through the engine, as one object that a project joins and leaves."""
+"""All that the hosts of one project share through the engine, as one object."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import hmac
 import json
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from prowess.settings.credentials import Caller
-from prowess_host.cluster.engine import Engine, Log
+from prowess_host.cluster.engine import Engine, Log, Message
 from prowess_host.cluster.errors import EngineError
+from prowess_host.cluster.handles import Accepted, SharedHandles
 from prowess_host.cluster.replicas import Replicas
 from prowess_host.cluster.results import Results
+from prowess_host.cluster.secret import Secret
 from prowess_host.cluster.slots import Slots
 
 if TYPE_CHECKING:
+    from prowess.contracts.contract import Contract
     from prowess.jsontypes import JsonObject
     from prowess.settings.settings import Settings
 
 __all__ = ["Sharing", "newest_calls"]
 
 _WHO: Final = ("auth.token", "auth.credentials", "serve.oauth_issuer", "serve.oauth_audience")
-"""Settings that say who a caller is: hosts that differ in them do not believe each other."""
+"""Settings that identify callers. Hosts answer only hosts with the same values."""
 _HOST: Final = re.compile("[0-9a-f]{12}")
 _MOST_ROW: Final = 64 * 1024
-"""Bytes of a call in the shared record. Of a larger one the facts are kept."""
+"""Bytes of a call in the shared record. A larger one is stored without arguments and result."""
 
 
 class Sharing:
@@ -40,50 +42,80 @@ class Sharing:
         secret: bytes | None,
         on_room: Callable[[], None],
         answer: Callable[[JsonObject, Caller | None], Awaitable[JsonObject]],
+        *,
+        hear: Callable[[JsonObject], None],
     ) -> None:
-        """`secret` is the key that hosts have in common, if there is one. `answer` serves what another host asks."""
+        """`secret` is the key that the hosts share, if they do. `answer` answers a question of another host, and `hear`
+        is called with its news.
+        """
         self.engine = engine
         self.replicas = Replicas(self.engine)
-        key = secret or b"prowess"
-        self.results = Results(self.engine, key)
+        self._secret = Secret(engine, secret)
+        self.results = Results(self.engine, self._secret.digest)
         self.slots = Slots(self.engine, self.replicas.me, self.replicas.alive, on_room)
         self._calls = _log(engine, settings)
-        told = json.dumps([settings.get(name, None) for name in _WHO], default=str)
-        self._who = hmac.digest(key, told.encode(), "sha256").hex()
+        self.handles = SharedHandles(engine, self.replicas.me, self._secret.digest, self._owner_of)
+        self._callers = json.dumps([settings.get(name, None) for name in _WHO], default=str)
+        """Identifies the authentication settings of this host."""
         self._answer = answer
+        self._hear = hear
         self._loop = asyncio.get_running_loop()
 
     def start(self) -> None:
-        """Share from now on. While the engine is gone, everything is as without one."""
+        """Start to share. While the engine is down, each host works alone."""
         self.replicas.start(self._asked)
         self.results.start()
         self.slots.start()
+        self.handles.start()
+        self.engine.subscribe(self.engine.subject("news"), self._heard)
 
     async def close(self) -> None:
         """Tell the others that this host leaves."""
         self.results.close()
         self.slots.close()
+        await self.handles.close()
         await self.replicas.close()
+
+    # News
+
+    def tell(self, news: JsonObject) -> None:
+        """Send news to all other hosts. It is lost while the engine is down."""
+        with contextlib.suppress(EngineError):
+            self.engine.publish(self.engine.subject("news"), json.dumps({**news, "by": self.replicas.me}).encode())
+
+    def _heard(self, message: Message) -> None:
+        news = json.loads(message.data)
+        if news["by"] != self.replicas.me:
+            self._hear(news)
 
     # Handles
 
     @property
     def mark(self) -> str:
-        """What the handles of this host begin with."""
+        """The beginning of all handles of this host."""
         return f"{self.replicas.me}-"
 
     def host_of(self, handle: object) -> str:
-        """The other host that a handle is of; empty if it is none."""
+        """The id of the other host that made a handle; empty if none did."""
         host, dash, _ = handle.partition("-") if isinstance(handle, str) else ("", "", "")
         return host if dash and host != self.replicas.me and _HOST.fullmatch(host) else ""
 
+    def accepted(self, contract_of: Callable[[str], Contract | None]) -> Accepted:
+        """The work of envelopes."""
+        return Accepted(self.handles, self.mark, contract_of)
+
     async def ask(self, host: str, question: JsonObject, caller: object) -> JsonObject:
-        """What another host answers in our place, for a caller whom we have admitted."""
+        """The answer of another host to a caller that this host has authenticated."""
         who = [caller.number, caller.subject, _listed(caller.scopes)] if isinstance(caller, Caller) else None
-        return await self.replicas.ask(host, {**question, "caller": who, "who": self._who})
+        callers = await self._secret.digest(self._callers)
+        return await self.replicas.ask(host, {**question, "caller": who, "who": callers})
+
+    def _owner_of(self, caller: object) -> str:
+        """The owner of a handle, equal on hosts with the same credentials and independent of the caller's scopes."""
+        return json.dumps([self._callers, str(caller) if isinstance(caller, Caller) else None])
 
     async def _asked(self, question: JsonObject) -> JsonObject:
-        if question.pop("who") != self._who:
+        if question.pop("who") != await self._secret.digest(self._callers):
             return {}
         who = cast("list[Any] | None", question.pop("caller"))
         caller = None if who is None else Caller(who[0], None if who[2] is None else frozenset(who[2]), who[1])
@@ -92,7 +124,7 @@ class Sharing:
     # The record
 
     def record(self, rows: Sequence[Any]) -> None:
-        """Let `prowess logs --cluster` see some calls. Called in the thread of the record."""
+        """Add calls to the shared record, for `prowess logs --cluster`. Called in the thread of the record."""
         texts = [_row(row) for row in rows if row.duration is not None]
         with contextlib.suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self._append, texts)
@@ -102,21 +134,21 @@ class Sharing:
             for text in texts:
                 self._calls.append(text)
 
-    # How it is
+    # State
 
     def state(self) -> JsonObject:
-        """For `/readyz` and people."""
+        """The state of the engine, for `/readyz` and `prowess status`."""
         return {"cluster": self.engine.name, "engine": self.engine.state}
 
 
 def _log(engine: Engine, settings: Settings) -> Log:
-    """The record of all hosts."""
+    """The shared record of all hosts."""
     own = settings.own.record
     return engine.log("calls", seconds=own.max_days * 86400, most_bytes=own.max_bytes)
 
 
 async def newest_calls(settings: Settings, most: int) -> list[bytes]:
-    """The newest rows of the record of all hosts. Raises an `EngineError` if the engine cannot be reached."""
+    """The newest rows of the shared record. Raises `EngineError` if the engine cannot be reached."""
     engine = Engine(settings)
     try:
         if not await engine.ready():
@@ -131,7 +163,7 @@ def _listed(scopes: frozenset[str] | None) -> list[str] | None:
 
 
 def _row(row: Any) -> bytes:
-    """A row of the record as JSON, within bounds."""
+    """A row of the record as JSON, shortened if it is too large."""
     text = json.dumps(row)
     if len(text) > _MOST_ROW:
         text = json.dumps(row._replace(arguments=None, withheld='["*"]', result=None, events="[]", shortened=1))

@@ -1,8 +1,8 @@
-"""The limit on calls at once of a command, kept over all hosts.
+"""The concurrency limit of a command, enforced over all hosts.
 
-For each limited command the engine has one value: how many calls each host runs. A host that wants to begin another one
-changes it if nobody else did meanwhile. What a host that is gone had written does not count. While the engine is gone, each
-host keeps the limit among its own calls only.
+For each limited command the engine holds one value: the number of calls that each host runs. A host changes it with
+compare-and-set before it begins a call. The numbers of hosts that are gone do not count. While the engine is down, each
+host applies the limit to its own calls only.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from prowess.contracts.contract import Contract
+from prowess_host.cluster.background import Background
 from prowess_host.cluster.engine import Engine, Message
 from prowess_host.cluster.errors import EngineError
 
@@ -23,16 +24,16 @@ __all__ = ["Slots"]
 
 _log = logging.getLogger("prowess.cluster")
 _LOOK: Final = 1.0
-"""Seconds between two looks at a full command, in case the news was lost or a host has died."""
+"""Seconds between two looks at a full command, in case a message was lost or a host has died."""
 
 
 class Slots:
-    """The calls of limited commands on this host, and the room for more."""
+    """Counts the calls of limited commands on this host, and decides when more may begin."""
 
     def __init__(
         self, engine: Engine, me: str, alive: Callable[[], Awaitable[list[str]]], on_room: Callable[[], None]
     ) -> None:
-        """`on_room` is called when it is worth asking `admits` again."""
+        """`on_room` is called when `admits` may give another answer."""
         self._engine = engine
         self._me = me
         self._alive = alive
@@ -40,20 +41,19 @@ class Slots:
         self._counts = engine.bucket("slots")
         self._subject = engine.subject("slots")
         self._commands: dict[str, _Command] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._background = Background()
 
     def start(self) -> None:
-        """Hear of calls that end elsewhere."""
+        """Listen for calls that end on other hosts."""
         self._engine.subscribe(self._subject, self._hear)
         self._engine.on_change(self._changed)
 
     def close(self) -> None:
-        """Ask for nothing more."""
-        for task in self._tasks:
-            task.cancel()
+        """Cancel all tasks."""
+        self._background.cancel()
 
     def admits(self, contract: Contract, job: object) -> bool:
-        """Whether a call may begin now. If not, `on_room` says when to ask again."""
+        """Whether a call may begin now. If not, `on_room` is called when to ask again."""
         command = self._command(contract)
         if job in command.running:
             return True
@@ -67,7 +67,7 @@ class Slots:
         return False
 
     def over(self, contract: Contract, job: object) -> None:
-        """A call has ended, or will not begin."""
+        """Note that a call has ended, or will not begin."""
         command = self._command(contract)
         command.waiting.discard(job)
         if job in command.running:
@@ -85,32 +85,30 @@ class Slots:
         command.news.set()
         if not command.at_work:
             command.at_work = True
-            task = asyncio.ensure_future(self._agree(command))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._background.run(self._agree(command))
 
     async def _agree(self, command: _Command) -> None:
-        """Bring the value of the engine in line with what runs here and, as far as there is room, wants to."""
+        """Update the value in the engine until it counts the calls that run here, and those that may begin."""
         try:
             while self._engine.up and (command.waiting or command.written != len(command.running)):
                 command.news.clear()
                 try:
                     waits = await self._write(command)
-                except EngineError as error:
-                    _log.info("%s", error)
-                    command.room, waits = len(command.waiting), True  # on our own, until the engine is well
+                except Exception as error:  # noqa: BLE001 - the calls must not wait for nothing
+                    _log.info("%s", error, exc_info=None if isinstance(error, EngineError) else error)
+                    command.room, waits = len(command.waiting), True  # this host decides alone until the engine answers
                 if command.room and command.waiting:
                     self._on_room()
                 command.room = 0
                 if waits:
-                    await _patiently(command.news)
+                    await _wait_for_news(command.news)
         finally:
             command.at_work = False
         if not self._engine.up and command.waiting:
             self._on_room()
 
     async def _write(self, command: _Command) -> bool:
-        """Change the value once. Gives whether there is no room, so that one has to wait for news."""
+        """Change the value once. Returns whether the command is full, so that calls have to wait for news."""
         entry = await self._counts.get(command.name)
         counts: dict[str, int] = json.loads(entry.value) if entry is not None else {}
         counts.pop(self._me, None)
@@ -124,7 +122,7 @@ class Slots:
         if not is_same:
             value = json.dumps({**counts, self._me: mine} if mine else counts).encode()
             if await self._counts.update(command.name, value, entry.revision if entry is not None else 0) is None:
-                return False  # somebody else was faster
+                return False  # another host was faster
         fewer = mine < command.written
         command.written, command.room = mine, mine - len(command.running)
         if fewer:
@@ -139,7 +137,7 @@ class Slots:
             command.news.set()
 
     def _changed(self) -> None:
-        """The engine is gone, or back with or without what it knew."""
+        """Write all counts again after the connection was lost or came back."""
         for command in self._commands.values():
             command.written = -1
             self._work(command)
@@ -154,15 +152,15 @@ class _Command:
         self.running: set[object] = set()
         self.waiting: set[object] = set()
         self.room = 0
-        """Calls that the engine lets begin, and that have not begun."""
+        """Calls that may begin and have not begun."""
         self.written = 0
-        """What the engine knows of us."""
+        """The count that the engine has for this host."""
         self.news = asyncio.Event()
         self.at_work = False
 
 
-async def _patiently(news: asyncio.Event) -> None:
+async def _wait_for_news(news: asyncio.Event) -> None:
     try:
-        await asyncio.wait_for(news.wait(), _LOOK * random.uniform(0.5, 1.0))  # noqa: S311 - hosts that lost a race part
+        await asyncio.wait_for(news.wait(), _LOOK * random.uniform(0.5, 1.0))  # noqa: S311 - spreads hosts that lost a race
     except TimeoutError:
         return

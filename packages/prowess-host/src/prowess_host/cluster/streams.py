@@ -1,7 +1,8 @@
-"""A conversation over an engine that may lose what it carries: each message arrives once and in order, or the other end is silent.
+"""Reliable streams over an engine that may lose messages: each message arrives once and in order, or the stream ends.
 
-Each side numbers its messages and keeps them until the other one has them. Beats tell what has arrived, so that the rest
-is sent again after the network was cut. Beats are counted and not timed: a process that was starved itself has missed none.
+Each side numbers its messages and keeps them until the other side has confirmed them. Heartbeats carry the confirmations, and
+the number of the last message before them: an end that lacks one of these asks for it. A slow network loses nothing, and is
+not asked. Silence is counted in heartbeats instead of time, so a process that got no processor time ends no stream.
 """
 
 from __future__ import annotations
@@ -18,36 +19,38 @@ from prowess_host.cluster.errors import EngineError
 __all__ = ["Stream", "beats"]
 
 _BEATS: Final = 10
-"""Beats that the other end may miss before it counts as gone, at least."""
+"""Heartbeats that the other end may miss before it counts as gone, at least."""
 _SLOWEST: Final = 2.0
-"""Seconds between two beats, at most."""
+"""Seconds between two heartbeats, at most."""
 _HEADER: Final = struct.Struct("!BII")
 _BEAT: Final = 0
 _AGAIN: Final = 254
-"""The connection is a new one: say again what was not confirmed."""
+"""After a loss or a reconnect: asks the other end to send again what was not confirmed."""
 _END: Final = 255
-"""The other end wants to hear no more, whatever was sent before."""
+"""Ends the stream: the sender reads nothing more."""
 _ABOUT_ITSELF: Final = (_BEAT, _AGAIN, _END)
 _MOURNED: Final = 60.0
-"""Seconds in which an end that was given up is told so whenever it says something."""
+"""Seconds in which an abandoned stream still answers messages with `_END`."""
 _PART: Final = 256 * 1024
-"""Bytes of one message: the engine takes a megabyte."""
+"""Bytes of one message; the engine takes at most a megabyte."""
 _FULL: Final = 8 * 1024 * 1024
-"""Bytes that the other end has not confirmed, after which no more should be sent for now."""
+"""Unconfirmed bytes above which a sender should pause."""
+_LONGEST_PAUSE: Final = 8
+"""Heartbeats between two requests for the same message, at most: the first one may still be on its way."""
 _CONFIRM: Final = 1024 * 1024
-"""Bytes after which what has arrived is confirmed before the next beat."""
+"""Received bytes after which a confirmation is sent before the next heartbeat."""
 
 
 def beats(silence: float) -> tuple[float, int]:
-    """The seconds between two beats, and how many of them make a silence."""
+    """The seconds between two heartbeats, and how many missing ones make a silence."""
     interval = min(silence / _BEATS, _SLOWEST)
     return interval, round(silence / interval)
 
 
 class Stream:
-    """One end. `hear` is called with the kind and the data of each message, and `on_silence` when the other end is silent or gone.
+    """One end of a stream. It calls `hear` with the kind and data of each message, and `on_silence` when the other end is gone.
 
-    It beats from `start` on, several times within the `silence` in seconds after which an end counts as gone.
+    After `start` it sends several heartbeats within the `silence`, the seconds after which an end counts as gone.
     """
 
     def __init__(
@@ -60,7 +63,7 @@ class Stream:
         hear: Callable[[int, bytes], None],
         on_silence: Callable[[], None],
     ) -> None:
-        """`own` and `other` are the subjects on which the two ends listen."""
+        """`own` and `other` are the subjects to which the two ends subscribe."""
         self._engine = engine
         self._other = other
         self._hear = hear
@@ -71,16 +74,18 @@ class Stream:
         self.left = 0
         """The number of the last message that may have arrived at the other end."""
         self._kept: deque[tuple[int, bytes]] = deque()
-        """What the other end has not confirmed."""
+        """Messages that the other end has not confirmed."""
         self.size = 0
-        """Bytes of that."""
-        self._old = self._confirmed = 0
-        """What was sent, and what was confirmed, at the last beat of the other end."""
+        """Their bytes."""
+        self._lacked = -1
+        """The number of the last message received before the last noticed loss."""
+        self._pause = self._resting = 0
+        """Heartbeats between two requests for lost messages, and how many remain until the next one."""
         self._unconfirmed = 0
         self._missed = 0
         self._timer: asyncio.TimerHandle | None = None
         self.full = False
-        """Whether too much of what was sent has not arrived."""
+        """Whether the sender should pause, since too much is unconfirmed."""
         self.on_room: Callable[[], object] = bool
         """Called when it is no longer full."""
         self._on_over: Callable[[], None] | None = None
@@ -89,11 +94,11 @@ class Stream:
         self._forget = engine.on_change(self._reconnected)
 
     def start(self) -> None:
-        """Beat from now on."""
+        """Start the heartbeats."""
         self._tick()
 
     def send(self, kind: int, data: bytes | memoryview = b"") -> None:
-        """Send a message, in parts if it is large: only bytes that may be cut anywhere are as large."""
+        """Send a message. A large one becomes several messages, so its data must be a byte stream."""
         for start in range(0, len(data), _PART) or (0,):
             self.sent += 1
             part = bytes(data[start : start + _PART])
@@ -103,13 +108,13 @@ class Stream:
         self.full = self.size > _FULL
 
     def finish(self, on_over: Callable[[], None]) -> None:
-        """Call this when all that was sent has arrived, or the other end is gone."""
+        """Call `on_over` when all messages have arrived, or the other end is gone."""
         self._on_silence = self._on_over = on_over
         if not self._kept:
             on_over()
 
     def close(self) -> None:
-        """Hear and send nothing more."""
+        """Stop receiving and sending."""
         self._closed = True
         self._forget()
         self._subscription.cancel()
@@ -117,7 +122,7 @@ class Stream:
             self._timer.cancel()
 
     def abandon(self) -> None:
-        """Hear nothing more, and tell the other end so, now and whenever it is heard again."""
+        """Stop receiving, and tell the other end so, now and whenever it sends something."""
         if self._closed or self._abandoned:
             return
         self._abandoned = True
@@ -127,7 +132,7 @@ class Stream:
         self._timer = self._loop.call_later(_MOURNED, self.close)
 
     def _publish(self, message: bytes) -> None:
-        """What does not leave now is sent again."""
+        """Try to send. Messages that are lost are sent again later."""
         if self._closed:
             return
         kind, rest = message[:5], message[5:]
@@ -140,7 +145,7 @@ class Stream:
             self.left = max(self.left, int.from_bytes(kind[1:], "big"))
 
     def _reconnected(self) -> None:
-        """What was said meanwhile on both sides may be lost."""
+        """Repeat unconfirmed messages on both sides, which may have been lost with the connection."""
         if self._engine.up and self._timer is not None and not self._abandoned:
             self._publish(_HEADER.pack(_AGAIN, 0, 0)[:5])
             self._say_again()
@@ -178,7 +183,7 @@ class Stream:
         if self._on_over is not None and not self._kept:
             self._on_over()
         elif kind == _BEAT:
-            self._send_again(confirmed)
+            self._notice_loss(number)
         elif kind == _AGAIN:
             self._say_again()
         elif number == self._received + 1:
@@ -191,9 +196,14 @@ class Stream:
             self.full = False
             self.on_room()
 
-    def _send_again(self, confirmed: int) -> None:
-        """What was sent before the last beat of the other end should have arrived by now, if any of it does."""
-        old, before = self._old, self._confirmed
-        self._old, self._confirmed = self.sent, confirmed
-        if confirmed == before and self._kept and self._kept[0][0] <= old:
-            self._say_again()
+    def _notice_loss(self, number: int) -> None:
+        """Ask for messages that were sent before a heartbeat, and have not arrived before it."""
+        if number <= self._received:
+            return
+        if self._lacked != self._received:
+            self._lacked, self._pause, self._resting = self._received, 1, 0
+        if self._resting:
+            self._resting -= 1
+            return
+        self._resting, self._pause = self._pause, min(2 * self._pause, _LONGEST_PAUSE)
+        self._publish(_HEADER.pack(_AGAIN, 0, 0)[:5])

@@ -1,4 +1,4 @@
-"""What hosts and agents say to each other: subjects, kinds of messages, and the ways of paths. Knows neither."""
+"""The protocol between hosts and agents: subjects, kinds of messages, and paths on both sides."""
 
 from __future__ import annotations
 
@@ -15,48 +15,52 @@ FULL = "all its slots are in use"
 
 @unique
 class Said(IntEnum):
-    """The messages about one worker. The first two go to the agent, and FRAMES both ways."""
+    """The kinds of messages about one worker. FRAMES go both ways, KILL to the agent, the others to the host."""
 
     FRAMES = 1
-    """Bytes of the link, cut anywhere."""
+    """Bytes of the link."""
     KILL = 2
+    LIMIT = 3
+    """The number of the next call, and its remaining seconds."""
     PREPARING = 11
-    """How far its code and environment are."""
+    """A line about the progress of its environment."""
     STARTED = 12
-    """`pid`, and the folder `at` which its code is."""
+    """JSON: its `pid`, and `at`, the folder of its code."""
     PRINTED = 13
-    """What it printed."""
+    """Output of the worker."""
     EXITED = 14
-    """`code`, and perhaps a `reason`, or a `refusal` if it was never started."""
+    """JSON: the exit `code`, with a `reason` if the agent ended it, or a `refusal` if it was not started."""
+    LEAVING = 15
+    """The agent stops: send the worker no more calls, and let it finish the begun ones."""
 
 
 def beats_subject(engine: Engine) -> str:
-    """Where agents say that they are there."""
+    """The subject of the heartbeats of agents."""
     return engine.subject("agents")
 
 
 def who_subject(engine: Engine) -> str:
-    """Where hosts ask for that."""
+    """The subject on which hosts ask for heartbeats."""
     return engine.subject("who")
 
 
 def agent_subject(engine: Engine, agent: str) -> str:
-    """Where one agent is asked to start a worker."""
+    """The subject of orders to one agent."""
     return engine.subject("agent", agent)
 
 
 def stream_subjects(engine: Engine, incarnation: str) -> tuple[str, str]:
-    """Where the host and the agent of one worker listen."""
+    """The subjects to which the host and the agent of one worker subscribe."""
     return engine.subject("worker", incarnation, "host"), engine.subject("worker", incarnation, "agent")
 
 
 def blob_name(digest: str) -> str:
-    """The name of a file in the object store."""
+    """The name of a file of code in the object store."""
     return f"code-{digest}"
 
 
 def code_ways(roots: Sequence[str], at: str) -> tuple[tuple[str, str], ...]:
-    """From the folders of a host to where an agent has laid them out; the most precise first."""
+    """Pairs of a folder of the host and its copy on the agent, the longest path first."""
     prefix = f"{at}/" if at else ""
     ways = [(root, f"{prefix}{number}") for number, root in enumerate(roots)]
     return tuple(sorted(ways, key=lambda way: -len(way[0])))

@@ -1,4 +1,4 @@
-"""How a worker is started under limits on this system, and what this system cannot enforce.
+"""Starts a worker under limits on this system, and reports limits that this system cannot enforce.
 
 `system()` detects the mechanisms once: Landlock and seccomp on Linux, `sandbox-exec` on macOS. A `Confinement` is for one
 worker: the command that starts it, its environment, and a private folder for temporary files. A limit that cannot be
@@ -47,7 +47,7 @@ _THREADS: Final = 64
 _KEPT: Final = ("prowess.toml", "pyproject.toml", ".prowess")
 _DESCRIPTORS: Final = 1024
 _BLOCK: Final = 4096
-"""Bytes that every file counts as, at least: many small ones fill a disk as well."""
+"""Bytes that every file counts at least, because many small files fill a disk too."""
 _LAUNCH: Final = str(Path(__file__).with_name("launch.py"))
 _SANDBOX_EXEC: Final = "/usr/bin/sandbox-exec"
 _HARMLESS: Final = frozenset(
@@ -108,7 +108,7 @@ class System:
     groups: Path | None = None
     """The control group below which groups with a limit on processes can be made."""
     memory: Path | None = None
-    """Where control groups that limit memory can be made."""
+    """The control group below which groups with a limit on memory can be made."""
     sandbox_exec: bool = False
 
     def lacking(self, limits: Limits) -> list[str]:
@@ -223,9 +223,7 @@ def _placed(root: Path, name: str) -> Path:
     try:
         return root / Path(name).expanduser()
     except RuntimeError as error:
-        raise SettingsError(
-            f"{name!r} in the limits is in the home of a user that there is not: name another"
-        ) from error
+        raise SettingsError(f"{name!r} in the limits is in the home of an unknown user: name another path") from error
 
 
 @dataclass(slots=True)
@@ -315,7 +313,7 @@ class Confinement:
                 group.rmdir()
 
     def why_killed(self) -> str:
-        """The limit for which the system has killed the worker, as far as it says so."""
+        """The limit for which the system has killed the worker, if the system reports it."""
         told = "".join(
             _read(group / name) for group in self._groups for name in ("memory.events", "memory.oom_control")
         )
@@ -324,7 +322,7 @@ class Confinement:
         return ""
 
     def overfull(self, processes: Iterable[int]) -> str:
-        """Why the worker must end, if its temporary files are more than its limits allow; empty if they are not."""
+        """Why the worker must end, if its temporary files exceed its limits; else empty."""
         most = self.limits.disk
         if most is None or _size_of(self.temporary, processes, most) <= most:
             return ""
@@ -346,13 +344,13 @@ class Confinement:
         return {name: value for name, value in found.items() if value is not None}
 
     def _make_groups(self) -> None:
-        """The control groups of the worker, where this process can make some."""
+        """Make control groups for the worker, if this process can."""
         if self.on.is_root and self.on.groups is not None:
             self._limit_group(self.on.groups, "pids.max", self.limits.processes + _THREADS)
         if self.on.memory is not None and self.limits.memory is not None:
             old = "memory.limit_in_bytes"
             name = old if (self.on.memory / old).exists() else "memory.max"
-            with contextlib.suppress(OSError):  # each process has a limit on its address space besides
+            with contextlib.suppress(OSError):  # the limit on the address space of each process holds anyway
                 self._limit_group(self.on.memory, name, self.limits.memory)
 
     def _limit_group(self, folder: Path, name: str, most: int) -> None:
@@ -407,7 +405,7 @@ def _parents(path: Path) -> Iterator[Path]:
 
 
 def _size_of(folder: Path, processes: Iterable[int], most: int) -> int:
-    """Bytes on the disk of the files in a folder, and of those that have no name any more and are open; not far above `most`."""
+    """Bytes on the disk of the files in a folder, and of deleted ones that are still open. Stops counting above `most`."""
     total, seen = 0, set[int]()
     device = os.stat(folder).st_dev  # noqa: PTH116 - done often
     waiting = [str(folder)]
@@ -426,7 +424,7 @@ def _size_of(folder: Path, processes: Iterable[int], most: int) -> int:
         except FileNotFoundError:
             continue
         except OSError as error:
-            if error.errno == errno.ENAMETOOLONG:  # nobody needs such a tree, but whoever hides files in it
+            if error.errno == errno.ENAMETOOLONG:  # such a deep tree can only serve to hide files
                 return most + 1
     for process in processes:
         with contextlib.suppress(OSError):
@@ -457,7 +455,7 @@ def _of_python(python: str, root: Path) -> list[Path]:
     found = [Path(program), Path(os.path.realpath(program))]
     for each in tuple(found):
         prefix = each.parent.parent
-        if os.path.isfile(prefix / "pyvenv.cfg") or any((prefix / "lib").glob("python3*")):  # noqa: PTH113 - pathlib raises where it may not look
+        if os.path.isfile(prefix / "pyvenv.cfg") or any((prefix / "lib").glob("python3*")):  # noqa: PTH113 - pathlib raises without permission
             found.append(prefix)
     found.append(Path(prowess.__file__).resolve().parent.parent)  # an environment may import Prowess from there
     if os.path.realpath(program) == os.path.realpath(sys.executable):

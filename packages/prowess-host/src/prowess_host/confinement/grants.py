@@ -29,7 +29,7 @@ class Grant:
     listed: tuple[Path, ...] = ()
     """Folders that it may list but not read: those with skills."""
     guarded: tuple[Path, ...] = ()
-    """Folders that it may never write, because what is in them runs without limits, or says who has which."""
+    """Folders that it may never write, because their content runs without limits or defines limits."""
     unenforced: bool = False
     """The owner accepts that this system cannot enforce all of its limits."""
     package: bool = False
@@ -42,7 +42,7 @@ class Grant:
         return key.startswith(f"package:{self.skill}:") if self.package else key == self.skill
 
     def told_texts(self, settings: Any) -> frozenset[str]:
-        """The texts that its worker is told: in settings and in variables."""
+        """The texts in the settings and variables that its worker gets."""
         named = (os.environ[name] for name in self.limits.env if name in os.environ)
         return frozenset((*_texts(settings), *named, *dict(self.variables).values()))
 

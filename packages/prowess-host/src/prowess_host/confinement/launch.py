@@ -144,7 +144,7 @@ def main(argv: list[str]) -> NoReturn:
             own = (spec["own_pid"].to_bytes(4, "little"), os.getpid().to_bytes(4, "little"))
             _restrict_calls(base64.b64decode(spec["calls"]).replace(*own), asks)
         os.execve(argv[1], argv[1:], os.environ)  # noqa: S606 - that is its job
-    except BaseException as error:  # noqa: BLE001 - whatever it is, nothing runs
+    except BaseException as error:  # noqa: BLE001 - after any error, the program must not run
         os.write(2, f"{MARK}{error}\n".encode("utf-8", "backslashreplace"))
     os._exit(FAILED)
 

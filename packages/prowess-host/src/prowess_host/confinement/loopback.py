@@ -1,8 +1,8 @@
-"""Makes the connections of a worker whose limits are `network = "loopback"`: the host connects its sockets, to this machine only.
+"""Connects the sockets of a worker with `network = "loopback"`: the host does it, and only to this machine.
 
-The kernel holds every `connect` of the worker and tells the host. The host reads the address once, into its own memory, and
-connects the worker's socket to what it has read. So nothing that the worker changes meanwhile leads elsewhere. The call
-itself is never let through. Where the host is gone, it fails.
+The kernel stops every `connect` of the worker and notifies the host. The host copies the address once, checks it, and
+connects the worker's socket to its copy, so that later changes by the worker have no effect. The system call of the worker
+itself never runs. It fails if the host is gone.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from typing import Final
 __all__ = ["Connections", "is_loopback", "why_not"]
 
 _MOST: Final = 64
-"""Connections of one worker that are being made at one time: each has a thread."""
+"""Connections of one worker that are made at the same time, each in a thread."""
 _MOST_ADDRESS: Final = 128
 """The bytes of a `sockaddr_storage`."""
 _NOTICE: Final = struct.Struct("=QIIiIQ6Q")
-"""What the kernel tells: id, thread, flags, then the system call: its number, processor, address, arguments."""
+"""A notification of the kernel: id, thread, flags, then the system call: number, architecture, address, arguments."""
 _ANSWER: Final = struct.Struct("=QqiI")
 _RECEIVE, _SEND, _IS_VALID = 0xC0502100, 0xC0182101, 0x40082102
 _PIDFD_GETFD: Final = 438
@@ -36,7 +36,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def is_loopback(address: bytes) -> bool:
-    """Whether a `sockaddr` is a port of this machine, on the address that only this machine reaches."""
+    """Whether a `sockaddr` is a port on the loopback interface."""
     if len(address) < 2:
         return False
     family = int.from_bytes(address[:2], "little")
@@ -50,7 +50,7 @@ def is_loopback(address: bytes) -> bool:
 
 @functools.cache
 def why_not() -> str:
-    """Why connections cannot be made for others on this system; empty if they can."""
+    """Why this system does not let a host connect the sockets of its workers; empty if it does."""
     with contextlib.suppress(OSError):
         if int(Path("/proc/sys/kernel/yama/ptrace_scope").read_text("ascii")) > 1 and os.geteuid():
             return "kernel.yama.ptrace_scope keeps the host from reading the addresses that its worker connects to"
@@ -74,7 +74,7 @@ def _copy(process: int, descriptor: int) -> int:
 
 
 class Connections:
-    """The connections of one worker. `theirs` is a descriptor that the worker's launcher sends the kernel's questions over."""
+    """Makes the connections of one worker. The launcher of the worker sends the notifying descriptor over `theirs`."""
 
     def __init__(self) -> None:
         self._ours, self._theirs = socket.socketpair()
@@ -87,11 +87,11 @@ class Connections:
         return self._theirs.fileno()
 
     def close(self) -> None:
-        """The worker has ended."""
+        """Stop, because the worker has ended."""
         self._theirs.close()
 
     def _serve(self) -> None:
-        """Answer until the worker has ended, in a thread."""
+        """Handle notifications in a thread until the worker has ended."""
         with self._ours:
             _, found, _, _ = socket.recv_fds(self._ours, 1, 1)
             if not found:
@@ -110,7 +110,7 @@ class Connections:
         notice = bytearray(_NOTICE.size)
         try:
             fcntl.ioctl(listener, _RECEIVE, notice)
-        except OSError:  # whoever asked has ended meanwhile
+        except OSError:  # the asking thread has ended meanwhile
             return
         number = _NOTICE.unpack(notice)[0]
         if not self._free.acquire(blocking=False):
@@ -137,7 +137,7 @@ class Connections:
 
 
 def _taken(listener: int, notice: bytes) -> tuple[int, bytes]:
-    """A copy of the worker's socket, and the address that it asks for. An `OSError` is what it gets to know."""
+    """A copy of the worker's socket, and the requested address. Raises the `OSError` that the worker gets."""
     number, thread, _, _, _, _, fd, at, size, *_ = _NOTICE.unpack(notice)
     fd, size = fd & 0xFFFFFFFF, size & 0xFFFFFFFF  # the kernel takes these as 32 bits
     if size > _MOST_ADDRESS:
@@ -146,7 +146,7 @@ def _taken(listener: int, notice: bytes) -> tuple[int, bytes]:
         status = Path(f"/proc/{thread}/status").read_text("ascii")
         process = os.pidfd_open(int(status.partition("\nTgid:")[2].split(None, 1)[0]))
         try:
-            # It waits still: so the process behind these numbers is the one that asked.
+            # The thread still waits, so its ids have not been reused.
             fcntl.ioctl(listener, _IS_VALID, struct.pack("=Q", number))
             try:
                 address = os.pread(memory.fileno(), size, at)
@@ -160,5 +160,5 @@ def _taken(listener: int, notice: bytes) -> tuple[int, bytes]:
 
 
 def _tell(listener: int, number: int, error: int) -> None:
-    with contextlib.suppress(OSError):  # whoever asked has ended meanwhile
+    with contextlib.suppress(OSError):  # the asking thread has ended meanwhile
         fcntl.ioctl(listener, _SEND, _ANSWER.pack(number, 0, -error, 0))

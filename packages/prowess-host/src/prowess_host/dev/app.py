@@ -13,7 +13,7 @@ import importlib.resources
 import json
 import secrets
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Collection
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from prowess.contracts.contract import Contract
     from prowess_host.catalog.listing import Listing
     from prowess_host.project import Project
+    from prowess_host.protocol.kinds import Row
 
 __all__ = ["App"]
 
@@ -73,6 +74,9 @@ class App:
     def _tell(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
+
+    def lists_changed(self, rows: Collection[Row]) -> None:
+        """Do nothing: one process serves here."""
 
     def resource_updated(self, uri: str) -> None:
         """Does nothing: the page subscribes to no resource."""

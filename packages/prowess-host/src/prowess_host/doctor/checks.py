@@ -198,7 +198,10 @@ async def examine_cluster(settings: Settings) -> AsyncIterator[Finding]:
             "cluster", "ok" if is_up else "warning", line, "" if is_up else "start it, or correct cluster.url"
         )
     if settings.get("auth.state_key", None) is None:
-        text = "auth.state_key is not set: replicas on several machines cannot continue each other's questions"
+        text = (
+            "auth.state_key is not set: replicas on several machines cannot continue each other's questions, and the keys of "
+            "shared results are made with a random secret in the engine, which whoever reads all of the engine can read"
+        )
         yield Finding("cluster", "note", text, "set it to the same secret text of 32 characters on all of them")
 
 

@@ -103,7 +103,7 @@ class Builds:
         """The interpreter of an environment, made if it is missing. Raises `BuildError`."""
         key = needed.key
         if not self.store.is_ready(key):
-            held = self._held.pop(key, None)  # somebody has deleted it: whoever makes it again holds the lock alone
+            held = self._held.pop(key, None)  # it was deleted: its builder needs the exclusive lock
             if held is not None:
                 os.close(held)
             await self._built(needed, tell)

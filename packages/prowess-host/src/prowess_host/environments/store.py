@@ -148,7 +148,7 @@ class Store:
             (users / name).write_bytes(os.fsencode(root))
         try:
             descriptor = os.open(self.folder / f"{key}.lock", os.O_RDONLY)
-        except OSError:  # a cache that cannot be written, so nobody can delete from it either
+        except OSError:  # the cache is read-only, so nothing can be deleted from it either
             return None
         with contextlib.suppress(OSError):
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)

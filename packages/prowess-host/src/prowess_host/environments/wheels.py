@@ -9,11 +9,12 @@ import base64
 import hashlib
 import sys
 import zipfile
+from collections.abc import Mapping
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Final
 
-__all__ = ["pack"]
+__all__ = ["pack", "record_of"]
 
 _WHEEL: Final = "Wheel-Version: 1.0\nGenerator: prowess\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
 _PACKAGES: Final = {"prowess-core": "prowess", "prowess-host": "prowess_host", "prowess": None}
@@ -41,8 +42,7 @@ def _packed(folder: Path, installed: Distribution, name: str, module: str | None
     points = installed.read_text("entry_points.txt")
     if points:
         files[f"{info}/entry_points.txt"] = points.encode()
-    record = "".join(f"{path},sha256={_hash(text)},{len(text)}\n" for path, text in files.items())
-    files[f"{info}/RECORD"] = f"{record}{info}/RECORD,,\n".encode()
+    files[f"{info}/RECORD"] = record_of(files, info)
     wheel = folder / f"{name}-{installed.version}-py3-none-any.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
         for path, text in files.items():
@@ -60,5 +60,10 @@ def _files(module: str) -> dict[str, bytes]:
     return {path.relative_to(package.parent).as_posix(): path.read_bytes() for path in found}
 
 
-def _hash(text: bytes) -> str:
-    return base64.urlsafe_b64encode(hashlib.sha256(text).digest()).rstrip(b"=").decode()
+def record_of(files: Mapping[str, bytes], info: str) -> bytes:
+    """The file RECORD of a wheel, in its folder `info`."""
+    digests = {
+        path: base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=") for path, data in files.items()
+    }
+    lines = (f"{path},sha256={digests[path].decode()},{len(data)}\n" for path, data in files.items())
+    return f"{''.join(lines)}{info}/RECORD,,\n".encode()

@@ -284,7 +284,7 @@ class Shelf:
             begun = time.monotonic()
             try:
                 index = look(self._sources())
-            except Exception:  # noqa: BLE001 - what is served goes on as it was
+            except Exception:  # noqa: BLE001 - the current index stays in use
                 _log.exception("the files of the project could not be listed")
                 index = self.index or Index()
             cost = time.monotonic() - begun
@@ -315,7 +315,7 @@ class Shelf:
                     ignore_permission_denied=True,
                 )
                 return next(changes, None)
-            except Exception:  # noqa: BLE001 - whatever the system has against it
+            except Exception:  # noqa: BLE001 - the system may refuse with any error
                 return self._stop.wait(seconds)
 
         return wait if folders else self._stop.wait

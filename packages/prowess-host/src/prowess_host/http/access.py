@@ -1,4 +1,7 @@
-"""Who calls: bearer tokens of the settings, or of an authorization server; how many at once; and what who is refused is told."""
+"""Authenticates callers, by tokens of the settings or of an authorization server, and limits requests at once.
+
+Also makes the responses that refuse a caller.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +32,9 @@ __all__ = ["Access", "InFlight", "NotAllowed", "busy", "client_of", "names_in"]
 
 _BEARER: Final = "bearer "
 _SOON: Final = 1
-"""Seconds after which a client that was refused for want of room may try again."""
+"""Seconds after which a client that was refused at a limit may try again."""
 _HOST_BITS: Final = 64
-"""Bits of an address of IPv6 that its owner chooses freely: a client has as many addresses as it likes."""
+"""Bits of an IPv6 address that its owner chooses freely, so that one client has many addresses."""
 
 
 class NotAllowed(Exception):
@@ -53,7 +56,7 @@ class Access:
         metadata_url: str = "",
         scopes: tuple[str, ...] = (),
     ) -> None:
-        """`tokens` reads those of an authorization server; `metadata_url` is where clients learn which one that is."""
+        """`tokens` reads tokens of an authorization server; clients find that server at `metadata_url`."""
         self._credentials = credentials
         self._tokens = tokens
         self._metadata_url = metadata_url
@@ -74,7 +77,7 @@ class Access:
         if self.is_open:
             return Caller()
         sent = headers.get("authorization")
-        if sent is None or b"authorization" in headers.repeated or sent[: len(_BEARER)].lower() != _BEARER:
+        if sent is None or "authorization" in headers.repeated or sent[: len(_BEARER)].lower() != _BEARER:
             raise self._refused(401)
         token = sent[len(_BEARER) :].strip()
         caller = self._known(token)
@@ -95,7 +98,7 @@ class Access:
             return None
 
     def require(self, caller: Caller, named: Iterable[str]) -> None:
-        """Raise `NotAllowed`, with all the scopes that are needed, where a caller lacks one for these commands and URIs."""
+        """Raise `NotAllowed`, with all required scopes, if a caller lacks one for these commands and URIs."""
         needed = self._scopes.union(*map(self._credentials.needed_by, named))
         if caller.scopes is not None and not needed <= caller.scopes:
             raise self._refused(403, "insufficient_scope", needed)
@@ -122,14 +125,14 @@ class Access:
 
 
 def busy(reason: str, status: int = 503, seconds: int = _SOON) -> Refusal:
-    """There is no room: trying again later helps. With 429, it is the client itself who takes the room."""
+    """The refusal at a limit, with a time to try again. The status 429 means the limit of the client itself."""
     error = RpcError(INTERNAL_ERROR, f"{reason}; try again in {seconds} s", {"prowess/retry_after": seconds})
     return Refusal(status, error, headers=((b"retry-after", b"%d" % seconds),))
 
 
 def client_of(caller: Caller | None, address: str) -> Hashable:
-    """Whom a request counts for: its caller, or where anybody may call its address."""
-    return caller if caller is not None and (caller.number or caller.subject) else _client_at(address)
+    """The client that a request counts for: its caller, or its address on a server without credentials."""
+    return _client_at(address) if caller is None or caller.is_anybody else caller
 
 
 @functools.lru_cache(maxsize=1000)
@@ -138,13 +141,12 @@ def _client_at(address: str) -> Hashable:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
         return address
-    if found.version == 4:
-        return found
-    return found.ipv4_mapped or int(found) >> _HOST_BITS
+    mapped = found if found.version == 4 else found.ipv4_mapped
+    return str(mapped) if mapped is not None else int(found) >> _HOST_BITS  # a text, since addresses hash slowly
 
 
 class InFlight:
-    """What goes on now, at every door: all of it, and that of each client. Beyond either bound, `NotAllowed` is raised."""
+    """Counts running requests, in total and for each client. Raises `NotAllowed` beyond either limit."""
 
     def __init__(self, most: int, most_of_one: int, things: str = "requests are already running") -> None:
         self._most = most
@@ -154,16 +156,16 @@ class InFlight:
         self._of: dict[Hashable, int] = {}
         self._half = (min(most, most_of_one) + 1) // 2
         self._since = 0.0
-        """When half of the room was taken."""
+        """When the count last reached half of the limit."""
         self._ended = 0
-        """How many have ended since."""
+        """The number that have ended since."""
 
     def is_full(self, client: Hashable) -> bool:
-        """Whether there is no room for another one of a client."""
+        """Whether another one of this client would exceed a limit."""
         return self.number >= self._most or self._of.get(client, 0) >= self._most_of_one
 
     def refuse(self, client: Hashable) -> NoReturn:
-        """Raise `NotAllowed` that says so."""
+        """Raise `NotAllowed` with the exceeded limit."""
         own = self._of.get(client, 0)
         seconds = retry_after(self.number, self.number, self._ended, time.monotonic() - self._since)
         if own >= self._most_of_one:
@@ -172,7 +174,7 @@ class InFlight:
 
     @contextlib.contextmanager
     def one(self, client: Hashable) -> Generator[None]:
-        """Count one of a client for as long as it takes; raises `NotAllowed` where there is no room."""
+        """Count one within the block. Raises `NotAllowed` at a limit."""
         self.enter(client)
         try:
             yield
@@ -180,13 +182,13 @@ class InFlight:
             self.leave(client)
 
     def enter(self, client: Hashable) -> None:
-        """Count one more; raises `NotAllowed` where there is no room."""
+        """Count one more. Raises `NotAllowed` at a limit."""
         if self.is_full(client):
             self.refuse(client)
         self.stay(client)
 
     def stay(self, client: Hashable, number: int = 1) -> None:
-        """Count one more that goes on, although nobody waits for its response, or as many as a batch has."""
+        """Count calls without checking the limit: those that continue without their response, or all of a batch."""
         before = self.number
         self.number += number
         self._of[client] = self._of.get(client, 0) + number
@@ -194,7 +196,7 @@ class InFlight:
             self._since, self._ended = time.monotonic(), 0
 
     def leave(self, client: Hashable, number: int = 1) -> None:
-        """Count one less, or so many."""
+        """Count one or several less."""
         self.number -= number
         self._ended += number
         self._of[client] -= number
@@ -203,7 +205,7 @@ class InFlight:
 
 
 def names_in(request: Request, listing: Listing) -> Iterator[str]:
-    """Whatever a request could mean by a name or a URI, wherever it stands: a member that its method ignores hides nothing."""
+    """All names and URIs in a request, also in members that its method ignores."""
     for place in (request.params, request.params.get("ref")):
         if isinstance(place, dict):
             name, uri = (cast("JsonObject", place).get(member) for member in ("name", "uri"))
@@ -219,7 +221,7 @@ def names_in(request: Request, listing: Listing) -> Iterator[str]:
 
 
 def _resources_at(uri: str, listing: Listing) -> Iterator[str]:
-    """A URI, as that of a folder too, the resource that is read at it, and the template that is spelled so."""
+    """A URI, also as that of a folder, with the resource for it and the template with this spelling."""
     yield uri
     yield f"{uri}/"
     read = listing.resource(uri)

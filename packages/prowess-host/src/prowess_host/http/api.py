@@ -134,7 +134,9 @@ class Api:
         if response is not None:
             exchange.json(cast("int", response["status"]["http"]), response)
             return
-        serving = asyncio.ensure_future(invoke(self._project, request, caller))
+        serving = asyncio.ensure_future(
+            invoke(self._project, request, caller, client=client_of(None, exchange.address))
+        )
         left = asyncio.ensure_future(exchange.left())
         try:
             await asyncio.wait([serving, left], return_when=asyncio.FIRST_COMPLETED)
@@ -153,7 +155,7 @@ class Api:
     async def _ask_other(
         self, host: str, request: bytes | Mapping[str, Any], caller: Caller | None
     ) -> JsonObject | None:
-        """The response of the host that has a handle; `None` where that is gone: then nobody knows the handle."""
+        """The response of the host that has a handle; `None` if that host is gone, and the handle with it."""
         text = request.decode() if isinstance(request, bytes) else request
         try:
             told = await self._project.ask_other(host, {"envelope": text}, caller)
@@ -196,12 +198,12 @@ class Api:
     async def _schema(self, exchange: Exchange) -> None:
         schema = self._schemas.get(exchange.path.removeprefix(SCHEMAS_PATH))
         if schema is None:
-            exchange.json(404, {"error": f"there is no such schema; there are {', '.join(sorted(self._schemas))}"})
+            exchange.json(404, {"error": f"unknown schema; there are {', '.join(sorted(self._schemas))}"})
             return
         exchange.answer(200, schema, _SCHEMA_TYPE)
 
 
-def _load_invoke() -> Callable[[Project, bytes | Mapping[str, Any], Caller | None], Awaitable[JsonObject]]:
+def _load_invoke() -> Callable[..., Awaitable[JsonObject]]:
     from prowess.envelopes.envelope import invoke
 
     return invoke

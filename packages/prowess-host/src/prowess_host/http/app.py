@@ -1,6 +1,6 @@
-"""The application: a table of paths over one project. Takes requests from connections, and knows neither sockets nor a server.
+"""The application: a table of paths for one project. Handles requests from connections, independent of sockets and server.
 
-MCP of both eras is at `/mcp`. A stateless request has a connection of its own, a session has one for all of its requests.
+MCP of both eras is at `/mcp`. A stateless request has its own `Connection`, a session has one for all of its requests.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from prowess_host.http.messages import Exchange, Field
 from prowess_host.http.metrics import METRICS_TYPE, Metrics
 from prowess_host.http.replies import Outlet, Reply
 from prowess_host.http.sessions import HttpSession, Sessions, TooManySessions
-from prowess_host.long_results import Pages
 from prowess_host.protocol.codec import ABSENT, Batch, Notification, Request, Response, read_item
 from prowess_host.protocol.eras import HANDSHAKE
 from prowess_host.protocol.rpc import RpcError
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from prowess_host.http.binding import Decision
     from prowess_host.http.guard import Guard
     from prowess_host.http.headers import Headers
+    from prowess_host.http.siblings import Siblings
     from prowess_host.project import Project
     from prowess_host.protocol.codec import Message
     from prowess_host.protocol.identity import Server
@@ -45,13 +45,11 @@ MCP_PATH: Final = "/mcp"
 _RETRY_AFTER: Final = (b"retry-after", b"1")
 _SWEEP: Final = 30.0
 _ANSWER: Final = 64 * 1024
-"""Bytes of an answer of a client that is read although there is no room for requests."""
+"""Bytes of a client's answer that is read although the limit of requests is reached."""
 _MAKES_ROOM: Final = frozenset({"tasks/update", "tasks/cancel"})
 """Requests that end other ones."""
-_MOST_READERS: Final = 100
-"""The most callers whose long results are kept."""
 _OLDEST: Final = HANDSHAKE["2025-03-26"]
-"""What a client without a session speaks that does not say: the header came later."""
+"""The revision of a client without a session that sends no version, since the header came with a later one."""
 _METHODS: Final = frozenset({"GET", "POST", "DELETE", "HEAD", "OPTIONS"})
 """Labels of metrics; their number is bounded."""
 _ANYBODY: Final = Caller()
@@ -67,14 +65,14 @@ _EXPOSED: Final = (b"access-control-expose-headers", b"mcp-session-id, www-authe
 
 
 class _Route(NamedTuple):
-    """What answers at a path: a handler for each method. An open route asks for no credentials."""
+    """The handlers of a path by method. An open route needs no credentials."""
 
     name: str
     handlers: dict[str, Callable[[Exchange], Awaitable[None]]]
 
 
 class App:
-    """Serves one project. `documents` are served as they are, for anybody."""
+    """Serves one project. `documents` are served unchanged, without credentials."""
 
     def __init__(
         self,
@@ -85,6 +83,7 @@ class App:
         access: Access,
         guard: Guard,
         documents: dict[str, JsonObject] | None = None,
+        siblings: Siblings | None = None,
     ) -> None:
         self._project = project
         self._server = server
@@ -102,12 +101,13 @@ class App:
             kept=own.kept_events,
         )
         self.metrics = Metrics()
+        self._siblings = siblings
+        """The other processes that serve on the same socket."""
         self.leaving = False
         self._calls = InFlight(own.max_calls, own.max_client_calls)
         self._streams = InFlight(own.max_sessions, own.max_client_sessions, "streams are open")
-        """Those that end with their clients, and that are no calls."""
+        """Streams that end with their clients, counted apart from calls."""
         self._listening: set[Connection] = set()
-        self._pages: dict[Caller, Pages] = {}
         self._mirrors: dict[str, Mirrored] = {}
         self._mirrors_of = project.listing
         api = Api(project, access, own.max_body, self._calls)
@@ -123,12 +123,17 @@ class App:
         self._prefixes = tuple((path, _Route(name, dict(handlers))) for path, name, handlers in api.prefixes())
         self._sweeping: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        """Requests whose handlers wait for something."""
+        """Requests whose handlers run as tasks, because they wait for something."""
 
     # The life of the application
 
     def start(self) -> None:
-        """Start to end idle sessions."""
+        """Start to end idle sessions, and to share with other processes."""
+        if self._siblings is not None:
+            self.metrics.add(self._siblings.before())
+            self._siblings.start(self._project.hear, self._counted)
+            if self._project.sharing is None:
+                self._project.tell_others = self._siblings.tell
         self._sweeping = asyncio.get_running_loop().create_task(self._sweep())
 
     async def _sweep(self) -> None:
@@ -150,13 +155,11 @@ class App:
         for task in self._tasks:
             task.cancel()
         self.sessions.close()
-        for pages in self._pages.values():
-            pages.close()
 
     # The entrance
 
     def serve(self, exchange: Exchange) -> None:
-        """Serve one request. The head is there, and mostly the body: then a call of MCP needs no task."""
+        """Serve one request once its head has arrived. If the body has arrived too, as usual, an MCP call needs no task."""
         route = self._routes.get(exchange.path) or self._by_prefix(exchange.path)
         exchange.when_over(partial(self._note, exchange, route, self._now()))
         try:
@@ -168,7 +171,7 @@ class App:
                 if not self._calls.is_full(client):
                     self._post_at_once(exchange, client)
                     return
-        except Exception as error:  # noqa: BLE001 - see there
+        except Exception as error:  # noqa: BLE001 - see `_fail`
             self._fail(exchange, error)
             return
         task = asyncio.get_running_loop().create_task(self._run(handler, exchange))
@@ -178,14 +181,14 @@ class App:
     async def _run(self, handler: Callable[[Exchange], Awaitable[None]], exchange: Exchange) -> None:
         try:
             await handler(exchange)
-        except Exception as error:  # noqa: BLE001 - see there
+        except Exception as error:  # noqa: BLE001 - see `_fail`
             self._fail(exchange, error)
-        finally:  # also where the server stops
+        finally:  # also when the server stops
             if not exchange.is_answered:
                 exchange.abandon()
 
     def _fail(self, exchange: Exchange, error: Exception) -> None:
-        """A fault of ours costs one request."""
+        """Answer a request that failed by a fault of ours."""
         if isinstance(error, NotAllowed):
             exchange.refuse(error.refusal)
         elif not isinstance(error, ConnectionError):
@@ -202,7 +205,7 @@ class App:
         return next((route for prefix, route in self._prefixes if path.startswith(prefix)), None)
 
     def _handler(self, exchange: Exchange, route: _Route | None) -> Callable[[Exchange], Awaitable[None]] | None:
-        """What serves a request; `None` where it is answered already."""
+        """The handler for a request; `None` if it is answered already."""
         headers, method = exchange.headers, exchange.method
         refused = self._guard.refusal(headers)
         if refused is not None:
@@ -243,7 +246,7 @@ class App:
         self._act(exchange, decision, caller, client)
 
     def _post_at_once(self, exchange: Exchange, client: Hashable) -> None:
-        """The same for a message that is there, from anybody."""
+        """Serve a POST whose body has arrived, on a server without credentials."""
         body = exchange.taken(self._own.max_body)
         if body is not None:
             decision = body if isinstance(body, Refused) else read_post(exchange.headers, body, self._mirrored)
@@ -258,7 +261,7 @@ class App:
             self._serve_handshake(exchange, decision, caller, client)
 
     async def _take_answer(self, exchange: Exchange, caller: Caller, client: Hashable) -> None:
-        """Take an answer or a cancellation while there is no room for requests: they are what makes room."""
+        """Handle an answer or a cancellation at the limit of requests, since it ends other requests."""
         body = await exchange.body(min(self._own.max_body, _ANSWER))
         decision = body if isinstance(body, Refused) else read_post(exchange.headers, body, self._mirrored)
         if isinstance(decision, Handshake) and isinstance(decision.message, (Notification, Response)):
@@ -269,7 +272,7 @@ class App:
             self._calls.refuse(client)
 
     async def _require_scopes(self, caller: Caller, message: Message) -> None:
-        """Refuse what the caller has no scopes for. What a request names must be known for that, so it waits for that."""
+        """Refuse a request without the needed scopes. Waits until the names in the request are known."""
         if caller.scopes is None:
             return
         if not self._project.listing.complete:
@@ -286,9 +289,9 @@ class App:
             return
         outlet = Outlet()
         reply = Reply(outlet, decision.accepted, stateless=True, owner=caller)
-        pages = self._pages_of(caller) if self._project.own.max_result else None
+        pages = self._project.pages.of(caller) if self._project.own.max_result else None
         listens = message.method == "subscriptions/listen"
-        self._count(exchange, client, self._streams if listens else self._calls)  # what ends with its client is no call
+        self._count(exchange, client, self._streams if listens else self._calls)  # a stream ends with its client
         connection = self._connection(reply, pages=pages, peer=client)
         if listens:
             self._listening.add(connection)
@@ -305,20 +308,12 @@ class App:
         return connection
 
     def _count(self, exchange: Exchange, client: Hashable, among: InFlight) -> None:
-        """Count a request as long as it is served; raises `NotAllowed` where there is no room for another stream."""
+        """Count a request while it is served. Raises `NotAllowed` at the limit."""
         if among is self._streams:
             among.enter(client)
         else:
             among.stay(client)
         exchange.when_over(partial(among.leave, client))
-
-    def _pages_of(self, caller: Caller) -> Pages:
-        """The long results of a caller, who reads on in other requests. The caller who was here longest goes first."""
-        pages = self._pages.pop(caller, None) or Pages(self._now)
-        self._pages[caller] = pages
-        if len(self._pages) > _MOST_READERS:
-            self._pages.pop(next(iter(self._pages))).close()
-        return pages
 
     def _serve_handshake(self, exchange: Exchange, decision: Handshake, caller: Caller, client: Hashable) -> None:
         if not self._own.sessions:
@@ -335,11 +330,11 @@ class App:
                 self._serve_in_session(exchange, decision, session, caller)
 
     def _serve_without_session(self, exchange: Exchange, decision: Handshake, caller: Caller, client: Hashable) -> None:
-        """A client with a handshake whose requests any replica may get: nothing is kept between them."""
+        """Serve a client with a handshake without state between requests, so that any replica may get them."""
         outlet = Outlet()
         reply = Reply(outlet, decision.accepted, stateless=False, owner=caller)
         revision = None if decision.opens else decision.revision or _OLDEST
-        connection = self._connection(reply, revision=revision, peer=client)
+        connection = self._connection(reply, revision=revision, pages=self._project.pages.of(caller), peer=client)
         self._count(exchange, client, self._calls)
         exchange.when_over(connection.close)
         connection.take(decision.message)
@@ -375,7 +370,7 @@ class App:
         exchange.stream(outlet, silent=reply.stream, began=partial(session.keep, reply), most=self._own.poll)
 
     def _leave_session(self, session: HttpSession, outlet: Outlet, reply: Reply, calls: int) -> None:
-        """A response in a session is over. A client that has left does not cancel its call, which counts until its end."""
+        """Handle the end of a response in a session. Its call is not cancelled if the client left, and counts until its end."""
         leave = partial(self._calls.leave, session.client, calls)
         if session.connection.owes(reply):
             reply.when_over = leave
@@ -411,7 +406,7 @@ class App:
             exchange.answer(204)
 
     async def _session_of(self, exchange: Exchange) -> HttpSession | None:
-        """The session that a GET or a DELETE is about; `None` where that was refused."""
+        """The session of a GET or a DELETE; `None` if the request was refused."""
         caller = await self._access.admit(exchange.headers)
         refused = read_stream(exchange.method, exchange.headers)
         if refused is None and not self._own.sessions:
@@ -425,7 +420,7 @@ class App:
         return None
 
     def _mirrored(self, name: str) -> Mirrored:
-        """The parameters of a tool that headers repeat. The schemas of a listing are read once."""
+        """The parameters of a tool that headers repeat, read once for each listing."""
         listing = self._project.listing
         if listing is not self._mirrors_of:
             self._mirrors_of, self._mirrors = listing, {}
@@ -452,13 +447,27 @@ class App:
         sharing = self._project.sharing
         exchange.json(200, {"status": "ok", **(sharing.state() if sharing is not None else {})})
 
+    def _now_served(self) -> dict[str, float]:
+        served = {"sessions": len(self.sessions), "requests": self._calls.number, "subscriptions": len(self._listening)}
+        return {name: float(number) for name, number in served.items()}
+
+    def _counted(self) -> JsonObject:
+        """What this process has counted, for the others."""
+        return {**self.metrics.counted(), "now": self._now_served()}
+
     async def _metrics(self, exchange: Exchange) -> None:
         await self._access.admit(exchange.headers)
         catalog = self._project.listing.catalog
+        metrics, now = self.metrics, self._now_served()
+        if self._siblings is not None:
+            metrics, now = Metrics(), dict.fromkeys(now, 0.0)
+            for counted in self._siblings.counts():
+                metrics.add(counted)
+                now = {name: number + counted.get("now", {}).get(name, 0.0) for name, number in now.items()}
         gauges = {
-            "prowess_sessions": ("Sessions of clients with a handshake.", float(len(self.sessions))),
-            "prowess_requests_in_flight": ("Requests that are served now.", float(self._calls.number)),
-            "prowess_subscriptions": ("Streams of subscriptions/listen.", float(len(self._listening))),
+            "prowess_sessions": ("Sessions of clients with a handshake.", now["sessions"]),
+            "prowess_requests_in_flight": ("Requests that are served now.", now["requests"]),
+            "prowess_subscriptions": ("Streams of subscriptions/listen.", now["subscriptions"]),
             "prowess_commands": ("Commands that can be called.", float(len(catalog.contracts))),
             "prowess_failures": ("Skills and commands that could not be loaded.", float(len(catalog.failures))),
         }
@@ -469,7 +478,7 @@ class App:
             gauges["prowess_shared_results_waiting"] = ("Results that another host works on.", waits)
             gauges["prowess_shared_results_found"] = ("Results that came from other hosts.", float(found))
             gauges["prowess_shared_results_missed"] = ("Results that no other host had.", float(missed))
-        exchange.answer(200, self.metrics.text(gauges), (b"content-type", METRICS_TYPE))
+        exchange.answer(200, metrics.text(gauges), (b"content-type", METRICS_TYPE))
 
 
 async def _send_document(document: JsonObject, exchange: Exchange) -> None:
@@ -477,7 +486,7 @@ async def _send_document(document: JsonObject, exchange: Exchange) -> None:
 
 
 def _allowed_headers(headers: Headers) -> Field:
-    """What a page may send: also repeated arguments, whose headers have the names of parameters."""
+    """The headers that a page may send, including those that repeat arguments."""
     asked = (headers.get("access-control-request-headers") or "").lower()
     parameters = [name for each in asked.split(",") if _PARAMETERS.fullmatch(name := each.strip())]
     return b"access-control-allow-headers", ", ".join([_ALLOWED_HEADERS, *parameters]).encode()

@@ -1,7 +1,7 @@
 """Interprets an HTTP request as MCP: its era and message, or the status and the error of its rejection.
 
-Values in, values out: no server, no project, no session. The era is decided by each message: by its envelope, or by the
-field `MCP-Protocol-Version`.
+Pure functions without server, project or session. Each message decides its era, by its envelope or by the header
+`MCP-Protocol-Version`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _VERSION: Final = "mcp-protocol-version"
 
 
 class Refused(NamedTuple):
-    """Answer with this status, and with a JSON-RPC error where there is one."""
+    """Answer with this status, and with the JSON-RPC error if there is one."""
 
     status: int
     error: RpcError | None = None
@@ -64,7 +64,7 @@ class Refused(NamedTuple):
 
 
 class Stateless(NamedTuple):
-    """A message that carries all it needs. A notification has nothing to do."""
+    """A message of the stateless era. A notification needs no action."""
 
     message: Request | Notification
     accepted: Accepted
@@ -189,7 +189,7 @@ _ERROR: Final = re.compile(
 
 
 def status_of(line: bytes, *, stateless: bool) -> int:
-    """The status of a response whose body is this line of ours. With a handshake, errors with an id are answers."""
+    """The status of a response with this line as its body. With a handshake, errors with an id are answers."""
     found = _ERROR.match(line)
     if found is None:
         return 200

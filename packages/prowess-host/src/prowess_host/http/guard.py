@@ -39,9 +39,9 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def _host_of(authority: str) -> str | None:
-    """The host in a field `Host`, in lower case and without its port; `None` for anything but a host and a port.
+    """The host in a header `Host`, in lower case and without its port; `None` for anything but a host and a port.
 
-    `urlsplit` is of no use here: it drops tabs, and whatever stands behind a bracket.
+    `urlsplit` is too lenient: it drops tabs, and any text after a bracket.
     """
     found = _AUTHORITY.fullmatch(authority)
     if found is None or int(found[2] or 0) > _LAST_PORT:
@@ -55,7 +55,7 @@ class Guard:
     def __init__(self, hosts: frozenset[str], origins: frozenset[str], *, addresses: bool) -> None:
         """`hosts` are names in lower case, besides those of loopback.
 
-        `addresses`: any literal address will do, for servers that are reached from elsewhere.
+        `addresses` allows any literal address, for servers that other machines reach.
         """
         self._hosts = hosts
         self._origins = origins
@@ -65,19 +65,19 @@ class Guard:
     def refusal(self, headers: Headers) -> Refused | None:
         """The reason for rejecting a request, or `None`."""
         sent = headers.get("host")
-        if sent is None or b"host" in headers.repeated:
+        if sent is None or "host" in headers.repeated:
             return Refused(400, RpcError.invalid_request("the header Host is required, once"))
         if not self._serves(sent):
             reason = f"Host {shown(sent)} is not served here; add the name to serve.allowed_hosts"
             return Refused(403, RpcError.invalid_request(reason))
         origin = headers.get("origin")
-        if origin is not None and (b"origin" in headers.repeated or not self.allows(origin, sent)):
+        if origin is not None and ("origin" in headers.repeated or not self.allows(origin, sent)):
             reason = f"Origin {shown(origin)} may not call this server; add it to serve.allowed_origins"
             return Refused(403, RpcError.invalid_request(reason))
         return None
 
     def _serves(self, authority: str) -> bool:
-        """Whether the host of a field `Host` is served. Clients send the same few again and again."""
+        """Whether the host of a header `Host` is served. The answers for frequent values are remembered."""
         known = authority in self._known
         if not known:
             host = _host_of(authority)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Accepted", "Headers", "Mirrored", "check_mirrors", "mirrored_parameters"]
 
 Mirrored: TypeAlias = "Mapping[str, tuple[str, ...]]"
-"""Fields `Mcp-Param-…`, lower case, and the path of the argument that each repeats."""
+"""The headers `Mcp-Param-…` in lower case, each with the path of the argument that it repeats."""
 
 _NAMED: Final = {
     "tools/call": "name",
@@ -31,41 +31,41 @@ _NAMED: Final = {
 }
 """Methods whose target is repeated in `Mcp-Name`, and the member of `params` that holds it."""
 _USUAL: Final = 200
-"""Characters of a field `Accept` whose meaning is remembered: clients send the same few again and again."""
+"""Characters of the longest header `Accept` whose meaning is remembered, as clients repeat a few values."""
 _START, _END = "=?base64?", "?="
 _ANNOTATION: Final = "x-mcp-header"
 
 
 class Headers:
-    """The fields of a request by their lower-case names."""
+    """The fields of a request by their lower-case names. Requests with the same head share them."""
 
     __slots__ = ("_fields", "repeated")
 
     def __init__(self, pairs: Iterable[tuple[bytes, bytes]]) -> None:
-        self._fields: dict[bytes, bytes] = {}
-        self.repeated: set[bytes] = set()
-        for name, value in pairs:
+        self._fields: dict[str, str] = {}
+        self.repeated: set[str] = set()
+        for raw_name, raw in pairs:
+            name, value = raw_name.decode("latin-1").lower(), raw.decode("latin-1").strip(" \t")
             if name in self._fields:
                 self.repeated.add(name)
-                if name == b"accept":
-                    value = b"%b,%b" % (self._fields[name], value)
-                elif name != b"x-forwarded-for":  # the first one counts; `repeated` notes the others
+                if name == "accept":
+                    value = f"{self._fields[name]},{value}"
+                elif name != "x-forwarded-for":  # the first one counts; `repeated` notes the others
                     continue
             self._fields[name] = value
 
     def __contains__(self, name: str) -> bool:
-        return name.encode() in self._fields
+        return name in self._fields
 
     def get(self, name: str) -> str | None:
         """The value of a field, without the spaces around it."""
-        value = self._fields.get(name.encode())
-        return None if value is None else value.decode("latin-1").strip(" \t")
+        return self._fields.get(name)
 
     def once(self, name: str) -> str | None:
         """The value of a field. Raises `RpcError` if it is repeated."""
-        if name.encode() in self.repeated:
-            raise _mismatch(f"the header {name} is there more than once")
-        return self.get(name)
+        if name in self.repeated:
+            raise _mismatch(f"the header {name} is repeated; send it once")
+        return self._fields.get(name)
 
 
 class Accepted(NamedTuple):
@@ -95,7 +95,7 @@ _ZERO: Final = re.compile(r"\s*q=0(\.0*)?\s*")
 
 
 def _takes(types: Mapping[str, bool], kind: str) -> bool:
-    """What is said of the type itself comes before what is said of all like it."""
+    """Whether a type is accepted. An exact entry comes before a wildcard."""
     ranges = (kind, f"{kind.partition('/')[0]}/*", "*/*")
     return next((types[each] for each in ranges if each in types), False)
 

@@ -1,7 +1,7 @@
-"""One connection of HTTP/1.1: cuts bytes into requests, with limits for each client: bytes, fields, time to send and to read.
+"""One connection of HTTP/1.1: parses requests with httptools, with limits on bytes, headers, and the time to send and to read.
 
-The parser is that of httptools. Requests are served one after the other. Each refusal closes the connection. A timer
-starts only when a request is incomplete, so that most requests cost none.
+Requests are served one after the other. Each refusal closes the connection. A head that was parsed before is not parsed
+again. A timer starts only when a request is incomplete, so that most requests cost none.
 """
 
 from __future__ import annotations
@@ -10,14 +10,15 @@ import asyncio
 import select
 import socket
 import struct
-from collections import deque
-from collections.abc import Callable
+from collections import Counter, deque
+from collections.abc import Callable, Hashable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 from urllib.parse import unquote
 
 import httptools
 
+from prowess_host.http.access import client_of
 from prowess_host.http.headers import Headers
 from prowess_host.http.messages import UNASKED, Exchange, status_line
 
@@ -33,36 +34,106 @@ _KEEP_ALIVE: Final = 75.0
 """Seconds that an idle connection is kept, longer than in usual proxies, so that the proxy closes it first."""
 _AT_ONCE_OVER: Final = struct.pack("ii", 1, 0)
 _HUNG_UP: Final = 5.0
-"""Seconds between two looks whether a client has left that sent further requests."""
+"""Seconds between two checks whether a client with further requests has disconnected."""
 _RDHUP: Final[int] = getattr(select, "POLLRDHUP", 0)
-"""Of Linux: the client sends nothing more, whatever has not been read yet."""
+"""The event of Linux for a peer that has closed its side, even if unread bytes are left."""
+_VERSIONS: Final = frozenset({"1.0", "1.1"})
 _UPGRADE: Final = frozenset({b"upgrade", b"http2-settings"})
-_MOST_BODIES: Final = 16
-"""Bodies of the largest size that are held at the same time."""
+_MOST_BODIES: Final = 32
+"""Memory for large bodies, as a number of bodies of the largest size. A client alone gets half of it."""
+_FIRST: Final = 0.1
+"""Seconds that are added to the age of an upload, because the first part of a body says little about its speed."""
 _CHUNK: Final = 64 * 1024
+_MOST_HEADS: Final = 500
+_LONGEST_HEAD: Final = 2000
+"""Bytes of the longest head that is kept for further requests."""
+_END_OF_HEAD: Final = b"\r\n\r\n"
 
 
 class _TooLarge(ValueError):
-    """The head of a request."""
+    """The head of a request is too large."""
+
+
+class _Head(NamedTuple):
+    """The head of an ordinary request: its body has a length, and another request may follow."""
+
+    method: str
+    path: str
+    headers: Headers
+    length: int
+
+
+class _Bodies:
+    """Limits the memory for large bodies. Each client gets as much as it leaves for others; beyond that, its slowest upload is refused."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._number = 0
+        self._of: Counter[Hashable] = Counter()
+        self._uploads: dict[Exchange, tuple[Http1, float]] = {}
+
+    def hold(self, exchange: Exchange, connection: Http1, now: float) -> None:
+        """Count the bytes of a body that have arrived until its request is answered."""
+        if exchange not in self._uploads:
+            self._uploads[exchange] = connection, now
+            exchange.when_over(partial(self._let_go, exchange))
+        while not exchange.over:
+            more = exchange.size - exchange.held
+            if self._of[connection.client] + more <= self._most - self._number:
+                self._count(exchange, connection, more)
+                return
+            self._slowest(connection.client, now).refuse_body()
+
+    def _slowest(self, client: Hashable, now: float) -> Http1:
+        """The connection of the client's slowest upload. One that arrives is among them."""
+
+        def rate(exchange: Exchange) -> float:
+            return exchange.size / (now - self._uploads[exchange][1] + _FIRST)
+
+        arriving = (each for each in self._uploads if not each.is_whole and self._uploads[each][0].client == client)
+        return self._uploads[min(arriving, key=rate)][0]
+
+    def _count(self, exchange: Exchange, connection: Http1, more: int) -> None:
+        exchange.held += more
+        self._number += more
+        self._of[connection.client] += more
+        if not self._of[connection.client]:
+            del self._of[connection.client]
+
+    def _let_go(self, exchange: Exchange) -> None:
+        connection, _ = self._uploads.pop(exchange)
+        self._count(exchange, connection, -exchange.held)
 
 
 class _Shared:
-    """What all connections of a server have in common."""
+    """The state that all connections of a server share."""
 
     def __init__(self, serve: Callable[[Exchange], None], own: ServeSettings, state: ServerState) -> None:
         self.serve = serve
         self.own = own
         self.state = state
         self.chunk = bytearray(_CHUNK)
-        """One buffer for all: it is emptied at once."""
-        self.bodies = 0
-        """Bytes of the large bodies that are held now."""
+        """One buffer for all connections, which is always emptied at once."""
+        self.bodies = _Bodies(_MOST_BODIES * own.max_body)
+        self._heads: dict[bytes, _Head] = {}
+        """Parsed heads by their bytes, because a client sends few different ones."""
         self._told: list[tuple[bytes, bytes]] = []
         self._date = b""
 
+    def known(self, head: bytes) -> _Head | None:
+        """The parsed head with these bytes, if it was parsed before."""
+        return self._heads.get(head)
+
+    def remember(self, written: bytes, head: _Head) -> None:
+        """Keep a parsed head for further requests."""
+        if len(written) <= _LONGEST_HEAD:
+            if len(self._heads) >= _MOST_HEADS:
+                self._heads.clear()
+            self._heads[written] = head
+
     @property
     def date(self) -> bytes:
-        """The line with the date, which the server makes anew each second."""
+        """The header line with the date, which the server updates each second."""
         if self._told is not self.state.default_headers:
             self._told = self.state.default_headers
             self._date = b"".join(b"%b: %b\r\n" % field for field in self._told)
@@ -70,7 +141,7 @@ class _Shared:
 
 
 def http1(serve: Callable[[Exchange], None], own: ServeSettings) -> Callable[..., Http1]:
-    """What uvicorn makes connections with. `serve` gets each request once its head is there."""
+    """The protocol factory for uvicorn. `serve` gets each request once its head has arrived."""
     shared: _Shared | None = None
 
     def connect(*, server_state: ServerState, **_: object) -> Http1:
@@ -96,23 +167,25 @@ class Http1(asyncio.BufferedProtocol):
         self._head = 0
         """Bytes that arrived while a head was read, perhaps with the beginning of a body."""
         self._in_head = True
+        self._is_between = True
+        """Whether the next byte begins a request."""
         self._declines = False
-        """Whether the request offers another protocol, which nobody here speaks: it is read again, without the offer."""
+        """Whether the request offers an upgrade. It is then parsed again without the offer."""
         self._waits_for = "head"
         self._exchanges: deque[Exchange] = deque()
-        """The request that is served, and those that follow it already."""
+        """The request that is served, and those that have arrived after it."""
         self._newest: Exchange | None = None
-        """The one whose body is read."""
+        """The request whose body is read."""
         self._serving = False
         self._takes_more = True
-        """Whether what follows is a request: not after the last one of a connection."""
+        """Whether further requests may follow on this connection."""
         self._arriving: asyncio.TimerHandle | None = None
         self._leaving: asyncio.TimerHandle | None = None
         self._looking: asyncio.TimerHandle | None = None
         self.address = ""
         """The address of the client."""
         self._due = 0.0
-        """When somebody has to look at this connection again."""
+        """When the next check of this connection is due."""
 
     # The connection
 
@@ -140,7 +213,7 @@ class Http1(asyncio.BufferedProtocol):
         self._parser = None  # which holds this
 
     def shutdown(self) -> None:
-        """Close the connection, after the response that is being made."""
+        """Close the connection after the current response."""
         if self._exchanges:
             self._exchanges[0].keeps_open = False
         else:
@@ -149,12 +222,17 @@ class Http1(asyncio.BufferedProtocol):
     # Output
 
     @property
+    def client(self) -> Hashable:
+        """The client that this connection counts for, before its credentials are known."""
+        return client_of(None, self.address)
+
+    @property
     def is_blocked(self) -> bool:
-        """Whether the client does not read what is sent."""
+        """Whether the client reads too slowly."""
         return self._leaving is not None
 
     def pause_writing(self) -> None:
-        """Start the timeout for a client that reads slowly, and take no more requests from it."""
+        """Start the timeout for a slow reader, and read no more requests from it."""
         self._leaving = self._loop.call_later(self._own.patience, self._abort)
         self._transport.pause_reading()
 
@@ -177,17 +255,19 @@ class Http1(asyncio.BufferedProtocol):
     # Input
 
     def get_buffer(self, sizehint: int) -> bytearray:  # noqa: ARG002 - asyncio's signature
-        """The place for what arrives."""
+        """The buffer for arriving bytes."""
         return self._shared.chunk
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Some bytes of a request, or of several."""
+        """Parse the arrived bytes."""
         if self._transport.is_closing():
             return
+        taken = self._take_known(nbytes) if self._is_between and self._takes_more else 0
         if self._in_head:
-            self._head += nbytes
+            self._head += nbytes - taken
         try:
-            self._feed(memoryview(self._shared.chunk)[:nbytes])
+            if taken < nbytes:
+                self._feed(memoryview(self._shared.chunk)[taken:nbytes])
         except httptools.HttpParserError:
             self._refuse_broken()
             return
@@ -198,11 +278,25 @@ class Http1(asyncio.BufferedProtocol):
         if not self._serving:
             self._serve_next()
 
+    def _take_known(self, nbytes: int) -> int:
+        """Take a whole request whose head was parsed before, and return the number of its bytes."""
+        chunk = self._shared.chunk
+        start = chunk.find(_END_OF_HEAD, 0, min(nbytes, _LONGEST_HEAD)) + len(_END_OF_HEAD)
+        head = self._shared.known(bytes(memoryview(chunk)[:start]))
+        if head is None or start + head.length > nbytes:
+            return 0
+        exchange = Exchange(self, head.method, head.path, head.headers)
+        self._begin(exchange)
+        exchange.feed(bytes(memoryview(chunk)[start : start + head.length]))
+        self._stop()
+        exchange.complete()
+        return start + head.length
+
     def _feed(self, data: memoryview | bytes) -> None:
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
-            if not self._declines:  # CONNECT: what follows is no HTTP
+            if not self._declines:  # CONNECT: the following bytes are not HTTP
                 self._takes_more = False
                 if self._newest is not None:
                     self._newest.keeps_open = False
@@ -214,38 +308,39 @@ class Http1(asyncio.BufferedProtocol):
             self._feed(head + bytes(data[upgrade.args[0] :]))
 
     def _without_upgrade(self) -> bytes:
-        """The head of a request that offers another protocol, without the offer. Its body would not be read with it."""
+        """The head of a request without its offer to upgrade, with which the parser would not read the body."""
         lines = [b"%b %b HTTP/%b" % (self._parser.get_method(), self._url, self._parser.get_http_version().encode())]
         for name, value in self._pairs:
             kept = value
-            if name == b"connection":
+            if name.lower() == b"connection":
                 tokens = [token.strip() for token in value.split(b",")]
                 kept = b", ".join(token for token in tokens if token.lower() not in _UPGRADE)
-            if name not in _UPGRADE and (kept or name != b"connection"):
+            if name.lower() not in _UPGRADE and (kept or name.lower() != b"connection"):
                 lines.append(b"%b: %b" % (name, kept))
         return b"\r\n".join([*lines, b"", b""])
 
     def on_message_begin(self) -> None:
-        """A request begins."""
+        """Called at the beginning of a request."""
+        self._is_between = False
         self._waits_for = "head"
         self._url = b""
         self._pairs = []
 
     def on_url(self, url: bytes) -> None:
-        """A part of the target of the request."""
+        """Handle a part of the request target."""
         self._url += url
         if len(self._url) > self._own.max_header:
             raise _TooLarge
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """One field of the head."""
+        """Handle one header."""
         pairs = self._pairs
-        pairs.append((name.lower(), value))
+        pairs.append((name, value))
         if len(pairs) > _MOST_FIELDS:
             raise _TooLarge
 
     def on_headers_complete(self) -> None:
-        """The headers are complete."""
+        """Handle the end of the headers."""
         self._declines = self._parser.should_upgrade() and self._parser.get_method() != b"CONNECT"
         if self._declines:
             return
@@ -258,14 +353,30 @@ class Http1(asyncio.BufferedProtocol):
             return
         parser, headers = self._parser, Headers(self._pairs)
         if (headers.get("transfer-encoding") or "chunked").lower() != "chunked":
-            raise ValueError("nobody here decodes that")
-        exchange = Exchange(self, parser.get_method().decode("ascii"), _path_of(self._url), headers)
+            raise ValueError("this transfer encoding is not supported")
+        if parser.get_http_version() not in _VERSIONS:
+            raise ValueError("this version is not supported")
+        path = _path_of(self._url, headers.get("host") or "")
+        exchange = Exchange(self, parser.get_method().decode("ascii"), path, headers)
         if parser.get_http_version() != "1.1":
             exchange.keeps_open = exchange.chunks = False
         elif not parser.should_keep_alive():
             exchange.keeps_open = False
-        self._takes_more = exchange.keeps_open
         exchange.wants_continue = (headers.get("expect") or "").lower() == "100-continue"
+        length = headers.get("content-length") or ""
+        if (
+            exchange.keeps_open
+            and not exchange.wants_continue
+            and length.isdigit()
+            and "transfer-encoding" not in headers
+        ):
+            head = _Head(exchange.method, exchange.path, headers, int(length))
+            self._shared.remember(_written(head.method, self._url, self._pairs), head)
+        self._begin(exchange)
+
+    def _begin(self, exchange: Exchange) -> None:
+        """Add a request to those that are served one after the other."""
+        self._takes_more = exchange.keeps_open
         self._newest = exchange
         self._exchanges.append(exchange)
         if len(self._exchanges) > 1:
@@ -273,46 +384,32 @@ class Http1(asyncio.BufferedProtocol):
             self.look_after(_HUNG_UP)
 
     def on_body(self, body: bytes) -> None:
-        """A part of the body."""
+        """Handle a part of the body."""
         newest = self._newest
         if newest is None:
             return
         newest.feed(body)
-        if newest.size > UNASKED:
-            self._hold(newest)
-
-    def _hold(self, exchange: Exchange) -> None:
-        """Count the bytes of a large body until it is answered. All together are bounded: so is memory."""
-        more = exchange.size - exchange.held
-        if self._shared.bodies + more > _MOST_BODIES * self._own.max_body:
-            self._refuse(503, "too many large requests at once", b"retry-after: 1\r\n")
-        elif not exchange.over:
-            if not exchange.held:
-                exchange.when_over(partial(self._let_go, exchange))
-            exchange.held += more
-            self._shared.bodies += more
-
-    def _let_go(self, exchange: Exchange) -> None:
-        self._shared.bodies -= exchange.held
+        if newest.size > UNASKED and not newest.over:
+            self._shared.bodies.hold(newest, self, self._loop.time())
 
     def on_message_complete(self) -> None:
-        """The request is complete; another may follow."""
+        """Handle the end of the request; another may follow."""
         if self._declines:
             return
         self._stop()
-        self._in_head = True
+        self._in_head = self._is_between = True
         if self._newest is not None:
             self._newest.complete()
 
     def read_on(self, *, wanted: bool) -> None:
-        """Read the rest of a body, or leave it with the client for now."""
+        """Read the rest of a body, or pause reading."""
         if wanted:
             self._read_or_wait()
         else:
             self._transport.pause_reading()
 
     def _read_or_wait(self) -> None:
-        """Read, unless requests wait already or the client does not read what is sent."""
+        """Read, unless requests wait already or the client reads too slowly."""
         if len(self._exchanges) <= 1 and not self.is_blocked:
             self._transport.resume_reading()
 
@@ -326,7 +423,7 @@ class Http1(asyncio.BufferedProtocol):
 
     @property
     def date(self) -> bytes:
-        """The line with the date."""
+        """The header line with the date."""
         return self._shared.date
 
     def write(self, data: bytes) -> None:
@@ -334,7 +431,7 @@ class Http1(asyncio.BufferedProtocol):
         self._transport.write(data)
 
     def finish(self, exchange: Exchange) -> None:
-        """A response is complete: the next request is served, in a turn of its own."""
+        """Serve the next request after a complete response, in the next turn of the loop."""
         self._exchanges.popleft()
         self._serving = False
         if not exchange.keeps_open:
@@ -349,7 +446,7 @@ class Http1(asyncio.BufferedProtocol):
     # Time
 
     def look_after(self, seconds: float) -> None:
-        """Look at this connection in so many seconds. A timer that is due earlier is enough: it looks when it is due."""
+        """Check this connection in this many seconds at the latest. An earlier timer stays, and starts another one."""
         self._due = due = self._loop.time() + seconds
         looking = self._looking
         if looking is None or looking.when() > due:
@@ -370,7 +467,7 @@ class Http1(asyncio.BufferedProtocol):
             self._transport.close()
 
     def _has_hung_up(self) -> bool:
-        """Whether the client has left while nothing is read, because further requests of it wait: the loop would not say so."""
+        """Whether the client has disconnected while reading is paused, which the loop does not report."""
         if self._transport.is_reading() or not _RDHUP:
             return False
         poll = select.poll()
@@ -404,6 +501,10 @@ class Http1(asyncio.BufferedProtocol):
     def _size_of_head(self) -> int:
         return sum(len(name) + len(value) + 4 for name, value in self._pairs) + len(self._url)
 
+    def refuse_body(self) -> None:
+        """Refuse a large body for which there is no memory."""
+        self._refuse(503, "too many large requests at once", b"retry-after: 1\r\n")
+
     def _refuse(self, status: int, reason: str, fields: bytes = b"") -> None:
         """Send an error and close the connection. During another response, only close it."""
         self._stop()
@@ -418,12 +519,22 @@ class Http1(asyncio.BufferedProtocol):
             exchange.leave()
 
 
-def _path_of(url: bytes) -> str:
-    """The path of a target; an `HttpParserError` or a `ValueError` where it has none."""
+def _written(method: str, url: bytes, pairs: list[tuple[bytes, bytes]]) -> bytes:
+    """A head in its usual form, in which nearly all clients write it. Others are parsed each time."""
+    lines = [b"%b %b HTTP/1.1" % (method.encode(), url), *(b"%b: %b" % pair for pair in pairs)]
+    return b"\r\n".join(lines) + _END_OF_HEAD
+
+
+def _path_of(url: bytes, host: str) -> str:
+    """The path of a request target. Raises `HttpParserError` or `ValueError` if it has none, or is of another host."""
     if url == b"/mcp":
         return "/mcp"
     path = cast("bytes | None", httptools.parse_url(url).path)
     if path is None:
         raise ValueError(url)
+    if not url.startswith(b"/") and url != b"*":  # a whole URL counts more than the header, which is checked later
+        authority = url.partition(b"://")[2].partition(b"/")[0]
+        if authority.lower() != host.lower().encode("latin-1"):
+            raise ValueError(url)
     text = path.decode("ascii")
     return unquote(text) if "%" in text else text

@@ -1,7 +1,7 @@
 """One HTTP request and its response: bounded bodies, complete responses, and streams that end when the client disconnects.
 
-Knows the connection as a `Wire`. Nothing here waits but the handlers that ask for it: what a stream sends comes by callbacks,
-so that a request which is answered soon costs neither a task nor a timer.
+Independent of the kind of connection, see `Wire`. Streams send by callbacks, so that a request that is answered soon needs
+neither a task nor a timer.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _CLOSE: Final = (b"connection", b"close")
 UNASKED: Final = 64 * 1024
 """Bytes of a body that are read before a handler asks for it."""
 _AT_ONCE: Final = 64 * 1024
-"""Bytes of a body that are joined with the head, to be sent by one call."""
+"""Bytes of the largest body that is joined with the head and written in one call."""
 _SILENCE: Final = 15.0
 """Seconds without an event after which a stream sends a keep-alive."""
 _UNSTREAMED: Final = 5.0
@@ -51,16 +51,16 @@ def status_line(status: int) -> bytes:
 
 
 class Wire(Protocol):
-    """The connection that a request came by."""
+    """The connection of a request."""
 
     @property
     def is_blocked(self) -> bool:
-        """Whether the client does not read what is sent."""
+        """Whether the client reads too slowly."""
         ...
 
     @property
     def date(self) -> bytes:
-        """The line with the date of today."""
+        """The header line with the date."""
         ...
 
     @property
@@ -73,15 +73,15 @@ class Wire(Protocol):
         ...
 
     def read_on(self, *, wanted: bool) -> None:
-        """Read the rest of the body, or leave it with the client for now."""
+        """Read the rest of the body, or pause reading."""
         ...
 
     def look_after(self, seconds: float) -> None:
-        """Call `tick` of the exchange after so many seconds at the latest."""
+        """Call `tick` of the exchange after this many seconds at the latest."""
         ...
 
     def finish(self, exchange: Exchange) -> None:
-        """The response is complete."""
+        """Called when the response is complete."""
         ...
 
 
@@ -127,23 +127,23 @@ class Exchange:
         self.keeps_open = True
         """Whether another request may follow."""
         self.chunks = True
-        """Whether the client understands chunks."""
+        """Whether the client supports chunked responses."""
         self.wants_continue = False
-        """Whether the client sends the body only when it is asked to."""
+        """Whether the client waits for `100 Continue` before it sends the body."""
         self.is_whole = False
-        """Whether the body has arrived."""
+        """Whether the whole body has arrived."""
         self.gone = False
-        """Whether the client has left before the response was complete."""
+        """Whether the client disconnected before the response was complete."""
         self.over = False
-        """Whether nothing more is sent."""
+        """Whether the exchange is over."""
         self._at_end: list[Callable[[], None]] = []
         self._body: bytes | bytearray = b""
         self.size = 0
         """Bytes of the body that have arrived."""
         self.held = 0
-        """Bytes of a large body, as far as they are counted."""
+        """Bytes of the body that count for the limit of large bodies."""
         self._most: int | None = None
-        """Bytes of the body that a handler wants at most; `None` as long as none has asked."""
+        """The most bytes of the body that a handler accepts; `None` until one asks."""
         self._waits: asyncio.Future[None] | None = None
         self._outlet: Outlet | None = None
 
@@ -155,7 +155,7 @@ class Exchange:
     # The request
 
     def feed(self, data: bytes) -> None:
-        """A part of the body."""
+        """Add a part of the body."""
         if self.over:
             return
         self.size += len(data)
@@ -163,7 +163,7 @@ class Exchange:
             self._body = b""
         elif not self._body:
             self._body = data
-        else:  # in one place, since a body may come in millions of parts
+        else:  # in one buffer, since a body may arrive in millions of parts
             if isinstance(self._body, bytes):
                 self._body = bytearray(self._body)
             self._body += data
@@ -172,12 +172,12 @@ class Exchange:
         self._wake()
 
     def complete(self) -> None:
-        """The body is there."""
+        """Mark the body as complete."""
         self.is_whole = True
         self._wake()
 
     def taken(self, most: int) -> bytes | Refused | None:
-        """The whole body, or the refusal; `None` if more of it has to come."""
+        """The whole body, or the refusal; `None` if more has to arrive."""
         length = self.headers.get("content-length")
         if self.size > most or (length is not None and length.isascii() and length.isdigit() and int(length) > most):
             return _too_large(most)
@@ -213,7 +213,7 @@ class Exchange:
             self._waits.set_result(None)
 
     def leave(self) -> None:
-        """The client has left, or is hung up on."""
+        """Handle the end of the connection."""
         if not self.over:
             self.gone = True
             self._close()
@@ -221,7 +221,7 @@ class Exchange:
     # The response
 
     def refuse(self, refused: Refused) -> None:
-        """Send the response of a refusal."""
+        """Send a refusal."""
         body = refused.body
         self.answer(refused.status, body, *((JSON_TYPE,) if body else ()), *refused.headers)
 
@@ -230,7 +230,7 @@ class Exchange:
         self.answer(status, dump_json(value), JSON_TYPE, *fields)
 
     def answer(self, status: int, body: bytes = b"", *fields: Field) -> None:
-        """Send a complete response. To a client that has left nothing is sent."""
+        """Send a complete response, unless the client has disconnected."""
         if self.over:
             return
         head = self._head(status, b"" if status in (204, 304) else b"content-length: %d\r\n" % len(body), fields)
@@ -258,11 +258,11 @@ class Exchange:
 
     @property
     def is_answered(self) -> bool:
-        """Whether there is a response, or will be one."""
+        """Whether the response is sent or will be."""
         return self.over or self._outlet is not None
 
     def abandon(self) -> None:
-        """Send that there is a fault of ours; what has begun already is broken off, so that the client sees that."""
+        """Answer with an internal error. A response that has begun is cut off, so that the client notices."""
         self.keeps_open = False
         self.fields.clear()
         if not self.status:
@@ -275,15 +275,15 @@ class Exchange:
         self._close()
 
     def when_over(self, told: Callable[[], None]) -> None:
-        """Have this called once, when the response is complete or the client has left."""
+        """Call `told` once, when the response is complete or the client has disconnected."""
         self._at_end.append(told)
 
     def _close(self) -> None:
         self.over = True
         self._wake()
         if self._outlet is not None:
-            self._outlet.news = _nobody_listens
-        at_end, self._at_end = self._at_end, []  # they hold this: the garbage collector may come late
+            self._outlet.news = _ignore_news
+        at_end, self._at_end = self._at_end, []  # breaks a reference cycle
         for told in at_end:
             told()
 
@@ -312,7 +312,7 @@ class Exchange:
             self._wire.look_after(_UNSTREAMED)
 
     def _on_news(self) -> None:
-        """A whole response is sent at once; events of one turn of the loop go together."""
+        """Send a whole response at once, and the events of one turn of the loop together."""
         outlet = self._outlet
         if outlet is not None and outlet.head is not None and outlet.head.whole:
             self.pump()
@@ -321,7 +321,7 @@ class Exchange:
             asyncio.get_running_loop().call_soon(self.pump)
 
     def pump(self) -> None:
-        """Send the waiting bytes, unless the client has not read what was sent before."""
+        """Send the waiting bytes, unless the client reads too slowly."""
         self._news = False
         outlet = self._outlet
         if outlet is None or self.over:
@@ -359,7 +359,7 @@ class Exchange:
             self._end()
 
     def tick(self, now: float) -> float:
-        """Look whether the stream was silent for too long, or open; gives the seconds until the next look."""
+        """Check whether the stream was silent or open for too long. Returns the seconds until the next check."""
         if self._outlet is None or self.over:
             return _SILENCE
         if now >= self._ends:
@@ -374,8 +374,8 @@ class Exchange:
         return max(min(quiet, self._ends) - now, 0.001)
 
 
-def _nobody_listens() -> None:
-    """What an outlet has to say when its response is over."""
+def _ignore_news() -> None:
+    """Replaces `Outlet.news` when the response is over."""
 
 
 def _too_large(most: int) -> Refused:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from prowess.jsontypes import JsonObject
 
 __all__ = ["METRICS_TYPE", "Metrics"]
 
@@ -29,6 +32,24 @@ class Metrics:
             buckets = self._buckets[route] = [0] * (len(_BUCKETS) + 1)
         buckets[bisect_left(_BUCKETS, seconds)] += 1
         self._seconds[route] += seconds  # pyright: ignore[reportArgumentType] - a Counter of floats works
+
+    def counted(self) -> JsonObject:
+        """All counters, for `add` in another process."""
+        return {
+            "requests": [[*labels, count] for labels, count in self._requests.items()],
+            "buckets": self._buckets,
+            "seconds": dict(self._seconds),
+        }
+
+    def add(self, counted: JsonObject) -> None:
+        """Count what another process has counted."""
+        for route, method, status, count in counted.get("requests", ()):
+            self._requests[route, method, status] += count
+        for route, buckets in counted.get("buckets", {}).items():
+            before = self._buckets.get(route, [0] * len(buckets))
+            self._buckets[route] = [one + other for one, other in zip(before, buckets, strict=True)]
+        for route, seconds in counted.get("seconds", {}).items():
+            self._seconds[route] += seconds
 
     def text(self, gauges: Mapping[str, tuple[str, float]]) -> bytes:
         """All counters, with the current gauges, each with its help and its value."""

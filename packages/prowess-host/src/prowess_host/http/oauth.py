@@ -6,6 +6,7 @@ The only module that imports joserfc (extra `oauth`). Messages and logs never co
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import time
@@ -51,6 +52,8 @@ _AGAIN: Final = 30.0
 _MOST_KEYS: Final = 10
 """Keys that are tried on a token that names none."""
 _SECONDS: Final = 10.0
+_WRONG: Final = (ValueError, TypeError, KeyError, AttributeError, RecursionError, JoseError)
+"""Raised for keys that are not as they should be."""
 _MOST: Final = 1024 * 1024
 _LEEWAY: Final = 30
 """The tolerated difference of two clocks in seconds."""
@@ -106,7 +109,7 @@ class TokenReader:
         return claims
 
     async def _fresh_keys(self) -> KeySet | None:
-        """The keys. Old ones do while new ones are fetched, for a day: the authorization server may be down."""
+        """The keys. If fetching new ones fails, the old ones are used for up to a day."""
         age = self._now() - self._fetched
         if age > _STALE:
             self._keys = None
@@ -130,13 +133,13 @@ class TokenReader:
             try:
                 self._keys = await asyncio.to_thread(self._download)
                 self._fetched = self._asked
-            except (OSError, HTTPException, ValueError, TypeError, KeyError, SettingsError, JoseError) as error:
+            except (*_WRONG, OSError, HTTPException, SettingsError) as error:
                 _log.warning("the keys of %s cannot be fetched: %s", self._issuer, error)
 
     def _download(self) -> KeySet:
         if self._jwks_url is None:
             self._jwks_url = self._discover()
-        return KeySet.import_key_set(cast("Any", _get(self._jwks_url)))
+        return _read_keys(_get(self._jwks_url))
 
     def _discover(self) -> str:
         """The URL of the keys, from the metadata of the authorization server."""
@@ -159,7 +162,7 @@ class TokenReader:
 
 
 class _SafeRedirects(urllib.request.HTTPRedirectHandler):
-    """Follows a redirect only where nobody on the way can answer, and never from https to http."""
+    """Follows a redirect only to a safe address (see `require_safe`), and never from https to http."""
 
     def redirect_request(  # noqa: PLR0917 - the signature of urllib
         self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
@@ -185,11 +188,23 @@ def _get(url: str) -> JsonObject:
 
 
 def require_safe(url: str, *, https: bool = False) -> None:
-    """Raise `SettingsError` for an address that somebody on the way could answer for. With `https`, loopback is none."""
+    """Raise `SettingsError` for an address whose answers could be forged: only https is safe, and loopback unless `https`."""
     split = urlsplit(url)
     if split.scheme == "https" or (not https and split.scheme == "http" and is_loopback(split.hostname or "")):
         return
     raise SettingsError(f"{url} must be https: whoever can change what it says decides who may call")
+
+
+def _read_keys(published: JsonObject) -> KeySet:
+    """The keys of an authorization server for signatures. Keys of unknown kinds are skipped, as RFC 7517 asks."""
+    keys: list[Any] = []
+    for each in published["keys"]:
+        with contextlib.suppress(*_WRONG):
+            if each.get("kty") != "oct" and each.get("use", "sig") == "sig":
+                keys += KeySet.import_key_set({"keys": [each]}).keys
+    if not keys:
+        raise ValueError("it publishes no key that can be used here")
+    return KeySet(keys)
 
 
 def _is_text(value: object) -> bool:
@@ -197,7 +212,7 @@ def _is_text(value: object) -> bool:
 
 
 def _candidates(token: str, keys: KeySet) -> Iterable[KeySet]:
-    """The key that a token names; any of them where it names none, as servers with one key do and go on doing."""
+    """The key that a token names; a few of the keys if it names none, as servers with one key do."""
     if len(keys.keys) == 1 or _key_id(token) is not None:
         return (keys,)
     return (KeySet([each]) for each in keys.keys[:_MOST_KEYS])

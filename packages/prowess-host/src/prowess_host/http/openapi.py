@@ -31,6 +31,7 @@ _REASONS: Final = {
     "413": "The body is too large.",
     "415": "The body is not JSON.",
     "422": "The arguments or the envelope do not match the schema.",
+    "429": "Too many calls of this client run; try again later.",
     "500": "The command has failed.",
     "502": "The result does not match the output schema.",
     "503": "Try again later.",
@@ -97,7 +98,7 @@ def _get(
     is_open: bool = False,
     unavailable: JsonObject | None = None,
 ) -> JsonObject:
-    responses: JsonObject = {"200": _answer("What was asked for.", schema)}
+    responses: JsonObject = {"200": _answer("The requested data.", schema)}
     responses.update({status: _answer(_REASONS[status], _reference("Error")) for status in refused})
     if unavailable is not None:
         responses["503"] = _answer(_REASONS["503"], unavailable)

@@ -16,21 +16,23 @@ from typing import Final
 __all__ = ["supervise"]
 
 _LEAST: Final = 1.0
-"""Seconds between two starts of one process, so that one that cannot start does not take the processor."""
+"""Seconds between two starts of a process that fails to start."""
 _MOST: Final = 30.0
-"""To what they grow while processes end soon after their start."""
+"""The longest pause, while processes end soon after their start."""
 _SOON: Final = 10.0
 _WRONG_SETTINGS: Final = 2
-"""The exit code of a process that says itself what is wrong."""
+"""The exit code of a process that has reported the reason itself."""
 _LOOK: Final = 0.2
 _MORE: Final = 10.0
-"""Seconds beyond the time that calls get, after which a process is killed."""
+"""Seconds after the drain time, after which a process is killed."""
 
 
-def supervise(command: list[str], listening: socket.socket, count: int, drain: float, ready: Callable[[], None]) -> int:
+def supervise(
+    command: list[str], listening: socket.socket, count: int, drain: float, ready: Callable[[], None], *, folder: str
+) -> int:
     """Keep this many processes running until a signal, and return the exit code.
 
-    Each process gets the socket and the reading end of a pipe, whose end shows that the supervisor is gone. `ready` is
+    Each process gets the socket, its number, the `folder` in which the processes find each other, and the reading end of a pipe, whose end shows that the supervisor is gone. `ready` is
     called once the signal handlers are set.
     """
     reading, writing = os.pipe()
@@ -42,24 +44,25 @@ def supervise(command: list[str], listening: socket.socket, count: int, drain: f
         signal.signal(number, lambda number, _: received.append(number))
     signal.signal(signal.SIGCHLD, _wake)
     ready()
-    started: dict[subprocess.Popen[bytes], float] = {}
-    command = [*command, "--replica", f"{listening.fileno()},{reading}"]
-    due, wait = [0.0] * count, _LEAST
+    started: dict[subprocess.Popen[bytes], tuple[int, float]] = {}
+    due, wait = dict.fromkeys(range(count), 0.0), _LEAST
     while not received:
         now = time.monotonic()
         for process in [each for each in started if each.poll() is not None]:
-            lived = now - started.pop(process)
+            number, since = started.pop(process)
+            lived = now - since
             if process.returncode == _WRONG_SETTINGS and not started:
                 os.close(writing)
                 return _WRONG_SETTINGS
             wait = min(wait * 2, _MOST) if lived < _SOON else _LEAST
             sys.stderr.write(f"prowess: a serving process has ended ({process.returncode}); another takes its place\n")
-            due.append(now + max(wait - lived, 0.0))
-        for moment in [each for each in due if each <= now]:
-            due.remove(moment)
-            process = subprocess.Popen(command, pass_fds=(listening.fileno(), reading), start_new_session=True)
-            started[process] = now
-        pause = max(0.0, min(due, default=now + 3600.0) - now)
+            due[number] = now + max(wait - lived, 0.0)
+        for number in [number for number, moment in due.items() if moment <= now]:
+            del due[number]
+            replica = [*command, "--replica", f"{listening.fileno()},{reading},{number},{folder}"]
+            process = subprocess.Popen(replica, pass_fds=(listening.fileno(), reading), start_new_session=True)
+            started[process] = number, now
+        pause = max(0.0, min(due.values(), default=now + 3600.0) - now)
         if select.select([wake_reading], [], [], pause)[0]:
             os.read(wake_reading, 4096)
     return _end(list(started), writing, received, drain)

@@ -42,7 +42,7 @@ class Outlet:
     __slots__ = ("_parts", "ended", "head", "news", "size")
 
     def __init__(self, news: Callable[[], None] | None = None) -> None:
-        self.news = news or _nobody_sends
+        self.news = news or _ignore_news
         """Called when there is something to send."""
         self.head: Head | None = None
         self._parts: list[bytes] = []
@@ -75,7 +75,7 @@ class Outlet:
         return data
 
 
-def _nobody_sends() -> None:
+def _ignore_news() -> None:
     """The default of `Outlet.news`."""
 
 
@@ -103,7 +103,7 @@ class History:
         self.limit(self._most)
 
     def limit(self, most: int) -> None:
-        """Keep so many bytes from now on; the oldest events are dropped."""
+        """Set the most bytes to keep; the oldest events are dropped."""
         self._most = most
         while self._size > most:
             oldest = next(of for of, events in self._kept.items() if events)
@@ -252,6 +252,7 @@ class Reply(_Stream):
         if self._outlet is None or not self._outlet.ended:
             super()._end()
         self.over = True
+        self.owes = _owes_nothing  # breaks a reference cycle, which would cost a request 5 % of its time
         if self.when_over is not None:
             self.when_over()
 
@@ -260,6 +261,11 @@ class Reply(_Stream):
         if not self.started and self._accepted.sse and self._outlet is not None:
             self.started = self.streams = True
             self._start()
+
+
+def _owes_nothing(_reply: Reply) -> bool:
+    """Replaces `Reply.owes` when the reply is over."""
+    return False
 
 
 class Standing(_Stream):

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from prowess.jsontypes import JsonObject
     from prowess.settings.keys import ServeSettings
     from prowess.settings.settings import Settings
+    from prowess_host.http.siblings import Siblings
 
 __all__ = ["Address", "address_of", "bind", "check_safe", "is_open", "serve_http"]
 
@@ -42,7 +43,7 @@ _WAY_OUT: Final = """\
 {host} can be reached from other machines, so callers must authenticate.
 Set a token that clients send, in the environment or in prowess.toml:
   PROWESS_AUTH__TOKEN=…             any secret text of yours
-or name an authorization server: serve.oauth_issuer. Or serve this machine alone: --host 127.0.0.1"""
+or name an authorization server: serve.oauth_issuer. Or serve only this machine: --host 127.0.0.1"""
 
 
 @frozen
@@ -116,7 +117,7 @@ def address_of(own: ServeSettings, listening: socket.socket) -> Address:
 
 
 class _Server(uvicorn.Server):
-    """uvicorn without its handling of signals: there is one process, and it handles them itself."""
+    """uvicorn without its signal handlers, which `_Leaving` replaces."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:
@@ -187,8 +188,11 @@ async def serve_http(
     *,
     ready: Callable[[], None],
     lifeline: int | None = None,
+    siblings: Siblings | None = None,
 ) -> int:
     """Serve a project on a socket until a signal or the end of the `lifeline`, and return the exit code.
+
+    `siblings` are the other processes that do the same.
 
     `ready` is called once the signal handlers are set.
     """
@@ -198,7 +202,7 @@ async def serve_http(
     project = Project(settings, flags, environ)
     project.offers_tasks = own.sessions or settings.own.cluster.url is not None
     server = project.server(version)
-    app = App(project, server, own, access=access, guard=_guard(own, address), documents=documents)
+    app = App(project, server, own, access=access, guard=_guard(own, address), documents=documents, siblings=siblings)
     running = _Server(_config(app, own, settings.root))
     leaving = _Leaving(app, running)
     leaving.listen(lifeline)
@@ -214,6 +218,8 @@ async def serve_http(
         await running.serve([listening])
     finally:
         app.close()
+        if siblings is not None:
+            await siblings.close()
         await project.close()
     return leaving.exit_code
 

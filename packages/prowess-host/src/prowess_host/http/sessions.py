@@ -23,7 +23,7 @@ __all__ = ["HttpSession", "Sessions", "TooManySessions"]
 _MOST_STREAMS: Final = 100
 """Resumable streams of a session. The oldest finished one is dropped first."""
 _FULL_HISTORIES: Final = 32
-"""Sessions that may keep as many events as one may. More of them share what these keep."""
+"""Sessions with the full limit for events. If there are more, they share the limit of this many."""
 _LEAST_KEPT: Final = 16 * 1024
 _RETRY: Final = 1000
 """Milliseconds after which a client that lost a stream should reconnect."""
@@ -34,7 +34,7 @@ _PRIMED: Final = frozenset({"2025-11-25"})
 
 
 class TooManySessions(Exception):
-    """The limit of open sessions is reached: that of all, or the client's `own`."""
+    """The limit of open sessions is reached: the common one, or the client's `own`."""
 
     def __init__(self, number: int, *, own: bool) -> None:
         super().__init__(f"{number} sessions are open{' for you' if own else ''}")
@@ -49,17 +49,18 @@ class HttpSession:
         project: Project,
         server: Server,
         caller: Caller,
+        client: Hashable,
         allows: Callable[..., bool],
         now: Callable[[], float],
         kept: int,
     ) -> None:
         self.id = secrets.token_urlsafe(24)
         self.caller = caller
-        self.client: Hashable = None
-        """Whom it counts for."""
+        self.client = client
+        """The client that it counts for."""
         self.history = History(kept)
         self.standing = Standing(self.history, _RETRY)
-        self.connection = Connection(project, server, self.standing, now, transport="tcp", allows=allows)
+        self.connection = Connection(project, server, self.standing, now, transport="tcp", allows=allows, peer=client)
         self.seen = now()
         self._replies: dict[int, Reply] = {}
 
@@ -74,7 +75,7 @@ class HttpSession:
         return self.connection.in_flight > 0 or self.standing.attached
 
     def reply(self, outlet: Outlet, accepted: Accepted, caller: Caller) -> Reply:
-        """The way back of a POST of this session. The scopes of its token may be others than those of the token before."""
+        """The reply for a POST of this session. The scopes of its token may differ from those of earlier ones."""
         primed = self.revision is None or self.revision.version in _PRIMED
         retry = _RETRY if primed else None
         reply = Reply(outlet, accepted, stateless=False, owner=caller, history=self.history, retry=retry)
@@ -136,13 +137,13 @@ class Sessions:
         self._kept = kept
         self._open: dict[str, HttpSession] = {}
         self._of: dict[Hashable, dict[str, HttpSession]] = {}
-        """Those of each client."""
+        """The sessions of each client."""
 
     def __len__(self) -> int:
         return len(self._open)
 
     def open(self, caller: Caller, client: Hashable, allows: Callable[..., bool]) -> HttpSession:
-        """A new session. Where there is no room, the client with the most sessions loses the one that was idle longest.
+        """Open a session. At the limit, the client with the most sessions loses the one that was idle longest.
 
         Raises `TooManySessions`.
         """
@@ -153,8 +154,7 @@ class Sessions:
         elif len(self._open) >= self._most:
             others = [each for each in self._of.values() if len(each) > len(own)]
             self._make_room([own, *others], TooManySessions(len(self._open), own=False))
-        session = HttpSession(self._project, self._server, caller, allows, self._now, self._kept)
-        session.client = client
+        session = HttpSession(self._project, self._server, caller, client, allows, self._now, self._kept)
         self._open[session.id] = self._of.setdefault(client, {})[session.id] = session
         self._share_room()
         return session
@@ -166,7 +166,7 @@ class Sessions:
         self.end(min(idle, key=itemgetter(0, 1))[2])
 
     def _share_room(self) -> None:
-        """All sessions have a limit together: where there are many, each keeps fewer events."""
+        """Divide the common limit for events among the sessions."""
         if len(self._open) > _FULL_HISTORIES:
             share = max(self._kept * _FULL_HISTORIES // len(self._open), min(self._kept, _LEAST_KEPT))
             for session in self._open.values():

@@ -5,8 +5,6 @@ Equal projects give equal bytes.
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import io
 import json
 import re
@@ -14,7 +12,8 @@ import zipfile
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from prowess.errors import ProwessError
+from prowess.errors import ProwessError, shortened
+from prowess_host.environments.wheels import record_of
 
 if TYPE_CHECKING:
     from prowess.contracts.contract import Contract
@@ -101,8 +100,7 @@ def wheel(source: Source, registry_name: str | None = None) -> tuple[str, bytes]
             f"[prowess.skills]\n{source.name} = {module}:plugin\n"
         ).encode(),
     }
-    record = "".join(f"{path},sha256={_digest(data)},{len(data)}\n" for path, data in files.items())
-    files[f"{info}/RECORD"] = f"{record}{info}/RECORD,,\n".encode()
+    files[f"{info}/RECORD"] = record_of(files, info)
     return f"{module}-{source.version}-py3-none-any.whl", _zipped(files)
 
 
@@ -185,8 +183,8 @@ def server_json(source: Source, registry_name: str, variables: Iterable[str] = (
     entry: dict[str, Any] = {
         "$schema": SERVER_SCHEMA,
         "name": registry_name,
-        "title": _cut(source.title),
-        "description": _cut(source.description),
+        "title": shortened(source.title, _MOST_OF_DESCRIPTION),
+        "description": shortened(source.description, _MOST_OF_DESCRIPTION),
         "version": source.version,
         "packages": [package],
     }
@@ -195,16 +193,8 @@ def server_json(source: Source, registry_name: str, variables: Iterable[str] = (
     return _json(entry)
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= _MOST_OF_DESCRIPTION else f"{text[: _MOST_OF_DESCRIPTION - 1]}…"
-
-
 def _json(value: Any) -> bytes:
     return json.dumps(value, indent=2, ensure_ascii=False).encode() + b"\n"
-
-
-def _digest(data: bytes) -> str:
-    return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
 
 
 def _zipped(files: Mapping[str, bytes]) -> bytes:

@@ -76,7 +76,7 @@ def read_source(settings: Settings, name: str | None = None, version: str | None
     files = dict(_files(root, folders))
     config = root / "prowess.toml"
     if config.is_file():
-        text = config.read_bytes()
+        text = _read(config, root)
         _refuse_secrets(text, own.record.secrets)
         files["prowess.toml"] = text
     elif settings.written.text:
@@ -85,7 +85,7 @@ def read_source(settings: Settings, name: str | None = None, version: str | None
         )
     for icon in own.identity.icons:
         if (root / icon).is_file():
-            files[_relative(icon, root)] = (root / icon).read_bytes()
+            files[_relative(icon, root)] = _read(root / _relative(icon, root), root)
     if not any(path.endswith(".py") for path in files):
         raise ProwessError(f"{root} has no skills to package")
     return Source(
@@ -148,7 +148,22 @@ def _files(root: Path, folders: tuple[str, ...]) -> Iterator[tuple[str, bytes]]:
             for file in sorted(files):
                 path = Path(place, file)
                 if not file.startswith(".") and path.suffix != ".pyc":
-                    yield path.relative_to(root).as_posix(), path.read_bytes()
+                    yield path.relative_to(root).as_posix(), _read(path, root)
+
+
+def _read(path: Path, root: Path) -> bytes:
+    """A file of the project. A link to anything else is refused: the package would publish it."""
+    named, real, inside = path.relative_to(root), Path(os.path.realpath(path)), root.resolve()
+    if not real.is_relative_to(inside):
+        raise ProwessError(
+            f"{named} is a link to a place outside the project; a package contains only files of the project"
+        )
+    hidden = any(part.startswith(".") for part in real.relative_to(inside).parts)
+    if hidden and not any(part.startswith(".") for part in named.parts):
+        raise ProwessError(f"{named} is a link to a hidden file, which is not packaged; delete the link")
+    if not real.is_file():
+        raise ProwessError(f"{named} is not a file, so it cannot be packaged; delete it")
+    return real.read_bytes()
 
 
 def _refuse_secrets(text: bytes, patterns: tuple[str, ...]) -> None:
@@ -186,4 +201,4 @@ def _dependencies(listed: Any) -> tuple[str, ...]:
 
 def _readme(root: Path, title: str) -> str:
     path = root / "README.md"
-    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else f"# {title}\n"
+    return _read(path, root).decode("utf-8", "replace") if path.is_file() else f"# {title}\n"

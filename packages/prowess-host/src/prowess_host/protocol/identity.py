@@ -88,7 +88,8 @@ class Server:
         if not revision.stateless:
             return body if meta == b"{}" else join_objects(body, b'{"_meta":%b}' % meta)
         head = b'{"resultType":"%b"}' % result_type.encode()
-        whole_meta = b'{"_meta":%b}' % join_objects(self._stamp(revision), meta)
+        stamp = self._stamp(revision)
+        whole_meta = b'{"_meta":%b}' % (stamp if meta == b"{}" else join_objects(stamp, meta))
         caching = _NO_CACHE if cacheable and result_type == "complete" else b"{}"
         return join_objects(head, body, caching, whole_meta)
 

@@ -169,19 +169,15 @@ BY_METHOD: Final[Mapping[str, Row]] = MappingProxyType(
 """The kind of a method."""
 
 
-def _text(text: str) -> JsonObject:
-    return {"type": "text", "text": text}
-
-
-def _file(held: JsonObject) -> JsonObject:
-    return {"type": "resource", "resource": held}
-
-
 def as_content(payload: JsonObject) -> JsonObject:
     """The contents of a resource or the messages of a prompt, in the form of a tool result."""
     if "contents" in payload:
-        held: list[JsonObject] = payload["contents"]
-        return {"content": [_text(each["text"]) if "text" in each else _file(each) for each in held]}
+        return {
+            "content": [
+                {"type": "text", "text": each["text"]} if "text" in each else {"type": "resource", "resource": each}
+                for each in payload["contents"]
+            ]
+        }
     if "messages" not in payload:
         return payload
     content: list[JsonObject] = []

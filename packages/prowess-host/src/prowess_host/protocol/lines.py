@@ -49,12 +49,15 @@ class LineSplitter:
     def feed(self, data: bytes) -> list[bytes | Oversized]:
         """The lines that these bytes complete."""
         begun = self._parts or self._skipping or self._first
-        if not begun and data.find(b"\n") == len(data) - 1 <= self._limit:  # the usual case: one whole line
+        end = data.find(b"\n")
+        if not begun and end == len(data) - 1 <= self._limit:  # the usual case: one whole line
             line = data.strip(_JSON_SPACE)
             return [line] if line else []
         lines: list[bytes | Oversized] = []
-        if data and b"\n" not in data:  # a part of a long line: splitting would copy it, and look at each byte
-            self._extend(data, lines)
+        if data and end in {-1, len(data) - 1}:  # a part of a long line: splitting would copy it, and look at each byte
+            self._extend(data[:-1] if end >= 0 else data, lines)
+            if end >= 0:
+                self._end_line(lines)
             return lines
         *ended, rest = data.split(b"\n")
         for piece in ended:

@@ -169,7 +169,7 @@ class RpcError(Exception):
 
     @classmethod
     def missing_param(cls, path: str, wanted: str) -> RpcError:
-        """A required member of `params` is not there."""
+        """A required member of `params` is missing."""
         return cls(INVALID_PARAMS, f"Invalid params: {path} is required and must be {wanted}")
 
     @classmethod

@@ -145,7 +145,7 @@ class Session:
         self.declared: JsonObject = {}
         """The capabilities sent to a handshake client."""
         self.heads: dict[tuple[object, ...], bytes] = {}
-        """What workers are told with each call of a command: by command, profile, limits of results, and the like."""
+        """Encoded heads of calls for workers, by command, profile, limits of results and so on."""
         self.complaints = Allowance()
         """The limit for errors without an id."""
         self._questions: dict[int, Call] = {}
@@ -218,7 +218,9 @@ class Session:
         if not self.is_open(call):
             return _NOTHING
         del self.in_flight[call.id]
-        withdrawn = self._withdraw_questions(call) if call.questions else _NOTHING
+        withdrawn = (
+            b"".join([self.withdraw_question(each) for each in sorted(call.questions)]) if call.questions else _NOTHING
+        )
         batch = call.batch
         if batch is None:
             return withdrawn + line if withdrawn else line
@@ -280,9 +282,6 @@ class Session:
             return _NOTHING
         call.questions.discard(question)
         return encode_notification("notifications/cancelled", {"requestId": question})
-
-    def _withdraw_questions(self, call: Call) -> bytes:
-        return b"".join([self.withdraw_question(question) for question in sorted(call.questions)])
 
     # Notifications, and the end
 

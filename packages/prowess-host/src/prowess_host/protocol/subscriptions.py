@@ -129,7 +129,7 @@ def read_uris(given: Any, path: str) -> list[str]:
 
 
 def check_length(characters: int) -> None:
-    """Refuse URIs that are too long altogether: they are kept as long as the client listens."""
+    """Refuse URIs that are too long in total, since they are kept while the client listens."""
     if characters > MAX_CHARACTERS:
         raise RpcError.invalid_request(f"the URIs have {characters} characters, more than {MAX_CHARACTERS}")
 

@@ -22,7 +22,7 @@ from prowess.settings.settings import Settings
 from prowess_host.protocol.kinds import as_content
 from prowess_host.records.recording import Event, Told
 from prowess_host.records.redaction import Redactor, secrets_of
-from prowess_host.records.rows import Row
+from prowess_host.records.rows import OrdinaryRow, Row
 
 if TYPE_CHECKING:
     from prowess_host.records.store import Store
@@ -75,41 +75,90 @@ class Book:
         page = _Page(
             own, redactor, redactor.may_be_in(b"\n".join(told_texts)), self._now() - time.monotonic(), os.getpid()
         )
-        rows: list[Row] = []
+        ordinary, others = self._sorted(news, page)
         gone: list[str] = []
-        for told in news:
+        rows: list[Row] = []
+        for told in others:
             if told.kind == "running" and not told.number:
                 continue  # the call has no id yet
-            row = self._plain_row(told, page) or self._row(told, page)
-            if self._ids or told.kind == "running":
-                gone += self._follow(told, row)
+            row = self._row(told, page)
+            gone += self._follow(told, row.id)
             rows.append(row)
-        if rows:
-            self._put(rows, gone, own)
+        if rows or ordinary:
+            self._put(rows, ordinary, gone, own)
             if self._tell is not None:
                 self._tell(rows)
 
-    def _follow(self, told: Told, row: Row) -> list[str]:
+    def _sorted(self, news: list[Told], page: _Page) -> tuple[list[OrdinaryRow], list[Told]]:
+        """The rows of ordinary calls, which most are, the fast way; and the other calls.
+
+        An ordinary call has a result, nothing was heard of it meanwhile, and nothing of it has to be masked or left out.
+        """
+        own = page.own
+        if page.is_doubtful or not (own.arguments and own.results) or self._tell is not None:
+            return [], news
+        ordinary: list[OrdinaryRow] = []
+        others: list[Told] = []
+        known: dict[tuple[int, bytes], tuple[str, str, int] | None] = {}
+        for told in news:
+            arguments, body = told.arguments, told.body
+            key = id(told.contract), told.head
+            if key not in known:
+                known[key] = self._common(told, page)
+            common = known[key]
+            if (
+                common is None
+                or told.meta != b"{}"
+                or told.events
+                or arguments is None
+                or body is None
+                or told.serial in self._ids
+                or len(arguments) + len(body) > own.max_value
+            ):
+                others.append(told)
+                continue
+            ordinary.append(
+                (
+                    f"{self._mark}{told.number:x}",
+                    page.then + told.since,
+                    told.duration,
+                    told.worker,
+                    arguments.decode("utf-8", "replace"),
+                    body.decode("utf-8", "replace"),
+                    *common,
+                )
+            )
+        return ordinary, others
+
+    def _common(self, told: Told, page: _Page) -> tuple[str, str, int] | None:
+        """The common values of all ordinary calls of a client to a command; `None` if none of them is ordinary."""
+        contract = told.contract
+        client, call_id = _said_in_head(told.head)
+        if contract is None or call_id or not page.redactor.is_harmless(contract):
+            return None
+        return contract.id, client or self._client, page.host
+
+    def _follow(self, told: Told, row_id: str) -> list[str]:
         """The former id of a call that has moved to another worker."""
-        before = self._ids.pop(told.serial, row.id)
+        before = self._ids.pop(told.serial, row_id)
         if told.kind == "running":
-            self._ids[told.serial] = row.id
-        return [before] if before != row.id else []
+            self._ids[told.serial] = row_id
+        return [before] if before != row_id else []
 
     # The store
 
-    def _put(self, rows: list[Row], gone: list[str], own: RecordSettings) -> None:
+    def _put(self, rows: list[Row], ordinary: list[OrdinaryRow], gone: list[str], own: RecordSettings) -> None:
         import sqlite3
 
         if self._store is None and time.monotonic() < self._closed_until:
             return
         for attempt in range(2):
             try:
-                self._opened(own).write(rows, gone)
+                self._opened(own).write(rows, gone, ordinary)
                 return
             except (OSError, sqlite3.Error) as error:
-                self._let_go()
-                if attempt or not self._mend(error):
+                self._close_store()
+                if attempt or not self._recovers_from(error):
                     self._give_up(error)
                     return
 
@@ -120,12 +169,12 @@ class Book:
             self._store = Store(self._path, own.max_bytes, own.max_days)
         return self._store
 
-    def _let_go(self) -> None:
+    def _close_store(self) -> None:
         if self._store is not None:
             self._store.close()
             self._store = None
 
-    def _mend(self, error: Exception) -> bool:
+    def _recovers_from(self, error: Exception) -> bool:
         """Whether to try again at once, because the file was deleted, or was damaged and has been set aside."""
         from prowess_host.records.store import is_damage, set_aside
 
@@ -159,40 +208,6 @@ class Book:
             secrets.difference_update(own.secrets)  # a setting whose own name says that it is secret
             self._redactor = Redactor(own.secrets, secrets)
         return self._redactor
-
-    def _plain_row(self, told: Told, page: _Page) -> Row | None:
-        """The row of an ordinary call, the fast way; `None` for others."""
-        contract, arguments, body, own = told.contract, told.arguments, told.body, page.own
-        if (
-            told.meta != b"{}"
-            or told.events
-            or page.is_doubtful
-            or contract is None
-            or arguments is None
-            or body is None
-            or not (own.arguments and own.results)
-            or len(arguments) + len(body) > own.max_value
-            or not page.redactor.is_harmless(contract)
-        ):
-            return None
-        client, call_id = _said_in_head(told.head)
-        return Row(
-            call_id or f"{self._mark}{told.number:x}",
-            contract.id,
-            client or self._client,
-            page.then + told.since,
-            told.duration,
-            "ok",
-            1,
-            0,
-            page.host,
-            told.worker,
-            arguments.decode("utf-8", "replace"),
-            "[]",
-            body.decode("utf-8", "replace"),
-            0,
-            "[]",
-        )
 
     def _row(self, told: Told, page: _Page) -> Row:
         own, redactor = page.own, page.redactor

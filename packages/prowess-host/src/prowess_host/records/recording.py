@@ -29,6 +29,8 @@ _SOON: Final = 0.2
 """Seconds after which events are passed to the thread, in one batch."""
 _LATE: Final = 1.0
 """Seconds after its end in which prints of a call still belong to it, up to twice as long."""
+_MOST_RECENT: Final = 1000
+"""The same as a number of calls that end after it. Keeping more makes every call slower."""
 _MOST_WAITING: Final = 32 * 1024 * 1024
 """Bytes of arguments and results that may wait to be written. Beyond that, only the facts of a call are kept."""
 _MOST_SHOWN: Final = 200
@@ -52,59 +54,51 @@ Write: TypeAlias = "Callable[[list[Told], list[str]], None]"
 
 
 class Told:
-    """The state of a call at one moment, for the thread."""
+    """The state of a call at one moment, for the thread.
 
-    __slots__ = (
-        "arguments",
-        "body",
-        "contract",
-        "duration",
-        "events",
-        "facts",
-        "head",
-        "kind",
-        "meta",
-        "number",
-        "serial",
-        "since",
-        "waits",
-        "worker",
-    )
+    The defaults belong to the class, so that a call sets only what is different.
+    """
 
-    def __init__(self, serial: int, contract: Contract | None, head: bytes, arguments: bytes, since: float) -> None:
+    kind = "running"
+    number = worker = 0
+    meta = b"{}"
+    head = b""
+    contract: Contract | None = None
+    arguments: bytes | None = None
+    body: bytes | None = None
+    duration: float | None = None
+    facts: JsonObject | None = None
+    """The result as data, if it was never encoded."""
+    events: list[Event] | None = None
+    waiting = 0
+    """Its bytes that count as waiting."""
+
+    def __init__(self, serial: int, since: float) -> None:
         self.serial = serial
-        self.contract = contract
-        self.head = head
-        self.arguments: bytes | None = arguments
         self.since = since
-        self.kind = "running"
-        self.duration: float | None = None
-        self.number = self.worker = 0
-        self.meta = b"{}"
-        self.body: bytes | None = None
-        self.facts: JsonObject | None = None
-        """The result as data, if it was never encoded."""
-        self.events: list[Event] = []
-        self.waits = False
-        """Whether its bytes count as waiting."""
+
+    def note_job(self, job: Job) -> None:
+        """Take over what the job says."""
+        self.contract, self.head, self.arguments = job.contract, job.head, job.arguments
+        self.number, self.worker = job.number, job.worker
 
     @property
     def size(self) -> int:
-        """Its waiting bytes."""
+        """The bytes of its arguments and its result."""
         return len(self.body or b"") + len(self.arguments or b"")
 
 
 class Recording(Told):
-    """A listener that notes what it hears, and tells another one. In the end it is what is known of the call."""
+    """A listener that notes the events of a job and passes them on to another listener."""
 
-    __slots__ = ("_listener", "_recorder", "_said", "job")
+    _said = 0
 
-    def __init__(self, recorder: Recorder, job: Job, serial: int, now: float) -> None:
-        super().__init__(serial, job.contract, job.head, job.arguments, now)
+    def __init__(self, recorder: Recorder, job: Job, serial: int) -> None:
+        self.serial = serial
+        self.since = time.monotonic()
         self._recorder = recorder
         self._listener: Listener = job.listener
         self.job: Job | None = job
-        self._said = 0
 
     # Events for listeners
 
@@ -164,9 +158,12 @@ class Recording(Told):
 
     def note(self, kind: str, data: Any) -> None:
         """Note an event during the call, or just after it."""
-        recorder, events = self._recorder, self.events
+        recorder = self._recorder
         if not recorder.keeps_output:
             return
+        if self.events is None:
+            self.events = []
+        events = self.events
         if events and events[-1][1] == "dropped":  # a flood of events costs only this
             events[-1] = (events[-1][0], "dropped", events[-1][2] + 1)
             recorder.touch(self)
@@ -189,10 +186,10 @@ class Recording(Told):
     def _end(self, kind: str, meta: bytes = b"{}", body: bytes | None = None) -> None:
         job = self.job
         if job is not None:
+            self.job = None  # breaks a reference cycle
             self.duration = time.monotonic() - self.since
             self.kind, self.meta, self.body = kind, meta, body
-            self.number, self.worker = job.number, job.worker
-            self.job = None  # breaks a reference cycle
+            self.note_job(job)
             self._recorder.end(self)
 
     def _let_go(self) -> None:
@@ -204,14 +201,14 @@ class Recording(Told):
         job = self.job
         if job is None:
             return self
-        copy = Told(self.serial, self.contract, self.head, self.arguments or b"", self.since)
-        copy.number, copy.worker = job.number, job.worker
-        copy.events = list(self.events)
+        copy = Told(self.serial, self.since)
+        copy.note_job(job)
+        copy.events = list(self.events or ())
         return copy
 
 
-def _sayable(text: str) -> str:
-    """A text that the database accepts."""
+def _storable(text: str) -> str:
+    """A text without lone surrogates, which the database refuses."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
@@ -229,20 +226,24 @@ class _Amount:
 
 
 class Recorder:
-    """The witness of a project's jobs.
+    """Records the jobs of a project.
 
     `open_book` is called in the thread with the first batch. It returns the function that is called with each batch, and with
-    the secrets that must not be written.
+    the secrets that must not be written. `is_dropped` returns whether valid arguments of a call are neither stored nor
+    searched for secrets.
     """
 
-    def __init__(self, open_book: Callable[[], Write], *, keeps_output: bool) -> None:
+    def __init__(
+        self, open_book: Callable[[], Write], is_dropped: Callable[[Contract, bytes], bool], *, keeps_output: bool
+    ) -> None:
         self.keeps_output = keeps_output
+        self._is_dropped = is_dropped
         self._open_book = open_book
         self._secrets: list[str] = []
         self._loop = asyncio.get_running_loop()
         self._serial = 0
         self._fresh: list[Recording] = []
-        """Those that were not given to the thread as long as they ran; some have ended meanwhile."""
+        """Calls that the thread has not seen while they ran; some have ended meanwhile."""
         self._ended: list[Recording] = []
         self._unknown: deque[Told] = deque(maxlen=_MOST_UNKNOWN)
         """Calls of unknown commands."""
@@ -263,13 +264,12 @@ class Recorder:
         """The amounts that were passed to the thread and written. Each is changed by one thread only."""
         self._lost = False
 
-    # The witness
+    # Events of jobs
 
     def watch(self, job: Job) -> None:
         """Listen to a job."""
         self._serial += 1
-        recording = Recording(self, job, self._serial, time.monotonic())
-        job.listener = recording
+        recording = job.listener = Recording(self, job, self._serial)
         self._fresh.append(recording)
         if not self._due:
             self._schedule()
@@ -281,15 +281,15 @@ class Recorder:
 
     def unknown(self, name: str, why: str, client: str) -> None:
         """Record a call of an unknown command, without arguments, because no contract says which are secret."""
-        head = json.dumps({"client": _sayable(client[:_MOST_NAME])}).encode()
+        head = json.dumps({"client": _storable(client[:_MOST_NAME])}).encode()
         self._serial += 1
-        told = Told(self._serial, None, head, b"", time.monotonic())
-        told.arguments = None
+        told = Told(self._serial, time.monotonic())
+        told.head = head
         told.kind, told.duration = "refused", 0.0
         told.facts = {
             "kind": "unknown",
-            "command": _sayable(name[:_MOST_NAME]),
-            "message": _sayable(why[:_MOST_OF_ONE]),
+            "command": _storable(name[:_MOST_NAME]),
+            "message": _storable(why[:_MOST_OF_ONE]),
         }
         self._unknown.append(told)
         if not self._due:
@@ -315,17 +315,25 @@ class Recorder:
 
     def end(self, recording: Recording) -> None:
         """Note that a call has ended."""
+        if len(self._recent) >= _MOST_RECENT:
+            self._before, self._recent = self._recent, {}
         self._recent[recording.number] = recording
         if not self._turning:
             self._turning = True
             self._loop.call_later(_LATE, self._turn)
         self._ended.append(recording)
-        size = recording.size
+        arguments, body = recording.arguments or b"", recording.body
+        size = len(arguments) + len(body) if body is not None else len(arguments)
+        if size >= LARGE and body is not None and recording.meta == b"{}":
+            contract = recording.contract
+            if contract is not None and self._is_dropped(contract, arguments):
+                recording.arguments = None  # frees the memory for the next call
+                size = len(body)
         if self._given.bytes + size - self._written.bytes > _MOST_WAITING:
             recording.body = recording.arguments = None
         else:
             self._given.bytes += size
-            recording.waits = True
+            recording.waiting = size
         if not self._due:
             self._schedule()
 
@@ -379,8 +387,8 @@ class Recorder:
                 self._lost = True
                 _log.warning("calls come faster than they can be recorded: the record has gaps")
             for told in news:
-                self._given.bytes -= told.size if told.waits else 0
-                told.waits = False
+                self._given.bytes -= told.waiting
+                told.waiting = 0
             return
         self._given.calls += len(news)
         secrets, self._secrets = self._secrets, []
@@ -413,9 +421,9 @@ class Recorder:
         """Mark states as no longer waiting."""
         self._written.calls += len(news)
         for told in news:
-            if told.waits:
-                told.waits = False
-                self._written.bytes += told.size
+            if told.waiting:
+                self._written.bytes += told.waiting
+                told.waiting = 0
 
     async def close(self, seconds: float) -> None:
         """Write everything, but wait at most this many seconds."""

@@ -6,6 +6,7 @@ Works on JSON and plain texts, independent of the database and of running calls.
 from __future__ import annotations
 
 import fnmatch
+import functools
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -151,7 +152,7 @@ class _Search:
         parts = {*(secret for secret in secrets if len(secret) >= _SHORTEST_PART), *more}
         known = {*secrets, *more}
         self._whole = frozenset(known)
-        self._parts = _any_of(parts) if parts else None
+        self._parts = sorted(parts, key=len, reverse=True)  # a secret may contain another one
         written = {json.dumps(secret, ensure_ascii=escaped)[1:-1] for secret in known for escaped in (True, False)}
         self._written = [each.encode("utf-8", "surrogatepass") for each in written]
 
@@ -162,19 +163,20 @@ class _Search:
     def mask(self, text: str) -> str:
         if text in self._whole:
             return MASK
-        return self._parts.sub(MASK, text) if self._parts is not None else text
-
-
-def _any_of(texts: Iterable[str]) -> re.Pattern[str]:
-    return re.compile(
-        "|".join(map(re.escape, sorted(texts, key=len, reverse=True)))
-    )  # a secret may contain another one
+        for part in self._parts:
+            text = text.replace(part, MASK)
+        return text
 
 
 def is_marked(name: str, patterns: Sequence[str]) -> bool:
     """Whether a name matches a pattern (in snake_case) for secrets."""
     plain = _CAMEL.sub("_", name).replace("-", "_").lower()
-    return any(fnmatch.fnmatchcase(plain, pattern) for pattern in patterns)
+    return _any_of(tuple(patterns)).match(plain) is not None
+
+
+@functools.lru_cache(maxsize=16)
+def _any_of(patterns: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile("|".join(map(fnmatch.translate, patterns)) or r"(?!)")
 
 
 def secrets_of(settings: Mapping[str, Any], environ: Mapping[str, str], patterns: Sequence[str]) -> set[str]:

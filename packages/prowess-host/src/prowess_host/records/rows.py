@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
-__all__ = ["COLUMNS", "Row"]
+__all__ = ["COLUMNS", "ORDINARY", "OrdinaryRow", "Row"]
 
 
 class Row(NamedTuple):
@@ -38,3 +38,16 @@ class Row(NamedTuple):
 
 
 COLUMNS: Final = Row._fields
+
+OrdinaryRow: TypeAlias = tuple[str, float, float | None, int, str, str, str, str, int]
+"""An ordinary call: the values for the question marks in `ORDINARY`."""
+ORDINARY: Final = {
+    **dict.fromkeys(("id", "began", "duration", "worker", "arguments", "result", "command", "client", "host"), "?"),
+    "kind": "'ok'",
+    "attempts": "1",
+    "cached": "0",
+    "withheld": "'[]'",
+    "shortened": "0",
+    "events": "'[]'",
+}
+"""The columns of an ordinary row, and the SQL expression of each."""

@@ -11,12 +11,12 @@ import os
 import sqlite3
 import stat
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from prowess_host.records.rows import COLUMNS, Row
+from prowess_host.records.rows import COLUMNS, ORDINARY, OrdinaryRow, Row
 
 __all__ = ["Store", "is_damage", "set_aside"]
 
@@ -37,17 +37,31 @@ CREATE TABLE IF NOT EXISTS calls (
     id TEXT UNIQUE NOT NULL,
     {", ".join(COLUMNS[1:])}
 )"""
-_MANY: Final = 32
-"""Rows of one statement. The thread releases the interpreter for each statement, which costs more than a row."""
+_MOST_VALUES: Final = 900
+"""Values of one statement; old versions of SQLite take 999. The thread releases the interpreter for each statement, which
+costs more than a row."""
 
 
-def _statement(count: int) -> str:
-    row = f"({', '.join('?' * len(COLUMNS))})"
-    return f"INSERT OR REPLACE INTO calls ({', '.join(COLUMNS)}) VALUES {', '.join([row] * count)}"  # noqa: S608 - names of ours
+class _Insert:
+    """The statements that insert rows: many at a time, then the rest."""
+
+    def __init__(self, columns: Mapping[str, str]) -> None:
+        values = list(columns.values())
+        row = f"({', '.join(values)})"
+        self._one = f"INSERT OR REPLACE INTO calls ({', '.join(columns)}) VALUES {row}"  # noqa: S608 - names of ours
+        self._count = _MOST_VALUES // values.count("?")
+        self._many = f"{self._one}{f', {row}' * (self._count - 1)}"
+
+    def run(self, database: sqlite3.Connection, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Insert or replace these rows."""
+        whole = len(rows) - len(rows) % self._count
+        for start in range(0, whole, self._count):
+            database.execute(self._many, list(chain.from_iterable(rows[start : start + self._count])))
+        database.executemany(self._one, rows[whole:])
 
 
-_WRITE: Final = _statement(1)
-_WRITE_MANY: Final = _statement(_MANY)
+_INSERT: Final = _Insert(dict.fromkeys(COLUMNS, "?"))
+_INSERT_ORDINARY: Final = _Insert(ORDINARY)
 
 
 class Store:
@@ -84,7 +98,7 @@ class Store:
         ask("SELECT count(*) FROM calls WHERE number < 0").fetchone()
         (self._page,) = ask("PRAGMA page_size").fetchone()
 
-    def write(self, rows: Sequence[Row], gone: Sequence[str] = ()) -> None:
+    def write(self, rows: Sequence[Row], gone: Sequence[str] = (), ordinary: Sequence[OrdinaryRow] = ()) -> None:
         """Insert or replace calls, and delete those beyond the limits.
 
         `gone` are former ids, which are deleted.
@@ -95,10 +109,8 @@ class Store:
         database.execute("BEGIN IMMEDIATE")
         try:
             database.executemany("DELETE FROM calls WHERE id = ?", [(each,) for each in gone])
-            whole = len(rows) - len(rows) % _MANY
-            for start in range(0, whole, _MANY):
-                database.execute(_WRITE_MANY, list(chain.from_iterable(rows[start : start + _MANY])))
-            database.executemany(_WRITE, rows[whole:])
+            _INSERT.run(database, rows)
+            _INSERT_ORDINARY.run(database, ordinary)
             self._drop_old()
             database.execute("COMMIT")
         except BaseException:

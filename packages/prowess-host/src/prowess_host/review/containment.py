@@ -110,7 +110,7 @@ class _Document:
         try:
             validator: Any = Draft202012Validator(judged)
             return validator.is_valid(value)
-        except Exception:  # noqa: BLE001 - a pattern of another dialect, a reference to nothing, a schema that is broken
+        except Exception:  # noqa: BLE001 - a pattern of another dialect, a dangling reference, a broken schema
             return False
 
 

@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
+from prowess.errors import shortened
 from prowess.frozen import frozen
 from prowess.jsontypes import Json, Schema
 from prowess.schemas.nulls import is_nullable, strip_null
@@ -69,7 +70,7 @@ def in_words(schema: Any) -> str:
         return "nothing" if schema is False else "anything"
     told = without(schema, "minItems", "maxItems") if "prefixItems" in schema else schema
     limits = [words.format(told[keyword]) for keyword, words in _LIMITS.items() if keyword in told]
-    return _cut(", ".join([_kind_in_words(schema), *limits]))
+    return shortened(", ".join([_kind_in_words(schema), *limits]), _SHOWN)
 
 
 def _kind_in_words(schema: Schema) -> str:
@@ -98,11 +99,7 @@ def _type_in_words(schema: Schema, name: Any) -> str:
 
 
 def _shown(value: Json) -> str:
-    return _cut(json.dumps(value, ensure_ascii=False))
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+    return shortened(json.dumps(value, ensure_ascii=False), _SHOWN)
 
 
 # --- differences ----------------------------------------------------------------------------------

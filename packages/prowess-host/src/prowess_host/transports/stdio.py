@@ -23,7 +23,10 @@ from prowess_host.stderr import Room, write_some
 __all__ = ["Reader", "Writer"]
 
 _CHUNK: Final = 64 * 1024
-"""Bytes of one read: the capacity of a pipe. A larger buffer would be mapped and unmapped for every request."""
+"""Bytes of one read: the usual capacity of a pipe. A larger buffer would be mapped and unmapped for every request."""
+_LONG_LINE: Final = 256 * 1024
+"""The same in the middle of a long line: each read less saves two changes of process. With much more, client and host would take
+turns instead of working at the same time."""
 _MOST_BACKLOG: Final = 64 * 1024 * 1024
 """Bytes that may wait for a client. Above that, the host stops reading from the client."""
 _SMALL: Final = 16 * 1024
@@ -43,6 +46,8 @@ class Reader:
         self._loop = asyncio.get_running_loop()
         self._active = False
         self._ended = False
+        self._most = _CHUNK
+        self._has_grown = False
 
     @property
     def left(self) -> bool:
@@ -69,7 +74,7 @@ class Reader:
 
     def _read(self) -> None:
         try:
-            data = os.read(self._fd, _CHUNK)
+            data = os.read(self._fd, self._most)
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
@@ -77,6 +82,11 @@ class Reader:
         if not data:
             self._ended = True
             self.pause()
+        is_within = len(data) >= _CHUNK and b"\n" not in data
+        self._most = _LONG_LINE if is_within else _CHUNK
+        if is_within and not self._has_grown:
+            self._has_grown = True
+            _grow(self._fd)
         self._on_bytes(data)
 
     def _read_file(self) -> None:
@@ -84,6 +94,14 @@ class Reader:
             self._read()
             if not self._ended:
                 self._loop.call_soon(self._read_file)
+
+
+def _grow(fd: int) -> None:
+    """Enlarge the buffer of a pipe, where the system can and allows it."""
+    with contextlib.suppress(ImportError, AttributeError, OSError):
+        import fcntl  # only for large messages
+
+        fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, _LONG_LINE)
 
 
 class Writer:

@@ -38,7 +38,7 @@ class Describing:
     def __init__(self, process: LinkedWorker, told: DescribeHead) -> None:
         self._spent = 0.0
         self._told: asyncio.Future[Description] = asyncio.get_running_loop().create_future()
-        self._told.add_done_callback(lambda future: future.cancelled() or future.exception())  # perhaps nobody waits
+        self._told.add_done_callback(lambda future: future.cancelled() or future.exception())  # in case nobody waits
         process.send(Kind.DESCRIBE, 0, json.dumps(told).encode())
 
     @property

@@ -17,7 +17,8 @@ from prowess.worker.messages import DescribeHead
 from prowess.worker.polling import processors
 from prowess_host.workers.describe import LostImport
 from prowess_host.workers.lifecycle import Event
-from prowess_host.workers.pool import Pool, Worker
+from prowess_host.workers.pool import Pool
+from prowess_host.workers.worker import Worker
 
 __all__ = ["Ask", "Describers"]
 

@@ -20,6 +20,7 @@ from prowess_host.workers.queue import FairQueue, Node, Path
 
 __all__ = [
     "LAST",
+    "LOST",
     "NEVER",
     "NOT_SAID",
     "TELLING",
@@ -28,7 +29,9 @@ __all__ = [
     "Results",
     "Slots",
     "Witness",
+    "failed_body",
     "leave_place",
+    "lost_text",
     "take_place",
     "tell_busy",
     "tell_lost",
@@ -40,7 +43,9 @@ _log = logging.getLogger("prowess.host")
 NEVER: Final = float("inf")
 _STEP: Final = 1e-9
 """Progress has to increase, and that of the command begins afterwards."""
-NOT_SAID: Final = "the question cannot be sent to the client as it is"
+NOT_SAID: Final = "the question cannot be sent to the client in this form"
+LOST: Final = b'{"prowess/kind":"worker_lost"}'
+"""The facts of a lost call."""
 _UNREADABLE: Final = "the worker refused the call, and its reason cannot be read"
 
 
@@ -105,30 +110,30 @@ class Witness(Protocol):
 
 
 class Results(Protocol):
-    """Results of cached commands that other hosts have."""
+    """Results of cached commands, shared with other hosts."""
 
     def find(self, worker: Any, number: int, key: str, /) -> None:
-        """A worker asks for one. It is sent FOUND, sooner or later."""
+        """Answer a worker that asks for a result with FOUND, perhaps later."""
         ...
 
     def keep(self, worker: Any, number: int, head: bytes, body: bytes, /) -> None:
-        """A worker tells what came of a question that found nothing."""
+        """Share the result of a worker that got an empty answer before."""
         ...
 
     def gone(self, worker: Any, /) -> None:
-        """A worker has ended."""
+        """Forget a worker that has ended."""
         ...
 
 
 class Slots(Protocol):
-    """Room for calls of limited commands, over all hosts."""
+    """The concurrency limits of commands, over all hosts."""
 
     def admits(self, contract: Contract, job: object, /) -> bool:
-        """Whether a job may begin now; else the supervisor is told when to ask again."""
+        """Whether a job may begin now. If not, the supervisor is told when to ask again."""
         ...
 
     def over(self, contract: Contract, job: object, /) -> None:
-        """A job has ended, or will not begin."""
+        """Note that a job has ended, or will not begin."""
         ...
 
 
@@ -162,23 +167,23 @@ class Job:
     is_private: bool = False
     """Whether it is not recorded, because it only completes a word that a person types."""
     client: tuple[Hashable, ...] = ()
-    """Who wants it: the caller, and which of the caller's clients. Places are shared out between them."""
+    """The caller, and which of the caller's clients. Places are divided between them."""
     place: tuple[FairQueue[Job], Node[Job]] | None = None
-    """Where its place is counted, if places have become few."""
+    """The queue and the node that count its place, while places are few."""
     queue: FairQueue[Job] | None = None
-    """Where it waits for a place."""
+    """The queue in which it waits for a place."""
 
     @property
     def path(self) -> Path:
-        """Under what it waits for a place."""
+        """Its path in the queue: caller, client and command."""
         return (*self.client, self.contract.id)
 
 
-# Its place, where places are few
+# Places, while they are few
 
 
 def take_place(job: Job, queue: FairQueue[Job], places: float = math.inf) -> bool:
-    """Give it a place. Returns whether there was one."""
+    """Give a job a place. Returns whether there was one."""
     place = queue.start(job.path, places)
     if place is None:
         return False
@@ -187,7 +192,7 @@ def take_place(job: Job, queue: FairQueue[Job], places: float = math.inf) -> boo
 
 
 def leave_place(job: Job) -> None:
-    """It has ended, or runs where it does not count any more."""
+    """Free the place of a job that has ended or moved to a worker that counts separately."""
     if job.place is not None:
         queue, place = job.place
         job.place = None
@@ -206,37 +211,39 @@ def tell_waiting(job: Job, message: str) -> None:
 def tell_timeout(job: Job) -> None:
     """Answer that the call timed out."""
     text = f"{job.contract.id} timed out after {job.seconds:g} s"
-    _tell(job, job.listener.result, b'{"prowess/kind":"timeout"}', _error_body(text))
+    _tell(job, job.listener.result, b'{"prowess/kind":"timeout"}', failed_body(text))
 
 
 def tell_lost(job: Job, reason: str, *, started: bool) -> None:
     """Answer that its worker is lost."""
-    text = f"{job.contract.id} was lost: {reason}. {_advice(job.contract, started=started)}"
-    _tell(job, job.listener.result, b'{"prowess/kind":"worker_lost"}', _error_body(text))
+    text = lost_text(job.contract.id, reason, may_repeat=job.contract.hints.may_repeat, started=started)
+    _tell(job, job.listener.result, LOST, failed_body(text))
+
+
+def lost_text(command: str, reason: str, *, may_repeat: bool, started: bool = True) -> str:
+    """The message for the caller of a lost command."""
+    advice = "It may have taken effect before it was lost: check before trying again."
+    if not started:
+        advice = "It never began, so trying again is safe."
+    elif may_repeat:
+        advice = "Trying again is safe."
+    return f"{command} was lost: {reason}. {advice}"
 
 
 def tell_busy(job: Job, waiting: int, seconds: int) -> None:
-    """Too much waits already."""
+    """Answer that too many calls wait already."""
     text = (
         f"{job.contract.id} was not run, because {waiting} calls wait already (the setting host.max_waiting). "
         f"It never began: try again in {seconds} s."
     )
     meta = b'{"prowess/kind":"busy","prowess/retry_after":%d}' % seconds
-    _tell(job, job.listener.result, meta, _error_body(text))
+    _tell(job, job.listener.result, meta, failed_body(text))
 
 
-def _error_body(text: str) -> bytes:
+def failed_body(text: str) -> bytes:
+    """A failed result."""
     text = text.encode("utf-8", "backslashreplace").decode()
     return json.dumps({"content": [{"type": "text", "text": text}], "isError": True}, ensure_ascii=False).encode()
-
-
-def _advice(contract: Contract, *, started: bool) -> str:
-    hints = contract.hints
-    if not started:
-        return "It never began, so trying again is safe."
-    if hints.may_repeat:
-        return "Trying again is safe."
-    return "It may have taken effect before it was lost: check before trying again."
 
 
 # Frames of workers

@@ -7,7 +7,7 @@ import os
 import socket
 import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from prowess.worker.board import Board
 from prowess_host.workers import process_tree
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from prowess_host.confinement.confine import Confinement
 
 __all__ = ["Launched"]
+
+_BUFFER: Final = 1024 * 1024
+"""The requested buffer of the link in bytes, as far as the system allows it. With a smaller one, a large message would cost two
+context switches for each filling."""
 
 
 class Launched:
@@ -30,11 +34,13 @@ class Launched:
             self.confinement = confinement = _confinement(placement)
             if confinement is not None:
                 undo.callback(confinement.close)
-            self.board = Board() if shared else None
+            self.board = _board() if shared else None
             if self.board is not None:
                 undo.callback(self.board.close)
             inherited = () if self.board is None else (self.board.fd,)
             self.link, theirs = socket.socketpair()
+            for end in (self.link, theirs):
+                end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER)
             undo.callback(self.link.close)
             self.output, writing = os.pipe()
             undo.callback(os.close, self.output)
@@ -83,6 +89,14 @@ class Launched:
         os.close(self.output)
         if self.board is not None:
             self.board.close()
+
+
+def _board() -> Board | None:
+    """A board, or none where the system has no memory to share, as under a small limit of file sizes: frames replace it."""
+    try:
+        return Board()
+    except OSError:
+        return None
 
 
 def _confinement(placement: Placement) -> Confinement | None:

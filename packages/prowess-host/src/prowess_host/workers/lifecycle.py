@@ -187,6 +187,7 @@ TABLE: Final[Mapping[State, Mapping[Event, Step]]] = {
         _E.START_OVERDUE: Step(_S.KILLED, (_A.KILL,)),
         _E.UNFIT: Step(_S.KILLED, (_A.KILL,)),
         _E.IMPORT_OVERDUE: Step(_S.DRAINING, (_A.ANSWER_IMPORT, _A.KILL_LATER)),
+        _E.CALL_HOLDS: Step(_S.DRAINING, (_A.KILL_LATER,)),  # asked during the import, before it was retired
         _E.LINGERS: Step(_S.DRAINING, (_A.KILL_LATER,)),
         _E.EMPTY: Step(_S.KILLED, (_A.KILL,)),  # it would not read that it should quit
         _E.ABANDONED: Step(_S.KILLED, (_A.KILL,)),

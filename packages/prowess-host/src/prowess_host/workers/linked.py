@@ -89,9 +89,9 @@ class LinkedWorker(ABC):
     verdict = ""
     """Why it ended, if its exit code does not say it."""
     last_line = b""
-    """What it printed last, where that is read."""
+    """The last line that it printed, if its output is read."""
     only = ""
-    """The only skill that it may import, if it has limits: what it says of others does not count."""
+    """The only skill that it may import, if it has limits. Its statements about other skills are ignored."""
     printed = 0
     """The number of printed bytes, if its output is read."""
 
@@ -112,8 +112,10 @@ class LinkedWorker(ABC):
         self.exit_code: int | None = None
         if board is None:
             board = HeardBoard(self.send)
-        self.on_preparing: Callable[[str], None] = _nobody_waits
-        """Hears how far the preparation is; an empty text says that it is over."""
+        self.on_leaving: Callable[[], None] = _stays
+        """Called when its machine is about to stop, so that it should get no more calls."""
+        self.on_preparing: Callable[[str], None] = _ignore_progress
+        """Called with the progress of the preparation; an empty text means that it is done."""
         if isinstance(board, HeardBoard) and not self.relays:
             self.link = Link(_beside(board, on_frame), self._lost.set)
         else:
@@ -135,6 +137,9 @@ class LinkedWorker(ABC):
     def kill(self) -> None:
         """End it at once."""
 
+    def limit(self, number: int, seconds: float) -> None:  # noqa: B027 - only workers elsewhere need it
+        """Called before a call is sent, with its remaining seconds. On this machine the host enforces them itself."""
+
     def send(self, kind: Kind, number: int = 0, head: bytes = b"", body: bytes = b"", *, more: bool = False) -> None:
         """Send a frame. Has no effect if the worker is gone."""
         self.link.send(kind, number, head, body, more=more)
@@ -152,11 +157,11 @@ class LinkedWorker(ABC):
 
     @property
     def slowness(self) -> float:
-        """Its run times, compared with those of other workers: 2.0 if calls take twice as long."""
+        """Its run times in relation to other workers: 2.0 if calls take twice as long."""
         return 1.0
 
     def may_have_begun(self, number: int) -> bool:
-        """Whether, after its end, nobody can rule out that a call has begun."""
+        """Whether a call may have begun, after the end of the worker."""
         return self.has_begun(number)
 
     def retire(self, numbers: Collection[int]) -> list[int]:
@@ -220,7 +225,11 @@ class LinkedWorker(ABC):
             self._board.close()
 
 
-def _nobody_waits(_line: str) -> None:
+def _stays() -> None:
+    """The default: workers on this machine end with the host."""
+
+
+def _ignore_progress(_line: str) -> None:
     """The default: workers on this machine need no preparation."""
 
 

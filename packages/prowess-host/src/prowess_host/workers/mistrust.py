@@ -34,7 +34,7 @@ from prowess_host.workers.shapes import (
 __all__ = ["sound"]
 
 _MOST_DESCRIPTION: Final = 8 * 1024 * 1024
-"""Bytes of what a worker may say of one skill: every client is sent most of it."""
+"""Bytes of the description of one skill, most of which every client gets."""
 _LEVELS: Final = frozenset({"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"})
 
 
@@ -91,7 +91,7 @@ def _written(data: Mapping[str, Any]) -> bytes:
 
 
 def _description(head: dict[str, Any], grant: Grant) -> dict[str, Any]:
-    """What it says of its own skill, without what clients must not be shown, and of its own files alone."""
+    """The description of its own skill and files, without contracts that clients must not see."""
     skill = grant.skill
     skills = {name: facts for name, facts in head["skills"].items() if grant.describes(name)}
     for facts in skills.values():
@@ -105,19 +105,19 @@ def _description(head: dict[str, Any], grant: Grant) -> dict[str, Any]:
         for name in ("files", "absent", "own"):
             facts[name] = [path for path in facts[name] if _may_name(path, grant)]
         facts["place"] = facts["place"] if _may_name(facts["place"], grant) else ""
-        facts["has_hooks"] = False  # hooks shape what others promise
-        facts.pop("sent", None)  # and so does what is sent to others
+        facts["has_hooks"] = False  # hooks shape the contracts of other skills
+        facts.pop("sent", None)  # this data would reach other skills
     seen = {name: {path: it for path, it in head[name].items() if _may_name(path, grant)} for name in _SEEN}
     return {**head, **seen, "skills": skills, "names": sorted(skills), "failures": []}
 
 
 _SEEN: Final = ("sightings", "imported")
-"""What it says of versions of files: the host goes by that when it looks whether something was saved."""
+"""The versions of files, by which the host decides whether something was saved."""
 
 
 def _may_name(path: Any, grant: Grant) -> bool:
-    """Whether a file is one of the skill, or one that its limits open for reading and not for writing."""
-    if type(path) is not str or os.path.normpath(path) != path or not os.path.isabs(path):  # noqa: PTH117 - a text of whatever form
+    """Whether a file belongs to the skill, or its limits allow reading but not writing it."""
+    if type(path) is not str or os.path.normpath(path) != path or not os.path.isabs(path):  # noqa: PTH117 - any text
         return False
     opened = [grant.root / Path(name).expanduser() for name in grant.limits.read]
     closed = [grant.root / Path(name).expanduser() for name in grant.limits.write]
@@ -126,12 +126,12 @@ def _may_name(path: Any, grant: Grant) -> bool:
 
 
 def _packages(grant: Grant) -> list[Path]:
-    """Where the files of an installed package may be."""
+    """The possible folders of an installed package."""
     return [Path(entry) for entry in sys.path if os.path.isabs(entry)] if grant.package else []  # noqa: PTH117 - as above
 
 
 def _sources(body: bytes, grant: Grant) -> bytes:
-    """The texts of its files, as far as the files say so: the host may have them imported once the skill has no limits."""
+    """The texts that equal its files. Others are dropped, because they could run later without limits."""
     return pack({path: text for path, text in unpack(body).items() if _may_name(path, grant) and _says(path, text)})
 
 
@@ -143,7 +143,7 @@ def _says(path: str, text: bytes) -> bool:
 
 
 def _failure(told: list[Any], grant: Grant) -> list[Any]:
-    """A failure of its own: those of other skills count when these are broken."""
+    """A failure of this skill only."""
     source, reason, file, line = told
     own = source == grant.skill or str(source).startswith(f"{grant.skill}.")
     return [

@@ -27,7 +27,7 @@ class LabelledLines:
     def __init__(self, label: str, on_print: Callable[[int, bytes], None] | None = None, *, limited: str = "") -> None:
         """`on_print` gets the number of a call, and a line that it printed.
 
-        `limited` names the skill of a limited worker: its lines get no other label, and cannot move a terminal.
+        `limited` names the skill of a limited worker: its lines get no other label, and no control characters for terminals.
         """
         self._on_print = on_print
         self._limited = limited

@@ -18,7 +18,7 @@ class Placement:
     """The key of a pool. Two skills with equal placements run in the same workers."""
 
     python: str | None = None
-    """The interpreter of an environment; without one that of the project's workers."""
+    """The interpreter of an environment; `None` for that of the project's workers."""
     limits: Grant | None = None
     """The limits of the workers; `None` for all permissions of the user."""
     place: str = ""
@@ -26,7 +26,7 @@ class Placement:
 
     @property
     def is_common(self) -> bool:
-        """Whether its workers run the skills that declare nothing, wherever that is."""
+        """Whether its workers run the skills without an environment and limits, on any machine."""
         return self.python is None and self.limits is None
 
 

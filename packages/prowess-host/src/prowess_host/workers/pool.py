@@ -7,13 +7,12 @@ is stuck, and `supervisor` decides what happens to the calls of a worker that le
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import logging
 import os
-import signal
 import sys
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -22,19 +21,18 @@ from prowess.contracts.contract import Contract
 from prowess.errors import install_command
 from prowess.settings.settings import Settings
 from prowess.skills.description import Description
-from prowess.worker.board import Board, Importing
 from prowess.worker.link import Frame
 from prowess.worker.messages import BeginHead, Kind, hello, mismatch
 from prowess.worker.progress import Progress
-from prowess_host.workers.describe import Describing, LostImport, LostWorker
+from prowess_host.workers.describe import LostImport
 from prowess_host.workers.jobs import Job, leave_place, take_place
-from prowess_host.workers.lifecycle import ENDING, GETS_CALLS, Action, Event, State, step
-from prowess_host.workers.linked import LinkedWorker
+from prowess_host.workers.lifecycle import ENDING, Action, Event, State, step
 from prowess_host.workers.placement import OWN, Placement
-from prowess_host.workers.process import Spawn, describe_exit
+from prowess_host.workers.process import Spawn
 from prowess_host.workers.queue import FairQueue, certain
+from prowess_host.workers.worker import Worker, cause_of_end
 
-__all__ = ["Pool", "Worker"]
+__all__ = ["Pool"]
 
 _log = logging.getLogger("prowess.host")
 _LEAVING: Final = 0.5
@@ -47,148 +45,17 @@ the rest and report it."""
 _LACKING: Final = (
     "the Python of the workers, {python}, has no Prowess: install it there ({install}), or change the setting `python`"
 )
+_MORE_FILES: Final = "allow the host more open files (`ulimit -n`), or close some"
 _REBUILD: Final = "make the environment again with `prowess sync --rebuild`"
 _MOST_FRAME: Final = 256 * 1024 * 1024
 """Bytes of the largest frame from a limited worker: its skill can write to the link and announce 8 GB."""
 _FULL: Final = 5.0
 """Seconds before agents are asked again for a worker, after none had a free slot."""
 _ON_THE_LOOP: Final = 1200
-"""Calls that one worker runs at once on its event loop: a thousand of one command, and those in reserve for others. Further
-ones wait in the host, where the queue is fair."""
+"""Calls that one worker runs at once on its event loop: a thousand of one command, and a reserve for others. Further calls
+wait in the host, whose queue is fair."""
 _MOST_STAND_INS: Final = 3
 """Workers that are started while others are held by imports. Further calls wait for one of the imports."""
-
-
-@dataclass(slots=True, eq=False)
-class Worker:
-    """A worker and the host's knowledge about it."""
-
-    process: LinkedWorker = field(init=False)
-    pool: Pool = field(init=False)
-    state: State = State.STARTING
-    jobs: dict[int, Job] = field(default_factory=dict[int, Job])
-    slots: set[int] = field(default_factory=set[int])
-    withdrawn: set[int] = field(default_factory=set[int])
-    """The numbers of calls that it was forbidden to begin, without its confirmation yet."""
-    is_up: bool = False
-    proven: bool = False
-    """Whether it has answered, which shows that it could start."""
-    ended_itself: bool = False
-    """Whether it ended without being told or killed by the host."""
-    reason: str = ""
-    """The reason that it gave for not being able to serve."""
-    violation: str = ""
-    """Why the host has ended it: a violation of the link's protocol."""
-    stray_frames: int = 0
-    """Frames about calls that it does not have, since its last answer."""
-    describing: Describing | None = None
-    loaded: set[str] = field(default_factory=set[str])
-    """The skills that it has imported."""
-    fresh: bool = False
-    """Whether it was started after the last save, to describe the current files."""
-    sourced: set[str] = field(default_factory=set[str])
-    """The skills that it has imported, or whose sources it has got."""
-    may_be_held: bool = False
-    """A call that it had begun was cancelled or overdue, and may still run."""
-    given_up: list[tuple[float, str]] = field(default_factory=list[tuple[float, str]])
-    """Times and commands of cancelled or overdue calls that may still run and count for `concurrency`."""
-
-    # The clocks of `timeouts`
-
-    progress: Progress = field(init=False)
-    measured: float | None = None
-    """The time of the last measurement; `None` while nothing is measured."""
-    starting: float = 0.0
-    """Usable seconds since its start."""
-    heard: float = 0.0
-    pinged: float | None = None
-    silence: float = 0.0
-    """Usable seconds since the unanswered ping."""
-    imports: dict[Importing, float] = field(default_factory=dict[Importing, float])
-    """Its running imports, each with its usable seconds."""
-    questions: list[float] = field(default_factory=list[float])
-    """Times at which to ask whether cancelled calls have ended."""
-    questioned: bool = False
-    """Whether the last ping was such a question."""
-    asked: float = 0.0
-    """The time of the question."""
-
-    @property
-    def gets_calls(self) -> bool:
-        """Whether it gets new calls."""
-        return self.state in GETS_CALLS
-
-    @property
-    def may_linger(self) -> bool:
-        """Whether a cancelled or overdue call may still run in it."""
-        return bool(self.questions or self.questioned)
-
-    @property
-    def is_watched(self) -> bool:
-        """Whether `timeouts` checks it."""
-        return bool(self.jobs or self.may_linger or not self.is_up or self.describes or self.importing)
-
-    @property
-    def describes(self) -> bool:
-        """Whether it has been asked for a description."""
-        return self.describing is not None and self.describing.open
-
-    @property
-    def importing(self) -> tuple[Importing, ...]:
-        """Its running imports."""
-        return self.process.importing if self.is_up and self.state is not State.GONE else ()
-
-    def serves(self, skill: str) -> bool:
-        """Whether a call of this skill can run without waiting for the import of another one."""
-        if self.state is not State.IMPORTING:
-            return True
-        importing = {it.skill for it in self.importing}
-        return not importing or skill in importing
-
-    def take(self, job: Job, after: int) -> int:
-        """Assign a job to it, under the next number with a free slot on its board."""
-        number = after + 1
-        while (slot := Board.slot(number)) in self.slots:
-            number += 1
-        self.slots.add(slot)
-        self.jobs[number] = job
-        job.number = number
-        job.worker = self.process.pid
-        return number
-
-    def drop(self, job: Job) -> None:
-        """Remove a job from it."""
-        del self.jobs[job.number]
-        if job.number not in self.withdrawn:
-            self.slots.discard(Board.slot(job.number))
-
-    def release(self, number: int) -> None:
-        """Called when it confirms that a call was withdrawn: the number can be used again."""
-        if number in self.withdrawn:
-            self.withdrawn.discard(number)
-            self.slots.discard(Board.slot(number))
-            self.process.forget(number)
-
-    def begun(self) -> list[Job]:
-        """Its begun jobs, as far as known. After its end, this is certain.
-
-        If its last frames are lost, jobs that it may have begun count as begun, except those that may run twice.
-        """
-        process = self.process
-        return [
-            job
-            for number, job in self.jobs.items()
-            if process.has_begun(number) or (not job.contract.hints.may_repeat and process.may_have_begun(number))
-        ]
-
-    def unbegun(self) -> list[Job]:
-        """Its unbegun jobs, as far as known."""
-        return [job for job in self.jobs.values() if not self.process.has_begun(job.number)]
-
-    def running(self, command: str) -> int:
-        """The number of calls of a command in it, including cancelled ones that may still run."""
-        jobs = sum(job.contract.id == command for job in self.jobs.values())
-        return jobs + sum(name == command for _, name in self.given_up)
 
 
 class Pool:
@@ -264,8 +131,8 @@ class Pool:
         self._full_until = 0.0
         """The time until which agents are not asked for another worker, because none had a free slot."""
         self.queues: dict[bool, FairQueue[Job]] = {}
-        """Calls that wait for a place, those that take a thread and those that do not; there while places are few."""
-        self.on_room: Callable[[], None] = _nobody_waits
+        """The queues of calls that wait for a place, with and without a thread; empty while places are many."""
+        self.on_room: Callable[[], None] = _ignore_room
         """Called when places have become free."""
         self._deaths: list[float] = []
         self.diagnosis = ""
@@ -278,10 +145,10 @@ class Pool:
         self._host = settings.own.host
         self._threads = settings.own.threads
         self.few = tuple(certain(self.places_of_one(in_thread=in_thread)) for in_thread in (False, True))
-        """With fewer calls than that, a worker certainly has a place for one that takes no thread, or one."""
+        """The numbers of calls, without and with a thread, below which a worker certainly has a place."""
         written = list(settings.written) if settings.written else None
         self._told: BeginHead = {**hello(), "flags": self._flags, "written": written, "mark": self.mark}
-        if settings.own.cluster.url and self.placement.limits is None:  # what a limited skill says is nobody else's
+        if settings.own.cluster.url and self.placement.limits is None:  # results of limited skills are not shared
             self._told["shares"] = settings.fingerprint()
 
     @property
@@ -304,7 +171,7 @@ class Pool:
             self.send(worker, Event.ABANDONED if worker.may_linger else Event.EMPTY)
 
     def _replace(self, worker: Worker) -> None:
-        """Give no new calls to a worker, and start another one. Its calls go on, and their places are those of the other."""
+        """Give no new calls to a worker, and start another one. Its calls continue, and free their places for the other."""
         for job in worker.jobs.values():
             leave_place(job)
         self.on_room()
@@ -386,7 +253,7 @@ class Pool:
     # Choosing a worker
 
     def places(self, *, in_thread: bool) -> int:
-        """How many calls run at once in its workers."""
+        """The number of calls that run at once in its workers."""
         return max(len(self.active), 1) * self.places_of_one(in_thread=in_thread)
 
     def places_of_one(self, *, in_thread: bool) -> int:
@@ -394,7 +261,7 @@ class Pool:
         return self._threads if in_thread else _ON_THE_LOOP
 
     def queue(self, *, in_thread: bool) -> FairQueue[Job]:
-        """The queue of calls, which knows from its beginning who has how many places."""
+        """The queue of calls, which is made with the places that are already in use."""
         queue = self.queues.get(in_thread)
         if queue is None:
             queue = self.queues[in_thread] = FairQueue(self._loop.time())
@@ -405,7 +272,7 @@ class Pool:
         return queue
 
     def calm_down(self) -> None:
-        """Count no more where places are many again, but not at once: they may soon be few again."""
+        """Stop counting places when they are many again; with a delay, since they may soon be few again."""
         for in_thread, queue in list(self.queues.items()):
             if not queue and queue.running < self.few[in_thread] / 2:
                 del self.queues[in_thread]
@@ -474,7 +341,7 @@ class Pool:
                 return
             self.active.append(worker)
 
-    def see_to_spare(self, *, wanted: bool) -> None:
+    def adjust_spare(self, *, wanted: bool) -> None:
         """Start a spare worker, or end it."""
         if wanted and self.spare is None:
             self.spare = self._spawn()
@@ -488,7 +355,7 @@ class Pool:
 
     def spawn_successor(self) -> Worker | None:
         """Start a worker for the current files. It gets no calls before `adopt`."""
-        self._deaths.clear()  # the save may have mended the start
+        self._deaths.clear()  # the save may have fixed the start
         return self._spawn(fresh=True)
 
     def _spawn(self, *, fresh: bool = False) -> Worker | None:
@@ -511,9 +378,11 @@ class Pool:
                 on_print=partial(self._on_print, worker),
             )
         except OSError as error:
-            self.diagnosis = f"{self.python} cannot be run in {self._root}: {error.strerror}; {self._remedy()}"
+            remedy = _MORE_FILES if error.errno in (errno.EMFILE, errno.ENFILE) else self._remedy()
+            self.diagnosis = f"{self.python} cannot be run in {self._root}: {error.strerror}; {remedy}"
             return None
         process = worker.process
+        process.on_leaving = partial(self.send, worker, Event.RETIRE)
         process.on_preparing = partial(self._on_preparing, worker)
         worker.progress = Progress(process.threads, lambda: process.beats)
         if self.placement.limits is not None:
@@ -567,7 +436,7 @@ class Pool:
         if worker is self.spare:
             self.spare = None
         begun = worker.begun()
-        cause = _cause(worker, begun)
+        cause = cause_of_end(worker, begun)
         if worker.process.refusal:
             self._full_until = self._loop.time() + _FULL
         elif not expected and not worker.proven and not begun and not isinstance(cause, LostImport):
@@ -590,12 +459,12 @@ class Pool:
     def rest(self) -> None:
         """End all workers until the next call."""
         leaving, self.active = [*self.active, *self.stand_ins], []
-        self.see_to_spare(wanted=False)
+        self.adjust_spare(wanted=False)
         for worker in leaving:
             self.send(worker, Event.RETIRE)
 
     def renew(self) -> None:
-        """Have new workers run the code as it is now, as many as are active."""
+        """Replace the active workers by as many new ones, which run the current code."""
         count = len(self.active)
         self.rest()
         if count and not self.closing:
@@ -619,23 +488,5 @@ class Pool:
         self.fill()
 
 
-def _nobody_waits() -> None:
+def _ignore_room() -> None:
     """The default of `on_room`."""
-
-
-def _cause(worker: Worker, begun: Collection[Job]) -> LostWorker:
-    """The likely cause of a worker's end."""
-    code = worker.process.exit_code
-    how = worker.process.verdict or describe_exit(code)
-    importing = worker.process.importing
-    if begun or not worker.describes or not worker.ended_itself:  # a call or the host may have ended it
-        importing = ()
-    for first in importing[:1]:
-        # any of several imports may have ended it: as after a kill from outside, the skill is tried again
-        doubtful = len(importing) > 1 or code in (-signal.SIGKILL, -signal.SIGTERM)
-        return LostImport(first, f"its import ended the process ({how})", killed=doubtful)
-    if not worker.is_up and b"No module named 'prowess" in worker.process.last_line:
-        return LostWorker(worker.pool.why_lacking())
-    return LostWorker(
-        worker.reason or worker.process.refusal or f"the last worker ended ({how}), see its log on stderr"
-    )

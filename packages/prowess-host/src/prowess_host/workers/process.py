@@ -26,18 +26,17 @@ if TYPE_CHECKING:
 __all__ = ["STARTING", "Spawn", "WorkerProcess", "describe_exit", "spawner"]
 
 STARTING: Final = 60.0
-"""Seconds a worker gets until it says that it is up, and then until it has described what it can do. A skill that
-imports half the world takes ten."""
+"""Seconds that a worker gets to start, and again to describe its skills. Skills with large imports take ten."""
 _LOOK: Final = 1.0
-"""Seconds between two looks at the temporary files of a limited worker."""
+"""Seconds between two checks of the temporary files of a limited worker."""
 _CHUNK: Final = 64 * 1024
-"""Bytes of output that are read at once: what a pipe holds."""
+"""Bytes of output that are read at once: the capacity of a pipe."""
 _LAST_OUTPUT: Final = 64
-"""So many chunks of output are read of a worker that has ended: a child that nobody can end may go on printing."""
+"""Chunks of output that are read after the end of a worker, because a child that survives may print for ever."""
 
 
 class WorkerProcess(LinkedWorker):
-    """A worker in a process of its own. One that cannot be started at all is an `OSError`.
+    """A worker in its own process. Raises `OSError` if it cannot be started.
 
     `on_print` is called with the number of a call and a line that it printed.
     """
@@ -57,7 +56,7 @@ class WorkerProcess(LinkedWorker):
     ) -> None:
         """`shared` says whether it gets a board in shared memory. `placement` may wrap the command in limits.
 
-        `launched` is a worker that was started just so before.
+        `launched` is a worker that was started before, with the same arguments.
         """
         self._launched = launched = launched or Launched(python, root, shared=shared, placement=placement)
         super().__init__(begin, launched.board, on_frame=on_frame, on_exit=on_exit)
@@ -77,14 +76,14 @@ class WorkerProcess(LinkedWorker):
         return self._process.pid
 
     def kill(self) -> None:
-        """End the worker and everything it started, at once."""
+        """Kill the worker and all its descendants."""
         if not self._over:
             process_tree.end_tree(self.pid)  # before it loses its root
-            process_tree.end(self.pid)  # it may have left the group; its id is its own until `_wait` has waited for it
+            process_tree.end(self.pid)  # it may have left the group; its id stays valid until `_wait` has reaped it
             self._kill_group()
 
     async def _watch_files(self, confinement: Confinement) -> None:
-        """Kill a limited worker that has filled more of the disk than it may. The kernel limits single files only."""
+        """Kill a limited worker that uses too much disk. The kernel limits only single files."""
         while not self._over:
             await asyncio.sleep(_LOOK)
             processes = (self.pid, *(process_tree.descendants(self.pid) if confinement.limits.processes else ()))
@@ -94,7 +93,7 @@ class WorkerProcess(LinkedWorker):
                 self.kill()
 
     async def _wait(self) -> None:
-        """The death watch goes by the process, never by the end of the link alone."""
+        """Wait for the exit of the process: the end of the link alone proves nothing, because a child may hold it open."""
         await _exited(self._process.pid)
         self._kill_group()
         self.exit_code = self._process.wait()
@@ -113,10 +112,10 @@ class WorkerProcess(LinkedWorker):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._launched.guard.pid, signal.SIGKILL)
 
-    # What it prints
+    # Output
 
     def _pass_on_output(self) -> bool:
-        """Pass on what was printed; whether there was something."""
+        """Pass on printed output. Returns whether there was any."""
         try:
             data = os.read(self._output, _CHUNK)
         except BlockingIOError:
@@ -129,7 +128,7 @@ class WorkerProcess(LinkedWorker):
         return bool(data)
 
     def _end_output(self) -> None:
-        """Pass on the last words, and half a line as well."""
+        """Pass on the last output, including an unfinished line."""
         for _ in range(_LAST_OUTPUT):
             if not self._pass_on_output():
                 break
@@ -147,7 +146,7 @@ Spawn: TypeAlias = "Callable[..., LinkedWorker]"
 
 
 def spawner(ahead: Launched | None) -> Spawn:
-    """Starts workers. One of the project's own may have been started already: it is the first, if it was started so."""
+    """A function that starts workers. `ahead` is used for the first one that needs the same arguments."""
 
     def spawn(
         python: str,
@@ -171,7 +170,7 @@ def spawner(ahead: Launched | None) -> Spawn:
 
 
 def describe_exit(code: int | None) -> str:
-    """How a process ended, for people."""
+    """The end of a process in words."""
     if code is not None and code < 0:
         with contextlib.suppress(ValueError):
             name = signal.Signals(-code).name
@@ -184,7 +183,7 @@ _OF_LIMITS: Final[Mapping[object, str]] = {
     "SIGSYS": ", because it made a system call of another kind of processor, which its limits refuse",
     FAILED: ", because the limits of the skill could not be set: see the log",
 }
-"""What the end of a process says of its limits."""
+"""The likely reasons for exits of limited workers."""
 
 
 async def _exited(pid: int) -> None:

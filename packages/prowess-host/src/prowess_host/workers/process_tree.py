@@ -39,9 +39,9 @@ MARK: Final = "_PROWESS_WORKER"
 _PROC: Final = Path("/proc")
 _SHELL: Final = "/bin/sh"
 _AGAIN: Final = 0.01
-"""Seconds between two looks for what is left of a worker."""
+"""Seconds between two searches for remaining processes of a worker."""
 _PATIENCE: Final = 2.0
-"""Seconds after which what cannot be ended is left to its fate: a process that the kernel holds, or another user's."""
+"""Seconds after which remaining processes are given up: the kernel may hold them, or they belong to another user."""
 _PR_SET_CHILD_SUBREAPER: Final = 36
 
 _GUARD: Final = r"""
@@ -84,30 +84,31 @@ for round in 1 2 3 4 5; do
 done
 kill -KILL 0
 """
-"""Leads the process group of a worker. Its input ends when the host is gone, however the host went: a worker that is stuck
-in native code cannot watch for that. Then the guard ends the tree of the worker, what bears the mark, and the group."""
+"""The script of the guard, which leads the process group of a worker. Its stdin closes when the host ends, for whatever
+reason; a worker that is stuck in native code could not notice that. The guard then kills the process tree of the worker, all
+processes with its mark, and the group."""
 
 _lock: Final = threading.RLock()
-"""Held while a process is started, so that nobody takes a new child for an orphan."""
+"""Held while a process is started, so that no thread takes the new child for an orphan."""
 _started: Final[set[int]] = set()
-"""The children that this process has started, and not yet waited for."""
+"""The children that this process has started and not yet reaped."""
 _marks: Final[set[str]] = set()
 """The marks of the workers that have not ended."""
 _suspects: Final[dict[int, frozenset[str]]] = {}
-"""By adopted child: the marks of the workers that lived when it was first seen. It comes from one of them."""
+"""For each adopted child, the marks of the workers that ran when it was first seen, one of which it comes from."""
 _wants_orphans = False
-"""Whether to begin to adopt when the first process is started."""
+"""Whether adopting begins when the first process is started."""
 _adopts = False
-"""Whether orphans among our descendants become our children."""
+"""Whether orphaned descendants become children of this process."""
 
 
 # Starting
 
 
 def adopt_orphans() -> None:
-    """Be the parent of every descendant whose own parent ends, where the system lets one, so that none is lost.
+    """Let orphaned descendants become children of this process, if the system supports it, so that none is lost.
 
-    Only for a process whose children all come from `spawn`: any other child counts as what a worker left behind.
+    Only for a process that starts all its children with `spawn`: any other child counts as left behind by a worker.
     """
     global _wants_orphans  # noqa: PLW0603 - a process has one set of children
     _wants_orphans = True
@@ -117,24 +118,24 @@ def _begin_to_adopt() -> None:
     global _adopts, _wants_orphans  # noqa: PLW0603 - as above
     _wants_orphans = False
     with contextlib.suppress(ImportError, OSError, TypeError, AttributeError):  # no ctypes, or no such function
-        import ctypes  # some milliseconds, which the first answer does not wait for
+        import ctypes  # takes some milliseconds, so not before the first answer
 
         _adopts = _has_lists() and not ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def marked_environment(mark: str) -> dict[str, str]:
-    """The environment for a worker, so that its descendants can be told."""
+    """The environment for a worker, with a mark that its descendants inherit."""
     around = os.environ.get(MARK, "")
     return {**os.environ, MARK: f"{around} {mark}".strip()}
 
 
 def spawn(command: Sequence[str], mark: str = "", **options: Any) -> subprocess.Popen[bytes]:
-    """Start a process; an `OSError` says why it cannot be. Whoever waits for it calls `forget`."""
+    """Start a process. Raises `OSError`. The caller reaps it and then calls `forget`."""
     with _lock:
         if _wants_orphans:
             _begin_to_adopt()
         if mark:
-            _adopted()  # those that are there already do not come from the new worker
+            _adopted()  # notes the existing ones, which do not come from the new worker
         process = subprocess.Popen[bytes](command, **options)
         _started.add(process.pid)
         if mark:
@@ -143,16 +144,16 @@ def spawn(command: Sequence[str], mark: str = "", **options: Any) -> subprocess.
 
 
 def forget(process: subprocess.Popen[bytes], mark: str = "") -> None:
-    """It has been waited for: its id may now be anybody's."""
+    """Forget a reaped process, whose id may be used again."""
     with _lock:
         _started.discard(process.pid)
         _marks.discard(mark)
 
 
 def spawn_guard(mark: str) -> tuple[subprocess.Popen[bytes], int]:
-    """The leader of a new process group, and its lifeline: the pipe that it watches.
+    """Start the leader of a new process group. Returns it with its lifeline, the pipe that it watches.
 
-    It is told the id of the worker over the lifeline. Where there is no shell, Python does the same.
+    The host writes the id of the worker to the lifeline. Without a shell, Python runs the guard.
     """
     reading, lifeline = os.pipe()
     options: dict[str, Any] = {
@@ -178,22 +179,22 @@ def spawn_guard(mark: str) -> tuple[subprocess.Popen[bytes], int]:
 
 
 def _has_lists() -> bool:
-    """Whether the kernel keeps lists of children: Linux does, unless /proc is missing."""
+    """Whether the kernel lists the children of a process, as Linux does if /proc is mounted."""
     return os.path.exists("/proc/thread-self/children")  # noqa: PTH110 - half the time, and asked often
 
 
 def _children(pid: int) -> list[int]:
-    """The children of a process, by the lists of the kernel."""
+    """The children of a process, from the lists of the kernel."""
     found: list[int] = []
     with contextlib.suppress(OSError):  # it has ended
-        for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208 - four times as fast, and done for many
+        for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208 - four times as fast, for many processes
             with contextlib.suppress(OSError):  # as above
                 found += map(int, Path(f"/proc/{pid}/task/{thread}/children").read_text().split())
     return found
 
 
 def _parents() -> dict[int, int]:
-    """Every process and its parent, as `ps` tells: for systems whose kernel has no lists of children."""
+    """The parent of every process, from `ps`, for systems without lists of children."""
     try:
         told = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, timeout=1, check=False).stdout
     except (OSError, subprocess.SubprocessError):
@@ -218,7 +219,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def _environment(pid: int) -> bytes:
-    """The environment a process was started with; nothing if that is hidden, or the process has ended."""
+    """The initial environment of a process; empty if it is hidden or the process has ended."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123 - twice as fast, and done for every process
             return file.read()
@@ -237,7 +238,7 @@ def _marked(mark: str) -> list[int]:
 
 
 def _adopted() -> set[int]:
-    """The children that this process has not started itself."""
+    """The children that this process has adopted."""
     if not _adopts:
         return set()
     with _lock:
@@ -250,7 +251,7 @@ def _adopted() -> set[int]:
 def _orphans(mark: str) -> list[int]:
     """The adopted children that come from the worker with a mark.
 
-    One whose environment says nothing goes with the last of the workers that it may come from.
+    One without a readable environment is ended with the last of the workers that it may come from.
     """
     wanted = mark.encode()
     with _lock:
@@ -263,7 +264,7 @@ def _orphans(mark: str) -> list[int]:
 
 
 def descriptor(pid: int) -> int | None:
-    """A descriptor of a process, where the system has such a thing: whatever it is used for is meant for this process."""
+    """A descriptor of a process (pidfd), if the system has them: it never refers to a later process with the same id."""
     try:
         return os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None
     except OSError:
@@ -271,7 +272,7 @@ def descriptor(pid: int) -> int | None:
 
 
 def end(pid: int, is_meant: Callable[[int], bool] = lambda _: True) -> None:
-    """Kill one process, unless its id is somebody else's by now: the descriptor is opened before `is_meant` is asked."""
+    """Kill one process, if `is_meant` confirms its id. The descriptor is opened before, so the id cannot change its owner."""
     fd = descriptor(pid)
     with contextlib.suppress(OSError):
         if is_meant(pid):
@@ -284,13 +285,13 @@ def end(pid: int, is_meant: Callable[[int], bool] = lambda _: True) -> None:
 
 
 def end_tree(pid: int) -> None:
-    """Kill what is below a process, from the leaves on: so each is still where it was found."""
+    """Kill all descendants of a process, the leaves first, so that the tree stays intact meanwhile."""
     for each in reversed(descendants(pid)):
         end(each)
 
 
 def end_everything_of(mark: str, seconds: float = _PATIENCE) -> None:
-    """Kill what is left of the worker with a mark, wherever it is, and wait until it is gone. Takes some milliseconds."""
+    """Kill all remaining processes of the worker with a mark, and wait until they are gone. Takes some milliseconds."""
     deadline = time.monotonic() + seconds
     wanted = mark.encode()
     while found := {*_orphans(mark), *_marked(mark)} - {os.getpid()}:
@@ -304,7 +305,7 @@ def end_everything_of(mark: str, seconds: float = _PATIENCE) -> None:
 
 
 def reap_orphans() -> None:
-    """Take note of the end of adopted children: nobody else does, and they would stay in the table of processes."""
+    """Reap adopted children that have ended."""
     with _lock:
         for pid in _adopted():
             with contextlib.suppress(OSError):
@@ -313,7 +314,7 @@ def reap_orphans() -> None:
 
 
 def _guard() -> None:
-    """What the script does, where there is no shell to run it."""
+    """The guard in Python, for systems without a shell."""
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     worker = sys.stdin.readline()

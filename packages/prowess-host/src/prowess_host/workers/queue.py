@@ -1,8 +1,8 @@
-"""The queue of what finds no free place: fair between callers, their clients and their commands. Pure: no clock, no loop.
+"""The queue of calls without a free place, fair between callers, their clients and their commands. Pure: no clock, no loop.
 
-Each item waits under a path, such as caller, client, command. At every level of the path the next place goes to whoever
-has the fewest places now, and among equals to whoever has waited longest for a turn. So one call of a quiet client waits
-for one place, however many calls of another one wait, and however long those run. The simulation of a fleet
+Each item waits under a path, such as caller, client, command. At every level of the path, the next place goes to the entry
+with the fewest places, among equals to the one that has waited longest for a turn. So the only call of a quiet client
+waits for one place, however many calls of another client wait, and however long they run. The simulation of a fleet
 (`tests/simulation`) runs this code.
 """
 
@@ -19,29 +19,29 @@ T = TypeVar("T", bound=Hashable)
 Path: TypeAlias = tuple[Hashable, ...]
 
 _RESERVE: Final = 32
-"""One place in so many is out of reach for any single caller, a second one for any single client, a third one for any
-single command. So a newcomer finds a place although somebody floods the host. Small numbers of places have no reserve."""
+"""One place in this many is out of reach for any single caller, a second one for any single client, a third one for any
+single command. So a newcomer finds a place while another client floods the host. Fewer places have no reserve."""
 _SHORTEST: Final = 1
 _LONGEST: Final = 60
-"""Bounds of `retry_after`, in seconds: a wrong estimate must cost neither the host nor the client too much."""
+"""The limit of `retry_after`, in seconds, because the estimate may be wrong."""
 
 
 def retry_after(ahead: int, running: int, ended: int, seconds: float) -> int:
-    """Whole seconds until what waits now has got a place, if work goes on to end as fast as in the last `seconds`.
+    """Whole seconds until all waiting items have a place, if calls end as fast as in the last `seconds`.
 
-    Until as many have ended as run, those that run count as if they ended now: they have run that long at least.
+    Until as many have ended as run, the running ones count as if they ended now, since they have run at least that long.
     """
     estimate = ahead * seconds / max(ended, running, 1)
     return min(max(math.ceil(estimate), _SHORTEST), _LONGEST)
 
 
 def certain(places: int) -> int:
-    """How many of these places nobody is kept from taking alone: a single command of a single client gets so many."""
+    """The number of these places that a single command of a single client can take."""
     return places - 3 * (places // _RESERVE)
 
 
 class Node(Generic[T]):
-    """A caller, a client or a command: how much of it runs, and what of it waits."""
+    """A caller, a client or a command, with its running and waiting items."""
 
     __slots__ = ("_turns", "children", "items", "key", "parent", "running", "waiting")
 
@@ -52,25 +52,25 @@ class Node(Generic[T]):
         self.waiting = 0
         self.children: dict[Hashable, Node[T]] = {}
         self._turns: dict[int, OrderedDict[Hashable, Node[T]]] = {}
-        """The children for which something waits, by how many of theirs run, in the order of their turns."""
+        """The children with waiting items, by their number of running items, in the order of their turns."""
         self.items: OrderedDict[T, None] = OrderedDict()
 
     def child(self, key: Hashable) -> Node[T]:
-        """The child with a key, made where it is new."""
+        """The child with a key, which is made if necessary."""
         found = self.children.get(key)
         if found is None:
             found = self.children[key] = Node(self, key)
         return found
 
     def by_turn(self, most: int) -> Iterator[Node[T]]:
-        """The children for which something waits, those with the fewest places first, as far as they have less than `most`."""
+        """The children with waiting items and fewer places than `most`, those with the fewest first."""
         for running in sorted(self._turns):
             if running >= most:
                 return
             yield from self._turns[running].values()
 
     def change(self, running: int, waiting: int) -> None:
-        """Count, here and in the parents. What changes its number of places stands last among those with as many."""
+        """Add to the counts, here and in the parents. A node whose places change becomes the last among its equals."""
         node, parent = self, self.parent
         while parent is not None:
             if node.waiting:
@@ -91,7 +91,7 @@ class Node(Generic[T]):
 
 
 class FairQueue(Generic[T]):
-    """What waits, and who has how many of the places. `since` is the time from which on it counts what ends."""
+    """The waiting items, and the places in use. `since` is the time from which it counts ended items."""
 
     def __init__(self, since: float) -> None:
         self._root: Node[T] = Node()
@@ -115,9 +115,9 @@ class FairQueue(Generic[T]):
     # Places
 
     def start(self, path: Path, places: float = math.inf) -> Node[T] | None:
-        """Give a newcomer a place, if nothing of its own waits and there is a place that it may have.
+        """Give a newcomer a place, if none of its own items wait and a place is free for it.
 
-        Gives what `end` takes.
+        Returns the argument for `end`.
         """
         node, most, reserve = self._root, places, places // _RESERVE
         if node.running >= most:
@@ -136,20 +136,22 @@ class FairQueue(Generic[T]):
         return node
 
     def end(self, leaf: Node[T]) -> None:
-        """One of them has ended, or gone elsewhere."""
+        """Free the place of an item that has ended or moved."""
         self._ended += 1
         leaf.change(-1, 0)
 
     # The queue
 
-    def put(self, path: Path, item: T) -> None:
-        """Let an item wait."""
+    def put(self, path: Path, item: T, *, first: bool = False) -> None:
+        """Add a waiting item: the last of its line, or the `first` if it has had a place already."""
         leaf = self._leaf(path)
         leaf.items[item] = None
+        if first:
+            leaf.items.move_to_end(item, last=False)
         leaf.change(0, 1)
 
     def remove(self, path: Path, item: T) -> bool:
-        """Take an item out, because nobody waits for it any more. Returns whether it was there."""
+        """Remove a waiting item. Returns whether it was there."""
         node: Node[T] | None = self._root
         for key in path:
             node = node and node.children.get(key)
@@ -160,9 +162,9 @@ class FairQueue(Generic[T]):
         return True
 
     def take(self, places: int, ready: Callable[[T], bool]) -> tuple[T, Node[T]] | None:
-        """The next item, with the place that it has from now on, for `end`.
+        """Take the next item out, with its place for `end`.
 
-        `None` where no place is free, or nothing that waits is `ready`.
+        `None` if no place is free, or no waiting item is `ready`.
         """
         if self._root.running >= places or not self._root.waiting:
             return None
@@ -174,7 +176,7 @@ class FairQueue(Generic[T]):
         return item, leaf
 
     def shed(self) -> T:
-        """Take out the newest item of whoever has most waiting: that makes room for somebody else's."""
+        """Remove and return the newest item of the entry with the most waiting items."""
         node = self._root
         while not node.items:
             node = max(node.children.values(), key=lambda each: each.waiting)
@@ -183,10 +185,10 @@ class FairQueue(Generic[T]):
         return item
 
     def retry_after(self, now: float) -> int:
-        """Seconds after which somebody who was refused should try again."""
+        """Seconds after which a refused client should try again."""
         seconds = now - self._since
         estimate = retry_after(len(self), self.running, self._ended, seconds)
-        if self._ended > self.running and seconds > _LONGEST:  # what is long ago counts less and less
+        if self._ended > self.running and seconds > _LONGEST:  # older calls count less
             self._ended //= 2
             self._since = now - seconds / 2
         return estimate
@@ -199,7 +201,7 @@ class FairQueue(Generic[T]):
 
 
 def _next(node: Node[T], most: int, reserve: int, ready: Callable[[T], bool]) -> Node[T] | None:
-    """The leaf whose turn it is."""
+    """The leaf with the next turn."""
     if node.items:
         return node if ready(next(iter(node.items))) else None
     for child in node.by_turn(most - reserve):

@@ -1,7 +1,7 @@
-"""The shapes of what a worker may say: contracts, views, results and questions, as `docs/link.md` describes them.
+"""Validates the messages of workers: contracts, views, results and questions, as `docs/link.md` describes them.
 
-Pure functions over JSON data. Each raises a `ValueError` for data of another shape. The host needs this for workers whose
-messages it does not trust, so that clients get nothing that they would refuse, or take for something else.
+Pure functions over JSON data, which raise `ValueError` for data of another shape. The host uses them for limited workers,
+so that clients get nothing that they would reject or misread.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 OUTCOME: Final = "outcome"
-"""What a call answers with that no client has made, in the place of a payload."""
+"""The kind of answer to a call without a client: an outcome instead of a payload."""
 _Check: TypeAlias = "Callable[[Any], bool]"
 _NAME: Final = re.compile(r"[A-Za-z0-9_./-]{1,128}")
 _PLACE: Final = re.compile(r"(?s).*:\d{1,9}|")
@@ -49,7 +49,7 @@ KINDS_OF_OUTCOMES: Final = frozenset(
         "input_required",
     )
 )
-"""As in `prowess.calls.outcome`, which costs more to import than a host may use."""
+"""As in `prowess.calls.outcome`, which is too heavy to import for a host."""
 
 
 def _text(value: Any) -> bool:
@@ -93,7 +93,7 @@ def _like(pattern: re.Pattern[str]) -> _Check:
 
 
 def _object(checks: Mapping[str, _Check], *needed: str, more: bool = False) -> _Check:
-    """An object whose known members pass, with the needed ones, and with others only where there may be `more`."""
+    """A check for an object: known members pass their checks, needed ones exist, and others only if `more`."""
 
     def check(value: Any) -> bool:
         if type(value) is not dict or any(name not in value for name in needed):
@@ -158,21 +158,21 @@ _CONTRACT: Final = _object(
 
 
 def _root(value: Any) -> bool:
-    """A schema of objects, as clients demand it at the root."""
+    """Whether a schema is of type object, as clients require at the root."""
     return _PROPERTIES(value) and cast("JsonObject", value).get("type") == "object"
 
 
 def check_contract(contract: Any) -> None:
-    """What a command promises."""
+    """Check a contract."""
     _demand(_CONTRACT, contract, "a contract of another shape")
 
 
 def check_view(view: Any) -> None:
-    """What clients are shown of a command: a client may refuse the whole list for one definition of another shape."""
+    """Check the schemas for clients: a client may reject the whole list for one malformed definition."""
     _demand(_each(_maybe(_mapping)), view, "a view of another shape")
     inputs, boxed, *_ = view
-    _demand(_root, inputs, "an input schema that is no object")
-    _demand(_maybe(_root), boxed, "an output schema that is no object")
+    _demand(_root, inputs, 'an input schema whose type is not "object"')
+    _demand(_maybe(_root), boxed, 'an output schema whose type is not "object"')
 
 
 # Results
@@ -228,7 +228,7 @@ _RESULT: Final = _object(
 )
 _ANSWER: Final = _object({**_CONTENT, "result": _RESULT}, "content", "result")
 _OF_VALUES: Final[Mapping[str, _Check]] = {PROMPT: _MESSAGES, COMPLETION: _each(_text)}
-"""By kind: the value of an outcome that the host shows."""
+"""The check for the value of an outcome, by kind."""
 _META: Final = _object(
     {
         _KIND: _one_of(KINDS_OF_OUTCOMES),
@@ -246,7 +246,7 @@ _META: Final = _object(
 
 
 def check_payload(payload: JsonObject, meta: JsonObject, expected: str, kind: str, *, boxed: bool) -> None:
-    """The result of a call of this kind. `expected` is `OUTCOME`, or again the kind."""
+    """Check the result of a call of this kind. `expected` is `OUTCOME` or the kind."""
     if expected == OUTCOME:
         _demand(_ANSWER, payload, "an outcome of another shape")
         if meta[_KIND] == _OK and kind in _OF_VALUES:
@@ -258,11 +258,11 @@ def check_payload(payload: JsonObject, meta: JsonObject, expected: str, kind: st
 
 
 def check_meta(meta: JsonObject) -> None:
-    """The facts of a call, as far as the host reads them."""
+    """Check the facts of a call that the host reads."""
     _demand(_META, meta, "facts of another shape")
 
 
-# Questions, and other words for people
+# Questions and other texts for people
 
 
 _QUESTIONS: Final[Mapping[str, Mapping[str, _Check]]] = {
@@ -274,7 +274,7 @@ _QUESTIONS: Final[Mapping[str, Mapping[str, _Check]]] = {
 
 
 def questions(told: JsonObject) -> JsonObject:
-    """The questions by key, with what belongs to their kinds and nothing else, and with all that they say visible."""
+    """The questions by key, reduced to the members of their kinds, with hidden characters made visible."""
     found: JsonObject = {}
     for key, question in told.items():
         ask = question.get("ask", "form")
@@ -286,7 +286,7 @@ def questions(told: JsonObject) -> JsonObject:
 
 
 def visible(value: Any) -> Any:
-    """JSON data whose hidden characters are written as escapes."""
+    """JSON data with hidden characters written as escapes."""
     if isinstance(value, str):
         return value if value.isprintable() else shown(value)
     if isinstance(value, dict):

@@ -43,10 +43,11 @@ from prowess_host.workers.jobs import (
 )
 from prowess_host.workers.lifecycle import Event, State
 from prowess_host.workers.placement import OWN, Placement, Unplaced
-from prowess_host.workers.pool import Pool, Worker
+from prowess_host.workers.pool import Pool
 from prowess_host.workers.process import Spawn, WorkerProcess, describe_exit
 from prowess_host.workers.queue import FairQueue
 from prowess_host.workers.timeouts import Timeouts
+from prowess_host.workers.worker import Worker
 
 __all__ = ["Source", "Successor", "Supervisor"]
 
@@ -103,26 +104,26 @@ class Supervisor:
         self._releasing = False
         self._number = 0
         self.results: Results | None = None
-        """Results that other hosts have."""
+        """Shared results of other hosts."""
         self.slots: Slots | None = None
-        """Room for calls of limited commands, over all hosts."""
+        """The concurrency limits over all hosts."""
         self.witness: Witness | None = None
         """Records all jobs."""
-        self.on_live: Callable[[Mapping[str, str]], None] = _nobody_compares
+        self.on_live: Callable[[Mapping[str, str]], None] = _ignore_digests
         """Hears the digests of skills that an active worker has just imported."""
-        self.on_updated: Callable[[str, str], None] = _nobody_subscribed
+        self.on_updated: Callable[[str, str], None] = _ignore_updates
         """Hears the URIs of resources that commands have changed, with the only skill whose resources these may be."""
-        self.source_of: Callable[[str], Source | None] = _nothing_kept
+        self.source_of: Callable[[str], Source | None] = _no_source
         """Returns the kept source of a skill."""
         self.hooks: Callable[[], Iterable[str]] = tuple
         """The skills that every worker of the project's own pool imports first."""
-        self.placement_of: Callable[[str], Placement | Unplaced] = _all_at_home
+        self.placement_of: Callable[[str], Placement | Unplaced] = _own_placement
         """Returns the placement of a skill."""
-        self.elsewhere: Callable[[Contract], Placement | Unplaced | None] = _all_here
+        self.elsewhere: Callable[[Contract], Placement | Unplaced | None] = _on_this_machine
         """Returns the placement of a command that runs on agents; `None` for one that runs here."""
         self.abroad: Spawn | None = None
         """Starts workers on agents."""
-        self.share_of: Callable[[Placement], Mapping[str, Any]] = _everything
+        self.share_of: Callable[[Placement], Mapping[str, Any]] = _all_skills
         """Returns the skills of a placement, for its workers."""
 
     def _made_pool(self, placement: Placement, spawn: Spawn) -> Pool:
@@ -263,6 +264,8 @@ class Supervisor:
         self._running[job] = worker
         self._give_source(worker, contract.skill)
         self._number = number = worker.take(job, self._number)
+        if pool.placement.place:
+            worker.process.limit(number, min(job.due - self._now(), job.left))
         worker.process.send(Kind.CALL, number, job.head, job.arguments, more=len(worker.jobs) > 1)
 
     def _dispatch_later(self, job: Job, reason: str) -> None:
@@ -301,7 +304,7 @@ class Supervisor:
     # Places
 
     def _has_place(self, job: Job, pool: Pool, worker: Worker) -> bool:
-        """Give a job a place, or else let it wait for one; too much that waits is refused."""
+        """Give a job a place, or let it wait for one. If too many wait, one is refused."""
         in_thread = job.contract.in_thread
         others_wait = bool(pool.queues.get(in_thread))
         is_held_back = others_wait or self._is_held_back(job, worker) or not self._has_room(job)
@@ -311,7 +314,7 @@ class Supervisor:
         places = pool.places(in_thread=in_thread)
         if not is_held_back and take_place(job, queue, places):
             return True
-        queue.put(job.path, job)
+        queue.put(job.path, job, first=job.moves > 0)
         job.queue = queue
         self._some_wait = True
         if queue.running < places:
@@ -321,7 +324,7 @@ class Supervisor:
         return False
 
     def _refuse(self, queue: FairQueue[Job]) -> None:
-        """Refuse the newest job of whoever has most waiting."""
+        """Refuse the newest job of the client with the most waiting jobs."""
         waiting, job = len(queue) - 1, queue.shed()
         seconds = queue.retry_after(self._now())
         job.queue = None
@@ -329,7 +332,7 @@ class Supervisor:
         tell_busy(job, waiting, seconds)
 
     def _is_held_back(self, job: Job, target: Worker) -> bool:
-        """Whether `concurrency` allows no further call. Workers keep it as well: what waits there has begun for the host."""
+        """Whether `concurrency` allows no further call. Workers enforce it too, but for the host a call that waits there has begun."""
         policies, command = job.contract.policies, job.contract.id
         if policies.concurrency is None:
             return False
@@ -337,12 +340,12 @@ class Supervisor:
         elsewhere = sum(worker.running(command) for worker in workers)
         if elsewhere:
             return elsewhere + target.running(command) >= policies.concurrency
-        if policies.cache_ttl:  # what is cached needs no slot
+        if policies.cache_ttl:  # a cached result needs no slot
             return False
         return sum(other.contract.id == command for other in target.jobs.values()) >= policies.concurrency
 
     def _is_ready(self, job: Job) -> bool:
-        """Whether a job that waits may start once there is a place."""
+        """Whether a waiting job may start once there is a place."""
         if job.contract.policies.concurrency is None:
             return True
         placement = self.elsewhere(job.contract) or self.placement_of(job.contract.skill)
@@ -350,11 +353,11 @@ class Supervisor:
         return worker is None or (not self._is_held_back(job, worker) and self._has_room(job))
 
     def _has_room(self, job: Job) -> bool:
-        """Whether `concurrency` would hold over all hosts."""
+        """Whether `concurrency` over all hosts allows a job to begin."""
         return self.slots is None or job.contract.policies.concurrency is None or self.slots.admits(job.contract, job)
 
     def _release_soon(self) -> None:
-        """Places have become free: there may be several of them in this turn of the loop."""
+        """Dispatch waiting jobs after this turn of the loop, in which several places may become free."""
         if self._some_wait and not self._releasing:
             self._releasing = True
             self._loop.call_soon(self.release)
@@ -377,6 +380,7 @@ class Supervisor:
         worker.drop(job)
         leave_place(job)
         self._release_soon()
+        self._timeouts.resume_clock(job)  # which stood still if the worker was being prepared
         job.moves += 1
         if job.failure:
             self._fail(job, job.failure, started=False)
@@ -556,7 +560,7 @@ class Supervisor:
         worker.pool.hear_description(worker, description)
 
     def _hear_secrets(self, worker: Worker, told: SecretsHead) -> None:
-        """Keep texts out of the record. Of a limited worker only those that it was told: others could hide its deeds."""
+        """Keep secrets out of the record; of a limited worker only those that it was sent, since others could hide its actions."""
         texts = [text for text in list[object](told.get("texts") or ()) if isinstance(text, str)]
         placement = worker.pool.placement
         if placement.limits is not None:
@@ -566,11 +570,12 @@ class Supervisor:
             self.witness.keep_out(texts)
 
     def _find(self, worker: Worker, frame: Frame) -> None:
-        """A worker asks for the result of another host. What a limited one says of results is nobody else's."""
+        """Pass on a worker's question for a shared result. Limited workers take no part."""
         if self.results is None or worker.pool.placement.limits is not None:
             worker.process.send(Kind.FOUND, frame.number)
         else:
-            self.results.find(worker.process, frame.number, json.loads(frame.head)["key"])
+            key: object = json.loads(frame.head).get("key")  # a worker in another language
+            self.results.find(worker.process, frame.number, str(key))
 
     def _hear_updated(self, worker: Worker, told: Mapping[str, object]) -> None:
         uri: object = told.get("uri")  # a worker in another language
@@ -595,7 +600,7 @@ class Supervisor:
                 self._give_source(worker, skill)
 
     def _on_preparing(self, worker: Worker, line: str) -> None:
-        """The code or the environment of a worker is on its way to an agent: the clocks of its calls stand still."""
+        """Stop the clocks of calls while the code or environment of their worker is prepared on an agent."""
         for job in worker.jobs.values():
             if line:
                 self._timeouts.stop_clock(job)
@@ -604,7 +609,7 @@ class Supervisor:
                 self._timeouts.resume_clock(job)
 
     def _on_exit(self, worker: Worker, begun: list[Job]) -> None:
-        """Answer for the calls that went down with a worker, and give those it never began to another."""
+        """Answer the calls that a worker had begun before its end, and give the others to another worker."""
         if self.results is not None:
             self.results.gone(worker.process)
         ended = f"its worker ended ({worker.violation or worker.process.verdict or describe_exit(worker.process.exit_code)})"
@@ -614,7 +619,7 @@ class Supervisor:
         if worker.ended_itself and len(importing) == 1:  # with several imports, the cause is unknown
             skill = importing[0].skill
             waiting = [job for job in worker.jobs.values() if job.contract.skill == skill]
-            # A call that had begun, or somebody's kill, may have ended the worker: then the import gets other chances.
+            # A begun call or a kill from outside may have ended the worker, so the import gets another chance.
             is_certain = not begun and worker.process.exit_code not in _KILLS
             if is_certain or any(job.deaths + 1 >= _MOST_DEATHS for job in waiting):
                 self._backoff.note(skill, f"the import of {skill} ({importing[0].file}) ended the worker")
@@ -624,7 +629,9 @@ class Supervisor:
             if worker.process.refusal and not worker.pool.active:
                 self._fail(job, worker.process.refusal, started=False)
                 continue
-            job.deaths += not worker.process.refusal
+            # A call that only waits is not to blame for workers that its neighbours end.
+            may_be_to_blame = not begun or any(it.skill == job.contract.skill for it in importing)
+            job.deaths += may_be_to_blame and not worker.process.refusal
             self._move(job)
         self.release()
 
@@ -736,27 +743,27 @@ class Supervisor:
         successor.worker.pool.send(successor.worker, Event.DISCARD)
 
 
-def _all_at_home(_skill: str) -> Placement:
+def _own_placement(_skill: str) -> Placement:
     """The default: all skills run in the project's placement."""
     return OWN
 
 
-def _all_here(_contract: Contract) -> None:
+def _on_this_machine(_contract: Contract) -> None:
     """The default: all commands run on this machine."""
 
 
-def _everything(_placement: Placement) -> Mapping[str, Any]:
+def _all_skills(_placement: Placement) -> Mapping[str, Any]:
     """The default: every worker runs all skills."""
     return {}
 
 
-def _nothing_kept(_skill: str) -> Source | None:
+def _no_source(_skill: str) -> Source | None:
     """The default: skills are imported from their files."""
 
 
-def _nobody_subscribed(_uri: str, _skill: str) -> None:
+def _ignore_updates(_uri: str, _skill: str) -> None:
     """The default: no client subscribes to resources."""
 
 
-def _nobody_compares(_digests: Mapping[str, str]) -> None:
+def _ignore_digests(_digests: Mapping[str, str]) -> None:
     """The default: digests are not compared."""

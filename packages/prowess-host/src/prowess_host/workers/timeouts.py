@@ -19,8 +19,9 @@ from prowess.worker.board import Importing
 from prowess.worker.messages import Kind
 from prowess_host.workers.jobs import NEVER, Job
 from prowess_host.workers.lifecycle import Event, State
-from prowess_host.workers.pool import Pool, Worker
+from prowess_host.workers.pool import Pool
 from prowess_host.workers.process import STARTING
+from prowess_host.workers.worker import Worker
 
 __all__ = ["Timeouts"]
 
@@ -147,7 +148,7 @@ class Timeouts:
                     due = min([due, *worker.questions])
                 else:
                     worker.measured = None
-            pool.see_to_spare(wanted=any(self._may_need_another(worker, now) for worker in pool.active))
+            pool.adjust_spare(wanted=any(self._may_need_another(worker, now) for worker in pool.active))
             goes_on = goes_on or pool.spare is not None or any(worker.is_watched for worker in pool.workers)
         if goes_on or self._jobs():
             self._check_by(due)
@@ -175,7 +176,7 @@ class Timeouts:
         if before is None:
             worker.progress.start()
             return 0.0
-        return worker.progress.usable(min(now - before, 2 * self._often))
+        return min(worker.progress.usable(now - before), 2 * self._often)
 
     def _check_start(self, worker: Worker, usable: float) -> None:
         worker.starting += usable

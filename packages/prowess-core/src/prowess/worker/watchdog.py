@@ -1,0 +1,93 @@
+"""Watches the event loop of a worker from a thread."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+from prowess.worker.progress import Progress, Thread, threads_of
+
+__all__ = ["Watchdog"]
+
+_log = logging.getLogger("prowess.worker")
+
+
+class Watchdog:
+    """Prints on stderr where the event loop is blocked. Sleeps while there is nothing to do.
+
+    The host decides what happens to the worker. For that, the thread advances the counter of the board.
+    """
+
+    def __init__(self, limit: float = 1.0, beat: Callable[[], object] = bool) -> None:
+        self.busy: Callable[[], object] = bool
+        """Returns whether there are calls or other work."""
+        self.stuck: Callable[[], object] = bool
+        """Called in a thread while the loop is blocked."""
+        self._limit = limit
+        self._tell = beat
+        self._ticks = 0
+        self._used = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = 0
+        self._wanted = threading.Event()
+
+    def start(self) -> None:
+        """Watch the running loop of this thread."""
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        threading.Thread(target=self._watch, name="prowess-watch", daemon=True).start()
+
+    def wake(self) -> None:
+        """Called when a call begins."""
+        self._used = True
+        if self._loop is not None and not self._wanted.is_set():
+            self._wanted.set()
+            self._tick()
+
+    def _tick(self) -> None:
+        assert self._loop is not None  # noqa: S101 - it was started
+        self._ticks += 1
+        if self._used or self.busy():
+            self._used = False
+            self._loop.call_later(self._limit / 4, self._tick)
+        else:
+            self._wanted.clear()
+
+    def _watch(self) -> None:
+        """Measure the usable time since the last tick of the loop."""
+        me = threading.get_native_id()
+
+        def others() -> dict[int, Thread] | None:  # without this thread, which always runs when it measures
+            threads = threads_of(os.getpid())
+            return threads and {number: it for number, it in threads.items() if number != me}
+
+        progress = Progress(others, itertools.count(1).__next__)
+        step = self._limit / 4
+        seen, silent = -1, 0.0
+        while True:
+            self._wanted.wait()
+            try:
+                self._tell()
+            except ValueError:  # the board is closed: the worker ends
+                return
+            time.sleep(step)
+            if not self._wanted.is_set() or self._ticks != seen:
+                seen, silent = self._ticks, 0.0
+                progress.start()
+                continue
+            self.stuck()
+            before, silent = silent, silent + progress.usable(step)
+            if before <= self._limit < silent:
+                _log.warning("the event loop is blocked at %s", _place(self._thread))
+
+
+def _place(thread: int) -> str:
+    """The current file and line of a thread."""
+    frame = sys._current_frames().get(thread)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else "an unknown place"

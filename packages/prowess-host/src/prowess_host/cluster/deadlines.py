@@ -1,0 +1,129 @@
+"""Time limits of the calls of one worker, enforced by its agent while the host is cut off.
+
+The host enforces the same limits a moment earlier, so this code acts only without it. A call that overruns its time, or
+continues after its cancellation, ends with its worker. Other calls in the worker get the grace.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from prowess.settings.keys import HostSettings
+from prowess.worker.messages import Kind
+
+__all__ = ["LIMIT", "Deadlines"]
+
+LIMIT: Final = struct.Struct("!Qd")
+"""The number of a call, and its remaining seconds."""
+_LATER: Final = 1.0
+"""Seconds by which the host is earlier."""
+_ANSWER: Final = 1.0
+"""Seconds that a worker has to answer whether cancelled calls still run."""
+_LAST: Final = frozenset({Kind.RESULT, Kind.INPUT_REQUIRED, Kind.REFUSED, Kind.UNBEGUN})
+_OWN, _OF_HOST = True, False
+
+
+class Deadlines:
+    """Watches the frames in both directions. `ping` asks the worker how many cancelled calls still run, and `kill` ends it."""
+
+    def __init__(self, host: HostSettings, ping: Callable[[], None], kill: Callable[[str], None]) -> None:
+        self._grace = host.grace
+        self._wait = host.cancel_grace + _LATER
+        self._ping = ping
+        self._kill = kill
+        self._loop = asyncio.get_running_loop()
+        self._due: dict[int, float] = {}
+        """The time at which each call must have ended."""
+        self._left: dict[int, float] = {}
+        """The remaining seconds of each call that waits for a person."""
+        self._suspected: float | None = None
+        """The time to ask whether cancelled calls still run."""
+        self._pings: deque[bool] = deque()
+        """The senders of the unanswered pings."""
+        self._doomed = ""
+        self._timer: asyncio.TimerHandle | None = None
+
+    def limit(self, number: int, seconds: float) -> None:
+        """Set the time limit of a call before it is sent to the worker."""
+        self._due[number] = self._loop.time() + seconds + self._wait
+        self._look_by(self._due[number])
+
+    def told(self, kind: int, number: int) -> None:
+        """Note a frame from the host."""
+        if kind == Kind.PING:
+            self._pings.append(_OF_HOST)
+        elif kind == Kind.ANSWERS and number in self._left:
+            self.limit(number, self._left.pop(number))
+        elif kind == Kind.CANCEL:
+            self._forget(number)
+            self._suspect()
+
+    def heard(self, kind: int, number: int) -> bool:
+        """Note a frame from the worker. Returns whether it is for the host."""
+        if kind in _LAST:
+            self._forget(number)
+        elif kind == Kind.QUESTIONS and number in self._due:
+            self._left[number] = self._due.pop(number) - self._loop.time() - self._wait
+        elif kind == Kind.LINGERING:
+            self._suspect()
+        elif kind == Kind.PONG and self._pings:
+            if not number:
+                self._suspected = None
+            if self._pings.popleft() is _OWN:
+                if number:
+                    self._doom("a cancelled or overdue call in it did not end")
+                return False
+        return True
+
+    def close(self) -> None:
+        """Stop the timer."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _forget(self, number: int) -> None:
+        self._due.pop(number, None)
+        self._left.pop(number, None)
+        if self._doomed and not self._due and not self._left:
+            self._kill(self._doomed)
+
+    def _suspect(self) -> None:
+        if self._suspected is None:
+            self._suspected = self._loop.time() + self._wait
+            self._look_by(self._suspected)
+
+    def _doom(self, why: str) -> None:
+        """Kill the worker, at once if nothing else runs in it, else after the grace."""
+        if self._doomed:
+            return
+        self._doomed = f"{why}, and its host was silent"
+        if self._due or self._left:
+            self._loop.call_later(self._grace, self._kill, self._doomed)
+        else:
+            self._kill(self._doomed)
+
+    def _look_by(self, when: float) -> None:
+        if self._timer is None or when < self._timer.when():
+            self.close()
+            self._timer = self._loop.call_at(when, self._look)
+
+    def _look(self) -> None:
+        self._timer, now = None, self._loop.time()
+        late = [number for number, due in self._due.items() if due <= now]
+        for number in late:
+            del self._due[number]
+        if late:
+            self._doom("a call in it overran its time limit")
+        if self._suspected is not None and self._suspected <= now:
+            if _OWN in self._pings:
+                self._doom("it did not say whether a cancelled call still runs")
+            else:
+                self._pings.append(_OWN)
+                self._ping()
+                self._suspected = now + _ANSWER
+        coming = [*self._due.values(), *([] if self._suspected is None or self._doomed else [self._suspected])]
+        if coming:
+            self._look_by(min(coming))

@@ -1,0 +1,112 @@
+"""The processes of one `prowess serve --workers N`: each tells the others what has changed, and counts for all of them.
+
+They share a folder of their supervisor. Each listens on a socket there, and writes what it has counted into a file, from which
+a process that takes the place of another goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, Final
+
+from prowess.jsontypes import JsonObject
+
+__all__ = ["Siblings"]
+
+_log = logging.getLogger("prowess.host")
+_SAVED: Final = 0.5
+"""Seconds between two writes of the counters."""
+_PATIENCE: Final = 10.0
+"""Seconds in which another process takes news."""
+_MOST: Final = 1024 * 1024
+
+
+class Siblings:
+    """This process among the others."""
+
+    def __init__(self, folder: Path, number: int) -> None:
+        self._folder = folder
+        self._number = number
+        self._counted: Callable[[], JsonObject] = dict
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._server: asyncio.Server | None = None
+
+    def before(self) -> JsonObject:
+        """What the process had counted whose place this one takes."""
+        return _read(self._folder / f"{self._number}.json")
+
+    def start(self, hear: Callable[[JsonObject], None], counted: Callable[[], JsonObject]) -> None:
+        """Hear news from now on, and save what is `counted`."""
+        self._counted = counted
+        self._run(self._listen(hear))
+        self._run(self._save())
+
+    async def close(self) -> None:
+        """Hear and save nothing more."""
+        for task in list(self._tasks):
+            task.cancel()
+        if self._server is not None:
+            self._server.close()
+        with contextlib.suppress(OSError):
+            self._write()
+
+    def counts(self) -> list[JsonObject]:
+        """What all processes have counted: this one until now, the others until a moment ago."""
+        others = (file for file in sorted(self._folder.glob("*.json")) if file.stem != str(self._number))
+        return [self._counted(), *map(_read, others)]
+
+    def tell(self, news: JsonObject) -> None:
+        """Tell all others."""
+        for path in self._folder.glob("*.socket"):
+            if path.stem != str(self._number):
+                self._run(self._send(path, json.dumps(news).encode()))
+
+    async def _send(self, path: Path, news: bytes) -> None:
+        with contextlib.suppress(OSError, TimeoutError):  # it has ended
+            async with asyncio.timeout(_PATIENCE):
+                _, writer = await asyncio.open_unix_connection(path)
+                writer.write(news + b"\n")
+                writer.close()
+                await writer.wait_closed()
+
+    async def _listen(self, hear: Callable[[JsonObject], None]) -> None:
+        async def heard(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            try:
+                hear(json.loads(await reader.readline()))
+            except (OSError, ValueError):
+                _log.exception("news of another process could not be read")
+            finally:
+                writer.close()
+
+        path = self._folder / f"{self._number}.socket"
+        path.unlink(missing_ok=True)
+        self._server = await asyncio.start_unix_server(heard, path, limit=_MOST)
+
+    async def _save(self) -> None:
+        with contextlib.suppress(OSError):  # the folder goes with the supervisor
+            while True:
+                self._write()
+                await asyncio.sleep(_SAVED)
+
+    def _write(self) -> None:
+        draft = self._folder / f"{self._number}.draft"
+        draft.write_bytes(json.dumps({**self._counted(), "process": os.getpid()}).encode())
+        draft.replace(self._folder / f"{self._number}.json")
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _read(file: Path) -> JsonObject:
+    try:
+        return json.loads(file.read_bytes())
+    except (OSError, ValueError):
+        return {}

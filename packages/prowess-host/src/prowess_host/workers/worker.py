@@ -1,0 +1,171 @@
+"""One worker of a pool: its jobs, its state, and the host's knowledge about it."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from prowess.worker.board import Board, Importing
+from prowess.worker.progress import Progress
+from prowess_host.workers.describe import Describing, LostImport, LostWorker
+from prowess_host.workers.jobs import Job
+from prowess_host.workers.lifecycle import GETS_CALLS, State
+from prowess_host.workers.linked import LinkedWorker
+from prowess_host.workers.process import describe_exit
+
+if TYPE_CHECKING:
+    from prowess_host.workers.pool import Pool
+
+__all__ = ["Worker", "cause_of_end"]
+
+
+@dataclass(slots=True, eq=False)
+class Worker:
+    """A worker and the host's knowledge about it."""
+
+    process: LinkedWorker = field(init=False)
+    pool: Pool = field(init=False)
+    state: State = State.STARTING
+    jobs: dict[int, Job] = field(default_factory=dict[int, Job])
+    slots: set[int] = field(default_factory=set[int])
+    withdrawn: set[int] = field(default_factory=set[int])
+    """The numbers of calls that it was forbidden to begin, without its confirmation yet."""
+    is_up: bool = False
+    proven: bool = False
+    """Whether it has answered, which shows that it could start."""
+    ended_itself: bool = False
+    """Whether it ended without being told or killed by the host."""
+    reason: str = ""
+    """The reason that it gave for not being able to serve."""
+    violation: str = ""
+    """Why the host has ended it: a violation of the link's protocol."""
+    stray_frames: int = 0
+    """Frames about calls that it does not have, since its last answer."""
+    describing: Describing | None = None
+    loaded: set[str] = field(default_factory=set[str])
+    """The skills that it has imported."""
+    fresh: bool = False
+    """Whether it was started after the last save, to describe the current files."""
+    sourced: set[str] = field(default_factory=set[str])
+    """The skills that it has imported, or whose sources it has got."""
+    may_be_held: bool = False
+    """A call that it had begun was cancelled or overdue, and may still run."""
+    given_up: list[tuple[float, str]] = field(default_factory=list[tuple[float, str]])
+    """Times and commands of cancelled or overdue calls that may still run and count for `concurrency`."""
+
+    # The clocks of `timeouts`
+
+    progress: Progress = field(init=False)
+    measured: float | None = None
+    """The time of the last measurement; `None` while nothing is measured."""
+    starting: float = 0.0
+    """Usable seconds since its start."""
+    heard: float = 0.0
+    pinged: float | None = None
+    silence: float = 0.0
+    """Usable seconds since the unanswered ping."""
+    imports: dict[Importing, float] = field(default_factory=dict[Importing, float])
+    """Its running imports, each with its usable seconds."""
+    questions: list[float] = field(default_factory=list[float])
+    """Times at which to ask whether cancelled calls have ended."""
+    questioned: bool = False
+    """Whether the last ping was such a question."""
+    asked: float = 0.0
+    """The time of the question."""
+
+    @property
+    def gets_calls(self) -> bool:
+        """Whether it gets new calls."""
+        return self.state in GETS_CALLS
+
+    @property
+    def may_linger(self) -> bool:
+        """Whether a cancelled or overdue call may still run in it."""
+        return bool(self.questions or self.questioned)
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether `timeouts` checks it."""
+        return bool(self.jobs or self.may_linger or not self.is_up or self.describes or self.importing)
+
+    @property
+    def describes(self) -> bool:
+        """Whether it has been asked for a description."""
+        return self.describing is not None and self.describing.open
+
+    @property
+    def importing(self) -> tuple[Importing, ...]:
+        """Its running imports."""
+        return self.process.importing if self.is_up and self.state is not State.GONE else ()
+
+    def serves(self, skill: str) -> bool:
+        """Whether a call of this skill can run without waiting for the import of another one."""
+        if self.state is not State.IMPORTING:
+            return True
+        importing = {it.skill for it in self.importing}
+        return not importing or skill in importing
+
+    def take(self, job: Job, after: int) -> int:
+        """Assign a job to it, under the next number with a free slot on its board."""
+        number = after + 1
+        while (slot := Board.slot(number)) in self.slots:
+            number += 1
+        self.slots.add(slot)
+        self.jobs[number] = job
+        job.number = number
+        job.worker = self.process.pid
+        return number
+
+    def drop(self, job: Job) -> None:
+        """Remove a job from it."""
+        del self.jobs[job.number]
+        if job.number not in self.withdrawn:
+            self.slots.discard(Board.slot(job.number))
+
+    def release(self, number: int) -> None:
+        """Called when it confirms that a call was withdrawn: the number can be used again."""
+        if number in self.withdrawn:
+            self.withdrawn.discard(number)
+            self.slots.discard(Board.slot(number))
+            self.process.forget(number)
+
+    def begun(self) -> list[Job]:
+        """Its begun jobs, as far as known. After its end, this is certain.
+
+        If its last frames are lost, jobs that it may have begun count as begun, except those that may run twice.
+        """
+        process = self.process
+        return [
+            job
+            for number, job in self.jobs.items()
+            if process.has_begun(number) or (not job.contract.hints.may_repeat and process.may_have_begun(number))
+        ]
+
+    def unbegun(self) -> list[Job]:
+        """Its unbegun jobs, as far as known."""
+        return [job for job in self.jobs.values() if not self.process.has_begun(job.number)]
+
+    def running(self, command: str) -> int:
+        """The number of calls of a command in it, including cancelled ones that may still run."""
+        jobs = sum(job.contract.id == command for job in self.jobs.values())
+        return jobs + sum(name == command for _, name in self.given_up)
+
+
+def cause_of_end(worker: Worker, begun: Collection[Job]) -> LostWorker:
+    """The likely cause of the end of a worker."""
+    code = worker.process.exit_code
+    how = worker.process.verdict or describe_exit(code)
+    importing = worker.process.importing
+    if begun or not worker.describes or not worker.ended_itself:  # a call or the host may have ended it
+        importing = ()
+    for first in importing[:1]:
+        # any of several imports may have ended it: as after a kill from outside, the skill is tried again
+        doubtful = len(importing) > 1 or code in (-signal.SIGKILL, -signal.SIGTERM)
+        return LostImport(first, f"its import ended the process ({how})", killed=doubtful)
+    if not worker.is_up and b"No module named 'prowess" in worker.process.last_line:
+        return LostWorker(worker.pool.why_lacking())
+    return LostWorker(
+        worker.reason or worker.process.refusal or f"the last worker ended ({how}), see its log on stderr"
+    )

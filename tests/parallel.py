@@ -1,0 +1,243 @@
+"""`pytest -n 4` runs the tests in four processes, which are forked once everything has been collected.
+
+With pytest-xdist each process would import all modules and collect all tests for itself: six seconds of processor time each.
+A module stays in one process, so what its tests share is set up once. A process that dies costs the test it was running.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import gc
+import itertools
+import json
+import os
+import select
+import socket
+import tempfile
+import threading
+import traceback
+import warnings
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+from _pytest.capture import FDCapture
+
+__all__ = ["pytest_addoption", "pytest_runtestloop"]
+
+Group = list[int]
+"""The places of tests that run one after the other in one process: those of a module."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `-n`."""
+    group = parser.getgroup("parallel", "parallel tests")
+    group._addoption("-n", dest="processes", default="0", metavar="N", help="test processes, or auto: one per core")  # noqa: SLF001 - as xdist
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> bool | None:
+    """Have the tests run by other processes, if so many are wanted."""
+    count = min(_count(session.config), len(session.items))
+    if not count or session.testsfailed or session.config.option.collectonly:
+        return None
+    parent = _Parent(session)
+    try:
+        parent.run(count)
+    finally:
+        parent.end()
+    return True
+
+
+def _count(config: pytest.Config) -> int:
+    wanted = config.option.processes
+    if wanted != "auto":
+        return int(wanted)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class _Child:
+    """A process that runs tests, as the parent sees it."""
+
+    def __init__(self, pid: int, link: socket.socket) -> None:
+        self.pid = pid
+        self.link = link
+        self.left: Group = []
+        """The tests that it has been given and has not finished."""
+        self._unread = b""
+
+    def messages(self) -> Iterator[list[Any]]:
+        """What it said; nothing more comes after an empty message."""
+        data = self.link.recv(1 << 20)
+        *lines, self._unread = (self._unread + data).split(b"\n")
+        yield from map(json.loads, lines)
+        if not data:
+            yield []
+
+
+class _Parent:
+    """Forks the processes, deals out the tests, and reports what became of them."""
+
+    def __init__(self, session: pytest.Session) -> None:
+        self._session = session
+        self._items = session.items
+        self._hook = session.config.hook
+        places = range(len(self._items))
+        self._groups = deque(list(group) for _, group in itertools.groupby(places, lambda at: self._items[at].path))
+        self._children: dict[socket.socket, _Child] = {}
+
+    def run(self, count: int) -> None:
+        """Until all tests have run."""
+        config = self._session.config
+        config._tmp_path_factory.getbasetemp()  # noqa: SLF001 - all processes share the numbered folder
+        if reporter := config.pluginmanager.getplugin("terminalreporter"):
+            reporter.showfspath = False  # the tests of several files come in turn
+        gc.collect()
+        gc.freeze()  # a collection in a process neither walks nor copies what all of them share
+        for _ in range(count):
+            self._fork()
+        while self._children:
+            for link in select.select(list(self._children), [], [])[0]:
+                for message in self._children[link].messages():
+                    self._take(self._children[link], *message)
+
+    def end(self) -> None:
+        """Give no more tests, and wait until each process has finished what it runs."""
+        for child in self._children.values():
+            child.link.close()
+            os.waitpid(child.pid, 0)
+
+    def _fork(self) -> None:
+        ours, theirs = socket.socketpair()
+        with warnings.catch_warnings(action="ignore", category=DeprecationWarning):  # numpy has threads of its own
+            pid = os.fork()
+        if not pid:
+            for link in (ours, *self._children):
+                link.close()
+            _run(self._session, theirs)
+        theirs.close()
+        self._children[ours] = _Child(pid, ours)
+
+    def _take(self, child: _Child, what: str = "", *facts: Any) -> None:
+        """One message of a process."""
+        match what:
+            case "wants more":
+                group = self._groups.popleft() if self._groups else []
+                child.left += group
+                child.link.sendall(json.dumps(group).encode() + b"\n")
+            case "begins":
+                item = self._items[facts[0]]
+                self._hook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+            case "reports":
+                report = self._hook.pytest_report_from_serializable(config=self._session.config, data=facts[0])
+                if isinstance(report.longrepr, list):  # where and why a test was skipped; JSON knows no tuples
+                    report.longrepr = tuple(report.longrepr)
+                self._hook.pytest_runtest_logreport(report=report)
+            case "ends":
+                item = self._items[facts[0]]
+                child.left.remove(facts[0])
+                self._hook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+                self._stop_if_wanted()
+            case _:
+                self._end_of(child)
+
+    def _end_of(self, child: _Child) -> None:
+        del self._children[child.link]
+        child.link.close()
+        code = os.waitstatus_to_exitcode(os.waitpid(child.pid, 0)[1])
+        if not child.left:
+            if code:
+                raise pytest.UsageError(f"a test process ended with exit code {code} after its last test")
+            return
+        place, *others = child.left
+        item = self._items[place]
+        told = f"the process that ran this test ended with exit code {code}"
+        report = pytest.TestReport(item.nodeid, item.location, {}, "failed", told, "call")
+        self._hook.pytest_runtest_logreport(report=report)
+        self._stop_if_wanted()
+        if others:
+            self._groups.appendleft(others)
+        self._fork()
+
+    def _stop_if_wanted(self) -> None:
+        if self._session.shouldfail:
+            raise self._session.Failed(self._session.shouldfail)
+        if self._session.shouldstop:
+            raise self._session.Interrupted(self._session.shouldstop)
+
+
+class _ToParent:
+    """The plugin in a test process that hands reports on, in the place of the terminal's."""
+
+    def __init__(self, config: pytest.Config, link: socket.socket) -> None:
+        self._config = config
+        self._link = link
+        self._tw = config.get_terminal_writer()  # where pytest-timeout tells what hangs
+        self._lines = link.makefile("rb")
+
+    def tell(self, *message: Any) -> None:
+        """Say something to the parent."""
+        self._link.sendall(json.dumps(message, default=str).encode() + b"\n")
+
+    def more(self) -> Group:
+        """The next tests; none when there are no more."""
+        self.tell("wants more")
+        return json.loads(self._lines.readline() or b"[]")
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Hand on what became of a test."""
+        self.tell("reports", self._config.hook.pytest_report_to_serializable(config=self._config, report=report))
+
+
+def _run(session: pytest.Session, link: socket.socket) -> NoReturn:
+    """Be a process that runs tests. What it inherits from pytest's own end, like its exit handlers, stays with the parent."""
+    code = 1
+    try:
+        atexit._clear()  # noqa: SLF001 - removes the temporary folders of earlier runs, for one
+        parent = _prepared(session, link)
+        coming = deque(parent.more())
+        while coming:
+            place = coming.popleft()
+            coming.extend(() if coming else parent.more())
+            item, following = session.items[place], session.items[coming[0]] if coming else None
+            parent.tell("begins", place)
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            parent.tell("ends", place)
+        threading._shutdown()  # noqa: SLF001 - as the interpreter does at its end
+        atexit._run_exitfuncs()  # noqa: SLF001 - as above
+        code = 0
+    except (ConnectionError, KeyboardInterrupt):  # the run is over for the parent
+        with contextlib.suppress(BaseException):
+            session._setupstate.teardown_exact(None)  # noqa: SLF001 - ends what fixtures have started
+    except BaseException:  # noqa: BLE001 - it is shown
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+def _prepared(session: pytest.Session, link: socket.socket) -> _ToParent:
+    """This process with reports, captured output and temporary folders of its own."""
+    config = session.config
+    plugins = config.pluginmanager
+    parent = _ToParent(config, link)
+    plugins.unregister(name="terminalreporter")
+    plugins.register(parent, "terminalreporter")
+    if capture := plugins.getplugin("capturemanager"):
+        _capture_apart(capture)
+    folders = config._tmp_path_factory  # noqa: SLF001 - as in `run`
+    folders._basetemp = Path(folders.getbasetemp(), str(os.getpid()))  # noqa: SLF001 - names are sought in a small folder
+    folders._basetemp.mkdir()  # noqa: SLF001
+    return parent
+
+
+def _capture_apart(manager: Any) -> None:
+    """Have files of its own under the captured stdout and stderr, which modules may have kept: all processes share the former ones."""
+    manager.suspend_global_capture()
+    captured = manager._global_capturing  # noqa: SLF001 - `--capture=fd`, which is the default
+    for each in (captured.out, captured.err):
+        if isinstance(each, FDCapture):
+            with tempfile.TemporaryFile() as file:
+                os.dup2(file.fileno(), each.tmpfile.fileno())
