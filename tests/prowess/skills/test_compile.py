@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import enum
+import functools
 import inspect
 import sys
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ import pytest
 import typing_extensions
 from mcp_types import CallToolResult
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_serializer
+from pydantic.json_schema import SkipJsonSchema
 
 from prowess import Audio, ConfigPaths, Context, Image, Inject, Runtime, Settings, skill_command
 from prowess.calls.outcome import Outcome
@@ -1059,3 +1061,87 @@ def test_without_autowire_the_mark_is_named(refusal: Any):
     reason = refusal(function, autowire=False)
     assert "with autowire=False it is injected where it is marked: Annotated[Context, Inject()]" in reason
     assert "there is no provider for" not in reason
+
+
+class Endless(BaseModel):
+    inner: Endless
+
+
+class Hiding(BaseModel):
+    seen: int = 0
+    hidden: SkipJsonSchema[int]
+
+
+class Empty(enum.Enum):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("annotation", "reason"),
+    [
+        (SkipJsonSchema[int], "has no JSON Schema: SkipJsonSchema hides a value that clients have to send"),
+        (list[SkipJsonSchema[int]], "has no JSON Schema: SkipJsonSchema hides a value that clients have to send"),
+        (Hiding, "has no JSON Schema: SkipJsonSchema hides a value that clients have to send"),
+        (SkipJsonSchema[int] | SkipJsonSchema[str], "there is nothing to choose from"),
+        (Empty, "there is nothing to choose from"),
+        (Annotated[int, Field(ge=5, le=3)], "no integer is within minimum 5, maximum 3"),
+        (Endless, "each Endless needs another Endless, without end"),
+        (typing_extensions.Self, "has the type Self, which only a class knows. Name the class"),
+    ],
+)
+def test_a_parameter_that_no_client_can_send_is_refused(refusal: Any, annotation: Any, reason: str):
+    def f(a: Any, b: int) -> None: ...
+
+    f.__annotations__["a"] = annotation
+    assert reason in refusal(f)
+
+
+async def test_an_optional_parameter_may_be_hidden(call: Any, contract: Any):
+    def f(a: int, b: SkipJsonSchema[int] = 3) -> int:
+        return a * b
+
+    assert ["a"] == list(contract(f).input_schema["properties"])
+    assert 6 == (await call(f, {"a": 2})).value
+
+
+async def test_a_hidden_null_hides_nothing_else(call: Any, contract: Any):
+    def f(a: int | SkipJsonSchema[None]) -> str:
+        return repr(a)
+
+    assert {"a": {"type": "integer"}} == contract(f).input_schema["properties"]
+    assert "None" == (await call(f, {"a": None})).value
+
+
+def test_a_pattern_that_cannot_be_read_is_explained(refusal: Any):
+    """The first line of pydantic's message names only the validator around it."""
+
+    def f(a: Annotated[str, Field(pattern="(")]) -> None: ...
+
+    assert "regex parse error: ( error: unclosed group" in refusal(f)
+
+
+def test_a_key_is_no_message(refusal: Any):
+    def f(a: Any) -> None: ...
+
+    f.__annotations__["a"] = {"x": int}
+    assert "has no JSON Schema: KeyError: 'type'" in refusal(f)
+
+
+@pytest.mark.parametrize("wrapped", [len, int, functools.partial(len)])
+async def test_a_wrapper_around_something_else_than_a_function(call: Any, contract: Any, wrapped: Any):
+    """Its place is that of the wrapper, because the object inside has no code."""
+
+    def f(*values: Any, **named: Any) -> int:
+        return 7
+
+    f.__wrapped__ = wrapped
+    f.__signature__ = inspect.Signature([inspect.Parameter("a", inspect.Parameter.KEYWORD_ONLY)])
+    assert contract(f).source.endswith(f":{f.__code__.co_firstlineno}")
+    assert 7 == (await call(f, {"a": 1})).value
+
+
+def test_wrappers_in_a_circle_are_refused(refusal: Any):
+    def f() -> None: ...
+
+    f.__wrapped__ = f
+    assert "wrapper loop" in refusal(f)

@@ -10,6 +10,7 @@ from typing import Any, Final
 import pluggy
 
 from prowess import hookspecs
+from prowess.contracts.declaration import place_of
 from prowess.errors import LoadError, did_you_mean
 from prowess.frozen import frozen
 
@@ -77,8 +78,8 @@ class _Manager(pluggy.PluginManager):
         problem = _unmarked(plugin, name) if options is None else _problem(plugin, name, options)
         if problem is None:
             return options
-        code: Any = inspect.unwrap(getattr(plugin, name)).__code__
-        self.refused.append(LoadError(problem, file=code.co_filename, line=code.co_firstlineno))
+        place = place_of(getattr(plugin, name))
+        self.refused.append(LoadError(problem, file=place.file, line=place.line))
         return None
 
 

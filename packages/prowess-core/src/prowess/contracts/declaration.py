@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import FrameType, MethodType, ModuleType
+from types import FrameType, FunctionType, MethodType, ModuleType
 from typing import Any, Final, Literal, NamedTuple, NoReturn, TypeAlias, cast
 
 from prowess.contracts.contract import TOOL, Hints
@@ -33,6 +33,7 @@ __all__ = [
     "check_options",
     "declaration_of",
     "exception_types",
+    "innermost",
     "is_async",
     "made_in",
     "note_of",
@@ -85,9 +86,23 @@ class Place:
         return f"{self.file}:{self.line}"
 
 
+def innermost(function: Callable[..., Any]) -> FunctionType:
+    """The function inside all wrappers. A wrapper around another object, as `functools.wraps(len)` makes it, is the last one."""
+    try:
+        return cast(
+            "FunctionType", inspect.unwrap(function, stop=lambda outer: not inspect.isfunction(_wrapped(outer)))
+        )
+    except ValueError:  # the wrappers lead in a circle
+        return cast("FunctionType", function)
+
+
+def _wrapped(function: Any) -> object:
+    return function.__wrapped__
+
+
 def place_of(function: Callable[..., Any]) -> Place:
     """The file and the first line of a function, including its decorators."""
-    code = inspect.unwrap(function).__code__
+    code = innermost(function).__code__
     return Place(code.co_filename, code.co_firstlineno)
 
 
@@ -145,7 +160,7 @@ class Declaration:
 
     def local_names(self) -> Mapping[str, Any]:
         """Local names of the enclosing functions, for annotations."""
-        function = inspect.unwrap(self.function)
+        function = innermost(self.function)
         names: dict[str, Any] = dict(self.frame.f_locals) if self.frame is not None else {}
         names.update({item.__name__: item for item in getattr(function, "__type_params__", ())})
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):

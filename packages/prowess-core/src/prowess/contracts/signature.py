@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_orig
 
 import typing_extensions
 
-from prowess.contracts.declaration import Declaration, Place
+from prowess.contracts.declaration import Declaration, Place, innermost
 from prowess.errors import SchemaError
 from prowess.frozen import frozen
 
@@ -97,7 +97,7 @@ class Signature:
 
 def read(declared: Declaration) -> Signature:
     """The signature of a declared function. Raises an error that names an unresolvable annotation."""
-    names = _Names(inspect.unwrap(declared.function).__globals__, declared.local_names(), declared.place)
+    names = _Names(innermost(declared.function).__globals__, declared.local_names(), declared.place)
     written = inspect.signature(declared.function)
     parameters: list[Parameter] = []
     takes_args, extra = "", MISSING

@@ -22,11 +22,13 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import (
     PydanticOmit,
     PydanticSerializationError,
+    SchemaError,
     SchemaSerializer,
     SchemaValidator,
     to_jsonable_python,
 )
 
+from prowess.errors import named_error
 from prowess.jsontypes import Json, Schema
 from prowess.schemas.choices import described_choice, is_choice
 from prowess.schemas.core_schemas import (
@@ -240,6 +242,24 @@ class _SchemaWriter(GenerateJsonSchema):
             }  # the author's schema may describe only some of the properties
         return shown
 
+    def typed_dict_field_schema(self, schema: Any) -> JsonSchemaValue:
+        return self._shown_field(schema, super().typed_dict_field_schema)
+
+    def model_field_schema(self, schema: Any) -> JsonSchemaValue:
+        return self._shown_field(schema, super().model_field_schema)
+
+    def dataclass_field_schema(self, schema: Any) -> JsonSchemaValue:
+        return self._shown_field(schema, super().dataclass_field_schema)
+
+    def _shown_field(self, field: Any, write: Callable[[Any], JsonSchemaValue]) -> JsonSchemaValue:
+        """The schema of a field. A client must see a field that it has to send."""
+        try:
+            return write(field)
+        except PydanticOmit:
+            if self.mode == "validation" and self.field_is_required(field, total=True):
+                raise Unusable("SkipJsonSchema hides a value that clients have to send") from None
+            raise
+
     def datetime_schema(self, schema: Any) -> JsonSchemaValue:
         if schema.get("tz_constraint") == "naive":  # the format `date-time` requires a time zone
             return {"type": "string", "description": "a date and time without a time zone, like 2026-01-31T12:00:00"}
@@ -340,8 +360,16 @@ def _not_finite(data: Any, place: str = "result") -> Iterator[str]:
             yield from _not_finite(held, f"{place}[{index}]")
 
 
+_AROUND: Final = re.compile(r'Error building "[\w-]+" validator:|\^+')
+
+
 def _reason(error: Exception) -> str:
-    """The first line of an error, without advice that does not help authors of skills."""
+    """An error in one line, without advice that does not help authors of skills."""
+    if isinstance(error, SchemaError):  # its first lines name the validators around the one that failed
+        lines = [line.strip().removeprefix("SchemaError: ") for line in str(error).splitlines()]
+        return " ".join(line for line in lines if not _AROUND.fullmatch(line))
+    if isinstance(error, LookupError):  # its message is a bare key
+        return named_error(error)
     line = (str(error) or type(error).__name__).splitlines()[0]
     return line.partition(". Set `arbitrary_types_allowed")[0].replace("core_schema.", "").rstrip(".")
 

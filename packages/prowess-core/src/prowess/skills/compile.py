@@ -32,6 +32,7 @@ from prowess.results.normalize import Output
 from prowess.schemas.adapters import Adapter, Unusable, as_default, record
 from prowess.schemas.explicit import check_explicit, validate
 from prowess.schemas.nulls import is_nullable
+from prowess.schemas.possible import Impossible
 from prowess.schemas.quick import quick_check
 from prowess.schemas.refs import resolve
 from prowess.schemas.walk import visit
@@ -514,10 +515,22 @@ class _Compiler:
         except Unusable as error:
             raise self._culprit(fields, error) from error
         schema.setdefault("properties", {})
+        self._check_possible(schema, fields)
         for field in fields:
-            if field.has_plain_default:
+            if field.has_plain_default and field.sent_as in schema["properties"]:  # `SkipJsonSchema` may hide it
                 _show_default(schema["properties"][field.sent_as], field.default)
         return schema
+
+    def _check_possible(self, schema: Schema, fields: list[_Field]) -> None:
+        """Refuse a parameter for which no client can send a value."""
+        if "$ref" in schema:  # the only type that refers to the arguments
+            raise SchemaError(f"a parameter of {self.id} has the type Self, which only a class knows. Name the class")
+        impossible = Impossible(schema)
+        for field in fields:
+            if reason := impossible.why(schema["properties"].get(field.sent_as, {})):
+                raise SchemaError(
+                    f"no value fits the type of parameter {field.name!r} of {self.id}: {reason}. Change its type"
+                )
 
     def _disagreements(self, schema: Schema, fields: list[_Field], injected: tuple[str, ...]) -> Iterator[str]:
         """The contradictions between an explicit schema and the parameters of the function."""
