@@ -100,6 +100,49 @@ async def test_cancelled_subscription_hears_nothing_more(connect: Connect) -> No
     assert [] == heard
 
 
+class SlowPings:
+    """What an engine says that is slow to answer pings: whatever came before one must have been handled by then."""
+
+    def __init__(self) -> None:
+        self.received = b""
+        self.pinged, self.answers = asyncio.Event(), asyncio.Event()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b'INFO {"server_id":"x","max_payload":1048576,"headers":true}\r\n')
+        writer.write(b"PONG\r\n")  # for the ping of the greeting
+        await reader.readuntil(b"PING\r\n")
+        while line := await reader.readline():
+            self.received += line
+            if line == b"PING\r\n":
+                self.pinged.set()
+                await self.answers.wait()
+                writer.write(b"MSG questions 1 answer 1\r\n?\r\nPONG\r\n")
+        writer.close()
+
+
+async def test_engine_is_up_when_it_has_all_subscriptions() -> None:
+    """Another host may see at once that this one is back, and ask it. The question is answered, also if it comes early.
+
+    And a flush confirms what was published before it.
+    """
+    slow = SlowPings()
+    async with await asyncio.start_server(slow.serve, "127.0.0.1", 0) as listening:
+        engine = Engine(Settings.of({"cluster.url": f"nats://127.0.0.1:{listening.sockets[0].getsockname()[1]}"}))
+        engine.subscribe("questions", lambda message: engine.publish(message.reply, b"!"))
+        engine.start()
+        with anyio.fail_after(PATIENCE):
+            await slow.pinged.wait()
+            assert (False, True) == (engine.up, b"SUB questions" in slow.received)
+            slow.answers.set()
+            assert await engine.ready(PATIENCE)
+            while b"PUB answer" not in slow.received:  # noqa: ASYNC110 - the server has no event for it
+                await anyio.sleep(0.01)
+            engine.publish("news", b"")
+            await engine.flush()
+            assert slow.received.rindex(b"PUB news") < slow.received.rindex(b"PING")
+        await engine.close()
+
+
 async def test_bucket_keeps_values_and_compares_revisions(connect: Connect) -> None:
     one, other = (await connect()).bucket("kept"), (await connect()).bucket("kept")
 

@@ -254,14 +254,11 @@ class Project:
         if self.sharing is None:
             return {}
         try:
-            try:
-                return await self.sharing.ask(host, question, caller)
-            except NobodyThere:
-                if await self.sharing.replicas.is_gone(host):
-                    return {}
-                raise
+            return await self.sharing.ask(host, question, caller)
+        except NobodyThere:
+            return {}
         except EngineError as error:
-            raise RpcError.internal(f"another host has this task and cannot be reached: {error}") from None
+            raise RpcError.internal(f"another host has this task and cannot be reached; try again: {error}") from None
 
     async def page_elsewhere(self, cursor: str, most: int, caller: object) -> Page | None:
         """The next part of a long result that another host keeps. Raises an `RpcError` if one cannot be asked."""
@@ -272,15 +269,31 @@ class Project:
         try:
             hosts = [host for host in await self.sharing.replicas.alive() if self.sharing.host_of(f"{host}-")]
         except EngineError as error:
-            raise RpcError.internal(f"another host may have the rest and cannot be reached: {error}") from None
+            raise RpcError.internal(
+                f"another host may have the rest and cannot be reached; try again: {error}"
+            ) from None
         question: JsonObject = {"cursor": cursor, "most": most}
-        told = await asyncio.gather(*(self.ask_other(host, question, caller) for host in hosts), return_exceptions=True)
-        for each in told:
-            if isinstance(each, dict) and "page" in each:
-                return Page(*each["page"])
-        for each in told:
-            if isinstance(each, BaseException):
-                raise each
+
+        async def ask(host: str) -> JsonObject | RpcError:
+            try:
+                return await self.ask_other(host, question, caller)
+            except RpcError as error:
+                return error
+
+        asking = [asyncio.ensure_future(ask(host)) for host in hosts]
+        fault: RpcError | None = None
+        try:
+            for each in asyncio.as_completed(asking):  # the answer of a host that has just died takes long
+                told = await each
+                if isinstance(told, RpcError):
+                    fault = told
+                elif "page" in told:
+                    return Page(*told["page"])
+        finally:
+            for each in asking:
+                each.cancel()
+        if fault is not None:
+            raise fault
         return None
 
     @property

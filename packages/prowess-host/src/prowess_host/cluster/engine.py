@@ -96,6 +96,7 @@ class Subscription:
 
     async def hear(self, message: Msg) -> None:
         """Handle one message. nats-py calls this for one message after the other."""
+        await self._engine.usable.wait()  # whoever handles it may publish an answer
         try:
             self._heard(Message(message.subject, message.data, message.reply))
         except Exception:  # noqa: BLE001 - a fault with one message must not end the others
@@ -103,7 +104,7 @@ class Subscription:
 
 
 class _Client(Client):
-    """A connection that is refused if the settings ask for TLS and the server offers none.
+    """A connection that is refused if the settings ask for TLS and the server offers none, and whose `flush` can be relied on.
 
     nats-py would continue without TLS, and expose the token to the network.
     """
@@ -117,6 +118,12 @@ class _Client(Client):
         if initial_connection and self._wants_tls and not info.get("tls_required"):
             raise nats.errors.Error("it offers no TLS, which cluster.url or cluster.tls_ca asks for")
         await super()._process_info(info, initial_connection)
+
+    async def _send_ping(self, future: asyncio.Future[Any] | None = None) -> None:
+        """Called by `flush`. nats-py would send the ping before the messages that wait, and `flush` would confirm nothing."""
+        self._pongs.append(asyncio.Future() if future is None else future)  # pyright: ignore[reportUnknownMemberType] - as nats-py is
+        await self._send_command(b"PING\r\n")
+        await self._flush_pending()
 
 
 class Engine:
@@ -136,7 +143,8 @@ class Engine:
         self._client: Client | None = None
         self._running: asyncio.Task[None] | None = None
         self._lost = asyncio.Event()
-        self._known = asyncio.Event()
+        self.usable = asyncio.Event()
+        """Set while it is up."""
         self._subscriptions: dict[Subscription, Any] = {}
         """Each with its nats-py subscription on this connection."""
         self._open: set[asyncio.Timeout] = set()
@@ -156,7 +164,7 @@ class Engine:
 
     @property
     def up(self) -> bool:
-        """Whether it is connected."""
+        """Whether it is connected, and has all subscriptions."""
         return self._client is not None
 
     @property
@@ -186,10 +194,10 @@ class Engine:
         return lambda: self._listeners.remove(listener)
 
     async def ready(self, seconds: float = _PATIENCE) -> bool:
-        """Wait for the first connection. Returns whether the engine is up."""
+        """Wait for the connection. Returns whether the engine is up."""
         self.start()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._known.wait(), seconds)
+            await asyncio.wait_for(self.usable.wait(), seconds)
         return self.up
 
     async def close(self) -> None:
@@ -225,13 +233,17 @@ class Engine:
                 self._denied = self.reason
                 _log.warning("the engine at %s: %s", self.place, self.reason)
 
+        heard: set[Subscription] = set()
         try:
             async with asyncio.timeout(3 * _PATIENCE):
                 await client.connect(
                     list(self._servers), allow_reconnect=False, closed_cb=lost, error_cb=failed, **self._options
                 )
-                for subscription in list(self._subscriptions):
-                    await self._listen(client, subscription)
+                while missing := self._subscriptions.keys() - heard:
+                    for subscription in missing:
+                        await self._listen(client, subscription)
+                    heard |= missing
+                    await client.flush()  # up means that the messages of others arrive
         except Exception as error:  # noqa: BLE001 - after any error, the next attempt may succeed
             if not isinstance(error, nats.errors.NoServersError):  # `failed` has set the reason
                 self.reason = _text_of(error)
@@ -241,15 +253,15 @@ class Engine:
             return False
         if client.is_connected:
             self._set(client)
-            for subscription in [it for it, known in self._subscriptions.items() if known is None]:  # made meanwhile
-                self._start_task(self._listen(client, subscription))
         return client.is_connected
 
     def _set(self, client: Client | None) -> None:
         was, self._client = self.up, client
         if client is not None:
             self.connections += 1
-            self._known.set()
+            self.usable.set()
+        else:
+            self.usable.clear()
         if was == self.up:
             return
         self.since = time.monotonic()
@@ -301,17 +313,16 @@ class Engine:
         return subscription
 
     async def _listen(self, client: Client, subscription: Subscription) -> None:
-        with contextlib.suppress(nats.errors.Error):
-            known = await client.subscribe(subscription.subject, subscription.queue, subscription.hear)  # pyright: ignore[reportUnknownMemberType] - as nats-py is
-            if subscription in self._subscriptions:
-                self._subscriptions[subscription] = known
-            else:
-                await known.unsubscribe()
+        known = await client.subscribe(subscription.subject, subscription.queue, subscription.hear)  # pyright: ignore[reportUnknownMemberType] - as nats-py is
+        if subscription in self._subscriptions:
+            self._subscriptions[subscription] = known
+        else:
+            await known.unsubscribe()
 
     def unsubscribe(self, subscription: Subscription) -> None:
         """Remove a subscription. `Subscription.cancel` calls this."""
         known = self._subscriptions.pop(subscription, None)
-        if known is not None and self._client is not None:
+        if known is not None:
             self._start_task(known.unsubscribe())
 
     def _start_task(self, work: Awaitable[Any]) -> None:

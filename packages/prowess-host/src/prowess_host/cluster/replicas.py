@@ -14,7 +14,7 @@ from prowess.jsontypes import JsonObject
 from prowess.worker.messages import RELEASE
 from prowess_host.cluster.background import Background
 from prowess_host.cluster.engine import Engine, Message
-from prowess_host.cluster.errors import EngineError
+from prowess_host.cluster.errors import EngineError, NobodyThere
 
 __all__ = ["Replicas"]
 
@@ -31,7 +31,10 @@ _FETCHED: Final = 60
 """Seconds that the parts are kept."""
 _MOST_ANSWERS: Final = 256 * 1024 * 1024
 _PATIENCE: Final = 30.0
-"""Seconds that another host has to answer. That is long since it may be busy; the absence of a host shows at once."""
+"""Seconds that another host has to answer. That is long since it may be busy."""
+_FIRST_PAUSE: Final = 0.1
+_LONGEST_PAUSE: Final = 1.0
+"""Seconds between two questions to a host that is not there: it may be gone, or come back after a loss of the engine."""
 
 _Serve = Callable[[JsonObject], Awaitable[JsonObject]]
 
@@ -75,9 +78,20 @@ class Replicas:
         return knows and host not in await self.alive()
 
     async def ask(self, host: str, question: JsonObject) -> JsonObject:
-        """The answer of another host. Raises `EngineError` if it is gone."""
-        text = json.dumps(question).encode()
-        answer = await self._engine.request(self._subject(host), text, seconds=_PATIENCE)
+        """The answer of another host. Raises `NobodyThere` if it is gone, and waits until it is there or certainly gone."""
+        text, pause = json.dumps(question).encode(), _FIRST_PAUSE
+        end = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                answer = await self._engine.request(self._subject(host), text, seconds=_PATIENCE)
+                break
+            except NobodyThere as error:
+                if await self.is_gone(host):
+                    raise
+                if time.monotonic() > end:
+                    raise EngineError(self._engine.place, "another host is there and hears no questions") from error
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
         if answer.startswith(_IN_PARTS):
             name, _, count = answer.removeprefix(_IN_PARTS).decode().partition(" ")
             answer = await self._answers.get_large(name, int(count)) or b""
