@@ -19,6 +19,7 @@ from patience import PATIENCE
 from piped import HANDSHAKE, hosted, make_project, result, until, write_skill
 
 from prowess.settings.settings import Settings
+from prowess.worker.progress import Progress
 from prowess_host import connection as connection_module
 from prowess_host import serving as serving_module
 from prowess_host.catalog import updates as learning_module
@@ -125,6 +126,27 @@ async def test_skills_that_take_long_to_load_do_not_hold_up_the_list(tmp_path: P
         assert "notifications/tools/list_changed" == (await client.next())["method"]
         listed = await client.answer({"id": 2, "method": "tools/list"})
         assert ["t_say"] == [tool["name"] for tool in listed["result"]["tools"]]
+
+
+async def test_skills_that_load_on_a_busy_machine_are_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Only time in which their worker could run counts."""
+    monkeypatch.setattr(learning_module, "_LOADING", 0.1)
+    checked, usable = 0, 0.0
+
+    def measured(*_: object) -> float:
+        nonlocal checked
+        checked += 1
+        return usable
+
+    monkeypatch.setattr(Progress, "usable", measured)
+    slow = f"while not os.path.exists({str(tmp_path / 'gate')!r}):\n    time.sleep(0.01)\n{SAY}"
+    async with inside(make_project(tmp_path, "[host]\nstall_limit = 0.2\n", t=slow)) as client:
+        listing = asyncio.ensure_future(client.answer({"id": 1, "method": "tools/list"}))
+        await until(lambda: checked > 20)
+        assert not listing.done()
+        usable = 1.0
+        assert "prowess_diagnostics" in json.dumps(await listing)
+        (tmp_path / "gate").touch()
 
 
 async def test_a_client_that_does_not_read_is_not_read_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 from anyio import fail_after, sleep
 from patience import PATIENCE
-from piped import Client, hosted, make_project, write_skill
+from piped import Client, hosted, make_project, until, write_skill
 
 from prowess.settings.limits import Limits
 from prowess_host.confinement.confine import system
 from prowess_host.records.reading import Reader, Wanted
 
+CHANGED = "notifications/tools/list_changed"
 pytestmark = pytest.mark.skipif(bool(system().lacking(Limits())), reason="this system enforces no limits")
 
 SKILL = """
@@ -151,6 +152,11 @@ def block(*lines: str) -> str:
     return f"{told}\n{SKILL}"
 
 
+def wait_for(gate: Path) -> str:
+    """Lines with which an import takes until a file is there."""
+    return f"    while not os.path.exists({str(gate)!r}):\n        time.sleep(0.01)\n"
+
+
 async def refused(host: Client, name: str, /, **arguments: object) -> str:
     told = await host.call(name, **arguments)
     assert told["isError"], told
@@ -201,6 +207,63 @@ async def test_owner_decides_and_may_change_it(tmp_path: Path) -> None:
         with fail_after(PATIENCE):
             while (await host.call("limited_connect")).get("isError"):  # noqa: ASYNC110 - a file watcher tells nobody
                 await sleep(0.05)
+
+
+async def test_file_that_is_half_saved_lifts_no_limit(tmp_path: Path) -> None:
+    """The last good version stays in use and in the list, within its limits, also while the whole file is described."""
+    project = make_project(tmp_path / "p", free=SKILL, limited=block())
+    secret, gate, file = tmp_path / "secret", tmp_path / "gate", project / "skills" / "limited.py"
+    secret.touch()
+    async with hosted(project, forked=True) as host:
+        assert "is not open to this skill" in await refused(host, "limited_read", path=str(secret))
+        file.write_text("")
+        await host.noted(CHANGED, 1)
+        assert "the file is empty" in await host.text("prowess_diagnostics")
+        assert "is not open to this skill" in await refused(host, "limited_read", path=str(secret))
+        write_skill(project, "limited.py", f"{block()}\n{wait_for(gate)}")
+        await host.noted(CHANGED, 2)
+        tools = await host.tools()
+        assert "prowess_diagnostics" not in tools
+        assert "limited_read" in tools
+        gate.touch()
+        assert "is not open to this skill" in await refused(host, "limited_read", path=str(secret))
+
+
+@pytest.mark.parametrize("name", ["prowess.toml", "pyproject.toml"])
+async def test_settings_that_are_half_saved_lift_no_limit(tmp_path: Path, name: str) -> None:
+    """The former settings count until there are new ones, or no file."""
+    table = "sandbox" if name == "prowess.toml" else "tool.prowess.sandbox"
+    project = make_project(tmp_path / "p", limited=SKILL)
+    (project / "prowess.toml").unlink()
+    file, secret = project / name, tmp_path / "secret"
+    file.write_text(f"[{table}.limited]\n")
+    secret.write_text("s")
+    async with hosted(project, env={"PROWESS_CACHE_DIR": str(project / "cache")}, forked=True) as host:
+        assert "is not open to this skill" in await refused(host, "limited_read", path=str(secret))
+        file.write_text("")
+        await host.noted(CHANGED, 1)
+        assert f"{file} is empty" in await host.text("prowess_diagnostics")
+        assert "is not open to this skill" in await refused(host, "limited_read", path=str(secret))
+        file.unlink()
+        await host.noted(CHANGED, 2)
+        assert "s" == await host.text("limited_read", path=str(secret))
+
+
+async def test_calls_are_answered_while_a_save_lifts_the_limits(tmp_path: Path) -> None:
+    """By the former version, within its limits, until the new one is in use."""
+    project = make_project(tmp_path / "p", free=SKILL, limited=block())
+    secret, gate, begun = tmp_path / "secret", tmp_path / "gate", tmp_path / "begun"
+    secret.write_text("s")
+    async with hosted(project, forked=True) as host:
+        await refused(host, "limited_read", path=str(secret))
+        write_skill(project, "limited.py", f"{SKILL}\n    open({str(begun)!r}, 'w')\n{wait_for(gate)}")
+        await until(begun.exists)
+        assert "is not open to this skill" in await refused(host, "limited_read", path=str(secret))
+        gate.touch()
+        with fail_after(PATIENCE):
+            while (await host.call("limited_read", path=str(secret)))["isError"]:  # noqa: ASYNC110 - a file watcher tells nobody
+                await sleep(0.05)
+        assert "s" == await host.text("limited_read", path=str(secret))
 
 
 async def test_skill_sees_the_variables_and_settings_that_its_limits_name(tmp_path: Path) -> None:

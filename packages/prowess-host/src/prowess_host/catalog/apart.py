@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from prowess.contracts.catalog import Failure
 from prowess.frozen import frozen
@@ -37,6 +37,7 @@ _LOOK: Final = 1.0
 """Seconds between two checks that an environment in use still exists."""
 _AGAIN: Final = 30.0
 """Seconds after a failure before a call starts another attempt."""
+_T = TypeVar("_T")
 
 
 @frozen
@@ -97,9 +98,11 @@ class Apart:
         self._builds: Builds | None = None
         self._settings: Settings | None = None
         self._wanted: Mapping[str, Wanted] = {}
-        """The environments and limits by skill."""
+        """The environments and limits by skill, also those of former versions that are still in use."""
+        self._declared: frozenset[str] = frozenset()
+        """The skills whose current files or settings declare an environment or limits."""
         self._broken: Mapping[str, Failure] = {}
-        """The reasons of failures by skill."""
+        """The reasons of failures by skill, kept like `_wanted`."""
         self._active: dict[str, tuple[str, Placement]] = {}
         """The placement and the environment by skill."""
         self._looked: dict[str, float] = {}
@@ -118,8 +121,8 @@ class Apart:
 
     @property
     def names(self) -> frozenset[str]:
-        """The skills with an environment or limits."""
-        return self._expected.union(self._wanted, self._broken)
+        """The skills with an environment or limits, by their current files."""
+        return self._expected | self._declared
 
     def placement_of(self, skill: str) -> Placement | Unplaced:
         """The placement of a skill. If it is missing, the host starts to prepare it."""
@@ -215,9 +218,12 @@ class Apart:
         return self._files
 
     async def read(self, folders: Iterable[Path], settings: Settings, root: Path) -> None:
-        """Read the declarations, and drop the skills that are gone."""
+        """Read the declarations. Those that are gone hold until `leave`: calls still run the former version."""
         self._settings = settings
-        self._wanted, self._broken = await asyncio.to_thread(_read, tuple(folders), settings, root)
+        wanted, broken = await asyncio.to_thread(_read, tuple(folders), settings, root)
+        self._declared = frozenset({*wanted, *broken})
+        self._wanted = _without(self._wanted, self._declared) | wanted
+        self._broken = _without(self._broken, self._declared) | broken
         self._expected = frozenset()
         named = {path for it in self._wanted.values() if it.needed is not None for path in it.needed.declared.named}
         self._files = {path: stamp(path) for path in named}
@@ -225,10 +231,16 @@ class Apart:
             from prowess_host.environments.builds import Builds
 
             self._builds = Builds(self._cache)
-        for gone in self._active.keys() - self.names:
-            del self._active[gone]
         self._undescribed &= self.names
-        self._failed = {skill: it for skill, it in self._failed.items() if skill in self._wanted}
+
+    def leave(self, kept: Collection[str]) -> None:
+        """Drop the environments and limits that no file declares, because the new version is in use.
+
+        Skills in `kept` stay in their placement: a file that was half saved declares nothing, and lifts no limit.
+        """
+        gone = {*self._wanted, *self._broken} - self._declared.union(kept)
+        self._wanted, self._broken = _without(self._wanted, gone), _without(self._broken, gone)
+        self._active, self._failed = _without(self._active, gone), _without(self._failed, gone)
 
     def send(self, sent: Mapping[str, Any], *, anew: bool = True) -> None:
         """Set the data of the project's providers. With `anew`, workers with other data are replaced."""
@@ -358,12 +370,10 @@ class Apart:
         while tasks := [task for key, task in self._tasks.items() if self._may_have(key, command)]:
             await asyncio.wait(tasks)
 
-    async def quick(self, seconds: float) -> None:
-        """Wait only for the skills that need no new environment."""
+    def quick(self) -> list[asyncio.Task[None]]:
+        """The preparations of skills that need no new environment."""
         made = {it.key for it in self._wanted.values() if it.needed is not None}
-        tasks = [task for key, task in self._tasks.items() if key not in made]
-        if tasks:
-            await asyncio.wait(tasks, timeout=seconds)
+        return [task for key, task in self._tasks.items() if key not in made]
 
     def _may_have(self, key: str, command: str) -> bool:
         return not command or any(may_be_in(skill, command) for skill in self._group(key))
@@ -374,6 +384,10 @@ class Apart:
             task.cancel()
         if self._builds is not None:
             self._builds.close()
+
+
+def _without(skills: Mapping[str, _T], gone: Collection[str]) -> dict[str, _T]:
+    return {skill: it for skill, it in skills.items() if skill not in gone}
 
 
 def _read(folders: tuple[Path, ...], settings: Settings, root: Path) -> tuple[dict[str, Wanted], dict[str, Failure]]:

@@ -18,10 +18,12 @@ from prowess.contracts.catalog import Catalog, Failure
 from prowess.contracts.contract import Contract
 from prowess.errors import SettingsError
 from prowess.jsontypes import JsonObject
+from prowess.settings.files import Written
 from prowess.settings.limits import Limits
 from prowess.settings.paths import ConfigPaths
 from prowess.settings.settings import Settings
 from prowess.skills.description import Description
+from prowess.skills.stamps import ABSENT, stamp
 from prowess_host.catalog.apart import Apart, may_be_in
 from prowess_host.catalog.known import KnownCatalog, described
 from prowess_host.catalog.listing import Listing
@@ -38,7 +40,7 @@ __all__ = ["CatalogUpdates"]
 
 _log = logging.getLogger("prowess.host")
 _LOADING: Final = 60.0
-"""Seconds after which the tools are listed without the skills that are still loading."""
+"""Seconds, counted while the workers could run, after which the tools are listed without the skills that are still loading."""
 _MOST_ATTEMPTS: Final = 3
 """Workers that are started to describe a save, if they die for another reason than an import."""
 _PAUSES: Final = (5.0, 20.0, 80.0, 320.0)
@@ -268,8 +270,7 @@ class CatalogUpdates:
         learning = self._loop.create_task(self._describe(known))
         # retrieves the exception, in case nobody awaits the task
         learning.add_done_callback(lambda done: done.cancelled() or done.exception())
-        await asyncio.wait([learning], timeout=_LOADING)
-        if not learning.done():
+        if not await self.supervisor.within([learning], _LOADING):
             self._publish(partial.failing(f"the skills take more than {_LOADING:g} s to load"))
         try:
             await learning
@@ -280,7 +281,7 @@ class CatalogUpdates:
         else:
             self._known.hold_sources(self._kept)
             self._listed.set()
-            await self._apart.quick(_LOADING)
+            await self.supervisor.within(self._apart.quick(), _LOADING)
             self._assume_committed()
             self._adopt_known()
 
@@ -304,7 +305,7 @@ class CatalogUpdates:
         await self._listed.wait()
         async with self._one_at_a_time:
             self._known.learn_apart(successor.description, skills)
-            lost = self._last_good().intersection(skills)
+            lost = (self._last_good() | self._awaited()).intersection(skills)
             self._kept = (self._kept - set(skills)) | lost
             self._known.hold_sources(self._kept)
             self.supervisor.adopt(successor, self._kept)
@@ -368,16 +369,20 @@ class CatalogUpdates:
             self._publish(self._listing.failing(f"{error} (the previous version stays in use)"))
             return
         assert successor is not None  # noqa: S101 - else nothing was learned
-        self._kept = self._last_good()
-        self._kept |= self._known.sources.broken_plugins(self._known.description)
+        broken_plugins = self._known.sources.broken_plugins(self._known.description)
+        self._kept = self._last_good() | self._awaited() | broken_plugins
         self._known.hold_sources(self._kept)
+        self._apart.leave(self._kept)
         self.supervisor.adopt(successor, self._kept)
         self._assume_committed()
         self._adopt_known()
         self.supervisor.placed()
 
     def _settings(self) -> Settings:
-        return Settings.load(self._paths.project_root, environ=self._environ, flags=self._flags)
+        settings = Settings.load(self._paths.project_root, environ=self._environ, flags=self._flags)
+        if _is_emptied(self._written, settings.written):
+            raise SettingsError(f"{self._written.file} is empty; to remove all settings, delete the file")
+        return settings
 
     def _settings_are_current(self) -> bool:
         try:
@@ -457,6 +462,11 @@ class CatalogUpdates:
         """Skills that no longer load and stay listed as before, except those that were not allowed."""
         return self._listing.last_good(self._known.catalog()) - self._known.withheld
 
+    def _awaited(self) -> set[str]:
+        """Listed skills with environments or limits that have no description, because their files were half saved."""
+        listed = {contract.skill for contract in self._listing.catalog.contracts}
+        return listed & (self._apart.names - self._known.description.skills.keys())
+
     def _adopt_known(self) -> None:
         """Publish the known skills, with the last good version of those that no longer load, and save the manifest."""
         self._apart.send(self._known.sent())
@@ -520,3 +530,11 @@ class CatalogUpdates:
         self._watcher.folders = self.searched
         self._listing = listing
         self._show(listing)
+
+
+def _is_emptied(before: Written, now: Written) -> bool:
+    """Whether the settings file is empty, as in the middle of a save. Without its settings, skills would lose their limits."""
+    if not before.text.strip() or now.text.strip():
+        return False
+    seen = stamp(before.file)
+    return now.file == before.file or (seen != ABSENT and not seen.size)

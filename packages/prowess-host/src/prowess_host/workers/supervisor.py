@@ -59,6 +59,8 @@ _KILLS: Final = (-signal.SIGKILL, -signal.SIGTERM)
 _MOST_STRAYS: Final = 10_000
 """Frames of a limited worker about unknown calls. A cancelled command may report for a while."""
 _OF_A_CALL: Final = frozenset({*TELLING, Kind.UNBEGUN, Kind.BEGUN})
+_SHORTEST_WAIT: Final = 0.05
+"""Seconds after which `within` looks again, at the earliest."""
 _MOST_MOVES: Final = 10
 """How often a call may move. A person may save ten times while a skill is imported."""
 
@@ -178,6 +180,18 @@ class Supervisor:
     def start(self) -> None:
         """Start a worker, so that the first call need not wait."""
         self._pool.fill()
+
+    async def within(self, tasks: Collection[asyncio.Task[None]], seconds: float) -> bool:
+        """Wait for tasks while workers start or describe skills, up to so many seconds in which these could run.
+
+        Returns whether all tasks are done.
+        """
+        before, left = self._timeouts.loading, seconds
+        pending = {*tasks}
+        while pending and left > 0:
+            _, pending = await asyncio.wait(pending, timeout=max(left, _SHORTEST_WAIT))
+            left = seconds - (self._timeouts.loading - before)
+        return not pending
 
     def configure(self, settings: Settings) -> None:
         """Use other settings from now on."""

@@ -49,6 +49,8 @@ class Timeouts:
         self._loop = asyncio.get_running_loop()
         self._now = self._loop.time
         self._timer: asyncio.TimerHandle | None = None
+        self.loading = 0.0
+        """Usable seconds, so far, in which workers started or described skills."""
         self.configure(host)
 
     def configure(self, host: HostSettings) -> None:
@@ -140,26 +142,30 @@ class Timeouts:
                 due = min(due, job.due)
             elif not job.over:
                 self._on_overdue(job)
-        goes_on = False
+        goes_on, loading = False, 0.0
         for pool in self._pools():
             for worker in list(pool.workers):
                 if worker.is_watched or worker.state is State.IMPORTING:
-                    self._check_worker(worker, now)
+                    loads = worker.describes or not worker.is_up
+                    usable = self._check_worker(worker, now)
+                    loading = max(loading, usable) if loads else loading
                     due = min([due, *worker.questions])
                 else:
                     worker.measured = None
             pool.adjust_spare(wanted=any(self._may_need_another(worker, now) for worker in pool.active))
             goes_on = goes_on or pool.spare is not None or any(worker.is_watched for worker in pool.workers)
+        self.loading += loading
         if goes_on or self._jobs():
             self._check_by(due)
 
-    def _check_worker(self, worker: Worker, now: float) -> None:
+    def _check_worker(self, worker: Worker, now: float) -> float:
+        """Check a worker. Returns its usable seconds since the last check, as far as they are measured."""
         importing = worker.importing
         is_measured = importing or worker.describes or worker.pinged is not None or not worker.is_up
         usable = self._usable(worker, now) if is_measured else 0.0
         if not worker.is_up:
             self._check_start(worker, 0.0 if worker.process.is_preparing else usable)
-            return
+            return usable
         self._check_imports(worker, importing, usable)
         if worker.describing is not None and worker.describes and not importing and worker.describing.spend(usable):
             worker.pool.send(worker, Event.LINGERS)
@@ -169,6 +175,7 @@ class Timeouts:
             self._check_silence(worker, usable)
         elif (worker.jobs or worker.questioned) and now - worker.heard >= self._often:
             self._ping(worker, now)
+        return usable
 
     def _usable(self, worker: Worker, now: float) -> float:
         """The usable seconds of a worker since the last check."""
