@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from typing import Any
 
@@ -162,3 +163,12 @@ def test_only_so_many_secrets_are_remembered(monkeypatch: pytest.MonkeyPatch):
 def test_what_is_no_json_is_refused():
     with pytest.raises(ValueError):
         Redactor(PATTERNS).arguments(contract(token={}), b"{", valid=True)
+
+
+def test_former_versions_of_a_contract_are_not_kept():
+    """Each save makes new contracts, and a host may live for weeks."""
+    redactor = Redactor(PATTERNS)
+    for _ in range(20):
+        redactor.arguments(contract(text={"type": "string"}), b"{}", valid=True)
+    gc.collect()
+    assert 1 >= sum(isinstance(each, Contract) and each.id == "t.c" for each in gc.get_objects())

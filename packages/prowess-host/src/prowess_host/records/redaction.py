@@ -49,7 +49,7 @@ class Redactor:
         self._patterns = tuple(pattern.lower() for pattern in patterns)
         self._secrets: dict[str, None] = {}
         self._names: dict[str, bool] = {}
-        self._plans: dict[int, tuple[Contract, frozenset[str] | None]] = {}
+        self._plans: dict[str, tuple[Contract, frozenset[str] | None]] = {}
         self.keep_out(secrets)
 
     def keep_out(self, secrets: Iterable[str]) -> None:
@@ -113,14 +113,14 @@ class Redactor:
 
     def _marked(self, contract: Contract) -> frozenset[str] | None:
         """The names of marked parameters; `None` if no argument of the command can be secret."""
-        plan = self._plans.get(id(contract))
+        plan = self._plans.get(contract.id)
         if plan is None or plan[0] is not contract:
             if len(self._plans) > _MOST_PLANS:
                 self._plans.clear()
             marked = frozenset(_secret_names(contract.input_schema))
             names = set(_names(contract.input_schema))
             harmless = not marked and not any(map(self.is_marked, names)) and _is_closed(contract.input_schema)
-            plan = self._plans[id(contract)] = contract, None if harmless else marked
+            plan = self._plans[contract.id] = contract, None if harmless else marked
         return plan[1]
 
     def _masked(self, value: Any, marked: frozenset[str], path: str, withheld: list[str], secrets: list[str]) -> Any:
