@@ -485,3 +485,40 @@ def test_a_refusal_is_raised_at_decoration():
     """Not at the first call."""
     with pytest.raises(DeclarationError):
         skill_command(max_attempts=0)(tell)
+
+
+def test_a_schema_of_the_author_may_change_for_the_next_command(runtime: Runtime):
+    """Each command keeps the data that it was decorated with."""
+    schema: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "integer"}}}
+    meta = {"x/y": {"z": 1}}
+
+    @skill_command(input_schema=schema, output_schema=schema, meta=meta)
+    def first(a: int = 1) -> dict[str, int]:
+        return {"a": a}
+
+    schema["properties"]["b"] = {}
+    meta["x/y"]["z"] = 2
+    declared = declaration_of(first)
+    assert declared is not None
+    contract = runtime.entry_of(declared).contract
+    assert {"a"} == contract.input_schema["properties"].keys()
+    assert contract.output.schema is not None
+    assert {"a"} == contract.output.schema["properties"].keys()
+    assert {"x/y": {"z": 1}} == contract.meta
+
+
+@pytest.mark.parametrize("options", [{}, {"input_schema": {"type": "object", "properties": {"a": {}}}}])
+def test_a_configuration_may_be_changed(options: dict[str, Any]):
+    """It is a copy of what is served."""
+
+    def f(a: int = 1) -> dict[str, int]:
+        return {"a": a}
+
+    command = skill_command(**options)(f)
+    for _ in range(2):
+        config = get_script_config(command)
+        assert config is not None
+        assert {"a"} == config["input_schema"]["properties"].keys()
+        assert "x" not in config["input_schema"]["properties"]["a"]
+        assert "x" not in config["output_schema"]["additionalProperties"]
+        config["input_schema"]["properties"]["a"]["x"] = config["output_schema"]["additionalProperties"]["x"] = 5

@@ -28,6 +28,10 @@ def test_build_result() -> None:
     validate(build_result("", is_error=True))
 
 
+DEEP = "[" * 100_000
+"""More levels than Python's parser reads."""
+
+
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
@@ -35,6 +39,7 @@ def test_build_result() -> None:
         ({"content": [{"type": "image", "data": "", "mimeType": "image/png"}], "isError": True, "more": 1}, True),
         ({"content": [Image(b"GIF89a")], "isError": False}, True),
         ({"content": [], "isError": False}, False),
+        ({"content": [], "isError": True}, False),
         ({"content": [TEXT]}, False),
         ({"content": [TEXT], "isError": "yes"}, False),
         ({"content": ["x"], "isError": False}, False),
@@ -150,6 +155,13 @@ def test_parse_result_payload_takes_mappings_only(value: Any) -> None:
     """M-30: a list is none."""
     with pytest.raises(TypeError, match="a result payload must be a mapping or JSON text of one, not "):
         parse_result_payload(value)
+
+
+@pytest.mark.parametrize("value", [DEEP, "{"])
+def test_parse_result_payload_reads_json(value: str) -> None:
+    with pytest.raises(ValueError, match=r"nested too deeply|Expecting property name"):
+        parse_result_payload(value)
+    assert build_result(value) == parse_result_payload(build_result(value))
 
 
 def test_door() -> None:

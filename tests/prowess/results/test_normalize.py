@@ -753,3 +753,17 @@ async def test_a_tool_result_keeps_what_is_plain_json(extra: object):
 async def test_a_tool_result_with_what_json_cannot_say_is_refused(extra: object):
     """Wherever it stands."""
     assert "output" == (await call({"content": [], "isError": False, "_meta": {"x/y": extra}})).kind
+
+
+@pytest.mark.parametrize("annotation", [None, str, Any])
+async def test_a_user_string_is_a_text(annotation: Any):
+    """It is a sequence of user strings too, without end."""
+    outcome = await call(collections.UserString("ab"), annotation)
+    assert (True, "ab") == (outcome.ok, outcome.text)
+
+
+@pytest.mark.parametrize("annotation", [None, dict])
+async def test_a_failure_that_says_nothing_is_a_failure(annotation: Any):
+    outcome = await call({"content": [], "isError": True}, annotation)
+    assert "failed" == outcome.kind
+    assert ([{"type": "text", "text": ""}], True) == (outcome.payload()["content"], outcome.payload()["isError"])

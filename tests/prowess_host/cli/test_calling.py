@@ -192,6 +192,7 @@ def test_json_before_an_argument_is_only_a_flag(project: Path, capsys: pytest.Ca
         (["--ids"], ["the option --ids needs a value", "prowess call t.many ids='[1]'"]),
         (["ids"], ["'ids' must have the form key=value"]),
         (["{"], ["the arguments must be JSON"]),
+        (["--json", "[" * 20_000], ["--json must be JSON"]),
     ],
 )
 def test_wrong_values_are_told_with_right_ones(

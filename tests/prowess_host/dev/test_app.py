@@ -197,7 +197,15 @@ async def test_a_command_is_called_and_its_story_told(page: Page):
 
 
 @pytest.mark.parametrize(
-    "told", [b"{", [], {"command": "t.add"}, {"command": 1, "arguments": {}}, {"command": "t.add", "arguments": []}]
+    "told",
+    [
+        b"{",
+        b"[" * 100_000,
+        [],
+        {"command": "t.add"},
+        {"command": 1, "arguments": {}},
+        {"command": "t.add", "arguments": []},
+    ],
 )
 async def test_what_is_no_call_is_refused(page: Page, told: Any):
     assert 400 == (await page.ask("api/call", method="POST", told=told)).status
@@ -306,7 +314,8 @@ async def test_an_answer_to_nothing_is_refused(page: Page):
     """Whatever it is; and a call without a page to ask on fails and says why."""
     assert 404 == (await answer(page, "none"))[0]
     assert 404 == (await answer(page, ["none"]))[0]
-    assert 400 == (await page.ask("api/answer", method="POST", told=b"[")).status
+    for text in (b"[", b"[" * 100_000):
+        assert 400 == (await page.ask("api/answer", method="POST", told=text)).status
     told = await page.json("api/call", method="POST", told={"command": "t.order", "arguments": {}})
     assert "elicitation" in told["result"]["content"][0]["text"]
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, cast, get_ov
 from prowess.contracts.contract import TOOL
 from prowess.contracts.declaration import declaration_of
 from prowess.decorating import Awaited, Command, Decorator, decorated
+from prowess.jsontypes import copied
 
 if TYPE_CHECKING:
     from prowess.contracts.contract import Contract
@@ -134,8 +135,8 @@ def get_script_config(command: object) -> JsonObject | None:
         "description": contract.description,
         "category": contract.category,
         "annotations": get_tool_annotations(command),
-        "input_schema": portable.input_schema(contract),
-        "output_schema": portable.output_schema(contract),
+        "input_schema": copied(portable.input_schema(contract)),
+        "output_schema": copied(portable.output_schema(contract)),
         "execution": {
             "inject_root": declared.inject_root,
             "inject_settings": list(declared.inject_settings),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
@@ -23,6 +24,7 @@ from prowess.contracts.declaration import (
     take_note,
 )
 from prowess.errors import did_you_mean
+from prowess.jsontypes import copied
 
 if TYPE_CHECKING:
     from prowess.jsontypes import JsonObject
@@ -121,6 +123,9 @@ def _declared(
     given["name"] = function.__name__ if name is None else name
     given["retry_on"] = exception_types(given.get("retry_on"), refuse)
     given["max_attempts"] = attempts(given.get("max_attempts"), given["retry_on"])
+    for option in ("input_schema", "output_schema", "meta", "icons"):
+        with contextlib.suppress(RecursionError):  # data that holds itself is refused as such
+            given[option] = copied(given.get(option))  # the author may change it for the next command
     for option in ("inject_settings", "aliases", "tags", "icons"):
         given[option] = tuple(given.get(option) or ())
     for option in ("meta", "complete"):

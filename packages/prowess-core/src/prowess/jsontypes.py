@@ -1,10 +1,10 @@
-"""Type names for JSON as plain Python data, and factories for fields of these types."""
+"""Type names for JSON as plain Python data, factories for fields of these types, and copies of such data."""
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
-__all__ = ["Json", "JsonObject", "Schema", "new_object"]
+__all__ = ["Json", "JsonObject", "Schema", "copied", "new_object"]
 
 Json: TypeAlias = "bool | int | float | str | list[Any] | dict[str, Any] | None"
 JsonObject: TypeAlias = "dict[str, Any]"
@@ -18,3 +18,12 @@ Schema: TypeAlias = "dict[str, Any]"
 def new_object() -> dict[str, Any]:
     """An empty object."""
     return {}
+
+
+def copied(data: Any) -> Any:
+    """A deep copy of plain data, many times faster than `copy.deepcopy`. Other objects stay as they are."""
+    if isinstance(data, dict):
+        return {key: copied(item) for key, item in cast("dict[Any, Any]", data).items()}
+    if isinstance(data, list):
+        return [copied(item) for item in cast("list[Any]", data)]
+    return data

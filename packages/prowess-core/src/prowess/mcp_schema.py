@@ -41,7 +41,7 @@ def build_result(text: str, is_error: bool = False) -> JsonObject:
 
 def is_canonical(value: object) -> bool:
     """Whether a value already is a tool result: non-empty content of MCP blocks, and a boolean `isError`."""
-    payload = as_payload(value)
+    payload = None if isinstance(value, dict) and cast("JsonObject", value).get("content") == [] else as_payload(value)
     return payload is not None and isinstance(payload["isError"], bool)
 
 
@@ -81,15 +81,22 @@ def extract_text_content(result: object) -> str | None:
 def parse_result_payload(value: object) -> JsonObject:
     """The mapping in a result, which may be a mapping, JSON text, or a canonical payload with JSON text."""
     if isinstance(value, str):
-        value = json.loads(value)
+        value = _parsed(value)
     if not isinstance(value, dict):
         msg = f"a result payload must be a mapping or JSON text of one, not {type(value).__name__}"
         raise TypeError(msg)
     payload = cast("JsonObject", value)
     if is_canonical(payload):
         try:
-            inner = json.loads(extract_text_content(payload) or "")
+            inner = _parsed(extract_text_content(payload) or "")
         except ValueError:
             return payload
         return cast("JsonObject", inner) if isinstance(inner, dict) else payload
     return payload
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise ValueError("the JSON text is nested too deeply") from error

@@ -16,7 +16,7 @@ from prowess.calls.channel import Arguments, Call, Withdrawn
 from prowess.calls.deadline import Deadlines
 from prowess.calls.threads import Raised
 from prowess.frozen import frozen
-from prowess.jsontypes import Json
+from prowess.jsontypes import copied
 from prowess.results.normalize import Result
 
 if TYPE_CHECKING:
@@ -215,17 +215,8 @@ def _weight(result: Result) -> int:
 
 
 def _copied(result: Result) -> Result:
-    blocks = None if result.blocks is None else tuple(_copied_json(block) for block in result.blocks)
-    return replace(result, value=_copied_json(result.value), blocks=blocks, meta=_copied_json(result.meta))
-
-
-def _copied_json(data: Json) -> Any:
-    """A deep copy of plain data, many times faster than `copy.deepcopy`."""
-    if isinstance(data, dict):
-        return {key: _copied_json(item) for key, item in data.items()}
-    if isinstance(data, list):
-        return [_copied_json(item) for item in data]
-    return data
+    blocks = None if result.blocks is None else tuple(copied(block) for block in result.blocks)
+    return replace(result, value=copied(result.value), blocks=blocks, meta=copied(result.meta))
 
 
 class _Flight:

@@ -197,6 +197,8 @@ def as_payload(value: Any) -> JsonObject | None:
         return None
     result = cast("JsonObject", value)
     content: Any = result.get("content")
+    if content == [] and result["isError"] is True:
+        content = [text_block("")]  # a failure stays one, even if it says nothing
     if not isinstance(content, list) or not content:
         return None
     blocks = [as_block(item) if is_content(item) else item for item in cast("list[Any]", content)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import operator
-from collections import deque
+from collections import UserString, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, MappingView, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, fields
@@ -480,14 +480,16 @@ def _rendered(value: Any, render: Render) -> Any:
 
 
 def _simple(value: Any) -> Any:
-    """Convert foreign mappings, collections and bytes to built-in ones, and paths of other systems to strings."""
+    """Convert foreign mappings, collections, texts and bytes to built-in ones, and paths of other systems to strings."""
     if isinstance(value, memoryview):
         return value.tobytes()
+    if isinstance(value, (UserString, PurePath)):  # `UserString` is also a sequence, of others of its kind
+        return str(value)
     if isinstance(value, Mapping):
         return dict(cast("Mapping[Any, Any]", value))
     if isinstance(value, (Iterator, Sequence, AbstractSet, MappingView)):
         return list(cast("Iterable[Any]", value))
-    return str(value) if isinstance(value, PurePath) else value
+    return value
 
 
 def _sendable(data: Json) -> str:

@@ -198,7 +198,7 @@ def as_object(text: str, source: str) -> JsonObject:
     """A JSON object."""
     try:
         value = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ArgumentError(f"{source} must be JSON ({error})") from error
     if not isinstance(value, dict):
         raise ArgumentError(f'{source} must be a JSON object, like {{"key": 1}}')

@@ -96,7 +96,7 @@ def _value(text: str, schema: JsonObject) -> Any:
         return text
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
 
 

@@ -167,7 +167,7 @@ class App:
         try:
             told: Any = json.loads(request.body)
             command, arguments, page = told["command"], told["arguments"], told.get("page")
-        except (ValueError, TypeError, KeyError, AttributeError):
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             return json_response({"error": 'a call has a "command" and "arguments"'}, 400)
         if not isinstance(command, str) or not isinstance(arguments, dict):
             return json_response({"error": "the command is a text, and the arguments are an object"}, 400)
@@ -198,7 +198,7 @@ class App:
             told: Any = json.loads(request.body)
             number, answers = told["id"], dict(told["answers"])
             actions = {key: answer["action"] for key, answer in answers.items()}
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, RecursionError):
             return json_response({"error": 'an answer has an "id", and "answers" with an "action" each'}, 400)
         asked = self._asked.get(number) if isinstance(number, str) else None
         if asked is None or asked[1].done():
