@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import sqlite3
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -312,6 +313,7 @@ async def test_a_close_that_hangs_gives_its_thread_up(
 
     def stuck() -> Iterator[Other]:
         yield Other()
+        monkeypatch.setattr(module, "_CLOSING", PATIENCE)  # the next one may need its time on a busy machine
         go_on.wait(PATIENCE)
         seen.append("unstuck")
 
@@ -328,7 +330,8 @@ async def test_a_close_that_hangs_gives_its_thread_up(
         go_on.set()
         await until(lambda: not runtime.abandoned_threads)
     assert ["close", "unstuck"] == seen
-    assert [f"closing what was provided for test_call_threads.both took more than {0.05:g} s"] == caplog.messages
+    (warning,) = caplog.messages
+    assert "closing what was provided for test_call_threads.both took more than" in warning
 
 
 # Async commands, and what is in the wrong place
@@ -348,7 +351,8 @@ async def test_an_async_factory_serves_an_async_command(tmp_path: Path):
     @skill_command
     async def ask(db: sqlite3.Connection, bound: Bound) -> int:
         bound.touch("use")
-        return db.execute("select 42").fetchone()[0]
+        with contextlib.closing(db):
+            return db.execute("select 42").fetchone()[0]
 
     async with Runtime.open(tmp_path) as runtime:
         injectables(runtime).provide(sqlite3.Connection, connect, lifetime="call")
@@ -364,6 +368,7 @@ class Query:
         self.db = db
 
 
+@pytest.mark.filterwarnings("ignore:unclosed database:ResourceWarning")
 async def test_what_is_in_the_wrong_thread_is_named_with_the_remedy(tmp_path: Path):
     """The parameter, and what was made where; whichever side is async."""
 
@@ -413,6 +418,7 @@ async def test_what_is_in_the_wrong_thread_is_named_with_the_remedy(tmp_path: Pa
         text = (await call(runtime, deep)).text
     assert "the parameter 'query' needs Connection, which is shared by all threads" in text
     assert "the parameter" not in await told(at_fault_itself, connection)
+    gc.collect()  # Python 3.13 warns of each connection that its thread has not closed
 
 
 # Lanes

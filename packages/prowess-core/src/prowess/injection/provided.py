@@ -38,7 +38,7 @@ Key: TypeAlias = Any
 
 _CALLABLE: Final[Any] = collections.abc.Callable
 _DATA_MODULES: Final = frozenset(
-    "abc builtins collections collections.abc datetime decimal enum fractions ipaddress numbers os pathlib re types typing"
+    "abc builtins collections datetime decimal enum fractions ipaddress numbers os pathlib re types typing"
     " typing_extensions uuid".split()
 )
 _GIVING: Final = (
@@ -77,7 +77,8 @@ def is_data(key: Any) -> bool:
     origin = get_origin(key) or key
     if origin is _CALLABLE:
         return False
-    return isinstance(origin, TypeVar) or getattr(origin, "__module__", "") in _DATA_MODULES
+    module: str = getattr(origin, "__module__", "")  # Python 3.13 has `pathlib._local`
+    return isinstance(origin, TypeVar) or module.partition(".")[0] in _DATA_MODULES
 
 
 def is_record(key: Any) -> bool:
