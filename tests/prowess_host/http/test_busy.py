@@ -75,7 +75,7 @@ def test_flood_of_one_client_does_not_starve_another(tmp_path: Path) -> None:
         until(lambda: sum(each.done() for each in flood) == 2)
         quick = threads.submit(web.call, "q_quick", BOB)
         until(lambda: sum(each.done() for each in flood) == 3)
-        (begun,) = root.glob("*.begun")
+        (begun,) = until(lambda: list(root.glob("*.begun")))
 
         begun.with_suffix("").touch()
 

@@ -28,16 +28,26 @@ SMALL = {
     "max_header": 2048,
     "max_connections": 8,
     "max_calls": 2,
-    "patience": 1,
 }
+
+
+def set_to(**values: int) -> list[str]:
+    return [word for name, value in values.items() for word in ("--set", f"serve.{name}={value}")]
 
 
 @pytest.fixture(scope="module")
 def narrow(root: Path) -> Generator[Web]:
     """A server with small limits."""
-    options = [word for name, value in SMALL.items() for word in ("--set", f"serve.{name}={value}")]
-    with served_over_http(root, *options) as web:
+    with served_over_http(root, *set_to(**SMALL)) as web:
         web.call("t_echo", text="ready")
+        yield web
+
+
+@pytest.fixture(scope="module")
+def hasty(root: Path) -> Generator[Web]:
+    """A server that waits for a client for a second."""
+    with served_over_http(root, *set_to(patience=1)) as web:
+        until(lambda: web.call("t_echo", text="ready").status == 200)
         yield web
 
 
@@ -86,8 +96,8 @@ def test_a_body_beside_a_small_head_counts_for_itself(narrow: Web) -> None:
 
 
 @pytest.mark.parametrize("sent", ["GET / HT", "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\n"])
-def test_a_slow_head_is_given_up(narrow: Web, sent: str) -> None:
-    assert [408] == statuses(narrow.raw(sent.encode()))
+def test_a_slow_head_is_given_up(hasty: Web, sent: str) -> None:
+    assert [408] == statuses(hasty.raw(sent.encode()))
 
 
 def test_a_head_that_has_come_before_means_the_same(narrow: Web) -> None:
@@ -146,28 +156,28 @@ def test_what_is_refused_once_is_refused_again(narrow: Web, status: int, usual: 
             assert [200, status, status, 200] == statuses(narrow.raw(good + bad + bad + last))
 
 
-def test_a_slow_body_is_given_up(narrow: Web) -> None:
+def test_a_slow_body_is_given_up(hasty: Web) -> None:
     """With a length, in chunks, and after a request that came in time."""
-    sized = head(narrow, "Content-Type: application/json", "Content-Length: 10") + b"{"
-    assert [408] == statuses(narrow.raw(sized))
-    chunked = head(narrow, "Content-Type: application/json", "Transfer-Encoding: chunked") + b"1\r\n{\r\n"
-    assert [408] == statuses(narrow.raw(chunked))
-    assert [200, 408] == statuses(narrow.raw(call(narrow, "x") + sized))
+    sized = head(hasty, "Content-Type: application/json", "Content-Length: 10") + b"{"
+    assert [408] == statuses(hasty.raw(sized))
+    chunked = head(hasty, "Content-Type: application/json", "Transfer-Encoding: chunked") + b"1\r\n{\r\n"
+    assert [408] == statuses(hasty.raw(chunked))
+    assert [200, 408] == statuses(hasty.raw(call(hasty, "x") + sized))
 
 
-def test_who_only_connects_is_hung_up_on(narrow: Web) -> None:
-    assert b"" == narrow.raw()
+def test_who_only_connects_is_hung_up_on(hasty: Web) -> None:
+    assert b"" == hasty.raw()
 
 
-def test_who_does_not_read_is_hung_up_on(narrow: Web) -> None:
+def test_who_does_not_read_is_hung_up_on(hasty: Web) -> None:
     """The answer is larger than what the system keeps for him."""
     body, headers = stateless("tools/call", name="t_big", arguments={"size": 20_000_000})
     data = json.dumps(body).encode()
     lines = [f"{name}: {value}" for name, value in headers.items()]
     with socket.socket() as silent:
         silent.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        silent.connect(("127.0.0.1", narrow.port))
-        silent.sendall(head(narrow, *lines, f"Content-Length: {len(data)}") + data)
+        silent.connect(("127.0.0.1", hasty.port))
+        silent.sendall(head(hasty, *lines, f"Content-Length: {len(data)}") + data)
         silent.settimeout(PATIENCE)
         reset = select.poll()
         reset.register(silent, 0)
@@ -433,9 +443,10 @@ def test_large_bodies_are_bounded_all_together(root: Path) -> None:
 def test_connections_are_bounded(narrow: Web) -> None:
     """The next one is told when to try again."""
     with contextlib.ExitStack() as stack:
-        for _ in range(SMALL["max_connections"]):
-            stack.enter_context(socket.create_connection(("127.0.0.1", narrow.port)))
-        answered = narrow.raw()
+        address = "127.0.0.1", narrow.port
+        every = [stack.enter_context(socket.create_connection(address)) for _ in range(SMALL["max_connections"] + 1)]
+        refused, _, _ = select.select(every, [], [], PATIENCE)
+        answered = refused[0].recv(65536)
         assert [503] == statuses(answered)
         assert b"retry-after: 1" in answered
 
