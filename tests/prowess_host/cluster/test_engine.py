@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import select
 import socket
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import pytest
 from patience import PATIENCE
 
@@ -247,6 +249,26 @@ async def test_engine_that_stops_answering_is_given_up(own_engine: LocalEngine) 
     own_engine.resume()
     await until(engine, up=True)
     await engine.close()
+
+
+async def test_answer_that_came_while_this_process_stood_still_is_in_time(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = await connect()
+    bucket = engine.bucket("kept")
+    await bucket.put("a", b"1")
+    monkeypatch.setattr(engines, "_PATIENCE", 0.1)
+    asked = asyncio.ensure_future(bucket.get("a"))
+    for _ in range(2):  # it asks, and the question is sent
+        await anyio.lowlevel.checkpoint()
+    assert engine._client is not None
+    answered = select.select([engine._client._transport._io_writer.get_extra_info("socket")], [], [], PATIENCE)
+    threading.Event().wait(0.2)
+
+    assert [] != answered[0]
+    entry = await asked
+    assert entry is not None
+    assert (b"1", True) == (entry.value, engine.up)
 
 
 async def test_host_may_start_before_its_engine(tmp_path: Path) -> None:

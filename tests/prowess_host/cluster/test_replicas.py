@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import json
 import random
 import re
 import socket
@@ -438,6 +439,10 @@ def test_work_of_a_replica_that_died_is_answered_by_the_others(
         ]
         until(lambda: about(dying, "tasks/get", done).json["result"]["status"] == "completed")
         until(lambda: envelope(dying, "t.echo", handle=handles[0]).status == 200)
+        host = done.partition("-")[0]
+        until(
+            lambda: ends_kept(engine, "module", host) == 2
+        )  # the engine may have been too slow for the questions above
         dying.process.kill()
         dying.process.wait()
 
@@ -467,6 +472,21 @@ def test_work_of_a_replica_that_died_is_answered_by_the_others(
         gone = envelope(webs[0], "t.counted", handle=handles[1])
         assert (500, "worker_lost") == (gone.status, gone.json["errors"][0]["code"])
         assert 404 == envelope(webs[1], "t.echo", "bob", handle=handles[0]).status
+
+
+def ends_kept(engine: LocalEngine, cluster: str, host: str) -> int:
+    """How many answers of ended work of a replica the engine has."""
+
+    async def read() -> int:
+        connection = Engine(Settings.of({"cluster.url": engine.url, "cluster.name": cluster}))
+        assert await connection.ready(PATIENCE)
+        bucket = connection.bucket("handles", memory=False)
+        entries = [await bucket.get(key) for key in await bucket.keys() if "." not in key]
+        await connection.close()
+        records = [json.loads(entry.value) for entry in entries if entry is not None]
+        return sum(record["by"] == host and "parts" in record for record in records)
+
+    return asyncio.run(read())
 
 
 @contextmanager

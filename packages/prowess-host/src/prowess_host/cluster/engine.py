@@ -39,6 +39,10 @@ _PATIENCE: Final = 5.0
 _FIRST_WAIT: Final = 0.1
 _LONGEST_WAIT: Final = 5.0
 """Seconds between two attempts to connect: the first and the longest pause."""
+_TICKS: Final = 5
+"""Parts of a time limit."""
+_NEVER_FIRST: Final = 3600
+"""The time limits of nats-py, which our own ones end first."""
 _PING: Final = 5
 """Seconds between two pings. After two without an answer, the connection counts as lost."""
 _MOST_WAITING: Final = 64 * 1024 * 1024
@@ -147,8 +151,8 @@ class Engine:
         """Set while it is up."""
         self._subscriptions: dict[Subscription, Any] = {}
         """Each with its nats-py subscription on this connection."""
-        self._open: set[asyncio.Timeout] = set()
-        """The time limits of the requests in progress."""
+        self._open: dict[asyncio.Timeout, asyncio.TimerHandle] = {}
+        """The time limits of the requests in progress, with their timers."""
         self._listeners: list[Callable[[], None]] = []
         self._ensured: set[str] = set()
         self._writing: set[asyncio.Task[Any]] = set()
@@ -243,7 +247,7 @@ class Engine:
                     for subscription in missing:
                         await self._listen(client, subscription)
                     heard |= missing
-                    await client.flush()  # up means that the messages of others arrive
+                    await client.flush(_NEVER_FIRST)  # up means that the messages of others arrive
         except Exception as error:  # noqa: BLE001 - after any error, the next attempt may succeed
             if not isinstance(error, nats.errors.NoServersError):  # `failed` has set the reason
                 self.reason = _text_of(error)
@@ -333,11 +337,13 @@ class Engine:
     async def flush(self) -> None:
         """Wait until the engine has received all messages and subscriptions so far."""
         await asyncio.gather(*self._writing)
-        await self._ask(lambda client: client.flush())
+        await self._ask(lambda client: client.flush(_NEVER_FIRST))
 
     async def request(self, subject: str, data: bytes = b"", *, seconds: float = _PATIENCE) -> bytes:
         """Send a request to the subscribers of a subject, and return the first answer. Raises `NobodyThere` at once."""
-        answer = await self._ask(lambda client: client.request(subject, data, timeout=2 * seconds), seconds, ours=False)
+        answer = await self._ask(
+            lambda client: client.request(subject, data, timeout=seconds + _NEVER_FIRST), seconds, ours=False
+        )
         return answer.data
 
     # Buckets, logs and objects
@@ -442,11 +448,14 @@ class Engine:
 
     async def _ask(self, work: Callable[[Client], Awaitable[T]], seconds: float = _PATIENCE, *, ours: bool = True) -> T:
         """Run a request within a time limit. With `ours`, the engine itself answers it, so a timeout ends the connection."""
-        client, limit = self._connected(), asyncio.timeout(seconds)
+        client, limit = self._connected(), asyncio.timeout(None)
         try:
             async with limit:
-                self._open.add(limit)
-                return await work(client)
+                self._count(limit, seconds / _TICKS, _TICKS)
+                try:
+                    return await work(client)
+                finally:
+                    self._open.pop(limit).cancel()
         except nats.errors.NoRespondersError:
             raise NobodyThere(self.place, "nobody listens to this subject") from None
         except TimeoutError:
@@ -456,8 +465,19 @@ class Engine:
             raise EngineError(self.place, reason) from None
         except (OSError, nats.errors.Error) as error:
             raise EngineError(self.place, _text_of(error)) from error
-        finally:
-            self._open.discard(limit)
+
+    def _count(self, limit: asyncio.Timeout, tick: float, left: int) -> None:
+        """Count down a time limit. A late tick does not count: the answer may have come while this process stood still."""
+        loop = asyncio.get_running_loop()
+        due = loop.time() + tick
+
+        def ticked() -> None:
+            self._count(limit, tick, left if loop.time() > due + tick else left - 1)
+
+        if left:
+            self._open[limit] = loop.call_at(due, ticked)
+        elif not limit.expired():
+            limit.reschedule(0)
 
 
 class Bucket:
@@ -658,7 +678,7 @@ def _text_of(error: BaseException) -> str:
 
 
 def _jetstream(client: Client) -> JetStreamContext:
-    return client.jetstream(timeout=2 * _PATIENCE)  # pyright: ignore[reportUnknownMemberType] - our time limit ends first
+    return client.jetstream(timeout=_NEVER_FIRST)  # pyright: ignore[reportUnknownMemberType] - our time limit ends first
 
 
 class _keeping_existing(contextlib.AbstractContextManager[None]):  # noqa: N801 - a context manager, used like a function
