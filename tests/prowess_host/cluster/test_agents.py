@@ -21,7 +21,7 @@ from inside import inside
 from patience import PATIENCE
 from piped import result, until
 from wheelhouse import installed, small
-from written import is_there, touch, written
+from written import is_there, seen, touch, written
 
 from prowess.settings.limits import Limits
 from prowess.settings.settings import Settings
@@ -214,6 +214,7 @@ async def test_labels_choose_the_agent_and_a_missing_one_is_told_in_time(
         skill += f"@skill_command(run_on={label!r})\ndef on_{label}() -> str:\n    return __file__\n"
     env = {**env, "PROWESS_RUN_ON": "{}", "PROWESS_CLUSTER__PATIENCE": "0.2"}
     async with inside(written(tmp_path / "p", labels=skill), env=env) as host:
+        await seen(host, agent, other)
         assert str(agent.cache) in await host.text("labels_on_gpu")
         assert str(tmp_path / "p" / "skills") in await host.text("labels_on_")
         refused = await host.text("labels_on_tpu")
@@ -229,6 +230,7 @@ async def test_agent_that_cannot_start_a_worker_leaves_it_to_another_one(
     broken = await start("broken")
     (broken.cache / "agent/blobs").write_text("no folder")
     async with inside(project(tmp_path), env={**env, "PROWESS_CLUSTER__PATIENCE": "1"}) as host:
+        await seen(host, broken)
         refused = await host.text("places_where")
         assert "broken: " in refused
         assert "It never began" in refused
@@ -241,7 +243,7 @@ async def test_agents_of_another_link_version_and_locked_agents_refuse_with_a_re
 ) -> None:
     """Approved code runs on a locked agent, and any change of it does not."""
     private, public = new_key()
-    await start(locked=[public])
+    locked = await start(locked=[public])
     root = project(tmp_path)
     env = {**env, "PROWESS_CLUSTER__PATIENCE": "0.5"}
     written(
@@ -249,6 +251,7 @@ async def test_agents_of_another_link_version_and_locked_agents_refuse_with_a_re
         smuggled="from prowess import skill_command\n@skill_command\ndef run() -> str:\n    return 'ran'\n",
     )
     async with inside(root, env=env) as host:
+        await seen(host, locked)
         assert "has no approval from a key that this agent trusts" in await host.text("places_where")
         digest = (await host.project.agents.snapshot()).digest
         (root / APPROVED).write_text(f"{digest} {sign(digest, private)}\n")

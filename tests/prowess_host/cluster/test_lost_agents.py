@@ -18,7 +18,7 @@ from inside import inside
 from patience import PATIENCE
 from piped import result, until
 from proxy import Proxy
-from written import is_there, touch, written
+from written import is_there, seen, touch, written
 
 from prowess.settings.keys import HostSettings
 from prowess.worker.messages import Kind
@@ -369,11 +369,12 @@ async def test_call_that_never_left_the_host_may_be_tried_again(
     start: Start, own_engine: LocalEngine, env: dict[str, str], tmp_path: Path
 ) -> None:
     """The engine was gone already, so no agent can have begun it, whatever its hints are."""
-    await start(url=own_engine.url)
+    agent = await start(url=own_engine.url)
     root, mark = written(tmp_path / "p", jobs=SKILL), tmp_path / "mark"
     env = {**env, "PROWESS_CLUSTER__URL": own_engine.url, "PROWESS_CLUSTER__SILENCE": "2"}
     env["PROWESS_CLUSTER__PATIENCE"] = "0.2"
     async with inside(root, env=env) as host:
+        await seen(host, agent)
         assert "1" == await host.text("jobs_effect", mark=str(mark), number=1)
         own_engine.kill()
         await until(lambda: not host.project.agents.engine.up)
@@ -399,7 +400,7 @@ async def test_agent_ends_the_workers_of_a_host_that_is_gone(start: Start, env: 
 
 async def test_slot_that_becomes_free_is_used(start: Start, env: dict[str, str], tmp_path: Path) -> None:
     """A host that finds all slots in use waits for one, within bounds."""
-    await start(**{"agent.slots": 1})
+    agent = await start(**{"agent.slots": 1})
     first, second = written(tmp_path / "a", jobs=SKILL), written(tmp_path / "b", jobs=SKILL)
     mark = tmp_path / "mark"
     env = {**env, "PROWESS_CLUSTER__WORKERS": "1"}
@@ -409,6 +410,7 @@ async def test_slot_that_becomes_free_is_used(start: Start, env: dict[str, str],
             await until(lambda: is_there(mark, ".begun"))
             call = waiting.start_call("jobs_look", mark=str(mark), number=5)
             async with inside(first, env={**env, "PROWESS_CLUSTER__PATIENCE": "3"}) as hasty:
+                await seen(hasty, agent)
                 assert "slots" in await hasty.text("jobs_look", mark=str(mark), number=6)
             touch(mark, ".go")
             await result(held)

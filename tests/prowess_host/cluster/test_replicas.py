@@ -29,6 +29,7 @@ from web import JSON, SERVE, Answer, Events, Web, served_over_http, stateless, u
 
 from prowess.settings.settings import Settings
 from prowess.worker.messages import Kind
+from prowess_host.cluster import sharing
 from prowess_host.cluster.engine import Engine
 from prowess_host.cluster.errors import EngineError
 from prowess_host.cluster.local import LocalEngine
@@ -571,6 +572,55 @@ def test_clients_hear_what_changes_on_another_replica(webs: list[Web], engine: L
         until(lambda: "up" in web.ask("GET", "/readyz").json.get("engine", ""))
     for stream in (resources, lists):
         stream.close()
+
+
+def test_clients_hear_of_resources_that_changed_while_a_replica_was_cut_off(
+    webs: list[Web], root: Path, engine: LocalEngine
+) -> None:
+    """Those of other replicas about its changes, and its own about those of others: any of their resources, since it has missed which."""
+    with (
+        cut_off(engine) as (url, cut, mend),
+        served_over_http(root, *options(engine, "module"), "--set", f"cluster.url={url}") as lonely,
+    ):
+        until(lambda: "up" in lonely.ask("GET", "/readyz").json.get("engine", ""))
+        there = listening(webs[0], resourceSubscriptions=["note://lonely", "note://quiet"])
+        here = listening(lonely, resourceSubscriptions=["note://other"])
+        cut()
+        until(lambda: "gone" in lonely.ask("GET", "/readyz").json["engine"])
+        assert "changed" == lonely.call("t_change", of("ada"), uri="note://lonely").text
+        assert "changed" == webs[1].call("t_change", of("ada"), uri="note://other").text
+        mend()
+        assert "note://lonely" == there.message()["params"]["uri"]
+        assert "note://other" == here.message()["params"]["uri"]
+        for stream in (there, here):
+            stream.close()
+
+
+async def test_more_changes_than_a_host_keeps_count_as_all(
+    connect: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sharing, "_MOST_UPDATES", 3)
+    heard: list[Any] = []
+    one, other = [
+        sharing.Sharing(await connect(), Settings.of({}), b"", lambda: None, _nothing, hear=hear)
+        for hear in (heard.append, lambda _: None)
+    ]
+    for number in range(6):
+        other.tell({"updated": f"note://{number}", "skill": ""})
+    await other.engine.flush()
+    one.start()
+    await one.engine.flush()
+    other._reconnected()
+    with fail_after(PATIENCE):
+        while not heard:  # noqa: ASYNC110 - there is no event
+            await sleep(0.01)
+    assert {"missed": True, "by": other.replicas.me} == heard[0]
+    for each in (one, other):
+        await each.close()
+
+
+async def _nothing(*_: Any) -> Any:
+    return {}
 
 
 def test_progress_of_a_task_is_told_by_any_replica(webs: list[Web], tmp_path: Path) -> None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 from textwrap import dedent
+from typing import Any
 
-__all__ = ["is_there", "touch", "written"]
+from piped import until
+
+__all__ = ["is_there", "seen", "touch", "written"]
 
 
 def written(root: Path, **skills: str) -> Path:
@@ -24,3 +27,8 @@ def touch(mark: Path, suffix: str = "") -> None:
 def is_there(mark: Path, suffix: str = "") -> bool:
     """Whether a command has got so far."""
     return Path(f"{mark}{suffix}").exists()
+
+
+async def seen(host: Any, *agents: Any) -> None:
+    """Wait until a host knows these agents: one with little patience finds none before."""
+    await until(lambda: {agent.id for agent in agents} <= host.project.agents.seen.keys())

@@ -122,6 +122,7 @@ def test_who_listens_hears_of_changes(web: Web, root: Path) -> None:
     assert {"io.modelcontextprotocol/subscriptionId": 1} == changed["params"]["_meta"]
     stream.close()
     (root / "skills" / "more.py").unlink()
+    until(lambda: "more_new" not in str(web.stateless("tools/list").json))  # no other test hears of it
 
 
 # Sessions

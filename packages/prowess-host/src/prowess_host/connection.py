@@ -467,6 +467,11 @@ class Connection:
         """Notify the client of a changed resource if it has subscribed."""
         self._announce(uri, partial(self._session.resource_updated, uri))
 
+    def updates_missed(self) -> None:
+        """Notify the client of all resources to which it has subscribed: any of them may have changed."""
+        for uri in self._session.subscribed:
+            self.resource_updated(uri)
+
     def _announce(self, what: str, lines: Callable[[], list[bytes]]) -> None:
         """Tell the client that something has changed. A client that does not read is told once of each thing, later."""
         written = lines()

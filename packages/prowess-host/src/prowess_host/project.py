@@ -75,6 +75,10 @@ class Client(Protocol):
         """Called when a resource has changed."""
         ...
 
+    def updates_missed(self) -> None:
+        """Called when any of its subscribed resources may have changed."""
+        ...
+
     def close(self) -> None:
         """Called when the project is closed: answer the open requests."""
         ...
@@ -356,6 +360,9 @@ class Project:
         """Pass news of another host or process on to the clients, whose next request may go there."""
         if "updated" in news:
             self.resource_updated(str(news["updated"]), str(news.get("skill", "")))
+        if "missed" in news:
+            for client in list(self._clients):
+                _tell(client.updates_missed)
         told: JsonObject = news.get("lists") or {}
         own = self.listing.digests if told and self.listing.complete else told
         rows = [row for row in ROWS if told.get(row.kind) != own.get(row.kind)]

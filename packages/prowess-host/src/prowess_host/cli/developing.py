@@ -123,5 +123,8 @@ class _Teller:
     def resource_updated(self, uri: str) -> None:
         """Does nothing: the terminal subscribes to no resource."""
 
+    def updates_missed(self) -> None:
+        """Does nothing: as above."""
+
     def close(self) -> None:
         """Does nothing: there is nothing to close."""

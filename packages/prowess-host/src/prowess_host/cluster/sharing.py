@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import re
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -30,6 +31,12 @@ _WHO: Final = ("auth.token", "auth.credentials", "serve.oauth_issuer", "serve.oa
 _HOST: Final = re.compile("[0-9a-f]{12}")
 _MOST_ROW: Final = 64 * 1024
 """Bytes of a call in the shared record. A larger one is stored without arguments and result."""
+
+
+_UNCERTAIN: Final = 20.0
+"""Seconds in which a lost connection is noticed. What was sent before that has arrived."""
+_MOST_UPDATES: Final = 1000
+"""Changed resources that are kept for the next connection. Beyond that, all of them count as changed."""
 
 
 class Sharing:
@@ -57,6 +64,8 @@ class Sharing:
         self.handles = SharedHandles(engine, self.replicas.me, self._secret.digest, self._owner_of)
         self._callers = json.dumps([settings.get(name, None) for name in _WHO], default=str)
         """Identifies the authentication settings of this host."""
+        self._updates: dict[str, float] = {}
+        """The news of changed resources that may be lost, with their times."""
         self._answer = answer
         self._hear = hear
         self._loop = asyncio.get_running_loop()
@@ -68,6 +77,7 @@ class Sharing:
         self.slots.start()
         self.handles.start()
         self.engine.subscribe(self.engine.subject("news"), self._heard)
+        self.engine.on_change(self._reconnected)
 
     async def close(self) -> None:
         """Tell the others that this host leaves."""
@@ -79,9 +89,34 @@ class Sharing:
     # News
 
     def tell(self, news: JsonObject) -> None:
-        """Send news to all other hosts. It is lost while the engine is down."""
+        """Send news to all other hosts. What may be lost about changed resources is sent again on the next connection."""
+        text = json.dumps({**news, "by": self.replicas.me})
+        if "updated" in news:
+            self._remember(text)
+        self._send(text)
+
+    def _send(self, text: str) -> None:
         with contextlib.suppress(EngineError):
-            self.engine.publish(self.engine.subject("news"), json.dumps({**news, "by": self.replicas.me}).encode())
+            self.engine.publish(self.engine.subject("news"), text.encode())
+
+    def _remember(self, text: str) -> None:
+        now = time.monotonic()
+        self._updates.pop(text, None)
+        self._updates[text] = now
+        while self.engine.up and next(iter(self._updates.values())) < now - _UNCERTAIN:
+            del self._updates[next(iter(self._updates))]
+        if len(self._updates) > _MOST_UPDATES:
+            self._updates = {json.dumps({"missed": True, "by": self.replicas.me}): now}
+
+    def _reconnected(self) -> None:
+        """Make up for the news that this host missed, and for its own that nobody got. Lists are told anyway."""
+        if not self.engine.up:
+            return
+        if self.engine.connections > 1:
+            self._hear({"missed": True})
+        self._updates = dict.fromkeys(self._updates, time.monotonic())
+        for text in self._updates:
+            self._send(text)
 
     def _heard(self, message: Message) -> None:
         news = json.loads(message.data)

@@ -81,6 +81,9 @@ class App:
     def resource_updated(self, uri: str) -> None:
         """Does nothing: the page subscribes to no resource."""
 
+    def updates_missed(self) -> None:
+        """Does nothing: as above."""
+
     def close(self) -> None:
         """Does nothing: the server of the page ends with the project."""
 

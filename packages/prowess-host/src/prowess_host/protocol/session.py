@@ -299,6 +299,11 @@ class Session:
         check_length(sum(map(len, self.resources)) + len(uri))
         self.resources[uri] = None
 
+    @property
+    def subscribed(self) -> set[str]:
+        """The URIs of the subscribed resources, in both eras."""
+        return self.subscriptions.resources | self.resources.keys()
+
     def resource_updated(self, uri: str) -> list[bytes]:
         """The notifications, in both eras, that a resource has changed."""
         lines = self.subscriptions.resource_updated(uri)

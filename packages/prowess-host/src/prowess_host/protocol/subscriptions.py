@@ -108,6 +108,11 @@ class Subscriptions:
             if row.changed in each.lists
         ]
 
+    @property
+    def resources(self) -> set[str]:
+        """The URIs of all subscribed resources."""
+        return {uri for each in self._open.values() for uri in each.resources}
+
     def resource_updated(self, uri: str) -> list[bytes]:
         """The same for a resource."""
         return [
