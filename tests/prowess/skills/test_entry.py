@@ -159,6 +159,18 @@ async def test_strange_errors_are_no_trouble(tmp_path: Path):
         def __getattribute__(self, name: str) -> Any:
             raise ValueError(name)
 
+    class Bare(SkillError):
+        def __init__(self) -> None:
+            pass
+
+    class Touchy(SkillError):
+        def __getattribute__(self, name: str) -> Any:
+            if name == "retryable":
+                raise ValueError("do not look")
+            return super().__getattribute__(name)
+
+    noted = ValueError("noted")
+    noted.__notes__ = 5  # type: ignore[assignment]
     errors = [
         Speechless(),
         Careless(),
@@ -166,6 +178,10 @@ async def test_strange_errors_are_no_trouble(tmp_path: Path):
         SkillError("data", data=float("nan"), retry_after=float("inf")),
         SkillError("data", data=Unreadable()),
         SkillError("data", data={"\ud800": ["\udfff", 1]}),
+        Bare(),
+        Touchy("x"),
+        noted,
+        *(SkillError("later", retryable=True, retry_after=seconds) for seconds in (-1, True, 10**400, 1e300)),
     ]
 
     @skill_command
@@ -183,6 +199,10 @@ async def test_strange_errors_are_no_trouble(tmp_path: Path):
     assert ("NaN", None) == (outcomes[3].data, outcomes[3].retry_after)
     assert "unreadable" == outcomes[4].data
     assert "{'\\ud800': ['\\udfff', 1]}" == outcomes[5].data
+    assert [("retryable", "later", None)] * 4 == [(it.kind, it.text, it.retry_after) for it in outcomes[9:]]
+    assert ("failed", "Bare") == (outcomes[6].kind, outcomes[6].text)
+    assert ("crashed", "ValueError: do not look") == (outcomes[7].kind, outcomes[7].text.partition(" (")[0])
+    assert ("crashed", "TypeError") == (outcomes[8].kind, outcomes[8].text.partition(":")[0])
 
 
 # Tracebacks and secrets

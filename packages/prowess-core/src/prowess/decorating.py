@@ -21,6 +21,7 @@ from prowess.contracts.declaration import (
     exception_types,
     is_async,
     place_of,
+    seconds,
     take_note,
 )
 from prowess.errors import did_you_mean
@@ -122,6 +123,7 @@ def _declared(
         hints = Hints(read_only=True)  # a lost call may be repeated
     given["name"] = function.__name__ if name is None else name
     given["retry_on"] = exception_types(given.get("retry_on"), refuse)
+    given["timeout"] = seconds(given.get("timeout"))
     given["max_attempts"] = attempts(given.get("max_attempts"), given["retry_on"])
     for option in ("input_schema", "output_schema", "meta", "icons"):
         with contextlib.suppress(RecursionError):  # data that holds itself is refused as such

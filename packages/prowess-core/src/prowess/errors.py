@@ -110,6 +110,10 @@ class SkillError(Exception):
     retries only with `retry_on`. `data` is JSON sent beside the message.
     """
 
+    retryable: bool = False  # these defaults are for a subclass whose constructor does not call ours
+    retry_after: float | None = None
+    data: Any = None
+
     def __init__(
         self, message: str, *, retryable: bool = False, retry_after: float | None = None, data: Any = None
     ) -> None:

@@ -21,6 +21,7 @@ from prowess.jsontypes import JsonObject, Schema
 
 __all__ = [
     "ALIAS",
+    "MOST",
     "NAME",
     "NOTE",
     "Declaration",
@@ -38,6 +39,7 @@ __all__ = [
     "made_in",
     "note_of",
     "place_of",
+    "seconds",
     "take_note",
     "wanted",
 ]
@@ -71,6 +73,8 @@ _KINDS: Final[Mapping[str, _Kinds]] = {
 """The types of the options besides `None`, in words and as types."""
 _MIME_TYPE: Final = re.compile(r"[\w.+-]+/[\w.+-]+(; *[\w.-]+=[^;\x00-\x1f]+)*")
 _TEXTS: Final = ("inject_settings", "aliases", "tags")
+MOST: Final = 2**31 - 1
+"""The largest number of attempts, calls or seconds (68 years), beyond which clocks and other languages cannot count."""
 _ENVIRONMENT: Final = "env:"
 """The prefix of an item of `inject_settings` that names an environment variable."""
 
@@ -309,6 +313,9 @@ def wanted(item: str) -> Wanted:
 
 
 def _check_numbers(declared: Declaration, refuse: Refusal) -> None:
+    for option in ("max_attempts", "concurrency", "cache_ttl", "timeout"):
+        if MOST < (getattr(declared, option) or 0) < math.inf:
+            refuse(f"{option} is above {MOST}", "Give a smaller number")
     if not 0 <= declared.cache_ttl < math.inf:
         refuse(f"cache_ttl={declared.cache_ttl} must be a number of seconds, 0 or more", "Use 0 for no cache")
     if declared.max_attempts < 1:
@@ -415,3 +422,8 @@ def attempts(given: int | None, retry_on: tuple[type[Exception], ...]) -> int:
     if given is not None:
         return given
     return _DEFAULT_ATTEMPTS if retry_on else 1
+
+
+def seconds(given: float | None) -> float | None:
+    """`timeout`, where infinity is the largest number, because JSON has no infinity."""
+    return MOST if given == math.inf else given

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import math
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping
 from dataclasses import dataclass, replace
@@ -34,6 +33,7 @@ from prowess.calls.policies import (
 )
 from prowess.calls.threads import Raised, Threads
 from prowess.calls.tracebacks import shortened
+from prowess.contracts.declaration import MOST
 from prowess.contracts.declaration import is_async as declaration_is_async
 from prowess.contracts.kinds import KINDS
 from prowess.contracts.uris import parse_template
@@ -211,7 +211,10 @@ class Entry:
             return self._outcome("input_required", text_result(str(error)), call, questions=error.questions)
         if isinstance(error, Withdrawn) or is_cancellation(error):
             raise error
-        kind, text, facts = self._diagnosis(error, call)
+        try:
+            kind, text, facts = self._diagnosis(error, call)
+        except Exception as odd:  # noqa: BLE001 - an exception of the author may raise others when it is looked at
+            kind, text, facts = self._crash(odd, call, "crashed")
         return self._outcome(kind, Result(text=call.shown(text), is_error=True), call, **facts)
 
     def _diagnosis(self, error: BaseException, call: Call) -> tuple[Kind, str, dict[str, Any]]:
@@ -235,7 +238,7 @@ class Entry:
         if isinstance(error, SkillError):
             kind: Kind = "retryable" if retried or error.retryable else "failed"
             facts = {"data": call.shown_data(_as_json(error.data)), "retry_after": _seconds(error.retry_after)}
-            return kind, message_of(error), facts
+            return kind, message_of(error) or type(error).__name__, facts
         if isinstance(error, _FOR_THE_MODEL):
             missing = error.name if isinstance(error, MissingCapability) else None
             return "failed", str(error), {"missing_capability": missing}
@@ -414,5 +417,5 @@ def _as_json(data: Any) -> Any:
 
 
 def _seconds(given: Any) -> float | None:
-    """`retry_after` as a number that JSON can express, or `None`."""
-    return given if isinstance(given, (int, float)) and math.isfinite(given) else None
+    """`retry_after`, or `None` if it is not a number of seconds that every caller can read."""
+    return given if type(given) in (int, float) and 0 <= given <= MOST else None
