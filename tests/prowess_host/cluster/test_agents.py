@@ -419,6 +419,18 @@ def test_cluster_on_this_machine_in_one_command(tmp_path: Path) -> None:
         socket.create_connection(("127.0.0.1", port)).close()
 
 
+def test_cluster_ends_whichever_of_its_threads_gets_the_signal() -> None:
+    """The system chooses one, for example after a Ctrl-Z."""
+    code = """if True:
+        import signal, threading
+        from prowess_host.cli import clustering
+        over = clustering._over_at_signals()
+        threading.Timer(0.5, lambda: signal.pthread_kill(threading.get_ident(), signal.SIGINT)).start()
+        clustering._wait_for(over)
+    """
+    assert 0 == subprocess.run([sys.executable, "-c", code], check=False, timeout=PATIENCE).returncode
+
+
 def test_cluster_on_this_machine_leaves_nothing_and_ends_with_each_of_its_servers(tmp_path: Path) -> None:
     """Neither processes nor files stay if its starter is killed. A second one cannot have the same port. Costs 4 s."""
     root, scratch = project(tmp_path), tmp_path / "scratch"

@@ -49,6 +49,7 @@ done
 rm -rf "$folder"
 """
 """Removes the folder of a cluster whose starter was killed, once its processes have ended."""
+_LOOK: Final = 0.5
 
 
 @click.command("cluster", epilog=_EPILOG)
@@ -86,7 +87,7 @@ def command(where: ProjectOptions, *, agents: int, hosts: int, port: int) -> int
         variables = " ".join(f"{name}='{text}'" for name, text in told.items())
         print(f"prowess: {agents} agents and {hosts} servers share the engine at {engine.url}; Ctrl-C ends them all")
         print(f"prowess: to join it from another terminal: export {variables}", flush=True)
-        over.wait()
+        _wait_for(over)
         ended = [part for part in parts if part.process.poll() is not None]
     for part in ended:
         print(f"prowess: the cluster ends, because `prowess {part.name}` has ended: see its message", file=sys.stderr)
@@ -102,6 +103,12 @@ def _over_at_signals() -> threading.Event:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, end)
     return over
+
+
+def _wait_for(over: threading.Event) -> None:
+    """Wait, and look up now and then: Python handles a signal in the main thread, and another one may have received it."""
+    while not over.wait(_LOOK):
+        pass
 
 
 def _sweep_later(stack: ExitStack, folder: Path, pids: list[int]) -> None:
