@@ -221,7 +221,7 @@ def test_every_own_key_is_documented():
         "host.stall_limit host.import_limit host.shared_memory host.max_waiting host.max_line host.drain host.restart_limit "
         "host.restart_window host.pool_idle record.on record.max_bytes record.max_days record.max_value record.arguments "
         "record.results record.output record.secrets otel.on otel.endpoint otel.service_name serve.host serve.port "
-        "serve.workers serve.url serve.allowed_hosts serve.allowed_origins serve.tls_cert serve.tls_key serve.sessions "
+        "serve.workers serve.url serve.allowed_hosts serve.allowed_origins serve.trusted_proxies serve.tls_cert serve.tls_key serve.sessions "
         "serve.max_sessions serve.max_client_sessions serve.session_idle serve.kept_events serve.poll serve.max_body serve.max_header "
         "serve.max_connections serve.max_calls serve.max_client_calls serve.patience serve.drain serve.oauth_issuer serve.oauth_audience "
         "serve.oauth_jwks serve.oauth_scopes "

@@ -133,6 +133,9 @@ class ServeSettings:
     allowed_origins: tuple[str, ...] = _key(
         (), "origins of web pages that may call, for example https://app.example.com"
     )
+    trusted_proxies: tuple[str, ...] = _key(
+        (), "addresses or networks of proxies whose X-Forwarded-For names the client, for example 10.0.0.0/8"
+    )
     tls_cert: str | None = _key(None, "file with the certificate chain, relative to the project root")
     tls_key: str | None = _key(None, "file with the key of the certificate, relative to the project root")
     sessions: bool = _key(

@@ -32,6 +32,8 @@ _NAMED: Final = {
 """Methods whose target is repeated in `Mcp-Name`, and the member of `params` that holds it."""
 _USUAL: Final = 200
 """Characters of the longest header `Accept` whose meaning is remembered, as clients repeat a few values."""
+_LISTS: Final = frozenset({"accept", "x-forwarded-for"})
+"""Headers that mean the same in one line and in several."""
 _START, _END = "=?base64?", "?="
 _ANNOTATION: Final = "x-mcp-header"
 
@@ -48,10 +50,9 @@ class Headers:
             name, value = raw_name.decode("latin-1").lower(), raw.decode("latin-1").strip(" \t")
             if name in self._fields:
                 self.repeated.add(name)
-                if name == "accept":
-                    value = f"{self._fields[name]},{value}"
-                elif name != "x-forwarded-for":  # the first one counts; `repeated` notes the others
+                if name not in _LISTS:  # the first one counts; `repeated` notes the others
                     continue
+                value = f"{self._fields[name]},{value}"
             self._fields[name] = value
 
     def __contains__(self, name: str) -> bool:

@@ -21,6 +21,7 @@ import httptools
 from prowess_host.http.access import client_of
 from prowess_host.http.headers import Headers
 from prowess_host.http.messages import UNASKED, Exchange, status_line
+from prowess_host.http.proxies import Proxies
 
 if TYPE_CHECKING:
     from uvicorn.server import ServerState
@@ -63,6 +64,15 @@ class _Head(NamedTuple):
     length: int
 
 
+class _Upload(NamedTuple):
+    """A large body that arrives, or whose request is served."""
+
+    connection: Http1
+    client: Hashable
+    """The client that it counts for, before its credentials are known."""
+    began: float
+
+
 class _Bodies:
     """Limits the memory for large bodies. Each client gets as much as it leaves for others; beyond that, its slowest upload is refused."""
 
@@ -70,39 +80,39 @@ class _Bodies:
         self._most = most
         self._number = 0
         self._of: Counter[Hashable] = Counter()
-        self._uploads: dict[Exchange, tuple[Http1, float]] = {}
+        self._uploads: dict[Exchange, _Upload] = {}
 
     def hold(self, exchange: Exchange, connection: Http1, now: float) -> None:
         """Count the bytes of a body that have arrived until its request is answered."""
         if exchange not in self._uploads:
-            self._uploads[exchange] = connection, now
+            self._uploads[exchange] = _Upload(connection, client_of(None, exchange.address), now)
             exchange.when_over(partial(self._let_go, exchange))
+        client = self._uploads[exchange].client
         while not exchange.over:
             more = exchange.size - exchange.held
-            if self._of[connection.client] + more <= self._most - self._number:
-                self._count(exchange, connection, more)
+            if self._of[client] + more <= self._most - self._number:
+                self._count(exchange, client, more)
                 return
-            self._slowest(connection.client, now).refuse_body()
+            self._slowest(client, now).refuse_body()
 
     def _slowest(self, client: Hashable, now: float) -> Http1:
         """The connection of the client's slowest upload. One that arrives is among them."""
 
         def rate(exchange: Exchange) -> float:
-            return exchange.size / (now - self._uploads[exchange][1] + _FIRST)
+            return exchange.size / (now - self._uploads[exchange].began + _FIRST)
 
-        arriving = (each for each in self._uploads if not each.is_whole and self._uploads[each][0].client == client)
-        return self._uploads[min(arriving, key=rate)][0]
+        arriving = (each for each in self._uploads if not each.is_whole and self._uploads[each].client == client)
+        return self._uploads[min(arriving, key=rate)].connection
 
-    def _count(self, exchange: Exchange, connection: Http1, more: int) -> None:
+    def _count(self, exchange: Exchange, client: Hashable, more: int) -> None:
         exchange.held += more
         self._number += more
-        self._of[connection.client] += more
-        if not self._of[connection.client]:
-            del self._of[connection.client]
+        self._of[client] += more
+        if not self._of[client]:
+            del self._of[client]
 
     def _let_go(self, exchange: Exchange) -> None:
-        connection, _ = self._uploads.pop(exchange)
-        self._count(exchange, connection, -exchange.held)
+        self._count(exchange, self._uploads.pop(exchange).client, -exchange.held)
 
 
 class _Shared:
@@ -114,6 +124,7 @@ class _Shared:
         self.state = state
         self.chunk = bytearray(_CHUNK)
         """One buffer for all connections, which is always emptied at once."""
+        self.proxies = Proxies(own.trusted_proxies)
         self.bodies = _Bodies(_MOST_BODIES * own.max_body)
         self._heads: dict[bytes, _Head] = {}
         """Parsed heads by their bytes, because a client sends few different ones."""
@@ -182,8 +193,8 @@ class Http1(asyncio.BufferedProtocol):
         self._arriving: asyncio.TimerHandle | None = None
         self._leaving: asyncio.TimerHandle | None = None
         self._looking: asyncio.TimerHandle | None = None
-        self.address = ""
-        """The address of the client."""
+        self._peer = ""
+        """The address of the client or the proxy at the other end."""
         self._due = 0.0
         """When the next check of this connection is due."""
 
@@ -193,7 +204,7 @@ class Http1(asyncio.BufferedProtocol):
         """Called when a client has connected."""
         self._transport = cast("asyncio.Transport", transport)
         peer: tuple[str, int] | None = transport.get_extra_info("peername")
-        self.address = peer[0] if isinstance(peer, tuple) else ""
+        self._peer = peer[0] if isinstance(peer, tuple) else ""
         connections = self._shared.state.connections
         connections.add(cast("Any", self))
         self._arriving = self._loop.call_later(self._own.patience, self._too_slow)
@@ -221,10 +232,9 @@ class Http1(asyncio.BufferedProtocol):
 
     # Output
 
-    @property
-    def client(self) -> Hashable:
-        """The client that this connection counts for, before its credentials are known."""
-        return client_of(None, self.address)
+    def address(self, headers: Headers) -> str:
+        """The address of the client of a request, which several clients of a proxy may send on one connection."""
+        return self._shared.proxies.client(self._peer, headers.get("x-forwarded-for"))
 
     @property
     def is_blocked(self) -> bool:

@@ -63,9 +63,8 @@ class Wire(Protocol):
         """The header line with the date."""
         ...
 
-    @property
-    def address(self) -> str:
-        """The address of the client."""
+    def address(self, headers: Headers) -> str:
+        """The address of the client of a request."""
         ...
 
     def write(self, data: bytes) -> None:
@@ -150,7 +149,7 @@ class Exchange:
     @property
     def address(self) -> str:
         """The address of the client."""
-        return self._wire.address
+        return self._wire.address(self.headers)
 
     # The request
 

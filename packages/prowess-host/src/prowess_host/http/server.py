@@ -24,6 +24,7 @@ from prowess_host.http.access import Access
 from prowess_host.http.app import MCP_PATH, App
 from prowess_host.http.guard import Guard, is_loopback
 from prowess_host.http.http1 import http1
+from prowess_host.http.proxies import Proxies
 from prowess_host.project import Project
 from prowess_host.tool_calls import shared_key
 from prowess_host.workers.process_tree import reap_orphans
@@ -60,11 +61,12 @@ class Address:
 
 
 def check_safe(settings: Settings) -> None:
-    """Refuse to serve other machines without credentials. Raises `SettingsError` with the remedy."""
+    """Refuse to serve other machines without credentials, or with unusable settings. Raises `SettingsError` with the remedy."""
     own = settings.own.serve
     if not is_loopback(own.host) and is_open(settings):
         raise SettingsError(_WAY_OUT.format(host=own.host))
     shared_key(settings)
+    Proxies(own.trusted_proxies)
     if own.oauth_issuer is not None:
         try:
             from prowess_host.http.oauth import require_safe
