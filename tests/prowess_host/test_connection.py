@@ -299,6 +299,28 @@ async def test_a_client_that_does_not_read_is_told_once_of_each_change(root: Pat
 
 
 @pytest.mark.parametrize("version", [HANDSHAKE, STATELESS])
+async def test_a_client_that_reads_slowly_is_told_of_a_change_before_it_can_see_it(root: Path, version: str) -> None:
+    """Although the notice was held back until it has read more."""
+    async with served(root) as project:
+        client = MemoryClient(project, version)
+        await client.open()
+        before = await client.ask("tools/list")
+        client.pipe.is_read, client.pipe.backlog = False, 2 * 1024 * 1024
+        write_skill(root, "more.py", "@skill_command\ndef more() -> None: ...\n")
+        await until(lambda: project.listing["more.more"])
+        number = client.request("tools/list")
+        client.pipe.is_read = True
+        client.pipe.read()
+        assert before != (await client.answer(number))["result"]
+        told = [
+            message
+            for message in client.pipe.messages
+            if message.get("id") == number or message.get("method") == CHANGED
+        ]
+        assert [CHANGED, None] == [message.get("method") for message in told]
+
+
+@pytest.mark.parametrize("version", [HANDSHAKE, STATELESS])
 async def test_what_a_client_listens_to_is_bounded(root: Path, version: str) -> None:
     """In number and in length: it is kept for as long as the client stays."""
     write_skill(root, "served.py", RESOURCES)

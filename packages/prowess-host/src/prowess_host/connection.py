@@ -280,6 +280,9 @@ class Connection:
             return
         optional = call.method == "tools/list" and bool(self._most(call))
         body = listing.lists[call.method].page(call.params.get("cursor"), call.revision, optional=optional)
+        late = self._late.pop(BY_METHOD[call.method].kind, None)
+        for line in late() if late is not None else ():  # a client hears of a change before it can see it
+            self._out.write(line)
         call.back.write(self._session.answer(call, body))
 
     def _serve_file(self, call: Call, file: ServedFile) -> None:
