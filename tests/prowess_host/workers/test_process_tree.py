@@ -252,15 +252,12 @@ async def test_a_second_signal_takes_everything_along(tmp_path: Path, runaways: 
         await runaways.gone()
 
 
-async def test_without_a_shell_nothing_is_different(tmp_path: Path, runaways: Runaways):
-    """A container may have none."""
-    script = (
-        "import sys; from prowess_host.workers import process_tree; process_tree._SHELL = '/no/such/shell';"
-        "from prowess_host.cli.main import main; main(['host', '--project', sys.argv[1]])"
-    )
+async def changed(project: Path, changes: str) -> Client:
+    """A host in which something was changed by a line of Python."""
+    script = f"import sys; {changes}; from prowess_host.cli.main import main; main(['host', '--project', sys.argv[1]])"
     mark = uuid.uuid4().hex
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", script, str(make(tmp_path))),
+        *(sys.executable, "-c", script, str(project)),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -269,10 +266,29 @@ async def test_without_a_shell_nothing_is_different(tmp_path: Path, runaways: Ru
     host = Client(process, "2025-11-25")
     host.mark = mark
     await host.open()
+    return host
+
+
+async def test_without_a_shell_nothing_is_different(tmp_path: Path, runaways: Runaways):
+    """A container may have none."""
+    shell = "from prowess_host.workers import process_tree; process_tree._SHELL = '/no/such/shell'"
+    host = await changed(make(tmp_path), shell)
     host.start_call("t_block_loop", how="all", folder=str(runaways.folder))
     await runaways.started(COUNTS["all"])
-    process.kill()
+    host.process.kill()
     await ended(host)
+    await runaways.gone()
+    await host.alone()
+
+
+@pytest.mark.parametrize("how", ["bare child session", "bare daemon", "all"])
+async def test_host_that_has_too_little_time_takes_everything_along(tmp_path: Path, runaways: Runaways, how: str):
+    """As on a busy machine: its workers have not ended when it leaves."""
+    host = await changed(make(tmp_path), "from prowess_host import project; project._CLOSING = 0.0")
+    await host.call("t_leave_behind", how=how, folder=str(runaways.folder))
+    await runaways.started(COUNTS[how])
+    host.close_input()
+    assert 0 == await ended(host)
     await runaways.gone()
     await host.alone()
 

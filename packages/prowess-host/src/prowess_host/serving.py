@@ -21,7 +21,7 @@ from prowess_host.transports.claim import Claim
 from prowess_host.transports.stdio import Reader, Writer
 from prowess_host.workers.launch import Launched
 from prowess_host.workers.process import spawner
-from prowess_host.workers.process_tree import reap_orphans
+from prowess_host.workers.process_tree import end_remaining, reap_orphans
 
 __all__ = ["StdioHost", "serve_stdio"]
 
@@ -105,7 +105,8 @@ class StdioHost:
         """End gracefully; at a second signal, or if the host is already ending, exit at once."""
         self._exit_code = 128 + number
         if self._ended.is_set():
-            os._exit(self._exit_code)  # the guards end the workers
+            end_remaining()
+            os._exit(self._exit_code)
         self._ended.set()
 
     def _broken(self) -> None:

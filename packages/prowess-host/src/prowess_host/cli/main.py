@@ -110,9 +110,11 @@ def _first_worker(settings: Settings) -> Launched | None:
 
 
 def leave(code: int) -> NoReturn:
-    """End this process at once, after the reader of stderr has got the last lines."""
+    """End this process and all below it at once, after the reader of stderr has got the last lines."""
     from prowess_host.stderr import complaints
+    from prowess_host.workers.process_tree import end_remaining
 
+    end_remaining()
     complaints().finish(_LAST_WORDS)
     os._exit(code)
 

@@ -27,7 +27,7 @@ from prowess_host.http.http1 import http1
 from prowess_host.http.proxies import Proxies
 from prowess_host.project import Project
 from prowess_host.tool_calls import shared_key
-from prowess_host.workers.process_tree import reap_orphans
+from prowess_host.workers.process_tree import end_remaining, reap_orphans
 
 if TYPE_CHECKING:
     from prowess.jsontypes import JsonObject
@@ -245,7 +245,8 @@ class _Leaving:
 
     def _leave(self, code: int) -> None:
         if self._running.should_exit:
-            os._exit(code)  # a second signal: exit at once; the guards end the workers
+            end_remaining()
+            os._exit(code)  # a second signal: exit at once
         self.exit_code = code
         self._app.leave()
         self._running.should_exit = True

@@ -26,6 +26,7 @@ __all__ = [
     "descriptor",
     "end",
     "end_everything_of",
+    "end_remaining",
     "end_tree",
     "forget",
     "marked_environment",
@@ -299,6 +300,23 @@ def end_everything_of(mark: str, seconds: float = _PATIENCE) -> None:
             end_tree(pid)
             end(pid, lambda pid: wanted in _environment(pid) or pid in _orphans(mark))
         reap_orphans()
+        if time.monotonic() > deadline:
+            return
+        time.sleep(_AGAIN)
+
+
+def end_remaining() -> None:
+    """Kill everything below this process, which is about to end. Does nothing unless it adopts orphans.
+
+    Workers that had too little time to end may have left orphans that bear no mark, and that no guard would find.
+    """
+    deadline = time.monotonic() + _PATIENCE
+    while found := descendants(os.getpid()) if _adopts else []:
+        for pid in reversed(found):
+            end(pid)
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
         if time.monotonic() > deadline:
             return
         time.sleep(_AGAIN)
