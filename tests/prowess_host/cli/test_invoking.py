@@ -134,7 +134,7 @@ def leaves(text: str) -> str:
 
 @skill_command(timeout=0.5)
 def slow(text: str) -> str:
-    time.sleep(4)
+    time.sleep(600)
     Path(text).touch()
     return text
 

@@ -37,9 +37,8 @@ SKILL = """
         await asyncio.sleep(600)
 
     @skill_command(timeout=0.3)
-    def late(started: str, done: str) -> str:
-        Path(started).touch()
-        time.sleep(2)
+    def late(done: str) -> str:
+        time.sleep(600)
         Path(done).touch()
 
     @skill_command(timeout=0.3)
@@ -55,17 +54,22 @@ SKILL = """
             time.sleep(0)
         while True:
             try:
-                await asyncio.sleep(2)
+                await asyncio.sleep(600)
                 break
             except BaseException:
                 pass
         Path(done).touch()
 
+    CHILDREN = []
+
+    @skill_command
+    def have_child() -> int:
+        CHILDREN.append(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]))
+        return CHILDREN[0].pid
+
     @skill_command(timeout=0.3)
-    def parent(pid: str) -> str:
-        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-        Path(pid).write_text(str(child.pid))
-        child.wait()
+    def wait_for_child() -> None:
+        CHILDREN[0].wait()
 
     @skill_command
     def obedient(started: str, ctx: Context) -> str:
@@ -110,7 +114,7 @@ SKILL = """
 
     @skill_command(timeout=0.6)
     async def block_late(done: str) -> str:
-        time.sleep(3)
+        time.sleep(600)
         Path(done).touch()
 
     @skill_command(timeout=0.5)
@@ -185,26 +189,20 @@ async def gone(pid: int) -> None:
 # Time
 
 
-async def test_a_sync_command_out_of_time_never_does_what_it_was_about_to(hosts: Hosts, tmp_path: Path):
+async def test_a_sync_command_out_of_time_never_does_what_it_was_about_to(tmp_path: Path):
     """It is answered at its time, and its worker is ended: a thread cannot be stopped otherwise."""
-    started, done = tmp_path / "started", tmp_path / "done"
-    async with hosts() as host:
+    async with inside(make(tmp_path)) as host:
         await host.text("t_say")  # the skill is imported before the time of the call runs
-        old = await host.worker()
-        answer = host.start_call("t_late", started=str(started), done=str(done))
-        assert "timeout" == await kind(answer)
-        assert started.exists()
-        await gone(old)
-        assert not done.exists()
+        await host.out_of_time("t_late", done=str(tmp_path / "done"))
+        assert not (tmp_path / "done").exists()
         assert "x" == await host.text("t_say", text="x")
 
 
-async def test_the_children_of_a_command_out_of_time_end_with_it(hosts: Hosts, tmp_path: Path):
-    pid = tmp_path / "pid"
-    async with hosts() as host:
-        await host.text("t_say")  # the skill is imported before the time of the call runs
-        assert "timeout" == await kind(host.start_call("t_parent", pid=str(pid)))
-        await gone(int(pid.read_text()))
+async def test_the_children_of_a_command_out_of_time_end_with_it(tmp_path: Path):
+    async with inside(make(tmp_path)) as host:
+        child = int(await host.text("t_have_child"))
+        await host.out_of_time("t_wait_for_child")
+        await gone(child)
 
 
 async def test_an_async_command_out_of_time_is_cancelled_and_its_worker_stays(hosts: Hosts, tmp_path: Path):
@@ -215,34 +213,33 @@ async def test_an_async_command_out_of_time_is_cancelled_and_its_worker_stays(ho
 
 
 @both
-async def test_a_command_that_swallows_its_cancellation_is_ended_all_the_same(hosts: Hosts, tmp_path: Path):
+async def test_a_command_that_swallows_its_cancellation_is_ended_all_the_same(tmp_path: Path):
     """The host answers in its place, and ends its worker."""
-    async with hosts() as host:
-        old = await host.worker()
-        assert "timeout" == await kind(host.start_call("t_stubborn", done=str(tmp_path / "done")))
-        await gone(old)
+    async with inside(make(tmp_path)) as host:
+        await host.text("t_say")
+        await host.out_of_time("t_stubborn", done=str(tmp_path / "done"))
         assert not (tmp_path / "done").exists()
 
 
 @both
 @pytest.mark.parametrize("name", ["t_block_late", "t_ponder"])
-async def test_a_worker_that_is_stuck_is_answered_for_and_ended(hosts: Hosts, tmp_path: Path, name: str):
+async def test_a_worker_that_is_stuck_is_answered_for_and_ended(tmp_path: Path, name: str):
     """Python code on the loop, or native code that holds the interpreter."""
     arguments = {"done": str(tmp_path / "done")} if name == "t_block_late" else {}
-    async with hosts() as host:
-        old = await host.worker()
-        assert "timeout" == await kind(host.start_call(name, **arguments))
-        await gone(old)
+    async with inside(make(tmp_path)) as host:
+        await host.text("t_say")
+        await host.out_of_time(name, **arguments)
         assert not (tmp_path / "done").exists()
 
 
 # Cancellation
 
 
-async def test_a_cancelled_sync_command_has_a_moment_to_see_it(hosts: Hosts, tmp_path: Path):
+async def test_a_cancelled_sync_command_has_a_moment_to_see_it(tmp_path: Path):
     """One that looks keeps its worker alive."""
     started = tmp_path / "started"
-    async with hosts() as host:
+    async with hosted(make(tmp_path, f"[host]\ncancel_grace = {PATIENCE}\n"), forked=True) as host:
+        await host.text("t_say")
         old = await host.worker()
         answer = host.start_call("t_obedient", started=str(started))
         await until(started.exists)
@@ -275,20 +272,31 @@ async def test_a_cancelled_async_command_that_blocks_is_ended(hosts: Hosts, tmp_
 
 
 @both
-async def test_other_calls_of_a_draining_worker_get_their_grace(hosts: Hosts, tmp_path: Path):
-    """A call that ends in time is answered; one that does not is lost with advice."""
-    started = [tmp_path / "1", tmp_path / "2", tmp_path / "3"]
-    async with hosts() as host:
+async def test_other_calls_of_a_draining_worker_get_their_grace(tmp_path: Path):
+    """A call that ends in time is answered."""
+    started = [tmp_path / "1", tmp_path / "2"]
+    async with hosted(make(tmp_path, f"[host]\ncancel_grace = 0.1\ngrace = {PATIENCE}\n"), forked=True) as host:
+        await host.text("t_say")
         old = await host.worker()
         doomed = host.start_call("t_sleep", seconds=600, started=str(started[0]))
         short = host.start_call("t_hold", gate=str(tmp_path / "gate"), started=str(started[1]))
-        long = host.start_call("t_sleep", seconds=600, started=str(started[2]))
         await until(lambda: all(file.exists() for file in started))
         host.cancel(doomed)
+        await until(lambda: len(host.workers()) == 2)
         (tmp_path / "gate").touch()
         assert str(old) == await text(short)
-        assert "check before trying again" in await text(long)
         assert str(old) != await host.text("t_worker")
+
+
+@both
+async def test_calls_of_a_draining_worker_that_outlast_their_grace_are_lost(hosts: Hosts, tmp_path: Path):
+    """With advice."""
+    started = [tmp_path / "1", tmp_path / "2"]
+    async with hosts() as host:
+        doomed, long = [host.start_call("t_sleep", seconds=600, started=str(file)) for file in started]
+        await until(lambda: all(file.exists() for file in started))
+        host.cancel(doomed)
+        assert "check before trying again" in await text(long)
 
 
 # Deaths
@@ -449,7 +457,7 @@ async def test_a_blocking_async_command_holds_up_nobody_else(hosts: Hosts, tmp_p
         gate.touch()
         old = int(await text(blocking))
         await gone(old)
-        assert len(await until(host.workers)) == 1
+        await host.worker()
 
 
 @both
@@ -601,7 +609,8 @@ async def test_an_interpreter_without_prowess_is_a_diagnosis(tmp_path: Path):
     script = tmp_path / "python"
     script.write_text(f"#!/bin/sh\necho started >> {tmp_path}/starts\nexit 3\n")
     script.chmod(0o755)
-    async with hosted(make(tmp_path, f'python = "{script}"\n'), forked=True) as host:
+    settings = f'python = "{script}"\n[host]\nrestart_window = {PATIENCE}\n'
+    async with hosted(make(tmp_path, settings), forked=True) as host:
         assert "exit code 3" in await explained(host)
         for _ in range(20):
             await host.call("t_say")
