@@ -40,16 +40,6 @@ FEWEST = 5
 
 
 _LONGEST_NAME = 40
-LONGEST = (
-    "test_soak",
-    "test_supervisor",
-    "test_documents",
-    "test_quick",
-    "test_tutorial",
-    "test_page",
-    "test_node_clients",
-)
-"""The modules that take longest, in that order."""
 MEASURED = Path(__file__).parent / "tests" / "prowess"
 """The tests that have to reach every branch of packages/prowess-core. Their property tests try what others reach as well."""
 
@@ -125,12 +115,10 @@ def pytest_make_parametrize_id(val: object) -> str | None:
 
 @pytest.hookimpl(tryfirst=True)  # `-m measured` chooses among them
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes longest comes first: at the end all the others would wait for it."""
+    """Mark what is measured."""
     for item in items:
         if MEASURED in item.path.parents and not hasattr(getattr(item, "obj", None), "hypothesis"):
             item.add_marker("measured")
-    places = {name: place for place, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: places.get(item.path.stem, len(LONGEST)))
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,7 @@
 # The tracer makes everything two to three times slower, and each process 0.15 s longer. So only those tests are measured
 # that alone have to reach every branch of packages/prowess-core, with the processes that they start: tests/prowess, but
 # for the property tests, which try what others reach as well (`conftest.py` marks what is measured). The other tests
-# mostly wait for processes, hence twice as many of them at a time as there are cores, and the measured ones beside them.
+# mostly wait for processes, hence three times as many of them at a time as there are cores, and the measured ones beside them.
 set -eu
 cd "$(dirname "$0")/.."
 python=.venv/bin/python
@@ -26,10 +26,14 @@ measured() {
 }
 
 echo "test: running tests/prowess, and measuring its coverage of packages/prowess-core, in subprocesses too"
-measured "$@" >"$told" 2>&1 &
-echo "test: running all other tests beside it; what the first part says is shown at the end"
+{
+    measured "$@" >"$told" 2>&1 || true
+    printf '\ntest: tests/prowess is done: %s\n' "$(grep -E '^=+ .* in [0-9.]+s' "$told" | tr -d =)"
+    exit "$failed"
+} &
+echo "test: running all other tests beside it; what the first part has to say in full is shown at the end"
 # shellcheck disable=SC2086 # they are folders and files
-"$python" -m pytest -n "${TEST_PROCESSES:-$((2 * cores))}" -m "not measured" $others $properties "$@" || status=$?
+"$python" -m pytest -n "${TEST_PROCESSES:-$((3 * cores))}" -m "not measured" $others $properties "$@" || status=$?
 wait "$!" || status=$?
 cat "$told"
 exit "$status"

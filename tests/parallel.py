@@ -1,7 +1,9 @@
 """`pytest -n 4` runs the tests in four processes, which are forked once everything has been collected.
 
 With pytest-xdist each process would import all modules and collect all tests for itself: six seconds of processor time each.
-A module stays in one process, so what its tests share is set up once. A process that dies costs the test it was running.
+A module stays in one process, so what its tests share is set up once, and what it imports is imported once. The longest
+modules come first, test by test if nothing is shared: at the end no process is left alone with much. A process that dies
+costs the test it was running.
 """
 
 from __future__ import annotations
@@ -29,7 +31,17 @@ from _pytest.capture import FDCapture
 __all__ = ["pytest_addoption", "pytest_runtestloop"]
 
 Group = list[int]
-"""The places of tests that run one after the other in one process: those of a module."""
+"""The places of tests that run one after the other in one process: those of a module, or a single one."""
+
+LONGEST = tuple(
+    """
+    test_soak test_tutorial test_environments test_supervisor test_git test_documents test_node_clients test_python_clients
+    test_process_tree test_output test_quick test_progress test_fleet test_replicas test_agents test_lost_agents test_serve
+    test_shutdown test_staleness test_reload test_page test_drain test_start test_trial test_plugin test_commands test_fetch
+    test_floods test_adversity test_hostile test_memory test_api test_last_good test_faults
+    """.split()
+)
+"""The modules that take longest, in about that order."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -59,6 +71,24 @@ def _count(config: pytest.Config) -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def _groups(items: list[pytest.Item]) -> list[Group]:
+    """The tests in the order in which they are dealt out."""
+    ranks = {name: rank for rank, name in enumerate(LONGEST)}
+    groups: list[tuple[int, Group]] = []
+    for path, places in itertools.groupby(range(len(items)), lambda place: items[place].path):
+        rank, module = ranks.get(path.stem, len(ranks)), list(places)
+        apart = rank < len(ranks) and not any(_shares(items[place]) for place in module)
+        groups += [(rank, [place]) for place in module] if apart else [(rank, module)]
+    return [group for _, group in sorted(groups, key=lambda it: it[0])]
+
+
+def _shares(item: pytest.Item) -> bool:
+    """Whether a test uses a fixture that outlives it, other than those that all tests have: their home is no folder or module."""
+    found = getattr(item, "_fixtureinfo", None)  # only functions have fixtures
+    used = (each[-1] for each in found.name2fixturedefs.values()) if found else ()
+    return any(each.scope != "function" and each.baseid for each in used)
+
+
 class _Child:
     """A process that runs tests, as the parent sees it."""
 
@@ -85,8 +115,7 @@ class _Parent:
         self._session = session
         self._items = session.items
         self._hook = session.config.hook
-        places = range(len(self._items))
-        self._groups = deque(list(group) for _, group in itertools.groupby(places, lambda at: self._items[at].path))
+        self._groups = deque(_groups(self._items))
         self._children: dict[socket.socket, _Child] = {}
 
     def run(self, count: int) -> None:
@@ -95,6 +124,7 @@ class _Parent:
         config._tmp_path_factory.getbasetemp()  # noqa: SLF001 - all processes share the numbered folder
         if reporter := config.pluginmanager.getplugin("terminalreporter"):
             reporter.showfspath = False  # the tests of several files come in turn
+            reporter.write_line(f"running {len(self._items)} tests in {count} processes, the longest first")
         gc.collect()
         gc.freeze()  # a collection in a process neither walks nor copies what all of them share
         for _ in range(count):
@@ -198,14 +228,14 @@ def _run(session: pytest.Session, link: socket.socket) -> NoReturn:
     try:
         atexit._clear()  # noqa: SLF001 - removes the temporary folders of earlier runs, for one
         parent = _prepared(session, link)
-        coming = deque(parent.more())
-        while coming:
-            place = coming.popleft()
-            coming.extend(() if coming else parent.more())
-            item, following = session.items[place], session.items[coming[0]] if coming else None
-            parent.tell("begins", place)
-            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
-            parent.tell("ends", place)
+        while group := parent.more():
+            for place, following in itertools.zip_longest(group, group[1:]):
+                item = session.items[place]
+                after = session if following is None else session.items[following]  # it outlives each of its tests
+                parent.tell("begins", place)
+                item.config.hook.pytest_runtest_protocol(item=item, nextitem=after)
+                parent.tell("ends", place)
+        session._setupstate.teardown_exact(None)  # noqa: SLF001 - as pytest does after the last test
         threading._shutdown()  # noqa: SLF001 - as the interpreter does at its end
         atexit._run_exitfuncs()  # noqa: SLF001 - as above
         code = 0
