@@ -10,6 +10,9 @@ import itertools
 import json
 import logging
 import math
+import re
+import threading
+import uuid
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -21,7 +24,17 @@ import pytest
 import typing_extensions
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
+from pydantic import (
+    AfterValidator,
+    AnyUrl,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    SecretStr,
+    model_validator,
+)
 from pydantic_core import from_json
 
 from prowess import Context, Outcome, Runtime, Settings, skill_command
@@ -285,6 +298,28 @@ class Extra(BaseModel, extra="allow"):
     pass
 
 
+class Plain:
+    """An object without a `repr` of its own."""
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+
+
+Whole = Annotated[int, AfterValidator(Plain)]
+
+
+class Counted(BaseModel):
+    """Remembers its argument in a private attribute only."""
+
+    n: int = Field(exclude=True)
+    _n: int = PrivateAttr(0)
+
+    @model_validator(mode="after")
+    def hide(self) -> Counted:
+        self._n, self.n = self.n, 0
+        return self
+
+
 MORNING = dt.datetime(2024, 2, 29, 12, tzinfo=dt.UTC)
 
 # annotation, arguments that are equal
@@ -296,6 +331,11 @@ EQUAL: list[tuple[Any, list[Any]]] = [
     (Login, [{"user": "u", "password": "p"}, {"password": "p", "user": "u", "hidden": ""}]),
     (Path, ["/a/b", "/a//b"]),
     (decimal.Decimal, ["1.5", 1.5]),
+    (re.Pattern[str], ["a", "a"]),
+    (Whole, [1, "1"]),
+    (Color, ["red", "red"]),
+    (uuid.UUID, [str(uuid.UUID(int=5))] * 2),
+    (AnyUrl, ["http://a.b/c"] * 2),
 ]
 # annotation, arguments that all differ
 DIFFERENT: list[tuple[Any, list[Any]]] = [
@@ -312,6 +352,9 @@ DIFFERENT: list[tuple[Any, list[Any]]] = [
     (tuple[int, ...], [[1, 2], [2, 1]]),
     (dict[str, Any], [{"a": None}, {}, {"b": None}]),
     (deque[int], [[1], [1, 2]]),
+    (re.Pattern[str], ["a" * 300, "a" * 301]),
+    (Whole, [1, 2]),
+    (Counted | int, [{"n": 1}, {"n": 2}]),
 ]
 
 
@@ -577,3 +620,13 @@ def test_text_of_text_is_decoded(runtime: Runtime) -> None:
     """As some clients send it."""
     assert ("{'a': 1}", ["arguments"]) == _read(_reader(_plain, runtime), JsonText(b'"{\\"a\\":1}"'))
     assert ("{'a': [{'x': 1}]}", ["a"]) == _read(_reader(_records, runtime), JsonText(b'{"a": "[{\\"x\\":1}]"}'))
+
+
+@pytest.mark.parametrize("value", [threading.Lock(), lambda: 1, (index for index in "x")])
+def test_what_cannot_be_told_apart_equals_nothing(runtime: Runtime, value: Any):
+    """Its result is not cached."""
+
+    def function(a: Any) -> None: ...
+
+    plan = runtime.entry_of(declaration_of(skill_command(function))).plan
+    assert plan.reader.canonical({"a": value}, {}) != plan.reader.canonical({"a": value}, {})

@@ -859,3 +859,54 @@ async def test_a_hit_opens_no_resource(tmp_path: Path):
         for _ in range(2):
             assert 1 == (await call(runtime, cached, {"n": 1})).value
     assert [1] == opened
+
+
+@pytest.mark.parametrize("how", [asyncio.TaskGroup, anyio.create_task_group])
+@pytest.mark.parametrize("number", [1, 2])
+async def test_errors_of_a_task_group_are_retried(tmp_path: Path, how: Callable[[], Any], number: int):
+    """Before Python 3.13, a group that fails while its task waits for it leaves the task cancelled."""
+    seen: list[bool] = []
+
+    async def fail():
+        raise ValueError
+
+    async def fails(group: Any):
+        for _ in range(number):
+            group.create_task(fail()) if how is asyncio.TaskGroup else group.start_soon(fail)
+
+    @skill_command(retry_on=ValueError, max_attempts=3)
+    async def grouped(ctx: Context) -> int:
+        seen.append(ctx.cancelled)
+        async with how() as group:
+            await fails(group)
+        return 1
+
+    async with Runtime.open(tmp_path, flags=AT_ONCE) as runtime:
+        outcome = await call(runtime, grouped)
+    assert ("retryable", 3) == (outcome.kind, outcome.attempts)
+    assert [False] * 3 == seen
+
+
+async def test_a_group_with_another_error_is_not_retried(tmp_path: Path):
+    @skill_command(retry_on=ValueError)
+    def grouped():
+        raise ExceptionGroup("two", [ValueError(), KeyError()])
+
+    async with Runtime.open(tmp_path, flags=AT_ONCE) as runtime:
+        outcome = await call(runtime, grouped)
+    assert ("crashed", 1) == (outcome.kind, outcome.attempts)
+
+
+async def test_a_caught_error_of_a_task_group_cancels_nothing(tmp_path: Path):
+    async def fail():
+        raise ValueError
+
+    @skill_command
+    async def patient(ctx: Context) -> bool:
+        with contextlib.suppress(ExceptionGroup):
+            async with asyncio.TaskGroup() as group:
+                group.create_task(fail())
+        return ctx.cancelled
+
+    async with Runtime.open(tmp_path) as runtime:
+        assert (await call(runtime, patient)).value is False

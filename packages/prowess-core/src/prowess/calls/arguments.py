@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
+import io
+import os
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
@@ -214,9 +217,11 @@ def _faithful(value: Any) -> Json:
         return value
     kind = f"{type(value).__module__}.{type(value).__qualname__}"
     if isinstance(value, BaseModel):
-        return [kind, _faithful({**vars(value), **(value.model_extra or {})})]
+        private = getattr(value, "__pydantic_private__", None)
+        return [kind, _faithful({**vars(value), **(value.model_extra or {}), **(private or {})})]
     if dataclasses.is_dataclass(value):
-        return [kind, [_faithful(getattr(value, item.name, None)) for item in dataclasses.fields(value)]]
+        fields = [_faithful(getattr(value, item.name, None)) for item in dataclasses.fields(value)]
+        return [kind, fields, _faithful(getattr(value, "__dict__", None))]
     if isinstance(value, Mapping):
         pairs = cast("Mapping[Any, Any]", value).items()
         return [kind, _sorted([_faithful(key), _faithful(held)] for key, held in pairs)]
@@ -225,7 +230,31 @@ def _faithful(value: Any) -> Json:
     if isinstance(value, (list, tuple, deque)):
         return [kind, [_faithful(item) for item in cast("Iterable[Any]", value)]]
     secret = getattr(value, "get_secret_value", None)
-    return [kind, _faithful(secret()) if secret else repr(value)]
+    return [kind, _faithful(secret()) if secret else _pickled(value)]
+
+
+def _pickled(value: Any) -> str:
+    """The state of an object. Its `repr` may be shortened, or name an address that the next object gets again."""
+    text = io.BytesIO()
+    try:
+        _pickler()(text).dump(value)
+    except Exception:  # noqa: BLE001 - the object of an author may raise anything
+        return os.urandom(16).hex()  # nothing can tell it from others, so it equals none
+    return text.getvalue().hex()
+
+
+@functools.cache
+def _pickler() -> Callable[[io.BytesIO], Any]:
+    """A pickler for classes of any scope. Nothing is read again."""
+    import pickle  # needed by few commands
+
+    class Pickler(pickle.Pickler):
+        def reducer_override(self, obj: Any) -> Any:
+            if not isinstance(obj, type) or obj.__module__ == "builtins":
+                return NotImplemented
+            return str, (f"{obj.__module__}.{obj.__qualname__}",)
+
+    return Pickler
 
 
 def _sorted(items: Iterable[Json]) -> list[Json]:

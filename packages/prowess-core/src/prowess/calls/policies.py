@@ -30,6 +30,7 @@ __all__ = [
     "Sharing",
     "Step",
     "cache_key",
+    "is_named",
     "with_cache",
     "with_concurrency",
     "with_deadline",
@@ -160,7 +161,7 @@ def with_retry(
     def is_worth_it(error: BaseException) -> bool:
         task = asyncio.current_task()
         wanted = task is None or not task.cancelling()  # a cancelled call must not start another attempt
-        return wanted and isinstance(error, Raised) and isinstance(error.error, retry_on)
+        return wanted and isinstance(error, Raised) and is_named(error.error, retry_on)
 
     def tell(state: tenacity.RetryCallState) -> None:
         error = cast("tenacity.Future", state.outcome).exception()
@@ -182,6 +183,13 @@ def with_retry(
         return await retrying.copy()(attempt, call)  # a copy: one keeps the state of one call
 
     return run
+
+
+def is_named(error: BaseException, retry_on: tuple[type[Exception], ...]) -> bool:
+    """Whether `retry_on` names an exception, or every exception of a group."""
+    if isinstance(error, BaseExceptionGroup):
+        return cast("BaseExceptionGroup[BaseException]", error).split(retry_on)[1] is None
+    return isinstance(error, retry_on)
 
 
 class Cache:

@@ -26,6 +26,7 @@ from prowess.calls.policies import (
     Sharing,
     Step,
     cache_key,
+    is_named,
     with_cache,
     with_concurrency,
     with_deadline,
@@ -230,7 +231,7 @@ class Entry:
             return "unknown", f"{self.contract.id}: {error}", {}
         if not isinstance(error, Raised):
             return self._raised(error, call, retried=False)
-        retried = call.attempts > 0 and isinstance(error.error, self.plan.declaration.retry_on)
+        retried = call.attempts > 0 and is_named(error.error, self.plan.declaration.retry_on)
         return self._raised(error.error, call, retried=retried)
 
     def _raised(self, error: BaseException, call: Call, *, retried: bool) -> tuple[Kind, str, dict[str, Any]]:
