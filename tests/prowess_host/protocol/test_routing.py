@@ -348,6 +348,15 @@ def test_a_stateless_call_has_what_its_envelope_says_and_nothing_else() -> None:
     assert ({}, {}, None, None) == (*other.client, other.log_level, other.progress_token)
 
 
+@pytest.mark.parametrize("meta", [5, "x", [], True, None])
+def test_a_meta_that_is_no_object_is_none(meta: Any) -> None:
+    peer = Peer("2025-11-25")
+    peer.send(request(1, "tools/call", name="x", arguments={}, _meta=meta))
+    (call,) = peer.calls
+    assert not call.params.get("_meta")
+    assert call.progress_token is None
+
+
 def test_a_cancelled_call_gets_no_answer() -> None:
     """The host is told which, and why."""
     peer = Peer("2025-11-25")

@@ -129,7 +129,9 @@ def _route_request(request: Request, session: Session, batch: Together | None) -
 def _dispatch(request: Request, session: Session, batch: Together | None) -> Action:
     params = request.params
     meta = params.get("_meta")
-    envelope = cast("JsonObject", meta) if type(meta) is dict else {}
+    if meta is not None and type(meta) is not dict:
+        del params["_meta"]  # a client that fills it carelessly means nothing by it
+    envelope: JsonObject = params.get("_meta") or {}
     if request.method == "initialize" and (VERSION_KEY not in envelope or "protocolVersion" in params):
         return _initialize(request, session, batch)
     if VERSION_KEY in envelope:
