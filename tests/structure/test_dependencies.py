@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import sys
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -42,15 +42,20 @@ def declared(package: Path) -> set[str]:
     return {TOGETHER.get(module, module) for module in modules}
 
 
-def imported_modules(package: Path) -> Iterator[tuple[str, str, str]]:
+@functools.cache
+def imported_modules(package: Path) -> list[tuple[str, str, str]]:
     """Place, module and name of every import in a package, wherever it stands."""
+    found: list[tuple[str, str, str]] = []
     for path in sorted(package.glob("src/**/*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            place = f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}"
+            if not isinstance(node, (ast.Import, ast.ImportFrom)):
+                continue
+            place = f"{path.relative_to(ROOT)}:{node.lineno}"
             if isinstance(node, ast.Import):
-                yield from ((place, alias.name, "") for alias in node.names)
-            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                yield from ((place, node.module, alias.name) for alias in node.names)
+                found += [(place, alias.name, "") for alias in node.names]
+            elif node.module and not node.level:
+                found += [(place, node.module, alias.name) for alias in node.names]
+    return found
 
 
 def foreign(package: Path) -> dict[str, str]:

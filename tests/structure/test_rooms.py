@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -91,15 +92,19 @@ def room_of(module: str) -> str:
     return f"{package}.{rest.partition('.')[0] or '(door)'}"
 
 
+@functools.cache
+def import_nodes(source: str) -> list[ast.Import | ast.ImportFrom]:
+    """Every import of a source, wherever it stands."""
+    return [node for node in ast.walk(ast.parse(source)) if isinstance(node, (ast.Import, ast.ImportFrom))]
+
+
 def imports(source: str, module: str, *, package: bool, known: set[str]) -> Iterator[tuple[int, str]]:
     """The line and the name of each module of ours that a source imports, also inside functions and TYPE_CHECKING."""
-    for node in ast.walk(ast.parse(source)):
+    for node in import_nodes(source):
         if isinstance(node, ast.Import):
             wanted = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            wanted = [f"{origin(node, module, package=package)}.{alias.name}" for alias in node.names]
         else:
-            continue
+            wanted = [f"{origin(node, module, package=package)}.{alias.name}" for alias in node.names]
         yield from ((node.lineno, target) for name in wanted if (target := nearest(name, known)))
 
 
@@ -154,7 +159,7 @@ def test_package_imports_only_packages_before_it(path: Path) -> None:
     source = path.read_text(encoding="utf-8")
     private = [
         f"{path.relative_to(ROOT)}:{node.lineno}: {alias.name}"
-        for node in ast.walk(ast.parse(source))
+        for node in import_nodes(source)
         if isinstance(node, ast.ImportFrom) and str(node.module).partition(".")[0] in BEFORE[package]
         for alias in node.names
         if alias.name.startswith("_")
