@@ -7,7 +7,7 @@ In a document, from top to bottom:
 - ```` ```python title="skills/hello.py" ```` (any language) is written to that file, which later blocks may use. Only the site
   shows the title, so the paragraph before the block names the file, too.
 - ```` ```console ```` runs what follows `$ ` in a shell and compares what is printed; `...` stands for anything. Tests are
-  started as `pytest`, not as `python -m pytest`, which finds more modules.
+  started as `pytest`, not as `python -m pytest`, which finds more modules. `prowess` alone is forked (`shell`).
 - ```` ```json ```` and ```` ```toml ```` are parsed.
 - `<!-- not run: why -->` on the line before a block lets it be, and says why.
 
@@ -20,6 +20,7 @@ import asyncio
 import doctest
 import json
 import os
+import shlex
 import subprocess
 import sys
 import textwrap
@@ -32,6 +33,7 @@ from pathlib import Path
 
 import pytest
 from documents import FLAGS, Block, blocks, steps
+from shell import prowess
 
 ROOT = Path(__file__).resolve().parents[2]
 AGENT_SKILL = ROOT / "packages/prowess-host/src/prowess_host/templates/write-prowess-skills/SKILL.md"
@@ -97,8 +99,7 @@ class Reader:
                 f"{self.document}:{block.line}: pytest by its own name, as people type it"
             )
             path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-            environment = {**os.environ, "PATH": path}
-            done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, env=environment)
+            done = ran(command, {**os.environ, "PATH": path})
             place = f"{self.document}:{block.line}: $ {command}\n{done.stdout}{done.stderr}"
             assert 0 == done.returncode, place
             assert doctest.OutputChecker().check_output(expected, done.stdout, FLAGS), place
@@ -106,6 +107,13 @@ class Reader:
     def in_place(self, block: Block) -> str:
         """The code, moved down so that a traceback points into the document."""
         return "\n" * (block.line - 1) + block.text
+
+
+def ran(command: str, environ: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """A command as at a shell."""
+    if command.startswith("prowess ") and not set("|&;<>$`*~\\") & set(command):
+        return prowess(*shlex.split(command, comments=True)[1:], env=environ)
+    return subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, env=environ)
 
 
 @pytest.fixture
