@@ -110,14 +110,9 @@ class Browser:
 @contextlib.contextmanager
 def browsing(folder: Path) -> Iterator[Browser]:
     """A browser with a profile in a folder. Nothing of it is left at the end."""
-    command = ["chromedriver", "--port=0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as driver:
+    driver, address = _driver()
+    with driver:
         try:
-            assert driver.stdout is not None
-            found = next(
-                filter(None, (re.search(r"on port (\d+)", line) for line in driver.stdout if "success" in line))
-            )
-            address = f"http://127.0.0.1:{found[1]}"
             flags = [
                 "--headless=new",
                 "--no-sandbox",
@@ -137,6 +132,21 @@ def browsing(folder: Path) -> Iterator[Browser]:
                 _ask("DELETE", f"{address}/session/{session}")
         finally:
             driver.kill()
+
+
+def _driver() -> tuple[subprocess.Popen[str], str]:
+    """A chromedriver and its address. It takes a free port for IPv4, and ends if another program has that port for IPv6."""
+    while True:
+        command = ["chromedriver", "--port=0"]
+        driver = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        assert driver.stdout is not None
+        told = ""
+        for line in driver.stdout:
+            told += line
+            if found := re.search(r"success.* on port (\d+)", line):
+                return driver, f"http://127.0.0.1:{found[1]}"
+        driver.communicate()
+        assert "port not available" in told, told
 
 
 def _ask(method: str, address: str, told: Any = None) -> Any:
