@@ -8,7 +8,7 @@ from typing import Any
 
 from clients import Message
 
-__all__ = ["Expect", "failed", "kind_of", "listed", "not_of", "structured", "text_of", "value"]
+__all__ = ["KIND", "Expect", "failed", "kind_of", "listed", "not_of", "structured", "text_of", "value"]
 
 KIND = "prowess/kind"
 Expect = Callable[[Message], str]

@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from prowess import Context, SkillError, skill_command
+from prowess import Context, SkillError, resource, skill_command
 
 _JOURNAL = os.open(os.environ["SOAK_JOURNAL"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 _HELD: list[Any] = []
@@ -129,6 +129,22 @@ async def measure(token: str, text: str) -> dict[str, Any]:
     """Takes much."""
     _begin(token)
     return {"token": token, "length": len(text), "ends": text[:8] + text[-8:]}
+
+
+@resource("soak://{token}")
+async def page(token: str) -> dict[str, Any]:
+    """Is read by its address."""
+    _begin(token)
+    return {"token": token}
+
+
+@skill_command
+async def background(token: str, seconds: float, ctx: Context) -> dict[str, Any]:
+    """Goes on after the client has got a handle."""
+    _begin(token)
+    ctx.background()
+    await asyncio.sleep(seconds)
+    return {"token": token}
 
 
 @skill_command(cache_ttl=0.5, read_only=True)

@@ -33,6 +33,7 @@ from files import differences, footprint
 from health import Health, health, of_mark, workers
 from machine import Machine
 from saves import Project
+from web import WebClient
 from workload import HARM, Mix
 
 __all__ = ["LONG", "SHORT", "Faulty", "Plan", "Report", "soak"]
@@ -43,7 +44,7 @@ class Plan:
     """How hard, and how long."""
 
     versions: tuple[str, ...]
-    """One client that stays for each; `+` marks one that speaks both eras."""
+    """One client that stays for each; `+` marks one that speaks both eras, `HTTP` one with a server over HTTP."""
     saves: int = 200
     minutes: float = 0.0
     """Go on at least so long, saving all the time."""
@@ -57,8 +58,9 @@ class Plan:
     """Seconds of quiet after which a host has given back what large messages have taken."""
 
 
+HTTP = "HTTP"
 SHORT = Plan((BATCHES, STATELESS), saves=40, settling=0.0, slack=20 * 1024)
-LONG = Plan(("2024-11-05", BATCHES, "2025-06-18", "2025-11-25+", STATELESS, STATELESS), rounds=10)
+LONG = Plan(("2024-11-05", BATCHES, "2025-06-18", "2025-11-25+", STATELESS, STATELESS, HTTP), rounds=10)
 HABITS = (Habits(), Habits(reads_stderr=False), Habits(reads="slowly"), Habits(reads="never", reads_stderr=False))
 OURS = re.compile(r"cache/manifests/|cache/records/|cache/request-state\.key$|(.*/)?__pycache__/")
 """The files that a host, or Python itself, may make in a project."""
@@ -151,7 +153,7 @@ class Soak:
         for number, version in enumerate(self._plan.versions):
             client = await self._join(f"c{number}", version, HABITS[(number + 1) % 3])
             await client.open()
-            if client.version == STATELESS:
+            if client.version == STATELESS and not client.is_web:
                 listen = {"notifications": {"toolsListChanged": True}}
                 client.request("subscriptions/listen", listen, f"listen-{number}")
                 await until(lambda client=client: client.listening, "the subscription is acknowledged")
@@ -162,7 +164,10 @@ class Soak:
         self._project.plant()
 
     async def _join(self, name: str, version: str, habits: Habits) -> Client:
-        client = Client(name, version.removesuffix("+"), self._folder, mixed=version.endswith("+"), habits=habits)
+        if version == HTTP:
+            client = WebClient(name, STATELESS, self._folder)
+        else:
+            client = Client(name, version.removesuffix("+"), self._folder, mixed=version.endswith("+"), habits=habits)
         places = {name: str(place) for name, place in self._elsewhere.items() if name.isupper()}
         await client.start(self._project.root, {**places, **self._machine.environment}, self._elsewhere["cwd"])
         self._clients.append(client)
@@ -270,7 +275,8 @@ class Soak:
         name = f"z{client.name}"
         before = client.changes
         self._project.add(name)
-        await until(lambda: client.changes > before, f"{client.name} hears of {name}")
+        if client.told:
+            await until(lambda: client.changes > before, f"{client.name} hears of {name}")
         await self._in_step(client)
         self._project.spoil("m0")
 

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from clients import ASKING, BATCHES, STATELESS, Client, Gone, Message, Pending
-from expectations import Expect, failed, kind_of, listed, not_of, structured, text_of, value
+from expectations import KIND, Expect, failed, kind_of, listed, not_of, structured, text_of, value
 from health import workers
 from saves import LAST, Announced, Project
 
@@ -80,6 +80,7 @@ class Mix:
             (4, self._small_talk),
             (10, self._moving),
             (2, self._cached),
+            (2, self._read),
             (4, self._limited),
             (2, self._fail),
             (2, self._flood),
@@ -92,6 +93,11 @@ class Mix:
         ]
         if client.version == BATCHES:
             self._ops.append((8, self._batch))
+        if client.version == STATELESS:
+            self._ops.append((0.5, self._background))
+        if client.is_web:
+            others = {self._cancel, self._malformed, self._unknown, self._stop_reading}
+            self._ops = [(weight, op) for weight, op in self._ops if op not in others]
 
     # Running
 
@@ -244,6 +250,33 @@ class Mix:
         params = {"name": "steady_cached", "arguments": {"key": key}}
         answer = await self.client.settle(self.client.request("tools/call", params, "", self._era()))
         self._judge("steady_cached", "", answer, value(key=key, token=None))
+
+    async def _read(self) -> None:
+        """A resource, which is lost with its worker like a call, but without a result."""
+        token = self.client.token()
+        pending = self.client.request("resources/read", {"uri": f"soak://{token}"}, token, self._era())
+        answer = await self.client.settle(pending) or {}
+        if "was lost" in (why := answer.get("error", {}).get("message", "")):
+            self._judge("steady_page", token, {"result": {"_meta": {KIND: "worker_lost"}, **_text(why)}}, value())
+        else:
+            contents = answer.get("result", {}).get("contents", [{"text": json.dumps(answer)}])
+            self._judge("steady_page", token, {"result": _text(contents[0]["text"])}, value(token=token))
+
+    async def _background(self) -> None:
+        """A task, which is asked for until it has ended."""
+        token = self.client.token()
+        meta = {"io.modelcontextprotocol/clientCapabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}}}
+        answer = await self.client.settle(
+            self._begin("steady_background", token, meta, seconds=self._rng.choice([0, 0.2, 1]))
+        )
+        task = (answer or {}).get("result", {})
+        handle = {"taskId": task.get("taskId"), "_meta": meta}
+        while task.get("status") == "working":
+            await asyncio.sleep(0.2)
+            told = await self.client.settle(self.client.request("tasks/get", handle))
+            task = (told or {}).get("result", {})
+            answer = {"result": task["result"]} if "result" in task else told
+        self._judge("steady_background", token, answer, value())
 
     async def _limited(self) -> None:
         await asyncio.gather(*(self._call("steady_limited", value()) for _ in range(self._rng.choice([1, 4]))))
@@ -557,3 +590,8 @@ class Mix:
 
     async def _stop_reading(self) -> None:
         await self.client.stop_reading(self._rng.random() * 0.5)
+
+
+def _text(text: str) -> Message:
+    """A result with one text."""
+    return {"content": [{"type": "text", "text": text}]}
