@@ -53,15 +53,18 @@ def workers(pid: int) -> list[int]:
     return [child for child in _children(pid) if b"prowess.worker" in _command(child)]
 
 
-def of_mark(mark: str) -> dict[int, str]:
-    """All processes that come from a host, by the variable or the argument they inherited: how they were started."""
+def of_mark(mark: str, *, bare: bool = True) -> dict[int, str]:
+    """All processes that come from a host, by the variable or the argument they inherited: how they were started.
+
+    Those with the argument alone, which have no environment, only if `bare`.
+    """
     wanted, tag = f"{MARK}={mark}\0".encode(), str(int(mark, 16)).encode()
     found: dict[int, str] = {}
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
             with contextlib.suppress(OSError):
                 command = _command(int(folder.name))
-                if wanted in (folder / "environ").read_bytes() or tag in command:
+                if wanted in (folder / "environ").read_bytes() or (bare and tag in command):
                     found[int(folder.name)] = command.replace(b"\0", b" ").decode("utf-8", "replace")
     return found
 

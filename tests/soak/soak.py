@@ -361,7 +361,16 @@ class Soak:
             client.fault(f"left with {code} after {how}, not with {expected}")
         if expected == 0 and client.owed() and not client.may_miss_some:
             client.fault(f"left without an answer to {client.owed()}")
+        if how == "SIGKILL" and client.journal.killers:
+            await self._alone_but_for_orphans(client)
         await self._alone(client)
+
+    async def _alone_but_for_orphans(self, client: Client) -> None:
+        """A host that is killed just after its worker leaves an orphan without environment, by which nothing could tell it."""
+        await until(lambda: not of_mark(client.mark, bare=False), f"no process of {client.name} is left", client)
+        for pid in of_mark(client.mark):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     # The end
 
