@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 from inside import inside
 from patience import PATIENCE
 from piped import result, until
+from proxy import Proxy
 from written import is_there, touch, written
 
 from prowess.errors import SettingsError
@@ -300,6 +302,25 @@ async def test_looking_at_a_large_cluster_ends(connect: Connect, cluster_setting
             _, lines = await look(Settings.of(cluster_settings))
         over = True
     assert 6 == len(lines)
+
+
+async def test_agents_whose_answers_a_slow_engine_passes_on_late_are_seen(
+    connect: Connect, cluster_settings: dict[str, str]
+) -> None:
+    engine, proxy = await connect(), Proxy(cluster_settings["cluster.url"])
+
+    def answer(_: Message) -> None:
+        proxy.deafen()
+        for each in [beat() for _ in range(5)]:
+            engine.publish(beats_subject(engine), each)
+        asyncio.get_running_loop().call_later(1.0, proxy.mend)
+
+    engine.subscribe(who_subject(engine), answer)
+    await engine.flush()
+    with anyio.fail_after(PATIENCE):
+        _, lines = await look(Settings.of({**cluster_settings, "cluster.url": await proxy.start()}))
+    assert 6 == len(lines)
+    await proxy.close()
 
 
 @pytest.mark.parametrize("settings", [{"agent.labels": ["a b"]}, {"agent.labels": ["a,b"]}, {"agent.name": "a\tb"}])

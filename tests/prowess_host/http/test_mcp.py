@@ -264,8 +264,9 @@ def test_sessions_are_bounded_in_number_and_idle_time(root: Path) -> None:
         for stream in streams:
             stream.close()
     with served_over_http(root, "--set", "serve.session_idle=0.2") as web:
-        fields = initialize(web)
+        opened = web.ask("POST", "/mcp", {**ping, "method": "initialize", "params": opening}, JSON)
         until(lambda: b"prowess_sessions 0\n" in web.ask("GET", "/metrics").body)
+        fields = {**JSON, "Mcp-Session-Id": opened.headers["mcp-session-id"]}
         assert 404 == web.ask("POST", "/mcp", ping, fields).status
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import NoReturn
 
 from prowess.settings.settings import Settings
 from prowess_host.cluster.engine import Engine
+from prowess_host.cluster.errors import EngineError
 from prowess_host.cluster.remote import Agents
 
 __all__ = ["look"]
@@ -25,6 +27,8 @@ async def look(settings: Settings) -> tuple[bool, list[str]]:
         while is_up and len(agents.seen) > known:
             known = len(agents.seen)
             await asyncio.sleep(_QUIET)
+            with contextlib.suppress(EngineError):
+                await engine.flush()  # a slow engine has passed on the answers so far
         lines = [f"engine {engine.place}, cluster {engine.name}: {engine.state}", *agents.in_words()]
         return is_up, lines if agents.seen or not is_up else [
             *lines,
