@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import random
 import shlex
 import signal
 import socket
@@ -39,9 +41,11 @@ from prowess_host.workers.placement import Placement
 
 
 def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
+    """A port that stays free until it is used: the system gives those from 32768 on to whoever connects somewhere."""
+    while True:
+        with socket.socket() as free, contextlib.suppress(OSError):
+            free.bind(("127.0.0.1", random.randrange(20_000, 32_000)))
+            return free.getsockname()[1]
 
 
 Start = Callable[..., Awaitable[Agent]]

@@ -394,7 +394,7 @@ async def test_agent_ends_the_workers_of_a_host_that_is_gone(start: Start, env: 
         await until(lambda: not agent.tenants)
         assert "fell silent" in (await result(held))["content"][0]["text"]
     touch(mark, ".go")
-    assert [] == list(agent.folder.iterdir())
+    await until(lambda: not list(agent.folder.iterdir()))
     assert [] == lines(mark)
 
 
