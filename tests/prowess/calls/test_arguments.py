@@ -562,18 +562,17 @@ def _read(reader: ArgumentReader, arguments: Any) -> Any:
     return repr(values), decoded
 
 
-@pytest.mark.parametrize("function", _READERS)
-def test_text_is_read_like_what_it_says(function: Any, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Whether the text goes straight to the validator or is parsed first: values, types and problems are the same."""
+@pytest.fixture(scope="module", params=_READERS)
+def reader(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ArgumentReader]:
     runtime = Runtime(tmp_path_factory.mktemp("project"))
-    reader = _reader(function, runtime)
-
-    @given(_objects(_JSON_TEXT))
-    def compare(text: str) -> None:
-        assert _read(reader, from_json(text)) == _read(reader, JsonText(text.encode()))
-
-    compare()
+    yield _reader(request.param, runtime)
     runtime.close()
+
+
+@given(_objects(_JSON_TEXT))
+def test_text_is_read_like_what_it_says(reader: ArgumentReader, text: str) -> None:
+    """Whether the text goes straight to the validator or is parsed first: values, types and problems are the same."""
+    assert _read(reader, from_json(text)) == _read(reader, JsonText(text.encode()))
 
 
 @pytest.mark.parametrize(
