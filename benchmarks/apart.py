@@ -86,13 +86,13 @@ class Apart:
                     self._add(f"{row}_processor", spent / self.effort.calls)
 
     def _make(self, project: Path) -> None:
-        """Make the environment twice: the second finds all packages in uv's cache, as most do."""
+        """Make the environment twice, if there are rehearsals: the second finds all packages in uv's cache, as most do."""
         wheels = self.folder / "wheels"
         subprocess.run([sys.executable, str(_ROOT / "tests" / "wheelhouse.py"), str(wheels)], check=True)
         settings = f'[environments]\nindex = ""\noffline = true\nfind_links = [{json.dumps(str(wheels))}]\n'
         (project / "prowess.toml").write_text(settings, encoding="utf-8")
         code = "import sys; from prowess_host.cli.commands import run; sys.exit(run(sys.argv[1:]))"
-        for options in ((), ("--rebuild",)):
+        for options in ((), ("--rebuild",))[not self.effort.rehearsals :]:
             command = [sys.executable, "-c", code, "sync", "--project", str(project), *options]
             before = time.perf_counter()
             subprocess.run(command, env=self._environment(), check=True, stdout=subprocess.DEVNULL)
