@@ -10,7 +10,9 @@ import signal
 from pathlib import Path
 
 import pytest
+from anyio import fail_after
 from inside import inside
+from patience import PATIENCE
 from piped import HANDSHAKE, STATELESS, Client, hosted, make_project, result, until, write_skill
 
 from prowess_host.catalog.watcher import Watcher
@@ -46,14 +48,9 @@ def changes(host: Client) -> int:
 
 async def serving(host: Client, name: str, text: str) -> None:
     """Until a command answers like this. Each call is answered one way or the other."""
-    found = ""
-    for _ in range(2000):
-        message = await host.start_call(name)
-        found = message.get("result", {"content": [{"text": ""}]})["content"][0]["text"]
-        if found == text:
-            return
-        await asyncio.sleep(0.005)
-    raise AssertionError(found)
+    with fail_after(PATIENCE):
+        while text != (await host.start_call(name)).get("result", {"content": [{"text": ""}]})["content"][0]["text"]:  # noqa: ASYNC110 - another process decides
+            await asyncio.sleep(0.005)
 
 
 @pytest.mark.parametrize("version", [HANDSHAKE, STATELESS])
