@@ -63,7 +63,8 @@ async def test_a_call_passes_no_file_that_the_walk_does_not_name(
         (client, _) = await clients(project, 2)
         for _ in range(3):
             assert "x" == await client.text("t_say", text="x")
-        seen = await modules_of(client.text("t_say", text="y"))
+        # What the loop does beside a call, like preparing or giving memory back, is not done with each of them.
+        seen = set[str].intersection(*[await modules_of(client.text("t_say", text="y")) for _ in range(5)])
     named = set(re.findall(r"`([\w/]+\.py)`", CALL))
     assert [] == sorted(path for path in seen - named if Path(path).stem not in BESIDE)
     assert {"connection.py", "workers/supervisor.py", "skills/entry.py"} <= seen
