@@ -646,21 +646,20 @@ async def test_a_skill_that_ends_the_worker_at_import_is_a_diagnosis(tmp_path: P
 
 async def test_a_skill_that_ends_the_worker_at_import_takes_no_other_call_with_it(tmp_path: Path):
     """What waited beside it for a skill to be imported is called in the next worker."""
-    fatal = tmp_path / "fatal"
-    body = (
-        f"if os.path.exists({str(fatal)!r}):\n    time.sleep(0.3)\n    os._exit(5)\n@skill_command\ndef say() -> str:\n"
-    )
-    project = make_project(
-        tmp_path, "", t=f"{body}    return 'x'\n", u="@skill_command\ndef say() -> str:\n    return 'y'\n"
-    )
+    fatal, begun = tmp_path / "fatal", tmp_path / "begun"
+    hold = f"import ctypes\nif os.path.exists({str(fatal)!r}):\n    usleep = ctypes.PyDLL(None).usleep\n"
+    hold += f"    open({str(begun)!r}, 'w').close()\n    usleep(300_000)\n    os._exit(5)\n"  # nothing else begins
+    say = "@skill_command\ndef say() -> str:\n    return 'y'\n"
+    project = make_project(tmp_path, "", t=f"{hold}{say}", u=say)
     async with hosted(project, forked=True) as host:  # this one leaves a manifest
         await host.tools()
     fatal.touch()
     async with hosted(project, forked=True) as host:
-        answers = [host.start_call("t_say"), host.start_call("u_say"), host.start_call("u_say")]
-        lost, *others = [await result(answer) for answer in answers]
-        assert "ended" in lost["content"][0]["text"]
-        assert ["y", "y"] == [other["content"][0]["text"] for other in others]
+        lost = host.start_call("t_say")
+        await until(begun.exists)
+        others = [host.start_call("u_say") for _ in range(2)]
+        assert "ended" in await text(lost)
+        assert ["y", "y"] == [await text(other) for other in others]
 
 
 async def test_a_worker_of_another_interpreter_is_used(tmp_path: Path):
