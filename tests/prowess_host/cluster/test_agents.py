@@ -34,7 +34,7 @@ from prowess_host.cluster import remote
 from prowess_host.cluster.agent import Agent
 from prowess_host.cluster.code import APPROVED, Unapproved, check_approved, new_key, sign
 from prowess_host.cluster.engine import Engine
-from prowess_host.cluster.looking import look
+from prowess_host.cluster.status import cluster_status
 from prowess_host.confinement.confine import system
 from prowess_host.doctor.checks import examine_cluster
 from prowess_host.workers.placement import Placement
@@ -383,7 +383,7 @@ async def test_people_see_the_agents_of_a_cluster(start: Start, env: dict[str, s
     """In a list, in the status, and among the findings of the doctor."""
     await start("seen", **{"agent.labels": ["gpu"]})
     settings = Settings.load(tmp_path, environ=env, flags={})
-    is_up, lines = await look(settings)
+    is_up, lines = await cluster_status(settings)
 
     assert is_up
     assert "agent seen: 0 of 4 slots in use, labels gpu" in lines[1]

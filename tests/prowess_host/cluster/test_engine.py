@@ -20,7 +20,7 @@ from prowess.errors import SettingsError
 from prowess.settings.settings import Settings
 from prowess_host.cluster import engine as engines
 from prowess_host.cluster.engine import Engine, Message
-from prowess_host.cluster.errors import EngineError, NobodyThere
+from prowess_host.cluster.errors import EngineError, NoSubscriber
 from prowess_host.cluster.local import LocalEngine
 
 Connect = Callable[..., Awaitable[Engine]]
@@ -87,7 +87,7 @@ async def test_request_is_answered_by_one_of_a_queue(connect: Connect) -> None:
 async def test_request_that_nobody_hears_fails_at_once(connect: Connect) -> None:
     engine = await connect()
 
-    with pytest.raises(NobodyThere):
+    with pytest.raises(NoSubscriber):
         await engine.request(engine.subject("nobody"), seconds=PATIENCE)
 
 

@@ -29,10 +29,17 @@ from prowess_host.cluster import code as codes
 from prowess_host.cluster.agent import Agent, Blobs
 from prowess_host.cluster.code import Damaged, Snapshots, digests_in, lay_out, within
 from prowess_host.cluster.engine import Engine, Message
-from prowess_host.cluster.looking import look
+from prowess_host.cluster.protocol import (
+    WorkerMessage,
+    agent_subject,
+    beats_subject,
+    blob_name,
+    stream_subjects,
+    who_subject,
+)
 from prowess_host.cluster.remote import Agents
+from prowess_host.cluster.status import cluster_status
 from prowess_host.cluster.streams import Stream
-from prowess_host.cluster.talk import Said, agent_subject, beats_subject, blob_name, stream_subjects, who_subject
 from prowess_host.workers.jobs import NEVER
 
 Start = Callable[..., Awaitable[Agent]]
@@ -212,7 +219,7 @@ async def test_worker_that_cannot_be_started_frees_its_slot_and_an_order_counts_
     own, other = stream_subjects(engine, asked["incarnation"])
     heard: list[tuple[int, bytes]] = []
     stream = Stream(
-        engine, own=own, other=other, silence=300.0, hear=lambda *it: heard.append(it), on_silence=lambda: None
+        engine, own=own, other=other, silence=300.0, on_message=lambda *it: heard.append(it), on_silence=lambda: None
     )
     stream.start()
     await engine.flush()
@@ -277,9 +284,9 @@ async def test_heartbeat_that_no_agent_sends_is_no_agent(connect: Connect, nonse
     """Its id becomes part of a subject, its slots are numbers to calculate with, and people see the rest."""
     engine = await connect()
     agents = Agents(engine, lambda: Settings.of({}), lambda: Parts(Path(), (), (), (), ()))
-    agents._hear(Message("agents", nonsense, ""))
+    agents._on_heartbeat(Message("agents", nonsense, ""))
     assert {} == agents.seen
-    agents._hear(Message("agents", beat(), ""))
+    agents._on_heartbeat(Message("agents", beat(), ""))
     assert 1 == len(agents.seen)
     agents.close()
 
@@ -299,7 +306,7 @@ async def test_looking_at_a_large_cluster_ends(connect: Connect, cluster_setting
     async with anyio.create_task_group() as group:
         group.start_soon(live)
         with anyio.fail_after(PATIENCE):
-            _, lines = await look(Settings.of(cluster_settings))
+            _, lines = await cluster_status(Settings.of(cluster_settings))
         over = True
     assert 6 == len(lines)
 
@@ -375,7 +382,7 @@ async def test_settings_of_an_agent_are_none_of_its_workers(env: dict[str, str],
 class Impostor:
     """Says that it is an agent, accepts each worker, and tells its host something."""
 
-    def __init__(self, engine: Engine, *told: tuple[Said, bytes]) -> None:
+    def __init__(self, engine: Engine, *told: tuple[WorkerMessage, bytes]) -> None:
         self._engine, self._told = engine, told
         self.streams: list[Stream] = []
         self.id = os.urandom(8).hex()
@@ -393,7 +400,7 @@ class Impostor:
         self._engine.publish(message.reply, b'{"accepted": true}')
         other, own = stream_subjects(self._engine, json.loads(message.data)["incarnation"])
         stream = Stream(
-            self._engine, own=own, other=other, silence=300.0, hear=lambda *_: None, on_silence=lambda: None
+            self._engine, own=own, other=other, silence=300.0, on_message=lambda *_: None, on_silence=lambda: None
         )
         stream.start()
         for kind, data in self._told:
@@ -404,15 +411,15 @@ class Impostor:
 @pytest.mark.parametrize(
     "told",
     [
-        (Said.EXITED, b"nonsense"),
-        (Said.EXITED, b'{"code": "x", "reason": 5}'),
-        (Said.EXITED, b"[]"),
-        (Said.STARTED, b"{}"),
-        (Said.STARTED, b'{"pid": 1}'),
+        (WorkerMessage.EXITED, b"nonsense"),
+        (WorkerMessage.EXITED, b'{"code": "x", "reason": 5}'),
+        (WorkerMessage.EXITED, b"[]"),
+        (WorkerMessage.STARTED, b"{}"),
+        (WorkerMessage.STARTED, b'{"pid": 1}'),
     ],
 )
 async def test_call_is_answered_whatever_an_agent_says(
-    connect: Connect, env: dict[str, str], tmp_path: Path, told: tuple[Said, bytes]
+    connect: Connect, env: dict[str, str], tmp_path: Path, told: tuple[WorkerMessage, bytes]
 ) -> None:
     engine = await connect()
     async with inside(written(tmp_path / "p", jobs=SKILL), env={**env, "PROWESS_CLUSTER__PATIENCE": "0.2"}) as host:
@@ -436,7 +443,7 @@ async def test_timeout_counts_again_after_a_preparation_that_came_to_nothing(
         await until(lambda: good.id in host.project.agents.seen)
         first = host.start_call("jobs_hold", mark=str(held))
         await until(lambda: is_there(held, ".begun"))
-        impostor = Impostor(engine, (Said.PREPARING, b"for ever"))
+        impostor = Impostor(engine, (WorkerMessage.PREPARING, b"for ever"))
         await until(lambda: impostor.id in host.project.agents.seen)
         call = host.start_call("jobs_hold", mark=str(mark))
         jobs = host.project.workers._jobs

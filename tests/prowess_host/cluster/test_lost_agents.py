@@ -215,30 +215,30 @@ async def test_deadlines_of_an_agent(monkeypatch: pytest.MonkeyPatch) -> None:
 
         asking = made()
         asking.limit(1, 0.05)
-        assert asking.heard(Kind.QUESTIONS, 1)
-        asking.told(Kind.CANCEL, 2)
+        assert asking.from_worker(Kind.QUESTIONS, 1)
+        asking.from_host(Kind.CANCEL, 2)
         await pinged.wait()  # the time of the call that waits for a person stands still
-        assert not asking.heard(Kind.PONG, 0)
+        assert not asking.from_worker(Kind.PONG, 0)
         assert not killed.is_set()
-        asking.told(Kind.ANSWERS, 1)
+        asking.from_host(Kind.ANSWERS, 1)
         await killed.wait()
 
         lingering = made()
-        lingering.told(Kind.PING, 0)
-        assert lingering.heard(Kind.LINGERING, 1)
+        lingering.from_host(Kind.PING, 0)
+        assert lingering.from_worker(Kind.LINGERING, 1)
         await pinged.wait()
-        assert lingering.heard(Kind.PONG, 1)  # for the host
-        assert not lingering.heard(Kind.PONG, 1)
+        assert lingering.from_worker(Kind.PONG, 1)  # for the host
+        assert not lingering.from_worker(Kind.PONG, 1)
         await killed.wait()
 
         blocked = made()
-        blocked.told(Kind.CANCEL, 1)
+        blocked.from_host(Kind.CANCEL, 1)
         await killed.wait()  # it does not answer
 
         ended = made()
         ended.limit(1, 600.0)
         ended.limit(2, 600.0)
-        assert ended.heard(Kind.RESULT, 1)
+        assert ended.from_worker(Kind.RESULT, 1)
         ended.close()
     assert not killed.is_set()
 

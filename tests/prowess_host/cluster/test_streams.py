@@ -62,7 +62,7 @@ class End:
             own=own,
             other=other,
             silence=silence,
-            hear=lambda kind, data: self.heard.append((kind, data)),
+            on_message=lambda kind, data: self.heard.append((kind, data)),
             on_silence=self.silent.set,
         )
         self.stream._interval = 0.01

@@ -113,8 +113,8 @@ class Project:
         self.workers.on_updated = self._updated
         self.pages = PagesOfCallers(time.monotonic)
         """Long results of clients without a session."""
-        self.tell_others: Callable[[JsonObject], None] = _nobody_else
-        """Sends news to the other hosts or processes of the project, where `hear` handles it."""
+        self.broadcast: Callable[[JsonObject], None] = _no_others
+        """Sends news to the other hosts or processes of the project, where `receive_news` handles it."""
         self.sharing: Sharing | None = None
         """The state shared with other hosts, if `cluster.url` is set."""
         self._recorder = self._made_recorder(client, environ) if settings.own.record.on else None
@@ -141,12 +141,12 @@ class Project:
         engine.start()
         key = shared_key(self.settings)
         self.sharing = sharing = Sharing(
-            engine, self.settings, key, self.workers.release, self._answer_other, hear=self.hear
+            engine, self.settings, key, self.workers.release, self._answer_other, on_news=self.receive_news
         )
         self.workers.results, self.workers.slots = sharing.results, sharing.slots
         sharing.start()
-        self.tell_others = sharing.tell
-        engine.on_change(self._tell_lists)
+        self.broadcast = sharing.broadcast
+        engine.on_change(self._announce_lists)
         agents = Agents(engine, lambda: self._updates.settings, self.parts)
         self.workers.abroad = agents.spawn
         agents.on_joined = self._updates.retry_on_agents
@@ -253,13 +253,13 @@ class Project:
 
     async def ask_other(self, host: str, question: JsonObject, caller: object) -> JsonObject:
         """The answer of another host about one of its handles; empty if it is gone, or has other settings for callers."""
-        from prowess_host.cluster.errors import EngineError, NobodyThere
+        from prowess_host.cluster.errors import EngineError, NoSubscriber
 
         if self.sharing is None:
             return {}
         try:
             return await self.sharing.ask(host, question, caller)
-        except NobodyThere:
+        except NoSubscriber:
             return {}
         except EngineError as error:
             raise RpcError.internal(f"another host has this task and cannot be reached; try again: {error}") from None
@@ -346,28 +346,28 @@ class Project:
         if skill and (found is None or found[0].skill != skill):
             return
         for client in list(self._clients):
-            _tell(client.resource_updated, uri)
+            _notify(client.resource_updated, uri)
 
     def _updated(self, uri: str, skill: str = "") -> None:
         self.resource_updated(uri, skill)
-        self.tell_others({"updated": uri, "skill": skill})
+        self.broadcast({"updated": uri, "skill": skill})
 
-    def _tell_lists(self) -> None:
+    def _announce_lists(self) -> None:
         if self.listing.complete:
-            self.tell_others({"lists": self.listing.digests})
+            self.broadcast({"lists": self.listing.digests})
 
-    def hear(self, news: JsonObject) -> None:
+    def receive_news(self, news: JsonObject) -> None:
         """Pass news of another host or process on to the clients, whose next request may go there."""
         if "updated" in news:
             self.resource_updated(str(news["updated"]), str(news.get("skill", "")))
         if "missed" in news:
             for client in list(self._clients):
-                _tell(client.updates_missed)
-        told: JsonObject = news.get("lists") or {}
-        own = self.listing.digests if told and self.listing.complete else told
-        rows = [row for row in ROWS if told.get(row.kind) != own.get(row.kind)]
+                _notify(client.updates_missed)
+        digests: JsonObject = news.get("lists") or {}
+        mine = self.listing.digests if digests and self.listing.complete else digests
+        rows = [row for row in ROWS if digests.get(row.kind) != mine.get(row.kind)]
         for client in list(self._clients) if rows else ():
-            _tell(client.lists_changed, rows)
+            _notify(client.lists_changed, rows)
 
     def start(self) -> None:
         """Describe the skills and watch for changes."""
@@ -427,9 +427,9 @@ class Project:
                 if warning not in before.catalog.warnings:
                     _log.warning("%s", warning)
         for client in list(self._clients):
-            _tell(client.show, before, listing)
+            _notify(client.show, before, listing)
         if self.sharing is not None and (listing.changed(before) or not before.complete):
-            self._tell_lists()
+            self._announce_lists()
 
     # Clients
 
@@ -513,7 +513,7 @@ class Project:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.workers.close(), _CLOSING)
         for client in list(self._clients):
-            _tell(client.close)
+            _notify(client.close)
         await self._updates.close(_SAVING)
         self.pages.close()
         if self._recorder is not None:
@@ -524,13 +524,13 @@ class Project:
                 await asyncio.wait_for(self._leave(self.agents.engine), _RECORDING)
 
 
-def _nobody_else(_news: JsonObject) -> None:
+def _no_others(_news: JsonObject) -> None:
     """The default: there is one process."""
 
 
-def _tell(heard: Callable[..., None], *news: Any) -> None:
+def _notify(listener: Callable[..., None], *news: Any) -> None:
     """Call a client. An exception must not stop the notification of the others."""
     try:
-        heard(*news)
+        listener(*news)
     except Exception:  # noqa: BLE001 - see above
         _log.exception("a client could not be notified of a change")

@@ -74,9 +74,9 @@ async def agents_of(settings: Settings) -> list[str]:
     """One line about the engine and about each agent; none for a project without a cluster."""
     if not settings.own.cluster.url:
         return []
-    from prowess_host.cluster.looking import look  # needs an extra, which only projects with a cluster have
+    from prowess_host.cluster.status import cluster_status  # needs an extra, which only projects with a cluster have
 
-    return (await look(settings))[1]
+    return (await cluster_status(settings))[1]
 
 
 def remembered(where: ProjectOptions) -> Catalog:

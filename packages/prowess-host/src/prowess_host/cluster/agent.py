@@ -37,8 +37,16 @@ from prowess_host.cluster.code import Damaged, check_approved, digests_in, lay_o
 from prowess_host.cluster.deadlines import LIMIT, Deadlines
 from prowess_host.cluster.engine import Engine, Message
 from prowess_host.cluster.errors import EngineError
+from prowess_host.cluster.protocol import (
+    FULL,
+    WorkerMessage,
+    agent_subject,
+    beats_subject,
+    blob_name,
+    stream_subjects,
+    who_subject,
+)
 from prowess_host.cluster.streams import Stream
-from prowess_host.cluster.talk import FULL, Said, agent_subject, beats_subject, blob_name, stream_subjects, who_subject
 from prowess_host.confinement.grants import Grant
 from prowess_host.workers.launch import Launched
 from prowess_host.workers.placement import OWN, Placement
@@ -69,7 +77,7 @@ _ATTEMPTS: Final = 3
 """Attempts to write the code to disk, if files of the cache turn out to be damaged."""
 _REMEMBERED: Final = 10_000
 """Orders that an agent knows again. A worker that ran twice would run its calls twice."""
-_LAST_WORDS: Final = 2.0
+_CONFIRMED: Final = 2.0
 """Seconds that a stopping agent waits until the hosts know that their workers ended."""
 
 
@@ -111,9 +119,9 @@ class Agent:
         self._loop = asyncio.get_running_loop()
         self._subscriptions = [
             engine.subscribe(agent_subject(engine, self.id), self._ordered),
-            engine.subscribe(who_subject(engine), lambda _: self.tell()),
+            engine.subscribe(who_subject(engine), lambda _: self.publish_heartbeat()),
         ]
-        engine.on_change(self.tell)
+        engine.on_change(self.publish_heartbeat)
 
     def _claim(self) -> int:
         """Lock the folder of this agent. Remove the folders of killed agents, and old files from the cache."""
@@ -143,7 +151,7 @@ class Agent:
             subscription.cancel()
         for tenant in list(self.tenants.values()):
             tenant.end("its agent ended")
-        await self._emptied(_LAST_WORDS)
+        await self._emptied(_CONFIRMED)
         if self.builds is not None:
             self.builds.close()
         await asyncio.to_thread(shutil.rmtree, self.folder, ignore_errors=True)
@@ -157,7 +165,7 @@ class Agent:
 
     async def _drain(self) -> None:
         """Accept no more workers. Let the hosts move calls that have not begun, and finish the others."""
-        self.tell()
+        self.publish_heartbeat()
         for tenant in list(self.tenants.values()):
             tenant.leave()
         emptied = asyncio.ensure_future(self._emptied(self.own.drain))
@@ -174,16 +182,22 @@ class Agent:
 
     def _tick(self) -> None:
         self._timer = self._loop.call_later(_BEAT, self._tick)
-        self.tell()
+        self.publish_heartbeat()
 
-    def tell(self) -> None:
+    def publish_heartbeat(self) -> None:
         """Publish a heartbeat with the facts about this agent; the last one says that it leaves."""
-        told = {"id": self.id, "name": self.name, "labels": self.labels, "slots": self.slots, "busy": len(self.tenants)}
-        told |= {**hello(), **self._facts, "locked": self.locked is not None}
+        heartbeat = {
+            "id": self.id,
+            "name": self.name,
+            "labels": self.labels,
+            "slots": self.slots,
+            "busy": len(self.tenants),
+        }
+        heartbeat |= {**hello(), **self._facts, "locked": self.locked is not None}
         if self._stopped.is_set():
-            told["left"] = True
+            heartbeat["left"] = True
         with contextlib.suppress(EngineError):
-            self.engine.publish(beats_subject(self.engine), json.dumps(told).encode())
+            self.engine.publish(beats_subject(self.engine), json.dumps(heartbeat).encode())
 
     # Orders
 
@@ -242,13 +256,13 @@ class Blobs:
             text = self.read(index)
             if digest_of(text) != index:
                 return [index]
-            wanted = digests_in(text)
+            needed = digests_in(text)
         except (OSError, ValueError):
             return [index]
         try:
-            return sorted(wanted.difference(os.listdir(self._folder)))  # noqa: PTH208 - names are all that is needed
+            return sorted(needed.difference(os.listdir(self._folder)))  # noqa: PTH208 - names are all that is needed
         except OSError:
-            return sorted(wanted)
+            return sorted(needed)
 
     def drop(self, digest: str) -> None:
         """Delete a damaged file."""
@@ -290,7 +304,7 @@ class _Tenant:
             own=own,
             other=other,
             silence=float(order["silence"]),
-            hear=self._hear,
+            on_message=self._receive,
             on_silence=lambda: self.end("its host is silent"),
         )
         self.stream.start()
@@ -304,7 +318,7 @@ class _Tenant:
         """The thread that writes the code to disk."""
         self._starting = asyncio.get_running_loop().create_task(self._start())
         self._starting.add_done_callback(
-            lambda starting: self._say_end(None, self._reason) if starting.cancelled() else None
+            lambda starting: self._send_exit(None, self._reason) if starting.cancelled() else None
         )
 
     def end(self, reason: str) -> None:
@@ -318,50 +332,54 @@ class _Tenant:
     def leave(self) -> None:
         """Tell its host to send no more calls. A worker that has not started is left to another agent."""
         if self._worker is not None:
-            self.stream.send(Said.LEAVING)
+            self.stream.send(WorkerMessage.LEAVING)
         else:
             self._starting.cancel(_STOPS)
 
-    def _hear(self, kind: int, data: bytes) -> None:
-        if kind == Said.KILL:
+    def _receive(self, kind: int, data: bytes) -> None:
+        if kind == WorkerMessage.KILL:
             self.end("")
-        elif kind == Said.LIMIT:
+        elif kind == WorkerMessage.LIMIT:
             self._deadlines.limit(*LIMIT.unpack(data))
-        elif kind == Said.FRAMES:
-            for about, number, head, body in self._reader.feed(data):
-                if self._agent.locked is not None and about == Kind.SOURCE:
+        elif kind == WorkerMessage.FRAMES:
+            for frame_kind, number, head, body in self._reader.feed(data):
+                if self._agent.locked is not None and frame_kind == Kind.SOURCE:
                     continue  # its code would bypass the approval
-                is_first = self._agent.locked is not None and about == Kind.BEGIN
+                is_first = self._agent.locked is not None and frame_kind == Kind.BEGIN
                 if self._worker is not None:
-                    self._deadlines.told(about, number)
-                    self._worker.link.send(Kind(about), number, self._approved(head) if is_first else head, body)
+                    self._deadlines.from_host(frame_kind, number)
+                    self._worker.link.send(Kind(frame_kind), number, self._approved(head) if is_first else head, body)
 
     def _approved(self, head: bytes) -> bytes:
         """The BEGIN frame for approved code: only its own folders, and no variable that could load other code."""
-        told = json.loads(head)
-        flags = {name: value for name, value in told["flags"].items() if normal(name) != "skills"}
-        told["flags"] = {**flags, "skills": [str(within(self._folder, path)) for path in self._order["folders"]]}
-        told["environ"] = {name: text for name, text in told.get("environ", {}).items() if not _UNSAFE.fullmatch(name)}
-        return json.dumps({**told, "written": None}).encode()
+        begin = json.loads(head)
+        flags = {name: value for name, value in begin["flags"].items() if normal(name) != "skills"}
+        begin["flags"] = {**flags, "skills": [str(within(self._folder, path)) for path in self._order["folders"]]}
+        begin["environ"] = {
+            name: text for name, text in begin.get("environ", {}).items() if not _UNSAFE.fullmatch(name)
+        }
+        return json.dumps({**begin, "written": None}).encode()
 
     async def _start(self) -> None:
         try:
             await self._lay_out()
             placement = await self._placement()
             python = placement.python or self._agent.settings.own.python or sys.executable
-            heard = self._deadlines.heard
-            self._worker = worker = _Relayed(python, self._root, placement, self.stream, self._ended, heard=heard)
+            on_received = self._deadlines.from_worker
+            self._worker = worker = _Relayed(
+                python, self._root, placement, self.stream, self._ended, on_received=on_received
+            )
         except asyncio.CancelledError as error:
-            self._say_end(None, self._reason, refusal=" ".join(error.args))
+            self._send_exit(None, self._reason, refusal=" ".join(error.args))
         except (ProwessError, OSError, ValueError) as error:
-            self._say_end(None, refusal=str(error) or type(error).__name__, lost=isinstance(error, _Lost))
+            self._send_exit(None, refusal=str(error) or type(error).__name__, lost=isinstance(error, _Lost))
         except Exception as error:  # noqa: BLE001 - the calls of the worker must be answered
             _log.exception("a worker could not be started")
-            self._say_end(None, refusal=f"{type(error).__name__}, see the log of the agent")
+            self._send_exit(None, refusal=f"{type(error).__name__}, see the log of the agent")
         else:
             if placement.limits is not None:
                 worker.link.bound(_MOST_FRAME, lambda size: self.end(f"it sent a frame of {size} bytes"))
-            self.stream.send(Said.STARTED, json.dumps({"pid": worker.pid, "at": str(self._folder)}).encode())
+            self.stream.send(WorkerMessage.STARTED, json.dumps({"pid": worker.pid, "at": str(self._folder)}).encode())
 
     async def _lay_out(self) -> None:
         blobs, code = self._agent.blobs, self._order["code"]
@@ -405,21 +423,21 @@ class _Tenant:
         return Placement(python, grant) if python or grant else OWN
 
     def _grant(self) -> Grant | None:
-        told = self._order.get("grant")
-        if told is None:
+        order = self._order.get("grant")
+        if order is None:
             return None
         from prowess_host.confinement.confine import check  # skills without limits pay nothing for it
 
-        limits = limits_of((told["limits"], "the order of the host"))
+        limits = limits_of((order["limits"], "the order of the host"))
         grant = Grant(
-            str(told["skill"]),
+            str(order["skill"]),
             limits,
             self._root,
-            own=tuple(self._folder / path for path in told["own"]),
-            listed=tuple(self._folder / path for path in told["listed"]),
-            unenforced=bool(told["unenforced"]),
-            package=bool(told["package"]),
-            variables=tuple((str(name), str(text)) for name, text in told["variables"]),
+            own=tuple(self._folder / path for path in order["own"]),
+            listed=tuple(self._folder / path for path in order["listed"]),
+            unenforced=bool(order["unenforced"]),
+            package=bool(order["package"]),
+            variables=tuple((str(name), str(text)) for name, text in order["variables"]),
         )
         check(grant)
         return grant
@@ -430,32 +448,32 @@ class _Tenant:
         from prowess_host.environments.declared import declared_by
 
         folders = [within(self._folder, path) for path in self._order["folders"]]
-        source = next((it for it in survey(folders).sources if it.name == skill), None)
+        source = next((each for each in survey(folders).sources if each.name == skill), None)
         declared = declared_by(source) if source is not None else None
         if source is None or declared is None:
             raise ValueError(f"{skill} declares no environment in the code that the host sent")
         agent = self._agent
         needed = Needed.by(source, declared, agent.settings.own, self._root, limited=limited)
         agent.builds = agent.builds or Builds(agent.cache)
-        return await agent.builds.ready(needed, self._tell_preparing)
+        return await agent.builds.ready(needed, self._report_preparing)
 
     def _ping(self) -> None:
         if self._worker is not None:
             self._worker.link.send(Kind.PING)
 
-    def _tell_preparing(self, line: str) -> None:
-        self.stream.send(Said.PREPARING, f"preparing the environment on {self._agent.name}: {line}".encode())
+    def _report_preparing(self, line: str) -> None:
+        self.stream.send(WorkerMessage.PREPARING, f"preparing the environment on {self._agent.name}: {line}".encode())
 
     def _ended(self) -> None:
         assert self._worker is not None  # noqa: S101 - it has ended
-        self._say_end(self._worker.exit_code, self._reason)
+        self._send_exit(self._worker.exit_code, self._reason)
 
-    def _say_end(self, code: int | None, reason: str = "", refusal: str = "", *, lost: bool = False) -> None:
-        told = {"code": code, "reason": reason, "refusal": refusal, "lost": lost}
+    def _send_exit(self, code: int | None, reason: str = "", refusal: str = "", *, lost: bool = False) -> None:
+        outcome = {"code": code, "reason": reason, "refusal": refusal, "lost": lost}
         self._deadlines.close()
-        self.stream.send(Said.EXITED, json.dumps(told).encode())
+        self.stream.send(WorkerMessage.EXITED, json.dumps(outcome).encode())
         self._agent.tenants.pop(self.incarnation, None)
-        self._agent.tell()
+        self._agent.publish_heartbeat()
         self.stream.finish(self._close)
         self._removing = asyncio.get_running_loop().create_task(self._remove())
 
@@ -484,11 +502,11 @@ class _Relayed(WorkerProcess):
         stream: Stream,
         on_exit: Callable[[], None],
         *,
-        heard: Callable[[int, int], bool],
+        on_received: Callable[[int, int], bool],
     ) -> None:
-        """`heard` gets each frame, and returns whether it is for the host."""
+        """`on_received` gets each frame, and returns whether it is for the host."""
         self._stream = stream
-        self._heard = heard
+        self._on_received = on_received
         launched = Launched(python, root, shared=False, placement=placement)
         super().__init__(
             python, root, b"", placement=placement, on_frame=self._relay, on_exit=on_exit, launched=launched
@@ -498,8 +516,8 @@ class _Relayed(WorkerProcess):
         self._holds = False
 
     def _relay(self, frame: Frame) -> None:
-        if self._heard(frame.kind, frame.number):
-            self._stream.send(Said.FRAMES, encode_frame(Kind(frame.kind), *frame[1:]))
+        if self._on_received(frame.kind, frame.number):
+            self._stream.send(WorkerMessage.FRAMES, encode_frame(Kind(frame.kind), *frame[1:]))
             self._hold_if_full()
 
     def _hold_if_full(self) -> None:
@@ -517,7 +535,7 @@ class _Relayed(WorkerProcess):
 
     def feed(self, data: bytes) -> list[bytes]:
         """Pass on output of the worker."""
-        self._stream.send(Said.PRINTED, data)
+        self._stream.send(WorkerMessage.PRINTED, data)
         self._hold_if_full()
         return []
 

@@ -151,14 +151,14 @@ def within(folder: Path, neutral: str) -> Path:
 def lay_out(index: bytes, folder: Path, blob: Callable[[str], bytes]) -> None:
     """Write the files of an index below a folder. Raises `ValueError` for a path outside it, and `Damaged`."""
     files: dict[str, str] = json.loads(index)
-    for neutral, told in files.items():
-        digest, target = told.removesuffix(_EXECUTABLE), within(folder, neutral)
+    for neutral, entry in files.items():
+        digest, target = entry.removesuffix(_EXECUTABLE), within(folder, neutral)
         text = blob(digest)
         if digest_of(text) != digest:
             raise Damaged(neutral, digest)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(text)
-        if told != digest:
+        if entry != digest:
             target.chmod(0o700)
     (folder / "0").mkdir(parents=True, exist_ok=True)
 

@@ -52,7 +52,7 @@ class Deadlines:
         self._due[number] = self._loop.time() + seconds + self._wait
         self._look_by(self._due[number])
 
-    def told(self, kind: int, number: int) -> None:
+    def from_host(self, kind: int, number: int) -> None:
         """Note a frame from the host."""
         if kind == Kind.PING:
             self._pings.append(_OF_HOST)
@@ -62,7 +62,7 @@ class Deadlines:
             self._forget(number)
             self._suspect()
 
-    def heard(self, kind: int, number: int) -> bool:
+    def from_worker(self, kind: int, number: int) -> bool:
         """Note a frame from the worker. Returns whether it is for the host."""
         if kind in _LAST:
             self._forget(number)

@@ -28,7 +28,7 @@ from nats.js.object_store import ObjectStore
 
 from prowess.errors import SettingsError, message_of
 from prowess.settings.settings import Settings
-from prowess_host.cluster.errors import EngineError, NobodyThere
+from prowess_host.cluster.errors import EngineError, NoSubscriber
 
 __all__ = ["Bucket", "Engine", "Entry", "Log", "Message", "Subscription"]
 
@@ -86,23 +86,23 @@ class Entry(NamedTuple):
 
 
 class Subscription:
-    """Receives messages until it is cancelled, also after a reconnect. Subscriptions with one `queue` share the messages."""
+    """Passes messages to `handler` until it is cancelled, also after a reconnect. Subscriptions with one `queue` share the messages."""
 
-    def __init__(self, engine: Engine, subject: str, heard: Callable[[Message], None], queue: str) -> None:
+    def __init__(self, engine: Engine, subject: str, handler: Callable[[Message], None], queue: str) -> None:
         self.subject = subject
         self.queue = queue
         self._engine = engine
-        self._heard = heard
+        self._handler = handler
 
     def cancel(self) -> None:
         """Receive no more messages."""
         self._engine.unsubscribe(self)
 
-    async def hear(self, message: Msg) -> None:
+    async def handle(self, message: Msg) -> None:
         """Handle one message. nats-py calls this for one message after the other."""
         await self._engine.usable.wait()  # whoever handles it may publish an answer
         try:
-            self._heard(Message(message.subject, message.data, message.reply))
+            self._handler(Message(message.subject, message.data, message.reply))
         except Exception:  # noqa: BLE001 - a fault with one message must not end the others
             _log.exception("a message to %s could not be handled", message.subject)
 
@@ -214,7 +214,9 @@ class Engine:
     async def _run(self) -> None:
         wait = _FIRST_WAIT
         while self._running is not None:
-            client = _Client(wants_tls="tls" in self._options or any(it.startswith("tls:") for it in self._servers))
+            client = _Client(
+                wants_tls="tls" in self._options or any(server.startswith("tls:") for server in self._servers)
+            )
             self._lost.clear()
             try:
                 if await self._connect(client):
@@ -308,16 +310,16 @@ class Engine:
             raise EngineError(self.place, _text_of(error)) from error
         sending.close()
 
-    def subscribe(self, subject: str, heard: Callable[[Message], None], *, queue: str = "") -> Subscription:
+    def subscribe(self, subject: str, handler: Callable[[Message], None], *, queue: str = "") -> Subscription:
         """Receive the messages to a subject, on this connection and all later ones."""
-        subscription = Subscription(self, subject, heard, queue)
+        subscription = Subscription(self, subject, handler, queue)
         self._subscriptions[subscription] = None
         if self._client is not None:
             self._start_task(self._listen(self._client, subscription))
         return subscription
 
     async def _listen(self, client: Client, subscription: Subscription) -> None:
-        known = await client.subscribe(subscription.subject, subscription.queue, subscription.hear)  # pyright: ignore[reportUnknownMemberType] - as nats-py is
+        known = await client.subscribe(subscription.subject, subscription.queue, subscription.handle)  # pyright: ignore[reportUnknownMemberType] - as nats-py is
         if subscription in self._subscriptions:
             self._subscriptions[subscription] = known
         else:
@@ -340,7 +342,7 @@ class Engine:
         await self._ask(lambda client: client.flush(_NEVER_FIRST))
 
     async def request(self, subject: str, data: bytes = b"", *, seconds: float = _PATIENCE) -> bytes:
-        """Send a request to the subscribers of a subject, and return the first answer. Raises `NobodyThere` at once."""
+        """Send a request to the subscribers of a subject, and return the first answer. Raises `NoSubscriber` at once."""
         answer = await self._ask(
             lambda client: client.request(subject, data, timeout=seconds + _NEVER_FIRST), seconds, ours=False
         )
@@ -457,7 +459,7 @@ class Engine:
                 finally:
                     self._open.pop(limit).cancel()
         except nats.errors.NoRespondersError:
-            raise NobodyThere(self.place, "nobody listens to this subject") from None
+            raise NoSubscriber(self.place, "the subject has no subscriber") from None
         except TimeoutError:
             if ours and client is self._client and not self._denied:
                 self._lose(f"no answer within {seconds:g} s", client)
@@ -599,9 +601,9 @@ class Log:
             numbers = range(max(state.first_seq, state.last_seq - most + 1), state.last_seq + 1)
             found: list[bytes] = []
             for first in range(0, len(numbers), _AT_ONCE):
-                asked = (js.get_msg(name, seq=number, direct=True) for number in numbers[first : first + _AT_ONCE])
-                told = await asyncio.gather(*asked, return_exceptions=True)
-                found += [each.data or b"" for each in told if not isinstance(each, BaseException)]
+                requests = (js.get_msg(name, seq=number, direct=True) for number in numbers[first : first + _AT_ONCE])
+                answers = await asyncio.gather(*requests, return_exceptions=True)
+                found += [each.data or b"" for each in answers if not isinstance(each, BaseException)]
             return found
 
         return await self._engine.kept(self._stream, work)

@@ -2,14 +2,14 @@
 
 ProwessError
 └── EngineError       the engine is down, did not answer in time, or refused
-    └── NobodyThere   the subject has no subscriber
+    └── NoSubscriber   the subject has no subscriber
 """
 
 from __future__ import annotations
 
 from prowess.errors import ProwessError
 
-__all__ = ["EngineError", "NobodyThere"]
+__all__ = ["EngineError", "NoSubscriber"]
 
 
 class EngineError(ProwessError):
@@ -20,5 +20,5 @@ class EngineError(ProwessError):
         self.reason = reason
 
 
-class NobodyThere(EngineError):
+class NoSubscriber(EngineError):
     """The subject has no subscriber. The engine reports that at once."""

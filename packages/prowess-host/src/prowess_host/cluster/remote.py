@@ -41,10 +41,9 @@ from prowess_host.cluster.deadlines import LIMIT
 from prowess_host.cluster.engine import Engine, Message
 from prowess_host.cluster.errors import EngineError
 from prowess_host.cluster.placing import Candidate, Slowness, choose, labels_of, why_none
-from prowess_host.cluster.streams import Stream, beats
-from prowess_host.cluster.talk import (
+from prowess_host.cluster.protocol import (
     FULL,
-    Said,
+    WorkerMessage,
     agent_subject,
     beats_subject,
     blob_name,
@@ -52,6 +51,7 @@ from prowess_host.cluster.talk import (
     stream_subjects,
     who_subject,
 )
+from prowess_host.cluster.streams import Stream, beats
 from prowess_host.stderr import complaints
 from prowess_host.workers.linked import LinkedWorker
 from prowess_host.workers.output import LabelledLines
@@ -72,7 +72,7 @@ _ANSWER: Final = 10.0
 """Seconds that an agent gets to accept or refuse a worker."""
 _ATTEMPTS: Final = 5
 """Attempts to store the code while files are being saved."""
-_BELIEVED: Final = 3600.0
+_EXPIRES: Final = 3600.0
 """Seconds after which a stored file may have expired, and is stored again when an agent asks for it."""
 _AT_ONCE: Final = 8
 """Files stored at the same time."""
@@ -132,7 +132,7 @@ class Agents:
         """Called when an agent joins."""
         self._loop = asyncio.get_running_loop()
         self._draw = Random()  # noqa: S311 - to choose among equals
-        self._subscription = engine.subscribe(beats_subject(engine), self._hear)
+        self._subscription = engine.subscribe(beats_subject(engine), self._on_heartbeat)
         self._timer: asyncio.TimerHandle | None = None
         self._stored: set[str] = set()
         self._doubted: set[str] = set()
@@ -164,23 +164,30 @@ class Agents:
         if self.engine.up:
             self.engine.publish(who_subject(self.engine), b"")
 
-    def _hear(self, message: Message) -> None:
+    def _on_heartbeat(self, message: Message) -> None:
         try:
-            told = json.loads(message.data)
-            labels = frozenset(map(str, told["labels"]))
-            seen = Seen(str(told["id"]), str(told["name"]), labels, int(told["slots"]), int(told["busy"]), told)
+            heartbeat = json.loads(message.data)
+            labels = frozenset(map(str, heartbeat["labels"]))
+            seen = Seen(
+                str(heartbeat["id"]),
+                str(heartbeat["name"]),
+                labels,
+                int(heartbeat["slots"]),
+                int(heartbeat["busy"]),
+                heartbeat,
+            )
         except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError):  # another version or program
             return
         if not seen.is_sound:
             return
-        if told.get("left"):
+        if heartbeat.get("left"):
             self._forget_agent(seen.id)
         else:
             is_new = seen.id not in self.seen
             self.seen[seen.id] = seen
             if is_new:
                 self.on_joined()
-        self._tell()
+        self._notify()
 
     def _tick(self) -> None:
         """Forget silent agents. Counting ticks instead of time keeps them while this host itself gets no processor."""
@@ -194,7 +201,7 @@ class Agents:
         self.seen.pop(name, None)
         self.slowness.forget(name)
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         self.changed.set()
         self.changed = asyncio.Event()
 
@@ -246,16 +253,16 @@ class Agents:
 
     def doubt(self, code: Code) -> None:
         """Store the code again when an agent asks for it, because the engine lost it or has other content."""
-        self._doubted = {code.digest, *(told[:_SIZE] for told in code.files.values())}
+        self._doubted = {code.digest, *(entry[:_SIZE] for entry in code.files.values())}
         self._stored -= self._doubted
 
     async def store(self, code: Code, digests: Collection[str]) -> None:
         """Put code into the engine, where the agent gets it. Raises `ValueError` if a file was saved meanwhile."""
-        since = self.engine.connections, self._loop.time() // _BELIEVED
+        since = self.engine.connections, self._loop.time() // _EXPIRES
         if self._since != since:  # the engine may have restarted, or dropped old files
             self._stored.clear()
             self._since = since
-        paths = {told[:_SIZE]: neutral for neutral, told in code.files.items()}
+        paths = {entry[:_SIZE]: neutral for neutral, entry in code.files.items()}
         if code.digest in digests:
             digests = {*paths, code.digest}
         at_once = asyncio.Semaphore(_AT_ONCE)
@@ -320,7 +327,7 @@ class RemoteWorker(LinkedWorker):
         self._ended = asyncio.Event()
         self._code = Code({}, ())
         self._on_frame = on_frame
-        super().__init__(begin, None, on_frame=self._hear_frame, on_exit=on_exit)
+        super().__init__(begin, None, on_frame=self._receive_frame, on_exit=on_exit)
         self.only = placement.limits.skill if placement.limits is not None else ""
         self._make_lines = partial(LabelledLines, on_print=on_print, limited=self.only)
         self._lines = self._make_lines("worker")
@@ -348,7 +355,7 @@ class RemoteWorker(LinkedWorker):
             if kind == Kind.CALL and self._stream is not None:
                 seconds = self._limits.pop(number, math.inf)
                 if seconds < math.inf:
-                    self._stream.send(Said.LIMIT, LIMIT.pack(number, seconds))
+                    self._stream.send(WorkerMessage.LIMIT, LIMIT.pack(number, seconds))
                 command = json.loads(head)["command"]
                 self._messages[number] = _Sent(self._stream.sent + 1, command, self._loop.time())
             self.link.send(kind, number, head, body, more=more)
@@ -378,12 +385,12 @@ class RemoteWorker(LinkedWorker):
         if self._waiting is not None:
             self._end(-signal.SIGKILL)
         elif self._stream is not None and not self._over:
-            self._stream.send(Said.KILL)
+            self._stream.send(WorkerMessage.KILL)
 
     def _unbegun(self, numbers: Collection[int]) -> list[int]:
         if self._waiting is None:
             return super()._unbegun(numbers)
-        self._waiting = [it for it in self._waiting if it[0] != Kind.CALL or it[1] not in numbers]
+        self._waiting = [frame for frame in self._waiting if frame[0] != Kind.CALL or frame[1] not in numbers]
         return list(numbers)
 
     # Coming up
@@ -429,21 +436,21 @@ class RemoteWorker(LinkedWorker):
         self._agent, self._agent_id = agent.name, agent.id
         own, other = stream_subjects(agents.engine, incarnation)
         self._stream = Stream(
-            agents.engine, own=own, other=other, silence=agents.silence, hear=self._hear, on_silence=self._lose
+            agents.engine, own=own, other=other, silence=agents.silence, on_message=self._receive, on_silence=self._lose
         )
-        told: Mapping[str, Any] = {}
+        answer: Mapping[str, Any] = {}
         stored = False
         for _ in range(_ATTEMPTS):
-            told = await agents.ask(agent, {**self._order(incarnation), "stored": stored})
-            if "missing" not in told:
+            answer = await agents.ask(agent, {**self._order(incarnation), "stored": stored})
+            if "missing" not in answer:
                 break
             try:
-                await agents.store(self._code, told["missing"])
+                await agents.store(self._code, answer["missing"])
                 stored = True
             except (ValueError, FileNotFoundError):  # a file was saved meanwhile: take its new version
                 self._code = await agents.snapshot()
-        if not told.get("accepted"):
-            return str(told.get("refused", "the files of the project kept changing while they were read"))
+        if not answer.get("accepted"):
+            return str(answer.get("refused", "the files of the project kept changing while they were read"))
         self._stream.start()
         return None
 
@@ -483,7 +490,7 @@ class RemoteWorker(LinkedWorker):
 
     # Messages from the agent
 
-    def _hear(self, kind: int, data: bytes) -> None:
+    def _receive(self, kind: int, data: bytes) -> None:
         try:
             self._take(kind, data)
         except Exception:  # noqa: BLE001 - after any message of an agent, the calls of its worker must end
@@ -492,24 +499,24 @@ class RemoteWorker(LinkedWorker):
             self._end(None)
 
     def _take(self, kind: int, data: bytes) -> None:
-        if kind == Said.FRAMES:
+        if kind == WorkerMessage.FRAMES:
             self._feed(data)
-        elif kind == Said.PRINTED:
+        elif kind == WorkerMessage.PRINTED:
             self.printed += len(data)
             self._print(self._lines.feed(data))
-        elif kind == Said.PREPARING:
+        elif kind == WorkerMessage.PREPARING:
             self.on_preparing(data.decode("utf-8", "replace"))
-        elif kind == Said.LEAVING:
+        elif kind == WorkerMessage.LEAVING:
             self.on_leaving()
-        elif kind == Said.STARTED and self._waiting is not None:
+        elif kind == WorkerMessage.STARTED and self._waiting is not None:
             self._started(json.loads(data))
-        elif kind == Said.EXITED:
-            told = json.loads(data)
-            if told.get("refusal") and self._waiting is not None:  # its start failed: try again, or another agent
-                self._try_again(str(told["refusal"]), is_lost=bool(told.get("lost")))
+        elif kind == WorkerMessage.EXITED:
+            outcome = json.loads(data)
+            if outcome.get("refusal") and self._waiting is not None:  # its start failed: try again, or another agent
+                self._try_again(str(outcome["refusal"]), is_lost=bool(outcome.get("lost")))
                 return
-            self.verdict = str(told.get("reason", ""))
-            self._end(None if told["code"] is None else int(told["code"]))
+            self.verdict = str(outcome.get("reason", ""))
+            self._end(None if outcome["code"] is None else int(outcome["code"]))
 
     def _try_again(self, refusal: str, *, is_lost: bool) -> None:
         """Start the worker on another agent, or again on the same one if only the code was lost."""
@@ -528,9 +535,9 @@ class RemoteWorker(LinkedWorker):
     @property
     def importing(self) -> tuple[Importing, ...]:
         """The imports in progress, with the paths of this host."""
-        return tuple(it._replace(file=moved(it.file, self._ways_back)) for it in super().importing)
+        return tuple(each._replace(file=moved(each.file, self._ways_back)) for each in super().importing)
 
-    def _hear_frame(self, frame: Frame) -> None:
+    def _receive_frame(self, frame: Frame) -> None:
         if frame.kind == Kind.CATALOG:
             with contextlib.suppress(AttributeError, KeyError, TypeError, ValueError):  # the reader refuses it later
                 frame = self._at_home(frame)
@@ -539,15 +546,15 @@ class RemoteWorker(LinkedWorker):
     def _at_home(self, frame: Frame) -> Frame:
         """A catalog frame with the paths of this host, and the status of its files that equal the described ones."""
         ways = self._ways_back
-        told, now = moved(json.loads(frame.head), ways), time.time_ns()
+        catalog, now = moved(json.loads(frame.head), ways), time.time_ns()
         sightings: dict[str, Any] = {}
-        for path, seen in told["sightings"].items():
+        for path, seen in catalog["sightings"].items():
             here = look(path, now)
             if here is not None:
                 sightings[path] = as_imported(here, str(seen[_DIGEST]), 0)
-        told["sightings"] = sightings
-        told["imported"] = {path: stamp(path) for path in told["imported"] if stamp(path) != ABSENT}
-        return frame._replace(head=json.dumps(told).encode(), body=pack(moved(unpack(frame.body), ways)))
+        catalog["sightings"] = sightings
+        catalog["imported"] = {path: stamp(path) for path in catalog["imported"] if stamp(path) != ABSENT}
+        return frame._replace(head=json.dumps(catalog).encode(), body=pack(moved(unpack(frame.body), ways)))
 
     def _feed(self, data: bytes) -> None:
         view = memoryview(data)
@@ -562,11 +569,11 @@ class RemoteWorker(LinkedWorker):
         self.last_line = lines[-1] if lines else self.last_line
         self._complaints.send(b"".join(lines))
 
-    def _started(self, told: Mapping[str, Any]) -> None:
+    def _started(self, facts: Mapping[str, Any]) -> None:
         """Send the frames that waited for the start, with the paths of the agent."""
         assert self._stream is not None  # noqa: S101 - this came by it
-        self._pid = told["pid"]
-        self._ways = code_ways(self._code.roots, told["at"])
+        self._pid = facts["pid"]
+        self._ways = code_ways(self._code.roots, facts["at"])
         self._lines = self._make_lines(f"worker {self._pid} on {self._agent}")
         self.is_preparing = False
         self.on_preparing("")
@@ -577,23 +584,23 @@ class RemoteWorker(LinkedWorker):
                 head = self._begin_there(json.loads(head))
             self.send(kind, number, head, body)
 
-    def _begin_there(self, told: dict[str, Any]) -> bytes:
+    def _begin_there(self, begin: dict[str, Any]) -> bytes:
         """The BEGIN frame for the agent: all settings as flags, since the worker there reads no files."""
         settings = self._agents.settings()
         if self._placement.limits is None:
-            told["flags"] = _flags(settings)
-            told["environ"] = {name: text for name, text in settings.dotenv.items() if not name.startswith(PREFIX)}
+            begin["flags"] = _flags(settings)
+            begin["environ"] = {name: text for name, text in settings.dotenv.items() if not name.startswith(PREFIX)}
         else:
-            told["flags"] = {
+            begin["flags"] = {
                 name: value
-                for name, value in told["flags"].items()
+                for name, value in begin["flags"].items()
                 if normal(name.partition(".")[0]) not in {*_STAYS, TABLE}
             }
         folders = [str(self._root / folder) for folder in settings.own.skills]
-        told["flags"]["skills"] = moved(folders, self._ways)
-        told["flags"]["env_file"] = ""
-        told["written"] = None
-        return json.dumps(told).encode()
+        begin["flags"]["skills"] = moved(folders, self._ways)
+        begin["flags"]["env_file"] = ""
+        begin["written"] = None
+        return json.dumps(begin).encode()
 
     # Its end
 
@@ -632,7 +639,7 @@ class _Transport(asyncio.Transport):
     def write(self, data: Any) -> None:
         """Send bytes of the link."""
         if not self._closing:
-            self._stream.send(Said.FRAMES, data)
+            self._stream.send(WorkerMessage.FRAMES, data)
             if self._stream.full and not self._link.full:
                 self._link.pause_writing()
 

@@ -14,7 +14,7 @@ from prowess.jsontypes import JsonObject
 from prowess.worker.messages import RELEASE
 from prowess_host.cluster.background import Background
 from prowess_host.cluster.engine import Engine, Message
-from prowess_host.cluster.errors import EngineError, NobodyThere
+from prowess_host.cluster.errors import EngineError, NoSubscriber
 
 __all__ = ["Replicas"]
 
@@ -55,9 +55,9 @@ class Replicas:
     def start(self, serve: _Serve) -> None:
         """Announce this host, and answer questions with `serve`."""
         self._serve = serve
-        self._engine.subscribe(self._subject(self.me), self._asked)
-        self._engine.on_change(self._tell_soon)
-        self._background.run(self._stay())
+        self._engine.subscribe(self._subject(self.me), self._on_question)
+        self._engine.on_change(self._announce_soon)
+        self._background.run(self._keep_announcing())
 
     async def close(self) -> None:
         """Leave, and delete the announcement, so that the others know at once."""
@@ -78,35 +78,35 @@ class Replicas:
         return knows and host not in await self.alive()
 
     async def ask(self, host: str, question: JsonObject) -> JsonObject:
-        """The answer of another host. Raises `NobodyThere` if it is gone, and waits until it is there or certainly gone."""
+        """The answer of another host. Raises `NoSubscriber` if it is gone, and waits until it is there or certainly gone."""
         text, pause = json.dumps(question).encode(), _FIRST_PAUSE
         end = time.monotonic() + _PATIENCE
         while True:
             try:
-                answer = await self._engine.request(self._subject(host), text, seconds=_PATIENCE)
+                data = await self._engine.request(self._subject(host), text, seconds=_PATIENCE)
                 break
-            except NobodyThere as error:
+            except NoSubscriber as error:
                 if await self.is_gone(host):
                     raise
                 if time.monotonic() > end:
-                    raise EngineError(self._engine.place, "another host is there and hears no questions") from error
+                    raise EngineError(self._engine.place, "another host is running but does not answer questions") from error
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
-        if answer.startswith(_IN_PARTS):
-            name, _, count = answer.removeprefix(_IN_PARTS).decode().partition(" ")
-            answer = await self._answers.get_large(name, int(count)) or b""
+        if data.startswith(_IN_PARTS):
+            name, _, count = data.removeprefix(_IN_PARTS).decode().partition(" ")
+            data = await self._answers.get_large(name, int(count)) or b""
         try:
-            told = json.loads(answer)
+            answer = json.loads(data)
         except ValueError:
             raise EngineError(self._engine.place, "the answer of another host was lost") from None
-        if "fault" in told:
-            raise EngineError(self._engine.place, f"another host could not answer: {told['fault']}")
-        return told
+        if "fault" in answer:
+            raise EngineError(self._engine.place, f"another host could not answer: {answer['fault']}")
+        return answer
 
     def _subject(self, host: str) -> str:
         return self._engine.subject("host", host)
 
-    def _asked(self, message: Message) -> None:
+    def _on_question(self, message: Message) -> None:
         self._background.run(self._answer(message))
 
     async def _answer(self, message: Message) -> None:
@@ -121,17 +121,17 @@ class Replicas:
             text = _IN_PARTS + f"{name} {await self._answers.put_large(name, text)}".encode()
         self._engine.publish(message.reply, text)
 
-    def _tell_soon(self) -> None:
+    def _announce_soon(self) -> None:
         if self._engine.up:
-            self._background.run(self._tell())
+            self._background.run(self._announce())
 
-    async def _tell(self) -> None:
+    async def _announce(self) -> None:
         await self._present.put(self.me, json.dumps({"release": RELEASE, "process": os.getpid()}).encode())
 
-    async def _stay(self) -> None:
+    async def _keep_announcing(self) -> None:
         while True:
             await asyncio.sleep(_AGAIN)
             try:
-                await self._tell()
+                await self._announce()
             except EngineError as error:
                 _log.info("%s", error)

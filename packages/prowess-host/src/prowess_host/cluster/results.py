@@ -60,7 +60,7 @@ class Results:
 
     def start(self) -> None:
         """Listen for results of other hosts."""
-        self._engine.subscribe(self._subject, self._hear)
+        self._engine.subscribe(self._subject, self._on_shared)
         self._engine.on_change(self._wake_all)
 
     @property
@@ -85,8 +85,8 @@ class Results:
         if claim is not None:
             name, renewing = claim
             renewing.cancel()
-            told: KeepHead = json.loads(head)
-            self._background.run(self._share(name, body, told["seconds"]))
+            report: KeepHead = json.loads(head)
+            self._background.run(self._share(name, body, report["seconds"]))
 
     def gone(self, worker: Asking) -> None:
         """Release the claims of a worker that has ended."""
@@ -152,7 +152,7 @@ class Results:
 
     # News
 
-    def _hear(self, message: Message) -> None:
+    def _on_shared(self, message: Message) -> None:
         for landed in self._waiting.get(message.data.decode(), ()):
             landed.set()
 

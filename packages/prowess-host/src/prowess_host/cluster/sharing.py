@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Sharing", "newest_calls"]
 
-_WHO: Final = ("auth.token", "auth.credentials", "serve.oauth_issuer", "serve.oauth_audience")
+_IDENTITY: Final = ("auth.token", "auth.credentials", "serve.oauth_issuer", "serve.oauth_audience")
 """Settings that identify callers. Hosts answer only hosts with the same values."""
 _HOST: Final = re.compile("[0-9a-f]{12}")
 _MOST_ROW: Final = 64 * 1024
@@ -50,9 +50,9 @@ class Sharing:
         on_room: Callable[[], None],
         answer: Callable[[JsonObject, Caller | None], Awaitable[JsonObject]],
         *,
-        hear: Callable[[JsonObject], None],
+        on_news: Callable[[JsonObject], None],
     ) -> None:
-        """`secret` is the key that the hosts share, if they do. `answer` answers a question of another host, and `hear`
+        """`secret` is the key that the hosts share, if they do. `answer` answers a question of another host, and `on_news`
         is called with its news.
         """
         self.engine = engine
@@ -62,21 +62,21 @@ class Sharing:
         self.slots = Slots(self.engine, self.replicas.me, self.replicas.alive, on_room)
         self._calls = _log(engine, settings)
         self.handles = SharedHandles(engine, self.replicas.me, self._secret.digest, self._owner_of)
-        self._callers = json.dumps([settings.get(name, None) for name in _WHO], default=str)
+        self._callers = json.dumps([settings.get(name, None) for name in _IDENTITY], default=str)
         """Identifies the authentication settings of this host."""
         self._updates: dict[str, float] = {}
         """The news of changed resources that may be lost, with their times."""
         self._answer = answer
-        self._hear = hear
+        self._on_news = on_news
         self._loop = asyncio.get_running_loop()
 
     def start(self) -> None:
         """Start to share. While the engine is down, each host works alone."""
-        self.replicas.start(self._asked)
+        self.replicas.start(self._serve)
         self.results.start()
         self.slots.start()
         self.handles.start()
-        self.engine.subscribe(self.engine.subject("news"), self._heard)
+        self.engine.subscribe(self.engine.subject("news"), self._on_message)
         self.engine.on_change(self._reconnected)
 
     async def close(self) -> None:
@@ -88,7 +88,7 @@ class Sharing:
 
     # News
 
-    def tell(self, news: JsonObject) -> None:
+    def broadcast(self, news: JsonObject) -> None:
         """Send news to all other hosts. What may be lost about changed resources is sent again on the next connection."""
         text = json.dumps({**news, "by": self.replicas.me})
         if "updated" in news:
@@ -113,15 +113,15 @@ class Sharing:
         if not self.engine.up:
             return
         if self.engine.connections > 1:
-            self._hear({"missed": True})
+            self._on_news({"missed": True})
         self._updates = dict.fromkeys(self._updates, time.monotonic())
         for text in self._updates:
             self._send(text)
 
-    def _heard(self, message: Message) -> None:
+    def _on_message(self, message: Message) -> None:
         news = json.loads(message.data)
         if news["by"] != self.replicas.me:
-            self._hear(news)
+            self._on_news(news)
 
     # Handles
 
@@ -149,7 +149,7 @@ class Sharing:
         """The owner of a handle, equal on hosts with the same credentials and independent of the caller's scopes."""
         return json.dumps([self._callers, str(caller) if isinstance(caller, Caller) else None])
 
-    async def _asked(self, question: JsonObject) -> JsonObject:
+    async def _serve(self, question: JsonObject) -> JsonObject:
         if question.pop("who") != await self._secret.digest(self._callers):
             return {}
         who = cast("list[Any] | None", question.pop("caller"))

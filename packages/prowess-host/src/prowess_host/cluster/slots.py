@@ -45,7 +45,7 @@ class Slots:
 
     def start(self) -> None:
         """Listen for calls that end on other hosts."""
-        self._engine.subscribe(self._subject, self._hear)
+        self._engine.subscribe(self._subject, self._on_news)
         self._engine.on_change(self._changed)
 
     def close(self) -> None:
@@ -131,7 +131,7 @@ class Slots:
 
     # News
 
-    def _hear(self, message: Message) -> None:
+    def _on_news(self, message: Message) -> None:
         command = self._commands.get(message.data.decode())
         if command is not None:
             command.news.set()

@@ -29,7 +29,7 @@ _AGAIN: Final = 254
 _END: Final = 255
 """Ends the stream: the sender reads nothing more."""
 _ABOUT_ITSELF: Final = (_BEAT, _AGAIN, _END)
-_MOURNED: Final = 60.0
+_LINGER: Final = 60.0
 """Seconds in which an abandoned stream still answers messages with `_END`."""
 _PART: Final = 256 * 1024
 """Bytes of one message; the engine takes at most a megabyte."""
@@ -48,7 +48,7 @@ def beats(silence: float) -> tuple[float, int]:
 
 
 class Stream:
-    """One end of a stream. It calls `hear` with the kind and data of each message, and `on_silence` when the other end is gone.
+    """One end of a stream. It calls `on_message` with the kind and data of each message, and `on_silence` when the other end is gone.
 
     After `start` it sends several heartbeats within the `silence`, the seconds after which an end counts as gone.
     """
@@ -60,13 +60,13 @@ class Stream:
         own: str,
         other: str,
         silence: float,
-        hear: Callable[[int, bytes], None],
+        on_message: Callable[[int, bytes], None],
         on_silence: Callable[[], None],
     ) -> None:
         """`own` and `other` are the subjects to which the two ends subscribe."""
         self._engine = engine
         self._other = other
-        self._hear = hear
+        self._on_message = on_message
         self._on_silence = on_silence
         self._interval, self._most_missed = beats(silence)
         self._loop = asyncio.get_running_loop()
@@ -129,7 +129,7 @@ class Stream:
         if self._timer is not None:
             self._timer.cancel()
         self._publish(_HEADER.pack(_END, 0, 0)[:5])
-        self._timer = self._loop.call_later(_MOURNED, self.close)
+        self._timer = self._loop.call_later(_LINGER, self.close)
 
     def _publish(self, message: bytes) -> None:
         """Try to send. Messages that are lost are sent again later."""
@@ -148,9 +148,9 @@ class Stream:
         """Repeat unconfirmed messages on both sides, which may have been lost with the connection."""
         if self._engine.up and self._timer is not None and not self._abandoned:
             self._publish(_HEADER.pack(_AGAIN, 0, 0)[:5])
-            self._say_again()
+            self._resend()
 
-    def _say_again(self) -> None:
+    def _resend(self) -> None:
         for _, message in list(self._kept):
             self._publish(message)
 
@@ -185,13 +185,13 @@ class Stream:
         elif kind == _BEAT:
             self._notice_loss(number)
         elif kind == _AGAIN:
-            self._say_again()
+            self._resend()
         elif number == self._received + 1:
             self._received = number
             self._unconfirmed += len(message)
             if self._unconfirmed > _CONFIRM:
                 self._beat()
-            self._hear(kind, message[_HEADER.size :])
+            self._on_message(kind, message[_HEADER.size :])
         if self.full and self.size < _FULL // 2:
             self.full = False
             self.on_room()

@@ -183,13 +183,13 @@ async def examine_cluster(settings: Settings) -> AsyncIterator[Finding]:
     if not settings.own.cluster.url:
         return
     try:
-        from prowess_host.cluster.looking import look
+        from prowess_host.cluster.status import cluster_status
     except ModuleNotFoundError as error:
         text = f"the project has a cluster, and {error.name} is not installed"
         yield Finding("cluster", "error", text, "pip install 'prowess[cluster]'")
         return
     try:
-        is_up, lines = await look(settings)
+        is_up, lines = await cluster_status(settings)
     except ProwessError as error:
         yield Finding("cluster", "error", str(error), "correct the table [cluster] of the settings")
         return

@@ -117,9 +117,9 @@ class Access:
         return sorted(self._scopes.union(*self._credentials.needed.values()))
 
     def _refused(self, status: int, error: str = "", scopes: frozenset[str] | None = None) -> NotAllowed:
-        told = {"error": error, "resource_metadata": self._metadata_url}
-        told["scope"] = " ".join(sorted(self._scopes if scopes is None else scopes))
-        challenge = ", ".join(f'{name}="{value}"' for name, value in told.items() if value)
+        fields = {"error": error, "resource_metadata": self._metadata_url}
+        fields["scope"] = " ".join(sorted(self._scopes if scopes is None else scopes))
+        challenge = ", ".join(f'{name}="{value}"' for name, value in fields.items() if value)
         header = f"Bearer {challenge}".rstrip().encode("latin-1")
         return NotAllowed(Refusal(status, headers=((b"www-authenticate", header),)))
 
@@ -213,8 +213,8 @@ def names_in(request: Request, listing: Listing) -> Iterator[str]:
                 yield from _ids(listing[name])
             if isinstance(uri, str):
                 yield from _resources_at(uri, listing)
-    wanted = request.params.get("notifications")
-    uris = cast("JsonObject", wanted).get(RESOURCES) if isinstance(wanted, dict) else None
+    notifications = request.params.get("notifications")
+    uris = cast("JsonObject", notifications).get(RESOURCES) if isinstance(notifications, dict) else None
     for uri in cast("list[Any]", uris) if isinstance(uris, list) else ():
         if isinstance(uri, str):
             yield from _resources_at(uri, listing)

@@ -158,11 +158,11 @@ class Api:
         """The response of the host that has a handle; `None` if that host is gone, and the handle with it."""
         text = request.decode() if isinstance(request, bytes) else request
         try:
-            told = await self._project.ask_other(host, {"envelope": text}, caller)
+            answer = await self._project.ask_other(host, {"envelope": text}, caller)
         except RpcError as error:
             status = {"code": "retry", "http": 503, "message": error.message}
             return {**_head(), "status": status, "errors": [{"code": "busy", "message": error.message, "path": ""}]}
-        return told.get("response")
+        return answer.get("response")
 
     # Descriptions
 

@@ -131,9 +131,9 @@ class App:
         """Start to end idle sessions, and to share with other processes."""
         if self._siblings is not None:
             self.metrics.add(self._siblings.before())
-            self._siblings.start(self._project.hear, self._counted)
+            self._siblings.start(self._project.receive_news, self._counted)
             if self._project.sharing is None:
-                self._project.tell_others = self._siblings.tell
+                self._project.broadcast = self._siblings.broadcast
         self._sweeping = asyncio.get_running_loop().create_task(self._sweep())
 
     async def _sweep(self) -> None:
@@ -487,8 +487,8 @@ async def _send_document(document: JsonObject, exchange: Exchange) -> None:
 
 def _allowed_headers(headers: Headers) -> Field:
     """The headers that a page may send, including those that repeat arguments."""
-    asked = (headers.get("access-control-request-headers") or "").lower()
-    parameters = [name for each in asked.split(",") if _PARAMETERS.fullmatch(name := each.strip())]
+    requested = (headers.get("access-control-request-headers") or "").lower()
+    parameters = [name for each in requested.split(",") if _PARAMETERS.fullmatch(name := each.strip())]
     return b"access-control-allow-headers", ", ".join([_ALLOWED_HEADERS, *parameters]).encode()
 
 

@@ -102,8 +102,8 @@ def read_post(headers: Headers, body: bytes, mirrored: Callable[[str], Mirrored]
     return _read_handshake(headers, version, message, accepted)
 
 
-def _unacceptable(wanted: str) -> Refused:
-    return Refused(406, RpcError.invalid_request(f"Accept must list {wanted}"))
+def _unacceptable(required: str) -> Refused:
+    return Refused(406, RpcError.invalid_request(f"Accept must list {required}"))
 
 
 def _is_stateless(message: Message, version: str | None) -> bool:
@@ -155,8 +155,8 @@ def _check_version(sent: str | None, version: Any) -> None:
     if type(version) is not str:
         raise RpcError.wrong_param(f"_meta key {VERSION_KEY}", "a string", version)
     if sent != version:
-        told = f"MCP-Protocol-Version is {shown(sent)}, and the body says {shown(version)}"
-        raise RpcError(HEADER_MISMATCH, f"Header mismatch: {told}")
+        problem = f"MCP-Protocol-Version is {shown(sent)}, and the body says {shown(version)}"
+        raise RpcError(HEADER_MISMATCH, f"Header mismatch: {problem}")
     if sent not in STATELESS:
         raise RpcError.unsupported_version(sent, SUPPORTED_VERSIONS)
 

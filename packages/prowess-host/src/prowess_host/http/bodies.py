@@ -96,8 +96,8 @@ def _patterns_in(schema: Any) -> Iterator[str]:
             pending.extend(cast("list[Any]", each))
 
 
-def _unique(_validator: object, wanted: bool, value: Any, _schema: object) -> Iterator[ValidationError]:
-    if wanted and isinstance(value, list):
+def _unique(_validator: object, required: bool, value: Any, _schema: object) -> Iterator[ValidationError]:
+    if required and isinstance(value, list):
         items = [json.dumps(item, sort_keys=True) for item in cast("list[Any]", value)]
         if len(set(items)) < len(items):
             yield ValidationError("its items must differ")

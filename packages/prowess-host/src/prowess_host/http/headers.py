@@ -117,11 +117,11 @@ def check_mirrors(headers: Headers, request: Request, mirrored: Mirrored) -> Non
             _check_parameter(name, headers.once(name), _at(arguments, path))
 
 
-def _same(name: str, sent: str | None, wanted: str) -> None:
+def _same(name: str, sent: str | None, expected: str) -> None:
     if sent is None:
-        raise _mismatch(f"the header {name} is required, and must be {shown(wanted)}")
-    if sent != wanted:
-        raise _mismatch(f"{name} is {shown(sent)}, and the body says {shown(wanted)}")
+        raise _mismatch(f"the header {name} is required, and must be {shown(expected)}")
+    if sent != expected:
+        raise _mismatch(f"{name} is {shown(sent)}, and the body says {shown(expected)}")
 
 
 def _check_parameter(name: str, sent: str | None, value: Any) -> None:

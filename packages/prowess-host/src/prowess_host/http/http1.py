@@ -128,7 +128,7 @@ class _Shared:
         self.bodies = _Bodies(_MOST_BODIES * own.max_body)
         self._heads: dict[bytes, _Head] = {}
         """Parsed heads by their bytes, because a client sends few different ones."""
-        self._told: list[tuple[bytes, bytes]] = []
+        self._default_fields: list[tuple[bytes, bytes]] = []
         self._date = b""
 
     def known(self, head: bytes) -> _Head | None:
@@ -145,9 +145,9 @@ class _Shared:
     @property
     def date(self) -> bytes:
         """The header line with the date, which the server updates each second."""
-        if self._told is not self.state.default_headers:
-            self._told = self.state.default_headers
-            self._date = b"".join(b"%b: %b\r\n" % field for field in self._told)
+        if self._default_fields is not self.state.default_headers:
+            self._default_fields = self.state.default_headers
+            self._date = b"".join(b"%b: %b\r\n" % field for field in self._default_fields)
         return self._date
 
 
@@ -411,9 +411,9 @@ class Http1(asyncio.BufferedProtocol):
         if self._newest is not None:
             self._newest.complete()
 
-    def read_on(self, *, wanted: bool) -> None:
+    def read_on(self, *, needed: bool) -> None:
         """Read the rest of a body, or pause reading."""
-        if wanted:
+        if needed:
             self._read_or_wait()
         else:
             self._transport.pause_reading()

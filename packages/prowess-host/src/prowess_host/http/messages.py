@@ -71,7 +71,7 @@ class Wire(Protocol):
         """Send bytes."""
         ...
 
-    def read_on(self, *, wanted: bool) -> None:
+    def read_on(self, *, needed: bool) -> None:
         """Read the rest of the body, or pause reading."""
         ...
 
@@ -167,7 +167,7 @@ class Exchange:
                 self._body = bytearray(self._body)
             self._body += data
         if self._most is None and self.size > UNASKED:
-            self._wire.read_on(wanted=False)
+            self._wire.read_on(needed=False)
         self._wake()
 
     def complete(self) -> None:
@@ -194,7 +194,7 @@ class Exchange:
             if self.wants_continue:
                 self.wants_continue = False
                 self._wire.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-            self._wire.read_on(wanted=True)
+            self._wire.read_on(needed=True)
             await self._changed()
         return body
 
@@ -273,9 +273,9 @@ class Exchange:
         self._wire.finish(self)
         self._close()
 
-    def when_over(self, told: Callable[[], None]) -> None:
+    def when_over(self, callback: Callable[[], None]) -> None:
         """Call `told` once, when the response is complete or the client has disconnected."""
-        self._at_end.append(told)
+        self._at_end.append(callback)
 
     def _close(self) -> None:
         self.over = True
@@ -283,8 +283,8 @@ class Exchange:
         if self._outlet is not None:
             self._outlet.news = _ignore_news
         at_end, self._at_end = self._at_end, []  # breaks a reference cycle
-        for told in at_end:
-            told()
+        for callback in at_end:
+            callback()
 
     # Streams
 

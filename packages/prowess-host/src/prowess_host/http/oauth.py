@@ -254,10 +254,10 @@ def metadata_urls(resource: str) -> tuple[str, str]:
 
 def protected_resource(resource: str, issuer: str, scopes: list[str], name: str) -> JsonObject:
     """The metadata of RFC 9728."""
-    told: JsonObject = {
+    document: JsonObject = {
         "resource": resource,
         "authorization_servers": [issuer],
         "bearer_methods_supported": ["header"],
         "resource_name": name,
     }
-    return {**told, "scopes_supported": scopes} if scopes else told
+    return {**document, "scopes_supported": scopes} if scopes else document

@@ -167,8 +167,8 @@ def _access(settings: Settings, address: Address) -> tuple[Access, dict[str, Jso
     reader = TokenReader(own.oauth_issuer, frozenset({resource}), own.oauth_jwks)
     paths = metadata_urls(address.mcp)
     access = Access(credentials, reader, metadata_url=f"{address.url}{paths[0]}", scopes=own.oauth_scopes)
-    told = protected_resource(resource, own.oauth_issuer, access.all_scopes, settings.root.name)
-    return access, dict.fromkeys(paths, told)
+    document = protected_resource(resource, own.oauth_issuer, access.all_scopes, settings.root.name)
+    return access, dict.fromkeys(paths, document)
 
 
 def _guard(own: ServeSettings, address: Address) -> Guard:

@@ -159,8 +159,8 @@ class Sessions:
         self._share_room()
         return session
 
-    def _make_room(self, those: list[dict[str, HttpSession]], otherwise: TooManySessions) -> None:
-        idle = [(-len(of), each.seen, each) for of in those for each in of.values() if not each.in_use]
+    def _make_room(self, groups: list[dict[str, HttpSession]], otherwise: TooManySessions) -> None:
+        idle = [(-len(group), each.seen, each) for group in groups for each in group.values() if not each.in_use]
         if not idle:
             raise otherwise
         self.end(min(idle, key=itemgetter(0, 1))[2])

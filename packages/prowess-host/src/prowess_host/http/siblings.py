@@ -1,7 +1,7 @@
-"""The processes of one `prowess serve --workers N`: each tells the others what has changed, and counts for all of them.
+"""The processes of one `prowess serve --workers N`: they exchange news of changes, and add up their counters.
 
-They share a folder of their supervisor. Each listens on a socket there, and writes what it has counted into a file, from which
-a process that takes the place of another goes on.
+They share a folder of their supervisor. Each process listens on a socket there, and saves its counters in a file. A process
+that replaces another one continues with the saved counters.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _log = logging.getLogger("prowess.host")
 _SAVED: Final = 0.5
 """Seconds between two writes of the counters."""
 _PATIENCE: Final = 10.0
-"""Seconds in which another process takes news."""
+"""Seconds that another process has to take news."""
 _MOST: Final = 1024 * 1024
 
 
@@ -38,17 +38,17 @@ class Siblings:
         self._server: asyncio.Server | None = None
 
     def before(self) -> JsonObject:
-        """What the process had counted whose place this one takes."""
+        """The counters of the process that this one replaces."""
         return _read(self._folder / f"{self._number}.json")
 
-    def start(self, hear: Callable[[JsonObject], None], counted: Callable[[], JsonObject]) -> None:
-        """Hear news from now on, and save what is `counted`."""
+    def start(self, on_news: Callable[[JsonObject], None], counted: Callable[[], JsonObject]) -> None:
+        """Call `on_news` with the news of other processes, and save what `counted` returns."""
         self._counted = counted
-        self._run(self._listen(hear))
+        self._run(self._listen(on_news))
         self._run(self._save())
 
     async def close(self) -> None:
-        """Hear and save nothing more."""
+        """Receive no more news, and save the counters a last time."""
         for task in list(self._tasks):
             task.cancel()
         if self._server is not None:
@@ -57,12 +57,12 @@ class Siblings:
             self._write()
 
     def counts(self) -> list[JsonObject]:
-        """What all processes have counted: this one until now, the others until a moment ago."""
+        """The counters of all processes: of this one now, of the others as last saved."""
         others = (file for file in sorted(self._folder.glob("*.json")) if file.stem != str(self._number))
         return [self._counted(), *map(_read, others)]
 
-    def tell(self, news: JsonObject) -> None:
-        """Tell all others."""
+    def broadcast(self, news: JsonObject) -> None:
+        """Send news to all other processes."""
         for path in self._folder.glob("*.socket"):
             if path.stem != str(self._number):
                 self._run(self._send(path, json.dumps(news).encode()))
@@ -75,10 +75,10 @@ class Siblings:
                 writer.close()
                 await writer.wait_closed()
 
-    async def _listen(self, hear: Callable[[JsonObject], None]) -> None:
-        async def heard(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _listen(self, on_news: Callable[[JsonObject], None]) -> None:
+        async def receive(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             try:
-                hear(json.loads(await reader.readline()))
+                on_news(json.loads(await reader.readline()))
             except (OSError, ValueError):
                 _log.exception("news of another process could not be read")
             finally:
@@ -86,7 +86,7 @@ class Siblings:
 
         path = self._folder / f"{self._number}.socket"
         path.unlink(missing_ok=True)
-        self._server = await asyncio.start_unix_server(heard, path, limit=_MOST)
+        self._server = await asyncio.start_unix_server(receive, path, limit=_MOST)
 
     async def _save(self) -> None:
         with contextlib.suppress(OSError):  # the folder goes with the supervisor

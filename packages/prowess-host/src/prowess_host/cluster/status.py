@@ -11,13 +11,13 @@ from prowess_host.cluster.engine import Engine
 from prowess_host.cluster.errors import EngineError
 from prowess_host.cluster.remote import Agents
 
-__all__ = ["look"]
+__all__ = ["cluster_status"]
 
 _QUIET = 0.5
 """Seconds without another agent after which all agents are assumed to have answered."""
 
 
-async def look(settings: Settings) -> tuple[bool, list[str]]:
+async def cluster_status(settings: Settings) -> tuple[bool, list[str]]:
     """Whether the engine is up, and a line about it and about each agent. Takes a few seconds at most."""
     engine = Engine(settings)
     agents = Agents(engine, lambda: settings, _no_code)

@@ -7,14 +7,23 @@ from enum import IntEnum, unique
 
 from prowess_host.cluster.engine import Engine
 
-__all__ = ["FULL", "Said", "agent_subject", "beats_subject", "blob_name", "code_ways", "stream_subjects", "who_subject"]
+__all__ = [
+    "FULL",
+    "WorkerMessage",
+    "agent_subject",
+    "beats_subject",
+    "blob_name",
+    "code_ways",
+    "stream_subjects",
+    "who_subject",
+]
 
 FULL = "all its slots are in use"
 """The refusal of an agent that may have a free slot soon."""
 
 
 @unique
-class Said(IntEnum):
+class WorkerMessage(IntEnum):
     """The kinds of messages about one worker. FRAMES go both ways, KILL to the agent, the others to the host."""
 
     FRAMES = 1
