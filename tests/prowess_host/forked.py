@@ -110,7 +110,7 @@ class ForkedWorker(LinkedWorker):
         os.close(self._end)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._pid, signal.SIGKILL)
-        await self._hear_last_words()
+        await self._read_last_frames()
         while self._pass_on():
             pass
         self._loop.remove_reader(self._output)

@@ -74,7 +74,7 @@ async def test_a_call_of_a_command_that_did_not_load_says_why(tmp_path: Path):
 
 def test_words_of_a_failure_hide_nothing() -> None:
     """They may be those of a stranger's skill: a terminal would obey them, and a model read what people do not see."""
-    failure = Failure.told(
+    failure = Failure.of(
         "a\x1b[2J", "one\ntwo \x1b]0;title\x07\rthree \u202e \U000e0041 \U0001f469\u200d\U0001f4bb\r\n"
     )
 

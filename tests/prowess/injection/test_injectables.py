@@ -726,10 +726,10 @@ async def test_a_recipe_can_be_taken_back_and_replaced(tmp_path: Path):
 async def test_nobody_names_the_nearest_provider(tmp_path: Path):
     """Or all there are."""
     async with Runtime.open(tmp_path) as runtime:
-        assert "there is no provider for ConfigPath; the nearest is ConfigPaths" in injectables(runtime).nobody(
+        assert "there is no provider for ConfigPath; the nearest is ConfigPaths" in injectables(runtime).why_missing(
             "ConfigPath"
         )
-        assert "there are ConfigPaths, Context, Logger, Settings" in injectables(runtime).nobody("Zzz")
+        assert "there are ConfigPaths, Context, Logger, Settings" in injectables(runtime).why_missing("Zzz")
 
         @skill_command
         async def asking(clock: Annotated[Clock, Inject()]) -> None:

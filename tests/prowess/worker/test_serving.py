@@ -452,7 +452,7 @@ async def test_a_worker_does_not_remember_all_texts_that_it_has_told(host: Host,
     """Some are new with every call."""
     monkeypatch.setattr("prowess.worker.serving._MOST_SECRETS", 1)
     for texts in (["one", "two"], ["three"], ["two"]):
-        host.worker._tell_secrets(texts)
+        host.worker._send_secrets(texts)
     assert 0 == await host.lingering()
     assert [["one", "two"], ["three"], ["two"]] == [told["texts"] for told in secrets_told(host)]
 
@@ -724,7 +724,7 @@ async def test_a_blocked_loop_is_said_with_the_place(caplog: pytest.LogCaptureFi
     assert ["test_serving.py" in record.getMessage() for record in caplog.records] == [True]
     assert stuck.is_set()
     with fail_after(PATIENCE):
-        while watchdog._wanted.is_set():  # noqa: ASYNC110 - a thread's event
+        while watchdog._awake.is_set():  # noqa: ASYNC110 - a thread's event
             await asyncio.sleep(0.001)
     watchdog.wake()
     watchdog.wake()

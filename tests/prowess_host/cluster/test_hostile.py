@@ -325,7 +325,7 @@ async def test_agents_whose_answers_a_slow_engine_passes_on_late_are_seen(
     engine.subscribe(who_subject(engine), answer)
     await engine.flush()
     with anyio.fail_after(PATIENCE):
-        _, lines = await look(Settings.of({**cluster_settings, "cluster.url": await proxy.start()}))
+        _, lines = await cluster_status(Settings.of({**cluster_settings, "cluster.url": await proxy.start()}))
     assert 6 == len(lines)
     await proxy.close()
 

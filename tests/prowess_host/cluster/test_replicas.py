@@ -602,11 +602,11 @@ async def test_more_changes_than_a_host_keeps_count_as_all(
     monkeypatch.setattr(sharing, "_MOST_UPDATES", 3)
     heard: list[Any] = []
     one, other = [
-        sharing.Sharing(await connect(), Settings.of({}), b"", lambda: None, _nothing, hear=hear)
+        sharing.Sharing(await connect(), Settings.of({}), b"", lambda: None, _nothing, on_news=hear)
         for hear in (heard.append, lambda _: None)
     ]
     for number in range(6):
-        other.tell({"updated": f"note://{number}", "skill": ""})
+        other.broadcast({"updated": f"note://{number}", "skill": ""})
     await other.engine.flush()
     one.start()
     await one.engine.flush()

@@ -418,7 +418,7 @@ async def test_a_full_disk_costs_records_only(
 async def test_a_fault_of_ours_costs_records_only(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("prowess_host.records.book._said_in_head", lambda _: 1 / 0)
+    monkeypatch.setattr("prowess_host.records.book._caller_in", lambda _: 1 / 0)
     make_project(tmp_path, t=SKILL)
     async with served(tmp_path) as project:
         client = MemoryClient(project, HANDSHAKE)

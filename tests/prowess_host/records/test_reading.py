@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from prowess.errors import ProwessError
-from prowess_host.records.reading import LOST, RUNNING, Event, NoSuchCall, Reader, Wanted
+from prowess_host.records.reading import LOST, RUNNING, CallFilter, Event, NoSuchCall, Reader
 from prowess_host.records.rows import Row
 from prowess_host.records.store import Store
 
@@ -38,34 +38,34 @@ def record(tmp_path: Path) -> Reader:
 
 
 ASKED = [
-    (Wanted(), "aa1 aa2 bb3 bc4"),
-    (Wanted(command="text"), "aa1 aa2"),
-    (Wanted(command="text.*"), "aa1 aa2"),
-    (Wanted(command="text.grep"), "aa1"),
-    (Wanted(client="CLAUDE"), "aa2"),
-    (Wanted(failed=True), "aa2"),
-    (Wanted(since=NOW - 200), "aa2 bb3 bc4"),
-    (Wanted(command="git", failed=True), ""),
+    (CallFilter(), "aa1 aa2 bb3 bc4"),
+    (CallFilter(command="text"), "aa1 aa2"),
+    (CallFilter(command="text.*"), "aa1 aa2"),
+    (CallFilter(command="text.grep"), "aa1"),
+    (CallFilter(client="CLAUDE"), "aa2"),
+    (CallFilter(failed=True), "aa2"),
+    (CallFilter(since=NOW - 200), "aa2 bb3 bc4"),
+    (CallFilter(command="git", failed=True), ""),
 ]
 
 
 @pytest.mark.parametrize(("wanted", "found"), ASKED)
-def test_calls_are_found_by_what_is_known_of_them(record: Reader, wanted: Wanted, found: str):
+def test_calls_are_found_by_what_is_known_of_them(record: Reader, wanted: CallFilter, found: str):
     assert found.split() == [call.id for call in record.newest(wanted, 10)]
 
 
 def test_the_newest_come_last(record: Reader):
-    assert ["bb3", "bc4"] == [call.id for call in record.newest(Wanted(), 2)]
+    assert ["bb3", "bc4"] == [call.id for call in record.newest(CallFilter(), 2)]
 
 
 def test_what_is_new_is_found_by_the_number_that_was_seen_last(record: Reader):
     last = record.last_number()
-    assert [] == record.after(last, Wanted())
+    assert [] == record.after(last, CallFilter())
     store = Store(record.path, 1 << 30, 30)
     store.write([row("bc4"), row("dd5", command="x.y")])
     store.close()
-    assert ["bc4", "dd5"] == [call.id for call in record.after(last, Wanted())]
-    assert ["dd5"] == [call.id for call in record.after(last, Wanted(command="x"))]
+    assert ["bc4", "dd5"] == [call.id for call in record.after(last, CallFilter())]
+    assert ["dd5"] == [call.id for call in record.after(last, CallFilter(command="x"))]
 
 
 @pytest.mark.parametrize(("name", "found"), [("aa1", "aa1"), ("bb", "bb3"), ("c4", "bc4"), ("last", "bc4")])
@@ -92,16 +92,16 @@ def test_a_running_call_of_a_host_that_is_gone_is_lost(record: Reader):
 def test_a_record_that_is_not_there_is_empty(tmp_path: Path):
     """And it is not made by looking."""
     reader = Reader(tmp_path / "none.sqlite")
-    assert ([], 0) == (reader.newest(Wanted(), 5), reader.last_number())
+    assert ([], 0) == (reader.newest(CallFilter(), 5), reader.last_number())
     assert [] == list(tmp_path.iterdir())
     (tmp_path / "none.sqlite").touch()
-    assert [] == reader.newest(Wanted(), 5)
+    assert [] == reader.newest(CallFilter(), 5)
 
 
 def test_a_damaged_record_says_so(tmp_path: Path):
     (tmp_path / "a.sqlite").write_bytes(b"no database" * 1000)
     with pytest.raises(ProwessError, match="damaged"):
-        Reader(tmp_path / "a.sqlite").newest(Wanted(), 5)
+        Reader(tmp_path / "a.sqlite").newest(CallFilter(), 5)
 
 
 EVENTS = [

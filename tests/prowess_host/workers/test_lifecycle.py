@@ -69,7 +69,7 @@ def test_whoever_is_killed_is_killed(state: State, event: Event):
         assert {A.QUIT, A.QUIT_SOON} & set(actions)
 
 
-@pytest.mark.parametrize("event", [E.UNANSWERED, E.IMPORT_HOLDS, E.IMPORT_ENDED, E.HEARD, E.UP])
+@pytest.mark.parametrize("event", [E.UNANSWERED, E.IMPORT_HOLDS, E.IMPORT_ENDED, E.FRAME, E.UP])
 @pytest.mark.parametrize("state", State)
 def test_a_slow_import_ends_nothing(state: State, event: Event):
     """Only an import over its limit does."""

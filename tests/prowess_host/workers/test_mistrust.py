@@ -19,7 +19,7 @@ from prowess.worker.link import Frame
 from prowess.worker.messages import Kind
 from prowess_host.confinement.grants import Grant
 from prowess_host.workers.jobs import Job
-from prowess_host.workers.linked import HeardBoard
+from prowess_host.workers.linked import FrameBoard
 from prowess_host.workers.mistrust import sound
 from prowess_host.workers.shapes import KINDS_OF_OUTCOMES
 
@@ -377,23 +377,23 @@ def test_only_what_a_worker_was_told_is_a_secret_of_its() -> None:
     """Texts of its choice would push those of others out of the list, or hide what it does in the record."""
     grant = Grant("own", Limits(), Path(), variables=(("TOKEN", "of-env"),))
 
-    assert {"of-settings", "7", "of-env"} == grant.told_texts({"own": {"key": "of-settings", "list": [7]}})
+    assert {"of-settings", "7", "of-env"} == grant.passed_texts({"own": {"key": "of-settings", "list": [7]}})
 
 
 @pytest.mark.parametrize("head", [b"", b"5", b"{}", b'{"imports": 5}', b'{"imports": [[1]]}', b"[" * 100_000])
 def test_nonsense_about_imports_is_none_without_shared_memory(head: bytes) -> None:
     """It is read before anything else is looked at."""
-    board = HeardBoard(lambda *_: None)
+    board = FrameBoard(lambda *_: None)
 
-    assert board.hear(Frame(Kind.IMPORTING, 0, head, b""))
+    assert board.read(Frame(Kind.IMPORTING, 0, head, b""))
     assert () == board.noted
 
 
 def test_calls_that_begin_are_counted_as_far_as_a_worker_can_have_them() -> None:
     """A flood of numbers would fill the memory of the host."""
-    board = HeardBoard(lambda *_: None)
+    board = FrameBoard(lambda *_: None)
     for number in range(70_000):
-        board.hear(Frame(Kind.BEGUN, number, b"", b""))
+        board.read(Frame(Kind.BEGUN, number, b"", b""))
 
     assert board.started(1)
     assert not board.started(69_999)

@@ -200,7 +200,7 @@ class Connection:
         except RpcError as error:
             call.back.write(self._session.refuse(call, error))
         except EncodeError as error:
-            self._say(call, _invalid(call, error), is_error=True, meta=b'{"prowess/kind":"input"}')
+            self._report_text(call, _invalid(call, error), is_error=True, meta=b'{"prowess/kind":"input"}')
         except Exception:  # noqa: BLE001 - as above, and the client gets an error
             _log.exception("%s could not be served", call.method)
             call.back.write(self._session.refuse(call, RpcError.internal("see the log of the host")))
@@ -242,7 +242,7 @@ class Connection:
             if target is None:
                 raise unknown(call, listing)
             self._call_served(call, target)
-        self._project.wanted()
+        self._project.warm_up()
 
     def _serve_task(self, call: Call) -> None:
         if not self._project.offers_tasks:
@@ -264,11 +264,11 @@ class Connection:
     async def _ask_other(self, call: Call, host: str) -> bytes:
         """The answer of the host that has a task."""
         task = call.params["taskId"]
-        told = await self._project.ask_other(host, {"method": call.method, "params": call.params}, _owner(call))
-        if "error" in told:
-            raise RpcError(*told["error"])
-        if "body" in told:
-            return told["body"].encode()
+        answer = await self._project.ask_other(host, {"method": call.method, "params": call.params}, _owner(call))
+        if "error" in answer:
+            raise RpcError(*answer["error"])
+        if "body" in answer:
+            return answer["body"].encode()
         body = await self._project.tasks.answer_for_gone(call.method, task, _owner(call))
         if body is None:
             raise RpcError.wrong_param("params.taskId", "the id of a task that is kept", task)
@@ -311,8 +311,8 @@ class Connection:
 
     async def _finish(self, call: Call, answer: Coroutine[Any, Any, bytes | tuple[bytes, bytes]]) -> None:
         try:
-            told = await answer
-            body, meta = told if isinstance(told, tuple) else (told, b"{}")
+            result = await answer
+            body, meta = result if isinstance(result, tuple) else (result, b"{}")
             line = self._session.answer(call, body, meta=meta)
         except RpcError as error:
             line = self._session.refuse(call, error)
@@ -400,17 +400,17 @@ class Connection:
         failures = listing.catalog.failures
         text = "\n".join(map(str, failures))
         if name == DIAGNOSTICS and (failures or not listing.catalog.contracts):
-            self._say(call, text or self._project.where_it_looked())
+            self._report_text(call, text or self._project.where_it_looked())
         elif failures and not listing.catalog.contracts:
             why = f"{name} cannot be called, because no skill could be loaded:\n{text}"
             self._note_unknown(call, name, why)
-            self._say(call, why, is_error=True)
+            self._report_text(call, why, is_error=True)
         else:
             reasons = listing.catalog.reasons(name)
             why = (
                 f". This could not be loaded: {'; '.join(reasons)}"
                 if reasons
-                else did_you_mean(name, (each for each, it in listing.names.items() if it.is_tool))
+                else did_you_mean(name, (each for each, item in listing.names.items() if item.is_tool))
             )
             error = RpcError.unknown_tool(name, why)
             self._note_unknown(call, name, error.message)
@@ -448,7 +448,7 @@ class Connection:
             back.write(line)
         return has_room
 
-    def _say(self, call: Call, text: str, *, is_error: bool = False, meta: bytes = b"{}") -> None:
+    def _report_text(self, call: Call, text: str, *, is_error: bool = False, meta: bytes = b"{}") -> None:
         text = text.encode("utf-8", "backslashreplace").decode()
         body = dumps({"content": [{"type": "text", "text": text}], "isError": is_error})
         call.back.write(self._session.answer(call, body, meta=meta))
@@ -533,7 +533,7 @@ class Connection:
             if self._project.sharing is not None and isinstance(cursor, str):
                 self._finish_soon(call, self._read_more_elsewhere(call, cursor, most, str(error)))
             else:
-                self._say(call, str(error), is_error=True, meta=_WRONG)
+                self._report_text(call, str(error), is_error=True, meta=_WRONG)
             return
         body, meta = _page(page)
         call.back.write(self._session.answer(call, body, meta=meta))
@@ -572,8 +572,8 @@ def _owner(call: Call) -> Hashable:
 def _page(page: Page) -> tuple[bytes, bytes]:
     """A part of a long result, and its `_meta`."""
     follows = notice(page.cursor) if page.cursor else "This is the end."
-    told = f"Above are bytes {page.start} to {page.end} of {page.size}. {follows}"
-    content = [{"type": "text", "text": page.text}, {"type": "text", "text": told}]
+    note = f"Above are bytes {page.start} to {page.end} of {page.size}. {follows}"
+    content = [{"type": "text", "text": page.text}, {"type": "text", "text": note}]
     meta = {META_CUT: {"bytes": page.size, "start": page.start, "end": page.end, "cursor": page.cursor}}
     return dumps({"content": content, "isError": False}), dumps(meta)
 

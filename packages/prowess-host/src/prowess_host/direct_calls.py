@@ -135,11 +135,11 @@ class _Listener:
         self.answer: asyncio.Future[tuple[JsonObject, JsonObject]] = asyncio.get_running_loop().create_future()
 
     def result(self, meta: bytes, body: bytes) -> None:
-        self._tell(json.loads(meta), json.loads(body))
+        self._finish(json.loads(meta), json.loads(body))
 
     def refused(self, facts: JsonObject) -> None:
         content = [{"type": "text", "text": facts["message"]}]
-        self._tell({META_KIND: facts["kind"]}, {"content": content, "isError": True})
+        self._finish({META_KIND: facts["kind"]}, {"content": content, "isError": True})
 
     def rest(self, token: str, text: bytes) -> None:  # pragma: no cover - there is no limit on this result
         """Does nothing: direct calls have no limit on results."""
@@ -156,10 +156,10 @@ class _Listener:
     async def _ask(self, questions: JsonObject) -> None:
         assert self._audience.ask is not None  # noqa: S101 - else nothing would be asked
         try:
-            told: JsonObject = {"answers": await self._audience.ask(questions)}
+            answer: JsonObject = {"answers": await self._audience.ask(questions)}
         except Exception as error:  # noqa: BLE001 - reported to the command
-            told = {"error": f"the question could not be asked: {message_of(error)}"}
-        self.reply(told)
+            answer = {"error": f"the question could not be asked: {message_of(error)}"}
+        self.reply(answer)
 
     def url_done(self, key: str) -> None:
         """Does nothing: the person has opened the page and knows."""
@@ -182,6 +182,6 @@ class _Listener:
         for task in self._asking:
             task.cancel()
 
-    def _tell(self, facts: JsonObject, body: JsonObject) -> None:
+    def _finish(self, facts: JsonObject, body: JsonObject) -> None:
         if not self.answer.done():  # the caller was not cancelled
             self.answer.set_result((facts, body))

@@ -168,8 +168,8 @@ class Project:
             from prowess_host.records.book import Book  # imports sqlite3, after the first answer
             from prowess_host.records.place import record_path
 
-            tell = self.sharing.record if self.sharing is not None else None
-            return Book(record_path(self._paths), settings, environ, mark=mark, client=client, tell=tell).write
+            on_rows = self.sharing.record if self.sharing is not None else None
+            return Book(record_path(self._paths), settings, environ, mark=mark, client=client, on_rows=on_rows).write
 
         own = settings.own.record
 
@@ -288,11 +288,11 @@ class Project:
         fault: RpcError | None = None
         try:
             for each in asyncio.as_completed(asking):  # the answer of a host that has just died takes long
-                told = await each
-                if isinstance(told, RpcError):
-                    fault = told
-                elif "page" in told:
-                    return Page(*told["page"])
+                answer = await each
+                if isinstance(answer, RpcError):
+                    fault = answer
+                elif "page" in answer:
+                    return Page(*answer["page"])
         finally:
             for each in asking:
                 each.cancel()
@@ -410,8 +410,8 @@ class Project:
         """Import and describe all skills. Raises `ChildProcessError`."""
         return await self._updates.describe_anew()
 
-    def wanted(self) -> None:
-        """Called when a client lists or calls tools: workers may start."""
+    def warm_up(self) -> None:
+        """Let workers start, because a client lists or calls tools."""
         self._updates.asked.set()
 
     def _publish(self, listing: Listing) -> None:
@@ -457,7 +457,7 @@ class Project:
 
     async def contract_of(self, command: str) -> Contract | None:
         """The contract of the command with a name, once the listing is complete enough to say whether it exists."""
-        self.wanted()
+        self.warm_up()
         if self.listing[command] is None and self._watching is not None:
             await self._updates.settled.wait()
             await self._updates.prepared(command)

@@ -198,13 +198,13 @@ class ServedCall(ToolCall):
 
     def result(self, meta: bytes, body: bytes) -> None:
         """Answer the request."""
-        told = cast("JsonObject", json.loads(meta))
-        kind = told.get(_KIND)
+        fields = cast("JsonObject", json.loads(meta))
+        kind = fields.get(_KIND)
         if kind is None:
             super().result(meta, body)
             return
         blocks: Iterable[JsonObject] = json.loads(body).get("content", ())
-        self._refuse(kind, "\n".join(block["text"] for block in blocks if block["type"] == "text"), told)
+        self._refuse(kind, "\n".join(block["text"] for block in blocks if block["type"] == "text"), fields)
 
     def _refuse(self, kind: str, text: str, facts: JsonObject) -> None:
         error = error_of(self.target, kind, text, facts, stateless=self._call.revision.stateless)

@@ -131,11 +131,11 @@ class Task:
         self._message = error.message
         self._end("failed", b'{"error":%b}' % error_body(error))
 
-    def announce(self, contract: Contract, tell: Callable[[], None]) -> None:
+    def announce(self, contract: Contract, then: Callable[[], None]) -> None:
         """Called when the client may get the handle."""
         command, may_repeat = contract.id, contract.hints.may_repeat
         facts: JsonObject = {"kind": "task", "command": command, "may_repeat": may_repeat, "created": self._facts()}
-        self._tasks.announce(self, facts, partial(self.lose, command, may_repeat=may_repeat), tell)
+        self._tasks.announce(self, facts, partial(self.lose, command, may_repeat=may_repeat), then)
 
     def lose(self, command: str, *, may_repeat: bool) -> None:
         """Give up the call, because other hosts have reported it as lost while this one was cut off."""
@@ -230,12 +230,12 @@ class Tasks:
         task.owner = owner
         return task
 
-    def announce(self, task: Task, facts: JsonObject, on_lost: Callable[[], None], tell: Callable[[], None]) -> None:
+    def announce(self, task: Task, facts: JsonObject, on_lost: Callable[[], None], then: Callable[[], None]) -> None:
         """Call `tell` when every host can answer for a new task: at once, if this is the only one."""
         if self._shared is None:
-            tell()
+            then()
         else:
-            self._shared.begin_soon(task.id, task.owner, facts, on_lost, tell)
+            self._shared.begin_soon(task.id, task.owner, facts, on_lost, then)
 
     def over(self, task: Task, size: int) -> None:
         """Called when a task has ended."""

@@ -138,7 +138,7 @@ class ToolCall:
         self._job: Job | None = None
         self._task: Task | None = None
         """The task of a call in the background."""
-        self._told: dict[str, JsonObject] = {}
+        self._given: dict[str, JsonObject] = {}
         self._newest = b""
         """The newest progress that is held back from a slow client."""
         self._lost_logs = 0
@@ -162,14 +162,14 @@ class ToolCall:
         envelope: JsonObject = params.get("_meta") or {}
         if self._names_request or not params.keys() <= _ORDINARY or not envelope.keys() <= _ENVELOPE:
             return dumps(self._how(profile))
-        wanted = call.progress_token is not None, call.log_level is not None
+        reports = call.progress_token is not None, call.log_level is not None
         key: tuple[object, ...] = (
             self._contract.id,
             profile,
             self._limit.most,
             self._limit.kept,
             self._scopes,
-            *wanted,
+            *reports,
         )
         heads = session.heads
         if client is not session.client:
@@ -298,19 +298,19 @@ class ToolCall:
             self._unasked(job, f"the client could not ask {key!r}: {error.get('message')}")
             return
         try:
-            self._told[key] = read_answer(result, "result", kind)
+            self._given[key] = read_answer(result, "result", kind)
         except RpcError as wrong:
             self._unasked(job, f"the client answered {key!r} wrongly: {wrong.message}")
             return
         if not self._asked:
-            told, self._told = self._told, {}
-            self._supervisor.answer(job, {"answers": told})
+            answers, self._given = self._given, {}
+            self._supervisor.answer(job, {"answers": answers})
 
     def _unasked(self, job: Job, why: str) -> None:
         """Fail a question, and with it those that were asked together with it."""
         for question in self._asked:
             self._write(self._call, self._session.withdraw_question(question))
-        self._asked, self._told = {}, {}
+        self._asked, self._given = {}, {}
         self._supervisor.answer(job, {"error": why})
 
     # In the background
@@ -396,8 +396,8 @@ class ToolCall:
             self._write(self._call, self._lost())
 
     def _lost(self) -> bytes:
-        told = f"{self._lost_logs} log messages were dropped: they came faster than the client read"
-        return self._session.report_log(self._call, "warning", told, logger=self._contract.id)
+        text = f"{self._lost_logs} log messages were dropped: they came faster than the client read"
+        return self._session.report_log(self._call, "warning", text, logger=self._contract.id)
 
 
 def shared_key(settings: Settings) -> bytes | None:

@@ -166,9 +166,9 @@ class MemoryClient(Client):
 
     async def _ask(self, questions: Mapping[str, Any]) -> Mapping[str, Any]:
         answers: dict[str, Any] = {}
-        for key, asked in questions.items():
-            request = request_of(asked, self._revision, key)
-            answers[key] = read_answer(self._asked(request["method"], request["params"]), key, kind_of(asked))
+        for key, question in questions.items():
+            request = request_of(question, self._revision, key)
+            answers[key] = read_answer(self._asked(request["method"], request["params"]), key, kind_of(question))
         return answers
 
     def _report(self, done: float, total: float | None, message: str | None) -> None:

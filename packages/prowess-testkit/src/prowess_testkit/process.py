@@ -271,7 +271,7 @@ class ProcessClient(Client):
         self._patience = patience
         self.tasks: list[str] = []
         """The ids of the calls in the background."""
-        host.on_message = self._hear
+        host.on_message = self._on_message
 
     @property
     def stderr(self) -> str:
@@ -324,10 +324,10 @@ class ProcessClient(Client):
         self.tasks.append(task_id)
         with anyio.fail_after(self._patience):
             while "result" not in task and "error" not in task and task["status"] != "cancelled":
-                asked = {key: each for key, each in task.get("inputRequests", {}).items() if key not in answered}
-                if asked:
-                    answered |= asked.keys()
-                    given = {key: self._asked(each["method"], each["params"]) for key, each in asked.items()}
+                questions = {key: each for key, each in task.get("inputRequests", {}).items() if key not in answered}
+                if questions:
+                    answered |= questions.keys()
+                    given = {key: self._asked(each["method"], each["params"]) for key, each in questions.items()}
                     await self.request("tasks/update", taskId=task_id, inputResponses=given)
                 elif "resultType" in task and task["resultType"] != "task":
                     await anyio.sleep(_POLL)
@@ -345,7 +345,7 @@ class ProcessClient(Client):
                 f"no answer to {what} in {self._patience:g} s; stderr of the host:\n{self.stderr}"
             ) from None
 
-    def _hear(self, message: Message) -> None:
+    def _on_message(self, message: Message) -> None:
         params = message.get("params", {})
         if "id" in message:
             self.host.send({"jsonrpc": "2.0", "id": message["id"], **self._answer(message["method"], params)})

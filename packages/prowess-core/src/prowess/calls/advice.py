@@ -112,9 +112,9 @@ def _of_module(name: str, file: str | None) -> str:
     folder = Path(file).parent if file else None
     if folder is not None and ((folder / f"{name}.py").is_file() or (folder / name / "__init__.py").is_file()):
         return f"It is beside this file, and skills import each other's files as parts of one package: `from . import {name}`"
-    wanted = _DISTRIBUTIONS.get(name, name)
+    distribution = _DISTRIBUTIONS.get(name, name)
     return (
-        f"Skills run in {sys.executable}, which does not have it. Add it with `{install_command(wanted)}`, or name a Python "
+        f"Skills run in {sys.executable}, which does not have it. Add it with `{install_command(distribution)}`, or name a Python "
         "that has it by the setting `python`"
     )
 

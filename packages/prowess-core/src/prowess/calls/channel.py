@@ -22,7 +22,7 @@ Questions: TypeAlias = "Mapping[str, JsonObject]"
 """The questions by key: for a form its `message` and `schema`."""
 
 _SHORTEST_SECRET: Final = 4
-_MOST_SAID: Final = 1000
+_MOST_QUEUED: Final = 1000
 """Reports of threads that wait for a busy event loop. Beyond that, a new report replaces the previous one."""
 _PROCESS: Final = os.urandom(4).hex()
 _numbers: Final = itertools.count(1)
@@ -154,7 +154,7 @@ class Call:
         self.task = cast("asyncio.Task[Any]", asyncio.current_task(self.loop))
         self.thread = threading.get_ident()
         self.started = time.perf_counter()
-        self._said: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
+        self._queued: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         """Reports of threads that the loop has not passed on yet."""
         self._lock = threading.Lock()
         """Protects these reports."""
@@ -190,19 +190,19 @@ class Call:
 
         A number that does not grow is not sent, as the protocol requires.
         """
-        self._tell(self._advance, done, total, message)
+        self._run_on_loop(self._advance, done, total, message)
 
     def log(self, level: str, message: Any) -> None:
         """Pass a log message on."""
-        self._tell(self.channel.log, level, message)
+        self._run_on_loop(self.channel.log, level, message)
 
     def updated(self, uri: str) -> None:
         """Report that a resource has changed."""
-        self._tell(self.channel.updated, uri)
+        self._run_on_loop(self.channel.updated, uri)
 
     def url_done(self, key: str) -> None:
         """Report that a page is finished."""
-        self._tell_always(self.channel.url_done, key)
+        self._run_always(self.channel.url_done, key)
 
     def go_into_background(self) -> bool:
         """Continue in the background; false if the caller has to wait. A second call has no effect."""
@@ -211,7 +211,7 @@ class Call:
             return False
         if not self._in_background:
             self._in_background = True
-            self._tell_always(leave)
+            self._run_always(leave)
         return True
 
     def _advance(self, done: float | None, total: float | None, message: str | None) -> None:
@@ -224,20 +224,20 @@ class Call:
             self._done = done
             self.channel.progress(done, total, message)
 
-    def _tell(self, function: Callable[..., None], *args: Any) -> None:
+    def _run_on_loop(self, function: Callable[..., None], *args: Any) -> None:
         if self.on_its_loop:
             self._unless_over(function, *args)
             return
         with self._lock:
-            is_first = not self._said
-            if len(self._said) == _MOST_SAID:  # the loop cannot keep up: replace the last one
-                self._drop(*self._said.pop())
-            self._said.append((function, args))
+            is_first = not self._queued
+            if len(self._queued) == _MOST_QUEUED:  # the loop cannot keep up: replace the last one
+                self._drop(*self._queued.pop())
+            self._queued.append((function, args))
         if is_first:
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 self.loop.call_soon_threadsafe(self._pass_on)
 
-    def _tell_always(self, function: Callable[..., None], *args: Any) -> None:
+    def _run_always(self, function: Callable[..., None], *args: Any) -> None:
         """Like `_tell`, for messages that must not be dropped."""
         if self.on_its_loop:
             self._unless_over(function, *args)
@@ -254,9 +254,9 @@ class Call:
     def _pass_on(self) -> None:
         """In the loop: pass on the reports of threads, in order."""
         with self._lock:
-            said, self._said = self._said, []
+            queued, self._queued = self._queued, []
             lost, self._lost_logs = self._lost_logs, 0
-        for function, args in said:
+        for function, args in queued:
             self._unless_over(function, *args)
         if lost:
             note = f"{lost} log messages were dropped: they came faster than the event loop could pass them on"

@@ -11,7 +11,7 @@ from typing import Any, Final, NoReturn, cast
 from pydantic_core import to_jsonable_python
 
 from prowess.calls.channel import Call
-from prowess.calls.questions import Answer, Page, Question, Roots, Sample, Wanted, question_of
+from prowess.calls.questions import Answer, AnswerType, Page, Question, Roots, Sample, question_of
 from prowess.calls.threads import is_stuck
 from prowess.errors import AskError, InputRequired, MissingCapability, parts_of_capability
 from prowess.jsontypes import JsonObject
@@ -151,7 +151,7 @@ class Context:
         self._call.updated(str(uri))
         return SENT
 
-    def ask(self, key: str, message: str, schema: Wanted = None) -> Any:
+    def ask(self, key: str, message: str, schema: AnswerType = None) -> Any:
         """Ask the person at the client: `answer = await ctx.ask(...)`, without `await` in sync code.
 
         `schema` is a flat object schema, or a type: bool, str, int, an Enum, a Literal, a dataclass of such. The `key`
@@ -188,7 +188,7 @@ class Context:
         """
         return self._wait_for(self._ask_one(key, Roots()))
 
-    def ask_all(self, questions: Mapping[str, Question | tuple[str, Wanted]]) -> Any:
+    def ask_all(self, questions: Mapping[str, Question | tuple[str, AnswerType]]) -> Any:
         """Ask several questions at once: each key has a message and a schema. Returns a dict of answers.
 
         A `Page`, a `Sample` or a `Roots` may replace the message and the schema.
@@ -217,16 +217,16 @@ class Context:
             raise AskError(f"{call.command} runs on the event loop, where sync code cannot wait; drop thread=False")
         return asking
 
-    async def _ask_one(self, key: str, wanted: Question | tuple[str, Wanted]) -> Answer:
-        return (await self._ask({key: wanted}))[key]
+    async def _ask_one(self, key: str, question: Question | tuple[str, AnswerType]) -> Answer:
+        return (await self._ask({key: question}))[key]
 
-    async def _ask(self, wanted: Mapping[str, Question | tuple[str, Wanted]]) -> dict[str, Answer]:
+    async def _ask(self, questions: Mapping[str, Question | tuple[str, AnswerType]]) -> dict[str, Answer]:
         call, channel = self._call, self._call.channel
-        self._check(wanted)
-        call.asked.update(wanted)
-        asked = {key: question_of(key, each) for key, each in wanted.items()}
+        self._check(questions)
+        call.asked.update(questions)
+        typed = {key: question_of(key, each) for key, each in questions.items()}
         recorded = channel.answers or {}
-        missing = {key: question for key, question in asked.items() if key not in recorded}
+        missing = {key: question for key, question in typed.items() if key not in recorded}
         if missing:
             shown = {key: self._shown(question) for key, question in missing.items()}
             for question in missing.values():
@@ -235,7 +235,7 @@ class Context:
             if channel.ask is None:
                 raise InputRequired(shown)
             recorded = {**recorded, **await call.off_the_clock(partial(channel.ask, shown))}
-        return {key: question.answer(key, recorded.get(key) or {}) for key, question in asked.items()}
+        return {key: question.answer(key, recorded.get(key) or {}) for key, question in typed.items()}
 
     def _shown(self, question: Question) -> JsonObject:
         """The question with masked secrets. The choices stay unmasked, because the answer must match them."""
@@ -243,12 +243,12 @@ class Context:
             name: each if name == "schema" else self._call.shown_data(each) for name, each in question.shown().items()
         }
 
-    def _check(self, wanted: Iterable[str]) -> None:
+    def _check(self, keys: Iterable[str]) -> None:
         call = self._call
         if not call.may_ask:
             raise AskError(
                 f"{call.command} is cached or retried, so it may not ask; drop cache_ttl and retry_on, or the question"
             )
-        for key in wanted:
+        for key in keys:
             if key in call.asked:
                 raise AskError(f"{call.command} asked {key!r} twice in one call; give every question its own key")

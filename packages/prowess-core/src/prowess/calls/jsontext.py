@@ -71,8 +71,8 @@ class _Decoder:
             return text
         found = _parsed(text)
         kind = "object" if isinstance(found, dict) else "array" if isinstance(found, list) else "null"
-        wanted = found is not _NOTHING and any(_admits(node, kind) for node in nodes)
-        return cast("Any", found) if wanted else text
+        admitted = found is not _NOTHING and any(_admits(node, kind) for node in nodes)
+        return cast("Any", found) if admitted else text
 
     def _choices(self, schema: Any, seen: frozenset[str]) -> Iterator[Any]:
         """The schema, or its branches, with references resolved."""

@@ -212,11 +212,11 @@ def write_outcome(outcome: Outcome) -> tuple[JsonObject, JsonObject]:
 
 def read_outcome(command: str, facts: JsonObject, body: JsonObject, contract: Contract | None = None) -> Outcome:
     """The outcome that a worker wrote, or a failure that the host has answered with: `content` and a kind."""
-    told: JsonObject = body.get("result") or {"text": body["content"][0]["text"], "is_error": True}
+    data: JsonObject = body.get("result") or {"text": body["content"][0]["text"], "is_error": True}
     return Outcome(
         command,
         facts[META_KIND],
-        Result.of_data(told),
+        Result.of_data(data),
         contract,
         attempts=facts.get(META_ATTEMPTS, 1),
         cached=facts.get(META_CACHED, False),

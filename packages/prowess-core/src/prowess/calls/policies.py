@@ -160,16 +160,16 @@ def with_retry(
 
     def is_worth_it(error: BaseException) -> bool:
         task = asyncio.current_task()
-        wanted = task is None or not task.cancelling()  # a cancelled call must not start another attempt
-        return wanted and isinstance(error, Raised) and is_named(error.error, retry_on)
+        goes_on = task is None or not task.cancelling()  # a cancelled call must not start another attempt
+        return goes_on and isinstance(error, Raised) and is_named(error.error, retry_on)
 
-    def tell(state: tenacity.RetryCallState) -> None:
+    def report_retry(state: tenacity.RetryCallState) -> None:
         error = cast("tenacity.Future", state.outcome).exception()
         on_retry(state.args[0], state.attempt_number, cast("Raised", error).error)
 
     retrying = tenacity.AsyncRetrying(
         sleep=anyio.sleep,
-        before_sleep=tell,
+        before_sleep=report_retry,
         stop=tenacity.stop_after_attempt(max_attempts),
         wait=backoff.wait(),
         retry=tenacity.retry_if_exception(is_worth_it),

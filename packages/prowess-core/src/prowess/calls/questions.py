@@ -21,9 +21,9 @@ from prowess.schemas.adapters import Adapter, Unusable
 from prowess.schemas.explicit import validate
 from prowess.schemas.steps import const_as_enum, inline_refs, strip_null
 
-__all__ = ["Answer", "Form", "Page", "Question", "Roots", "Sample", "Wanted", "question_of"]
+__all__ = ["Answer", "AnswerType", "Form", "Page", "Question", "Roots", "Sample", "question_of"]
 
-Wanted: TypeAlias = "Schema | type[Any] | None"
+AnswerType: TypeAlias = "Schema | type[Any] | None"
 _VALUE: Final = "value"
 _WEB: Final = ("http", "https")
 
@@ -78,28 +78,30 @@ class Form(Question):
     ask = "form"
     needs = "elicitation"
 
-    def __init__(self, key: str, message: str, wanted: Wanted) -> None:
+    def __init__(self, key: str, message: str, answer: AnswerType) -> None:
         self._message = message
         self._adapter: Adapter | None = None
-        self._full: Schema = cast("Schema", wanted) if wanted else {"type": "object", "properties": {}}
+        self._full: Schema = cast("Schema", answer) if answer else {"type": "object", "properties": {}}
         self._boxed = False
-        if wanted is not None and not isinstance(wanted, dict):
-            self._type(key, wanted)
+        if answer is not None and not isinstance(answer, dict):
+            self._type(key, answer)
         self._schema = self._full if self._adapter is None else strip_null(const_as_enum(inline_refs(self._full)))
-        for name, wanted_field in cast("Mapping[str, Any]", self._schema.get("properties", {})).items():
-            if not _is_flat(wanted_field):
+        for name, member in cast("Mapping[str, Any]", self._schema.get("properties", {})).items():
+            if not _is_flat(member):
                 raise AskError(
                     f"the question {key!r} has the field {name!r}, which forms do not support: a field is a text, a number, "
                     "a boolean, a choice, or a list of choices"
                 )
 
-    def _type(self, key: str, wanted: type[Any]) -> None:
+    def _type(self, key: str, annotation: type[Any]) -> None:
         """Make an object schema from a type. A single value becomes a field, because a form has fields."""
         try:
-            self._adapter = Adapter(wanted)
+            self._adapter = Adapter(annotation)
             self._full = self._adapter.schema("validation")
         except Unusable as error:
-            raise AskError(f"the question {key!r} asks for {wanted!r}, which has no JSON Schema: {error}") from error
+            raise AskError(
+                f"the question {key!r} asks for {annotation!r}, which has no JSON Schema: {error}"
+            ) from error
         if inline_refs(self._full).get("type") != "object":
             defs = self._full.pop("$defs", {})
             self._full = {"type": "object", "properties": {_VALUE: self._full}, "required": [_VALUE], "$defs": defs}
@@ -195,17 +197,17 @@ class Roots(Question):
         return [each["uri"] for each in found if isinstance(each, dict) and isinstance(each.get("uri"), str)]  # pyright: ignore[reportUnknownMemberType]
 
 
-def question_of(key: str, wanted: Question | tuple[str, Wanted]) -> Question:
+def question_of(key: str, question: Question | tuple[str, AnswerType]) -> Question:
     """Make a question object: a message with a schema or type becomes a form."""
-    if not isinstance(wanted, Question):
-        return Form(key, *wanted)
-    if isinstance(wanted, Page):
-        parts = urlsplit(wanted.url)
+    if not isinstance(question, Question):
+        return Form(key, *question)
+    if isinstance(question, Page):
+        parts = urlsplit(question.url)
         if parts.scheme not in _WEB or not parts.hostname:
             raise AskError(
-                f"the question {key!r} has the invalid URL {wanted.url!r}; give a URL like https://example.org/form"
+                f"the question {key!r} has the invalid URL {question.url!r}; give a URL like https://example.org/form"
             )
-    return wanted
+    return question
 
 
 def _is_flat(schema: Any) -> bool:

@@ -21,7 +21,7 @@ class Failure:
     line: int | None = None
 
     @classmethod
-    def told(cls, source: str, reason: str, file: str | None = None, line: int | None = None) -> Failure:
+    def of(cls, source: str, reason: str, file: str | None = None, line: int | None = None) -> Failure:
         """A failure with a text that may come from foreign code. Hidden characters become escapes, because models read it."""
         return cls(_visible(source), _visible(reason), file, line)
 

@@ -25,9 +25,9 @@ __all__ = [
     "NAME",
     "NOTE",
     "Declaration",
+    "InjectedSetting",
     "Place",
     "Refusal",
-    "Wanted",
     "attempts",
     "check",
     "check_function",
@@ -38,10 +38,10 @@ __all__ = [
     "is_async",
     "made_in",
     "note_of",
+    "parse_injected",
     "place_of",
     "seconds",
     "take_note",
-    "wanted",
 ]
 
 NOTE: Final = "__prowess__"
@@ -238,10 +238,10 @@ def check_function(function: object, place: Place, kind: str = TOOL) -> Callable
 
 def check_options(given: Mapping[str, Any], refuse: Refusal) -> None:
     """Refuse options of a wrong type. A string instead of a list would count as a list of letters."""
-    for option, (wanted, kinds) in _KINDS.items():
+    for option, (expected, kinds) in _KINDS.items():
         value = given.get(option)
         if value is not None and (not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds)):
-            refuse(f"{option}={value!r} is not {wanted}", f"See help({refuse.decorator})")
+            refuse(f"{option}={value!r} is not {expected}", f"See help({refuse.decorator})")
     for option in _TEXTS:
         if any(not isinstance(item, str) for item in given.get(option) or ()):
             refuse(f"{option}={given[option]!r} must be a list of strings", 'Write it like ["a", "b"]')
@@ -280,7 +280,7 @@ def _check_settings(declared: Declaration, refuse: Refusal) -> None:
     """Check that every setting fills its own parameter."""
     filled = {"project_root": "inject_root"} if declared.inject_root else {}
     for item in declared.inject_settings:
-        source, key, parameter = wanted(item)
+        source, key, parameter = parse_injected(item)
         if not key:
             refuse(
                 f"inject_settings holds {item!r}, which lacks the name of a setting",
@@ -295,7 +295,7 @@ def _check_settings(declared: Declaration, refuse: Refusal) -> None:
         filled[parameter] = what
 
 
-class Wanted(NamedTuple):
+class InjectedSetting(NamedTuple):
     """One item of `inject_settings`: the source, and the parameter that it fills."""
 
     source: Literal["setting", "environment variable"]
@@ -303,13 +303,13 @@ class Wanted(NamedTuple):
     parameter: str
 
 
-def wanted(item: str) -> Wanted:
+def parse_injected(item: str) -> InjectedSetting:
     """Parse `"api.key"` (fills `api_key`), `"env:API_KEY"` (fills `api_key`), or either with `":parameter"` at the end."""
     source = "environment variable" if item.startswith(_ENVIRONMENT) else "setting"
     key, _, parameter = item.removeprefix(_ENVIRONMENT).partition(":")
     if not parameter:
         parameter = key.lower() if source != "setting" else key.replace(".", "_").replace("-", "_")
-    return Wanted(source, key, parameter)
+    return InjectedSetting(source, key, parameter)
 
 
 def _check_numbers(declared: Declaration, refuse: Refusal) -> None:

@@ -189,8 +189,8 @@ def _unpacked(annotation: Any) -> Any:
 def _unqualified(hint: Any, *, required: bool) -> tuple[bool, Any]:
     """Whether a key of a TypedDict is required, and its type without qualifiers."""
     while get_origin(hint) in _QUALIFIERS:
-        says = _QUALIFIERS[get_origin(hint)]
-        required = required if says is None else says
+        by_qualifier = _QUALIFIERS[get_origin(hint)]
+        required = required if by_qualifier is None else by_qualifier
         (hint,) = get_args(hint)
     return required, hint
 

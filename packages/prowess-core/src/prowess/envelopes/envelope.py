@@ -153,7 +153,7 @@ class Request(BaseModel):
         return EnvelopeError(code, http, [_problem(code, text, path)], self.id, self.trace_id)
 
 
-_WANTED: Final[Mapping[str, str]] = {
+_EXPECTED: Final[Mapping[str, str]] = {
     "version": f"like {ENVELOPE_VERSION}",
     "timestamp": "RFC 3339 like 2026-01-31T12:00:00Z",
     "tool": "letters, digits, dots, slashes, hyphens and underscores",
@@ -253,7 +253,7 @@ def _additions(message: JsonObject) -> tuple[str, ...]:
 
 def _unknown(path: str) -> JsonObject:
     if path == "auth.type":
-        return _problem("wrong_value", f"{path}: expected {_WANTED[path]}", path)
+        return _problem("wrong_value", f"{path}: expected {_EXPECTED[path]}", path)
     return _problem("unknown_member", f"{_shown(path)[1:-1]}: version {ENVELOPE_VERSION} has no such member", path)
 
 
@@ -262,10 +262,10 @@ def _mismatch(error: ErrorDetails) -> JsonObject:
     path = ".".join(str(part) for part in error["loc"])
     if error["type"] == "missing":
         return _problem("missing", f"{path}: required", path)
-    wanted = _TYPES.get(error["type"]) or _WANTED[path]
+    expected = _TYPES.get(error["type"]) or _EXPECTED[path]
     got = "" if path.startswith("auth.") else f", got {_shown(error['input'])}"
     code = "wrong_type" if error["type"] in _TYPES else "wrong_value"
-    return _problem(code, f"{path}: expected {wanted}{got}", path)
+    return _problem(code, f"{path}: expected {expected}{got}", path)
 
 
 def _refusal(message: JsonObject, code: str, http: int, *problems: JsonObject) -> EnvelopeError:
@@ -419,12 +419,14 @@ class _Desk:
         contract = await self._engine.contract_of(request.tool)
         if contract is not None and contract.is_tool:
             return contract.id
-        wanted = request.tool.replace("/", ".").casefold()
+        folded = request.tool.replace("/", ".").casefold()
         catalog = self._engine.catalog()
-        near = [item.id for item in catalog.tools if wanted in {name.casefold() for name in (item.id, *item.aliases)}]
+        near = [item.id for item in catalog.tools if folded in {name.casefold() for name in (item.id, *item.aliases)}]
         if len(near) != 1:
-            skill = wanted.partition(".")[0]
-            broken = [it.reason for it in catalog.failures if it.source.partition(".")[0].casefold() == skill]
+            skill = folded.partition(".")[0]
+            broken = [
+                failure.reason for failure in catalog.failures if failure.source.partition(".")[0].casefold() == skill
+            ]
             text = "; ".join([f"unknown tool: {request.tool}", *(f"{skill} does not load: {why}" for why in broken)])
             raise request.refusal("unknown_tool", 404, text, "tool")
         return near[0]

@@ -76,7 +76,7 @@ class CallScope:
         call.provided = dict(call.arguments.injected)
         for value in call.provided.values():
             self._keep_secret(value)
-        wanted: list[tuple[str, Recipe]] = []
+        recipes: list[tuple[str, Recipe]] = []
         for need in needs:
             if need.parameter in call.provided:
                 continue
@@ -86,9 +86,9 @@ class CallScope:
             elif need.source != "provider":
                 call.provided[need.parameter] = await self._setting(need)
             else:
-                wanted.append((need.parameter, self._injectables.recipe(need.key)))
-        if wanted:
-            await self._make_all(wanted)
+                recipes.append((need.parameter, self._injectables.recipe(need.key)))
+        if recipes:
+            await self._make_all(recipes)
 
     def _at_hand(self, need: Need) -> tuple[bool, Any]:
         """Whether a parameter has an existing value, and the value."""
@@ -122,16 +122,16 @@ class CallScope:
         self._call.keep_secret(value)
         return _read(need, value)
 
-    async def _make_all(self, wanted: list[tuple[str, Recipe]]) -> None:
-        self._needs = dict(wanted)
+    async def _make_all(self, recipes: list[tuple[str, Recipe]]) -> None:
+        self._needs = dict(recipes)
         injectables = self._injectables
         # Singletons first: making them needs threads, and a call that waits for one must not hold another.
-        for each in {each for _, recipe in wanted for each in injectables.reached(recipe)}:
+        for each in {each for _, recipe in recipes for each in injectables.reached(recipe)}:
             if each.is_contained:
                 await injectables.prepare(each)
             elif each.lifetime == "singleton":
                 self._made[each] = (await injectables.singleton(each))[0]
-        for parameter, recipe in wanted:
+        for parameter, recipe in recipes:
             value = self._call.provided[parameter] = await self._get(recipe)
             self._keep_secret(value)
 

@@ -283,7 +283,7 @@ class Injectables:
             except InjectionError as error:
                 raise InjectionError(f"{what}: {error.reason}") from None
             if inner is None and key not in PER_CALL:
-                raise InjectionError(f"{what}: {self.nobody(key)}")
+                raise InjectionError(f"{what}: {self.why_missing(key)}")
             if inner is not None and inner.key in path:
                 chain = " -> ".join(shown(item) for item in (*path, inner.key))
                 raise InjectionError(f"providers depend on each other in a circle: {chain}")
@@ -309,7 +309,7 @@ class Injectables:
 
     def _need(self, parameter: str, annotation: Any, default: Any, marker: Inject | None) -> Need | None:
         fallback = MISSING if isinstance(default, Inject) else default
-        key: Key = (marker and marker.name) or self._asked(annotation)
+        key: Key = (marker and marker.name) or self._key_of(annotation)
         if marker is None and is_record(key) and not self._is_itself_provided(key):
             return None  # data of clients: a provider of a subtype must not take the argument away
         if (isinstance(key, str) or get_origin(key) is Annotated or is_key(key)) and self.knows(key):
@@ -317,7 +317,7 @@ class Injectables:
         if marker is None:
             return None
         if fallback is MISSING:
-            raise InjectionError(self.nobody(key))
+            raise InjectionError(self.why_missing(key))
         return Need(parameter, "provider", key, fallback)
 
     def _is_itself_provided(self, key: Key) -> bool:
@@ -326,12 +326,12 @@ class Injectables:
         named = {override.key for override in self._overrides if isinstance(override.key, str)}
         return any(same_type(one, key) for one in known) or not named.isdisjoint(names_of(key))
 
-    def _asked(self, annotation: Any) -> Key:
+    def _key_of(self, annotation: Any) -> Key:
         """The key of an annotation: the whole `Annotated` if that has a provider, else the type in it."""
         bare, exact = key_of(annotation), _exact(annotation)
         return exact if exact is not bare and exact in self._recipes else bare
 
-    def nobody(self, key: Any) -> str:
+    def why_missing(self, key: Any) -> str:
         """The message for a type without a provider, with the nearest type that has one."""
         known = sorted({shown(item) for item in self.keys})
         import difflib  # for a mistake alone
@@ -373,7 +373,7 @@ class Injectables:
         """The recipe for a key without an existing object."""
         recipe = self._find(key)
         if recipe is None:
-            raise InjectionError(self.nobody(key))
+            raise InjectionError(self.why_missing(key))
         return recipe
 
     def reached(self, recipe: Recipe) -> frozenset[Recipe]:
@@ -505,12 +505,12 @@ def _named_key(key: Key) -> Key:
     return key if isinstance(key, str) else key_of(key)
 
 
-def _is_type(kind: Any, wanted: Any) -> bool:
-    return bool(kind == wanted)
+def _is_type(kind: Any, expected: Any) -> bool:
+    return bool(kind == expected)
 
 
-def _is_kind_of(kind: Any, wanted: Any) -> bool:
-    return wanted in ancestors(kind)
+def _is_kind_of(kind: Any, base: Any) -> bool:
+    return base in ancestors(kind)
 
 
 def _is_of_standard_library(key: Any) -> bool:

@@ -137,9 +137,9 @@ def ancestors(kind: Any) -> Iterator[Any]:
         yield from ancestors(base[tuple(known.get(item, item) for item in free)] if free else base)
 
 
-def implements(kind: Any, wanted: Any) -> bool:
+def implements(kind: Any, target: Any) -> bool:
     """Whether a class has all members of a protocol, by name."""
-    origin, protocol = get_origin(kind) or kind, get_origin(wanted) or wanted
+    origin, protocol = get_origin(kind) or kind, get_origin(target) or target
     if not isinstance(origin, type) or not typing_extensions.is_protocol(protocol):
         return False
     if typing_extensions.is_protocol(origin):

@@ -104,8 +104,8 @@ class _Media:
     def __get_pydantic_json_schema__(cls, _core: Any, handler: Any) -> Any:
         if handler.mode == "validation":
             raise ValueError(f"{cls.__name__} is for results and cannot be sent as an argument")
-        told = f"names the {_NOUNS[cls.kind]} that stands beside the data"
-        return {"type": "string", "description": told, CONTENT_MARKER: cls.kind}
+        text = f"names the {_NOUNS[cls.kind]} that stands beside the data"
+        return {"type": "string", "description": text, CONTENT_MARKER: cls.kind}
 
     def to_block(self) -> JsonObject:
         """The content block as MCP writes it."""

@@ -78,11 +78,11 @@ def _prompt(value: Any, _output: Output, render: Render | None) -> Result:
     messages = [message for item in items for message in _messages(item, render)]
     if not messages or value is None:
         raise OutputError("a prompt must return at least one message: a text, or a list of texts and (role, content)")
-    told: JsonObject = {"messages": messages}
+    data: JsonObject = {"messages": messages}
     if isinstance(description, str):
-        told["description"] = description
+        data["description"] = description
     texts = [message["content"]["text"] for message in messages if message["content"]["type"] == "text"]
-    return Result(told, "\n\n".join(texts))
+    return Result(data, "\n\n".join(texts))
 
 
 def _messages(item: Any, render: Render | None) -> list[JsonObject]:
@@ -109,8 +109,8 @@ def _plain(value: Any) -> Any:
 
 
 def _shown_messages(result: Result, contract: Contract, _uri: str) -> JsonObject:
-    told = cast("JsonObject", result.value)
-    return {"description": contract.shown_description, **told}
+    data = cast("JsonObject", result.value)
+    return {"description": contract.shown_description, **data}
 
 
 # Completions

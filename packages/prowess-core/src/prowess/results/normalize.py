@@ -73,10 +73,10 @@ class Result:
         return to_json(self.as_data())
 
     @classmethod
-    def of_data(cls, told: Mapping[str, Any]) -> Result:
+    def of_data(cls, data: Mapping[str, Any]) -> Result:
         """The result from the data of `as_data`. Raises `TypeError` for other data."""
-        blocks = told.get("blocks")
-        parts: dict[str, Any] = {**told, "blocks": None if blocks is None else tuple(blocks)}
+        blocks = data.get("blocks")
+        parts: dict[str, Any] = {**data, "blocks": None if blocks is None else tuple(blocks)}
         return cls(**parts)
 
     @classmethod

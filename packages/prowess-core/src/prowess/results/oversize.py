@@ -47,14 +47,14 @@ def cut(payload: JsonObject, most: int, most_kept: int, *, promised: bool) -> Cu
     kept = len(whole) <= most_kept
     cursor = cursor_of(token, len(shown.encode())) if kept else None
     fails = promised and has_data and not payload["isError"]
-    told = [
+    sentences = [
         "The call itself succeeded, so do not repeat it: only its result is too large to be sent as data." * fails,
         f"Above are the first {most} of {len(text)} characters of this result.",
         "Its structured data is left out for its size; the text says the same." * (has_data and not fails),
         notice(cursor) if cursor else f"The rest ({len(whole)} bytes) is too large to be kept: ask for less.",
     ]
     others = [block for block in blocks if not _is_text(block)]
-    content = [text_block(shown), *others, text_block(" ".join(filter(None, told)))]
+    content = [text_block(shown), *others, text_block(" ".join(filter(None, sentences)))]
     facts: JsonObject = {"characters": len(text), "shown": most, "cursor": cursor}
     meta: JsonObject = {META_CUT: facts, **({"prowess/kind": TOO_LARGE} if fails else {})}
     return Cut({"content": content, "isError": payload["isError"] or fails}, meta, token, whole if kept else b"")

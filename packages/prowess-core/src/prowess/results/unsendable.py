@@ -95,13 +95,13 @@ def unwritable(value: Any, culprit: Any) -> str:
     return f"{where}an object of the type {kind_name(culprit)} cannot be written as JSON. {remedy}"
 
 
-def _first(value: Any, asked: Callable[[Any], _Answer | None]) -> tuple[_Place, _Answer] | None:
+def _first(value: Any, answer_for: Callable[[Any], _Answer | None]) -> tuple[_Place, _Answer] | None:
     """The first inner value for which `asked` returns an answer, searched in containers and fields of objects."""
     seen: set[int] = set()
     waiting: list[tuple[_Place, Any]] = [((), value)]
     while waiting:
         place, held = waiting.pop()
-        answer = asked(held)
+        answer = answer_for(held)
         if answer is not None:
             return place, answer
         if type(held) not in SCALARS and id(held) not in seen:

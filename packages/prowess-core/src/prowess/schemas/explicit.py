@@ -162,24 +162,24 @@ def _bounded() -> type[Draft202012Validator]:
     from jsonschema import Draft202012Validator, validators
     from jsonschema.exceptions import ValidationError
 
-    def pattern(_validator: Any, wanted: str, value: Any, _schema: Any) -> Iterator[ValidationError]:
-        if isinstance(value, str) and not pattern_matches(wanted, value):
-            yield ValidationError(f"{value!r} does not match {wanted!r}")
+    def pattern(_validator: Any, regex: str, value: Any, _schema: Any) -> Iterator[ValidationError]:
+        if isinstance(value, str) and not pattern_matches(regex, value):
+            yield ValidationError(f"{value!r} does not match {regex!r}")
 
     def pattern_properties(validator: Any, patterns: Any, value: Any, _schema: Any) -> Iterator[ValidationError]:
-        for wanted, schema in patterns.items() if isinstance(value, dict) else ():
+        for regex, schema in patterns.items() if isinstance(value, dict) else ():
             for name, held in cast("dict[str, Any]", value).items():
-                if pattern_matches(wanted, name):
-                    yield from validator.descend(held, schema, path=name, schema_path=wanted)
+                if pattern_matches(regex, name):
+                    yield from validator.descend(held, schema, path=name, schema_path=regex)
 
-    def additional_properties(validator: Any, wanted: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
+    def additional_properties(validator: Any, rest: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
         if not isinstance(value, dict):
             return
         extra = [name for name in cast("dict[str, Any]", value) if _is_additional(name, schema)]
-        if wanted is False and extra:
+        if rest is False and extra:
             yield ValidationError(f"Additional properties are not allowed ({', '.join(map(repr, extra))})")
-        for name in extra if is_schema(wanted) else ():
-            yield from validator.descend(value[name], wanted, path=name)
+        for name in extra if is_schema(rest) else ():
+            yield from validator.descend(value[name], rest, path=name)
 
     changed = {
         "pattern": pattern,

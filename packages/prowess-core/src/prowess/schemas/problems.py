@@ -108,7 +108,7 @@ def _problem(error: ErrorDetails, arguments: Mapping[str, Any]) -> _Problem:
     return _Problem(_walk(loc, arguments, error["input"]), error)
 
 
-def _walk(loc: tuple[str | int, ...], arguments: Mapping[str, Any], wanted: object) -> _Path:
+def _walk(loc: tuple[str | int, ...], arguments: Mapping[str, Any], target: object) -> _Path:
     """Tell keys from branch tags. A part found in the input is a key, unless only reading it as a tag leads to `wanted`."""
     if not loc:
         return ()
@@ -119,7 +119,7 @@ def _walk(loc: tuple[str | int, ...], arguments: Mapping[str, Any], wanted: obje
         index, value, path = todo.pop()
         if index == len(loc):
             best = best or path
-            if _same(value, wanted):
+            if _same(value, target):
                 return path
         elif (index, id(value)) not in seen:
             seen.add((index, id(value)))
@@ -143,8 +143,8 @@ def _below(value: object, part: str | int) -> Any:
     return fields.get(part, _ABSENT)
 
 
-def _same(value: object, wanted: object) -> bool:
-    return value is wanted or (type(value) is type(wanted) and value == wanted)
+def _same(value: object, other: object) -> bool:
+    return value is other or (type(value) is type(other) and value == other)
 
 
 def _path_text(path: Iterable[_Step]) -> str:

@@ -97,13 +97,13 @@ class Credentials:
             raise Refused("unauthenticated", 401, "auth: no configured credential matches")
         return caller
 
-    def authorize(self, caller: Caller, command: str, asked: frozenset[str] | None) -> None:
+    def authorize(self, caller: Caller, command: str, requested: frozenset[str] | None) -> None:
         """Raise `Refused` for a command that needs more scopes than the caller has, or than the caller asks for.
 
         A request may narrow the scopes of its credential, down to none, and never widen them.
         """
         needed = self.needed_by(command)
-        missing = {scope for scope in needed if not all(of is None or scope in of for of in (caller.scopes, asked))}
+        missing = {scope for scope in needed if not all(of is None or scope in of for of in (caller.scopes, requested))}
         if missing:
             raise Refused("forbidden", 403, f"auth: {command} needs the scope {', '.join(sorted(missing))}")
 

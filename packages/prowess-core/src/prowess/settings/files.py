@@ -137,7 +137,7 @@ def read_before(written: Written) -> ConfigFile | None:
     return ConfigFile(file, _parse(file, written.text), written.text)
 
 
-def _read(file: Path, wanted: str = "UTF-8, as TOML must be") -> str:
+def _read(file: Path, format_: str = "UTF-8, as TOML must be") -> str:
     try:
         raw = file.read_bytes()
     except OSError as error:
@@ -146,7 +146,7 @@ def _read(file: Path, wanted: str = "UTF-8, as TOML must be") -> str:
         return raw.decode()
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
-        raise SettingsError(f"{file}:{line}: not {wanted}") from None
+        raise SettingsError(f"{file}:{line}: not {format_}") from None
 
 
 def _parse(file: Path, text: str) -> Table:
@@ -164,7 +164,7 @@ _TABLE_LINE = re.compile(r"\s*\[\[?\s*([^\]=]+?)\s*\]")
 _KEY_LINE = re.compile(r"\s*([\w.\"' -]+?)\s*=")
 
 
-def _line_of(text: str, wanted: tuple[str, ...]) -> int | None:
+def _line_of(text: str, path: tuple[str, ...]) -> int | None:
     """The first line with a table header or a key at or below a path."""
     table: tuple[str, ...] = ()
     for number, line in enumerate(text.split("\n"), 1):
@@ -174,7 +174,7 @@ def _line_of(text: str, wanted: tuple[str, ...]) -> int | None:
             here = (*table, *_written_path(key[1]))
         else:
             continue
-        if here[: len(wanted)] == wanted:
+        if here[: len(path)] == path:
             return number
     return None
 

@@ -201,8 +201,8 @@ def limits_of(*tables: tuple[Mapping[str, Any], str]) -> Limits:
 def own_limits(environ: Mapping[str, str]) -> tuple[str, Limits] | None:
     """The skill and the limits of this process; `None` if it has no limits."""
     try:
-        told = json.loads(environ[VARIABLE])
-        return str(told["skill"]), limits_of((told["limits"], VARIABLE))
+        data = json.loads(environ[VARIABLE])
+        return str(data["skill"]), limits_of((data["limits"], VARIABLE))
     except (KeyError, TypeError, ValueError, SettingsError):
         return None
 

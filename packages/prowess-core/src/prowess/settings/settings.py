@@ -185,8 +185,8 @@ class Settings:
 
     def fingerprint(self) -> str:
         """A digest of all settings on which results may depend, and of the variables of `.env`."""
-        told = {name: value for name, value in self._values.items() if name not in _OF_HOSTS}
-        text = json.dumps([told, sorted(self.dotenv.items())], sort_keys=True, default=repr)
+        shared = {name: value for name, value in self._values.items() if name not in _OF_HOSTS}
+        text = json.dumps([shared, sorted(self.dotenv.items())], sort_keys=True, default=repr)
         return hashlib.sha256(text.encode()).hexdigest()
 
     def _way_to_set(self, key: str) -> str:

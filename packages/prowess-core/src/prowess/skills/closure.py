@@ -59,12 +59,12 @@ def importers(
     imports: dict[str, set[str]] = {}
     for path, text in texts.items():
         tree = _parsed(text)
-        wanted = [*_relative_imports(Path(path), folders, tree), *_absolute_imports(tree, root)]
-        imports[path] = set(map(str, wanted))
+        modules = [*_relative_imports(Path(path), folders, tree), *_absolute_imports(tree, root)]
+        imports[path] = set(map(str, modules))
     grown = True
     while grown:
         packages = {path for path in texts if _is_package_of(path, found)}
-        more = {path for path, wanted in imports.items() if not wanted.isdisjoint(found)} | packages
+        more = {path for path, modules in imports.items() if not modules.isdisjoint(found)} | packages
         grown = not more <= found
         found |= more
     return frozenset(found)

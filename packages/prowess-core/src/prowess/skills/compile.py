@@ -16,7 +16,7 @@ from pydantic_core import PydanticSerializationError, PydanticUndefined
 
 from prowess.calls.arguments import ArgumentReader
 from prowess.contracts.contract import TOOL, Contract, OutputShape, Policies
-from prowess.contracts.declaration import Declaration, Place, Wanted, is_async, wanted
+from prowess.contracts.declaration import Declaration, InjectedSetting, Place, is_async, parse_injected
 from prowess.contracts.docstrings import Docstring
 from prowess.contracts.docstrings import parse as parse_docstring
 from prowess.contracts.kinds import COMPLETION, PROMPT, RESOURCE
@@ -293,9 +293,11 @@ class _Compiler:
         adapter = adapter_of(annotation, self.signature.names, "validation")
         return adapter.read if adapter is not None else None
 
-    def _named_needs(self) -> dict[str, Wanted | tuple[typing.Literal["root"], str, str]]:
-        read = map(wanted, self.declared.inject_settings)
-        named: dict[str, Wanted | tuple[typing.Literal["root"], str, str]] = {item.parameter: item for item in read}
+    def _named_needs(self) -> dict[str, InjectedSetting | tuple[typing.Literal["root"], str, str]]:
+        read = map(parse_injected, self.declared.inject_settings)
+        named: dict[str, InjectedSetting | tuple[typing.Literal["root"], str, str]] = {
+            item.parameter: item for item in read
+        }
         if self.declared.inject_root:
             named["project_root"] = ("root", "", "project_root")
         return named
@@ -499,7 +501,7 @@ class _Compiler:
             return ""
         if kind in self.injectables.keys:
             return f"; with autowire=False it is injected where it is marked: Annotated[{kind.__name__}, Inject()]"
-        return f"; {self.injectables.nobody(kind)}"
+        return f"; {self.injectables.why_missing(kind)}"
 
     def _input_schema(self, adapter: Adapter, fields: list[_Field], injected: tuple[str, ...]) -> Schema:
         given = self.declared.input_schema

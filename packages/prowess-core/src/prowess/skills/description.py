@@ -100,7 +100,7 @@ class SkillFacts:
         """Read what `to_json` wrote."""
         return cls(
             contracts=tuple(Contract.from_json(item) for item in data["contracts"]),
-            failures=tuple(Failure.told(*item) for item in data["failures"]),
+            failures=tuple(Failure.of(*item) for item in data["failures"]),
             files=tuple(data["files"]),
             absent=tuple(data["absent"]),
             has_hooks=bool(data["has_hooks"]),
@@ -158,7 +158,7 @@ class Description:
         return cls(
             skills={name: SkillFacts.from_json(facts) for name, facts in data["skills"].items()},
             names=tuple(data["names"]),
-            failures=tuple(Failure.told(*item) for item in data["failures"]),
+            failures=tuple(Failure.of(*item) for item in data["failures"]),
             folders=tuple(data["folders"]),
             candidates=tuple(data["candidates"]),
             sightings={path: Seen(*seen) for path, seen in data["sightings"].items()},

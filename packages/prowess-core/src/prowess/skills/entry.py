@@ -139,7 +139,7 @@ class Entry:
         except BaseException as error:  # noqa: BLE001 - the boundary
             outcome = self._failed(error, call)
             if self._services.plugins.watch_calls:  # `_observed` turns it into an outcome
-                self._tell("prowess_call_refused", call=self._info(call), outcome=outcome)
+                self._call_hook("prowess_call_refused", call=self._info(call), outcome=outcome)
             return outcome
         finally:
             call.over = True
@@ -154,7 +154,7 @@ class Entry:
     async def _observed(self, call: Call) -> Outcome:
         """Run the call, wrapped by the plugins."""
         info = self._info(call)
-        self._tell("prowess_call_started", call=info)
+        self._call_hook("prowess_call_started", call=info)
 
         async def run() -> Outcome:
             try:
@@ -169,10 +169,10 @@ class Entry:
             outcome = await proceed()
         except BaseException as error:  # noqa: BLE001 - a wrapper's failure is this call's outcome
             outcome = self._failed(error, call)
-        self._tell("prowess_call_finished", call=info, outcome=outcome)
+        self._call_hook("prowess_call_finished", call=info, outcome=outcome)
         return outcome
 
-    def _tell(self, hook: str, **facts: Any) -> None:
+    def _call_hook(self, hook: str, **facts: Any) -> None:
         for name, observe in self._services.plugins.each(hook):
             try:
                 observe(**facts)
@@ -200,9 +200,9 @@ class Entry:
         """The URI of the call: the caller's, else one made from the arguments."""
         return call.channel.uri or parse_template(self.contract.uri).expand(call.arguments.named)
 
-    def _tell_of_retry(self, call: Call, attempt: int, error: BaseException) -> None:
+    def _report_retry(self, call: Call, attempt: int, error: BaseException) -> None:
         if self._services.plugins.watch_calls:
-            self._tell("prowess_call_retried", call=self._info(call), attempt=attempt, error=error)
+            self._call_hook("prowess_call_retried", call=self._info(call), attempt=attempt, error=error)
 
     # From exceptions to outcomes
 
@@ -276,7 +276,7 @@ class Entry:
         attempt = self._attempt()
         if declared.retry_on and declared.max_attempts > 1:
             backoff = Backoff(own.retry.initial, own.retry.maximum)
-            attempt = with_retry(attempt, declared.retry_on, declared.max_attempts, backoff, self._tell_of_retry)
+            attempt = with_retry(attempt, declared.retry_on, declared.max_attempts, backoff, self._report_retry)
         step = self._normalized(attempt)
         if self.plan.needs:
             step = self._injected(step)

@@ -201,9 +201,9 @@ class Library:
         """
         with self._lock:
             self._prepare()
-            wanted = [name for name in self._sources if name not in {*known, *self._skills} and self._share.has(name)]
-        if most is None or len(wanted) <= most:
-            self._import_all(wanted)
+            missing = [name for name in self._sources if name not in {*known, *self._skills} and self._share.has(name)]
+        if most is None or len(missing) <= most:
+            self._import_all(missing)
         with self._lock:
             self._settle()
             kept = {name for name, given in self._given.items() if given.kept}
@@ -251,15 +251,15 @@ class Library:
     def fingerprint(self, skill: str) -> str:
         """A digest of the code that the results of a skill depend on; empty if that is unknown."""
         with self._lock:
-            wanted = [each for each in self._skills.values() if each.name == skill or _has_hooks(each)]
+            skills = [each for each in self._skills.values() if each.name == skill or _has_hooks(each)]
             folders, root = self._all_folders(), self._services.root
-            own = [file for each in wanted if each.source is not None for file in each.source.files]
+            own = [file for each in skills if each.source is not None for file in each.source.files]
         if self._services.settings.own.inject.container is not None:
             return ""  # the skill may import any file
         parts = closure(own, folders, root)
         if parts.is_open:
             return ""
-        installed = [file for each in wanted if each.source is None for file in package_files(each.package)]
+        installed = [file for each in skills if each.source is None for file in package_files(each.package)]
         texts = self._modules.texts_of(map(str, {*parts.present, *own, *installed}))
         if self._share.sent:
             texts = {**texts, "data of the project": json.dumps(self._share.sent, sort_keys=True).encode()}
@@ -402,7 +402,7 @@ class Library:
             self._survey = survey(folders)
             self._sources = {source.name: source for source in self._survey.sources}
             self._sources |= {name: given.source for name, given in self._given.items()}
-            self._owned |= {self._modules.name(it, file) for it in self._sources.values() for file in it.files}
+            self._owned |= {self._modules.name(each, file) for each in self._sources.values() for file in each.files}
             self._prune()
             for source in self._sources.values():
                 if source.has_hooks and source.name not in self._skills and self._share.has(source.name):

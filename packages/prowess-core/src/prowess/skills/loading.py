@@ -100,7 +100,7 @@ class Modules:
         """Import a skill from given sources from now on."""
         skill = given.source.name
         if given.kept:
-            changed = {path for path, text in given.texts.items() if self._finder.says(path) != text}
+            changed = {path for path, text in given.texts.items() if self._finder.text_of(path) != text}
             changed.update(map(str, given.source.files))
             folders = {given.source.root, *self._finder.folders.values()}
             own = importers(changed, given.texts, folders, self._finder.root)
@@ -288,7 +288,7 @@ class _Finder(importlib.abc.MetaPathFinder):
         """Whether a file was imported already."""
         return path in self.texts_read or path in _texts_read
 
-    def says(self, path: str) -> bytes | None:
+    def text_of(self, path: str) -> bytes | None:
         """The text of a file for all skills: the imported one, else the one that an import would read."""
         text = self.texts_read.get(path) or _texts_read.get(path) or self.given.get(path)
         if text is None:

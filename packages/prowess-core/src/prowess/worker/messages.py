@@ -340,21 +340,21 @@ def mismatch(host: Mapping[str, Any], worker: Mapping[str, Any], python: str) ->
     """Why a host and a worker cannot work together, judged by their first frames; empty if they can."""
     if _version(host)[:1] == _version(worker)[:1] != ():
         return ""
-    wanted = f"prowess-core=={host.get('release', RELEASE)}"
+    requirement = f"prowess-core=={host.get('release', RELEASE)}"
     return (
         f"host and worker have different versions: the host has {_named(host)}, the worker {_named(worker)}; "
         f"install the same release of Prowess in both environments, for the worker with "
-        f"`{install_command(wanted, python)}`"
+        f"`{install_command(requirement, python)}`"
     )
 
 
-def _version(told: Mapping[str, Any]) -> tuple[int, ...]:
+def _version(greeting: Mapping[str, Any]) -> tuple[int, ...]:
     """The version of the link; empty without one."""
-    link: object = told.get("link")
+    link: object = greeting.get("link")
     numbers = cast("list[object]", link) if isinstance(link, list) else []
     return tuple(each for each in numbers if type(each) is int)
 
 
-def _named(told: Mapping[str, Any]) -> str:
-    version = ".".join(map(str, _version(told))) or "no version"
-    return f"link {version} (release {told.get('release', 'unknown')})"
+def _named(greeting: Mapping[str, Any]) -> str:
+    version = ".".join(map(str, _version(greeting))) or "no version"
+    return f"link {version} (release {greeting.get('release', 'unknown')})"

@@ -125,7 +125,7 @@ class LinkServer:
         self._asking: dict[int, dict[asyncio.Future[Mapping[str, JsonObject]], Questions]] = {}
         """The open questions by call; several tasks of a call may ask."""
         self._background: set[asyncio.Task[Any]] = set()
-        self._told_of: set[str] = set()
+        self._reported: set[str] = set()
         """Imported skills whose digests were sent to the host."""
         self.gone = asyncio.Event()
         self.link = board if isinstance(board, Stream) else Link(self._on_frame, self.gone.set)
@@ -230,8 +230,8 @@ class LinkServer:
         output.command.set(output.label_of_call(number, command))
         try:
             entry = self._runtime.known(command) or await self._found(command)
-            if len(self._runtime.loaded) != len(self._told_of):
-                self._tell_of_loaded()
+            if len(self._runtime.loaded) != len(self._reported):
+                self._send_loaded()
             if not self._board.start(number):  # withdrawn, or retired: the host gives this call to another worker
                 return Kind.UNBEGUN, b"", b""  # it may have seen the mark and think that the call has begun
             if entry is None:
@@ -289,8 +289,8 @@ class LinkServer:
         """Refuse an unknown command: it was just removed, or its skill failed to load."""
         reasons = self._runtime.reasons(command)
         message = "; ".join([str(UnknownCommand(command)), *reasons])
-        told: RefusedHead = {"kind": "unknown", "message": _text(message), "broken": bool(reasons)}
-        return Kind.REFUSED, to_json(told), b""
+        head: RefusedHead = {"kind": "unknown", "message": _text(message), "broken": bool(reasons)}
+        return Kind.REFUSED, to_json(head), b""
 
     def _cut(self, number: int, outcome: Outcome, how: CallHead, most: int) -> tuple[Kind, bytes, bytes] | None:
         """Cut a result that is too large, and send the whole text to the host. `None` if it fits."""
@@ -319,9 +319,9 @@ class LinkServer:
             request_id=how.get("request", ""),
             trace_context=how.get("trace_context", {}),
             answers=how.get("answers"),
-            secrets=self._tell_secrets,
+            secrets=self._send_secrets,
             uri=how.get("uri", ""),
-            updated=self._tell_updated,
+            updated=self._send_updated,
             scopes=how.get("scopes", ""),
             shared=self._shared,
         )
@@ -335,7 +335,7 @@ class LinkServer:
         if how.get("progress"):
             channel.progress = partial(self._progress, number)
         if how.get("log"):
-            channel.log = partial(self._tell, number)
+            channel.log = partial(self._send_log, number)
         return channel
 
     def _progress(self, number: int, done: float, total: float | None, message: str | None) -> None:
@@ -343,8 +343,8 @@ class LinkServer:
         if so_far is None:
             return
         text = message if message is None else _text(str(message))
-        told: ProgressHead = {"done": so_far, "total": _number(total), "message": text}
-        self._progress_held[number] = to_json(told)
+        head: ProgressHead = {"done": so_far, "total": _number(total), "message": text}
+        self._progress_held[number] = to_json(head)
         if not self.link.full:
             self._send_progress()
 
@@ -353,7 +353,7 @@ class LinkServer:
         for number in list(self._progress_held):
             self.link.send(Kind.PROGRESS, number, self._progress_held.pop(number))
 
-    def _tell(self, number: int, level: str, data: Any) -> None:
+    def _send_log(self, number: int, level: str, data: Any) -> None:
         try:
             text = to_json(_log_head(level, data), fallback=repr, inf_nan_mode="constants")
             from_json(text, allow_inf_nan=False)
@@ -368,19 +368,19 @@ class LinkServer:
             self.link.send(Kind.LOG, number, to_json(_log_head("warning", note)))
         self.link.send(Kind.LOG, number, text)
 
-    def _tell_secrets(self, texts: list[str]) -> None:
+    def _send_secrets(self, texts: list[str]) -> None:
         """Send new injected texts before the command begins. Most calls get the same ones as earlier calls."""
         fresh = [text for text in dict.fromkeys(texts) if text not in self._secrets]
         if fresh:
             if len(self._secrets) > _MOST_SECRETS:
                 self._secrets.clear()
             self._secrets.update(fresh)
-            told: SecretsHead = {"texts": fresh}
-            self.link.send(Kind.SECRETS, 0, json.dumps(told).encode())
+            head: SecretsHead = {"texts": fresh}
+            self.link.send(Kind.SECRETS, 0, json.dumps(head).encode())
 
-    def _tell_updated(self, uri: str) -> None:
-        told: UpdatedHead = {"uri": _text(uri)}
-        self.link.send(Kind.UPDATED, 0, to_json(told))
+    def _send_updated(self, uri: str) -> None:
+        head: UpdatedHead = {"uri": _text(uri)}
+        self.link.send(Kind.UPDATED, 0, to_json(head))
 
     async def _ask(self, number: int, questions: Questions) -> Mapping[str, JsonObject]:
         future: asyncio.Future[Mapping[str, JsonObject]] = asyncio.get_running_loop().create_future()
@@ -395,8 +395,8 @@ class LinkServer:
                 self._asking.pop(number, None)
 
     def _url_done(self, number: int, key: str) -> None:
-        told: UrlDoneHead = {"key": key}
-        self.link.send(Kind.URL_DONE, number, to_json(told))
+        head: UrlDoneHead = {"key": key}
+        self.link.send(Kind.URL_DONE, number, to_json(head))
 
     def _go_into_background(self, number: int, channel: Channel) -> None:
         """The call continues in the background, so it waits for the answers to its questions."""
@@ -405,14 +405,14 @@ class LinkServer:
 
     def _answered(self, frame: Frame) -> None:
         """Pass answers to the task that asked for all of their keys, or an error to all tasks that wait."""
-        told: AnswersHead = from_json(frame.head)
+        head: AnswersHead = from_json(frame.head)
         for future, questions in list(self._asking.get(frame.number, {}).items()):
             if future.done():
                 continue
-            if "answers" not in told:
-                future.set_exception(AskError(str(told.get("error"))))
-            elif questions.keys() <= told["answers"].keys():
-                future.set_result(told["answers"])
+            if "answers" not in head:
+                future.set_exception(AskError(str(head.get("error"))))
+            elif questions.keys() <= head["answers"].keys():
+                future.set_result(head["answers"])
 
     # The catalog
 
@@ -426,10 +426,10 @@ class LinkServer:
         self._background.discard(task)
         _ = task.cancelled() or task.exception()  # retrieves the exception, in case no task waits
 
-    async def _describe(self, told: DescribeHead) -> None:
+    async def _describe(self, request: DescribeHead) -> None:
         try:
-            description, sources = await asyncio.to_thread(self._described, told)
-            self._told_of.update(description.skills)
+            description, sources = await asyncio.to_thread(self._described, request)
+            self._reported.update(description.skills)
             text = json.dumps(description.to_json())  # pydantic refuses file names that are not Unicode
             self.link.send(Kind.CATALOG, 0, text.encode(), sources)
             prepare()  # while the host and its client read the list, and before they call
@@ -437,35 +437,35 @@ class LinkServer:
             _log.exception("the catalog could not be made")
             self.link.send(Kind.FAILED, 0, _failed(f"{type(error).__name__}: {message_of(error)}"))
 
-    def _described(self, told: DescribeHead) -> tuple[Description, bytes]:
+    def _described(self, request: DescribeHead) -> tuple[Description, bytes]:
         """Describe the requested skills, with their sources."""
-        only = told.get("only")
+        only = request.get("only")
         if only is not None:
             description = self._runtime.describe_part(only)
         else:
-            description = self._runtime.describe(told["known"], most=told.get("most"))
+            description = self._runtime.describe(request["known"], most=request.get("most"))
         files = {path for facts in description.skills.values() if facts.place for path in facts.files}
         return description, pack(self._runtime.texts_of(path for path in sorted(files) if path.endswith(".py")))
 
-    def _tell_of_loaded(self) -> None:
+    def _send_loaded(self) -> None:
         """Send the digests of newly imported skills, which the host compares with its manifest."""
-        fresh = set(self._runtime.loaded) - self._told_of
-        self._told_of |= fresh
-        told: LiveHead = {"digests": {skill: digest_of(self._runtime.contracts_of(skill)) for skill in fresh}}
-        self.link.send(Kind.LIVE, 0, to_json(told))
+        fresh = set(self._runtime.loaded) - self._reported
+        self._reported |= fresh
+        head: LiveHead = {"digests": {skill: digest_of(self._runtime.contracts_of(skill)) for skill in fresh}}
+        self.link.send(Kind.LIVE, 0, to_json(head))
 
 
 def _reason(frame: Frame) -> str | None:
     """The message of a cancellation, from the reason of the host."""
-    told: CancelHead | None = from_json(frame.head) if frame.head else None
-    return TIMED_OUT if told and told["late"] else None
+    head: CancelHead | None = from_json(frame.head) if frame.head else None
+    return TIMED_OUT if head and head["late"] else None
 
 
 def _given(frame: Frame) -> Given:
     """The sources of a skill in a SOURCE frame."""
-    told: SourceHead = json.loads(frame.head)
-    source = Source(told["skill"], Path(told["place"]), tuple(map(Path, told["own"])), told["has_hooks"])
-    return Given(source, unpack(frame.body), told["kept"])
+    head: SourceHead = json.loads(frame.head)
+    source = Source(head["skill"], Path(head["place"]), tuple(map(Path, head["own"])), head["has_hooks"])
+    return Given(source, unpack(frame.body), head["kept"])
 
 
 def _answer(outcome: Outcome, how: CallHead) -> tuple[Kind, bytes, bytes]:
@@ -473,8 +473,8 @@ def _answer(outcome: Outcome, how: CallHead) -> tuple[Kind, bytes, bytes]:
     if outcome.kind == "input_required":
         return Kind.INPUT_REQUIRED, to_json(outcome.questions), b""
     if outcome.missing_capability is not None and how.get("answers") is not None:
-        told: RefusedHead = {"kind": "missing_capability", "name": outcome.missing_capability, "message": outcome.text}
-        return Kind.REFUSED, to_json(told), b""
+        head: RefusedHead = {"kind": "missing_capability", "name": outcome.missing_capability, "message": outcome.text}
+        return Kind.REFUSED, to_json(head), b""
     if how.get("outcome"):
         facts, body = write_outcome(outcome)
         return Kind.RESULT, to_json(facts), to_json(body)
@@ -489,8 +489,8 @@ def _failure(kind: str, text: str) -> tuple[Kind, bytes, bytes]:
 
 
 def _failed(message: str) -> bytes:
-    told: FailedHead = {**hello(), "message": _text(message)}
-    return to_json(told)
+    head: FailedHead = {**hello(), "message": _text(message)}
+    return to_json(head)
 
 
 def _log_head(level: str, data: Any) -> LogHead:
@@ -522,10 +522,10 @@ async def serve(sock: socket.socket, shared: Board | None, root: Path) -> int:
     return await serve_begun(sock, shared or Stream(sock), root, begin.head)
 
 
-async def serve_begun(sock: socket.socket, board: Board | Stream, root: Path, told: bytes) -> int:
+async def serve_begun(sock: socket.socket, board: Board | Stream, root: Path, head: bytes) -> int:
     """The same after reading the first frame."""
     try:
-        begin: BeginHead = from_json(told)
+        begin: BeginHead = from_json(head)
         _check_version(begin)
         settings = _settings(root, begin)
         share = Share(begin.get("only"), begin.get("without", ()), begin.get("sent", {}), settings.sandbox.packages())
@@ -552,12 +552,12 @@ def _check_version(begin: BeginHead) -> None:
         raise ChildProcessError(why)
 
 
-def _settings(root: Path, told: BeginHead) -> Settings:
+def _settings(root: Path, begin: BeginHead) -> Settings:
     """The settings of the host, even if the files have changed since."""
-    settings = Settings.read_again(root, Written(*(told["written"] or ())), environ=os.environ, flags=told["flags"])
+    settings = Settings.read_again(root, Written(*(begin["written"] or ())), environ=os.environ, flags=begin["flags"])
     for name, value in {
         **settings.dotenv,
-        **told.get("environ", {}),
+        **begin.get("environ", {}),
     }.items():  # for libraries that read the environment
         if not name.upper().startswith(PREFIX):
             os.environ.setdefault(name, value)

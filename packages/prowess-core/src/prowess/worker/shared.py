@@ -29,13 +29,13 @@ class LinkedResults:
         """The result of another host, or empty bytes."""
         number = next(self._numbers)
         self._asked[number] = future = asyncio.get_running_loop().create_future()
-        told: FindHead = {"key": hashlib.sha256(f"{self._settings} {key}".encode()).hexdigest()}
-        self._send(Kind.FIND, number, json.dumps(told).encode())
+        head: FindHead = {"key": hashlib.sha256(f"{self._settings} {key}".encode()).hexdigest()}
+        self._send(Kind.FIND, number, json.dumps(head).encode())
         try:
             found = await future
         except asyncio.CancelledError:
             if not future.cancelled() and not future.result():  # the answer arrived just before the cancellation
-                self._tell(number, b"", 0)
+                self._send_keep(number, b"", 0)
             raise
         finally:
             del self._asked[number]
@@ -49,14 +49,14 @@ class LinkedResults:
         if future is not None and not future.done():
             future.set_result(frame.body)
         elif not frame.body:
-            self._tell(frame.number, b"", 0)
+            self._send_keep(frame.number, b"", 0)
 
     def keep(self, key: str, result: bytes, seconds: int) -> None:
         """Give a result to the host for other hosts."""
         number = self._running.pop(key, None)
         if number is not None:  # else the host had a result that could not be read
-            self._tell(number, result, seconds)
+            self._send_keep(number, result, seconds)
 
-    def _tell(self, number: int, result: bytes, seconds: int) -> None:
-        told: KeepHead = {"seconds": seconds}
-        self._send(Kind.KEEP, number, json.dumps(told).encode(), result)
+    def _send_keep(self, number: int, result: bytes, seconds: int) -> None:
+        head: KeepHead = {"seconds": seconds}
+        self._send(Kind.KEEP, number, json.dumps(head).encode(), result)

@@ -109,7 +109,7 @@ class Stream:
                 self._flush()
                 if self.full and self._size <= _HIGH:
                     self.full = False
-                    self._tell(self.on_room)
+                    self._call_soon(self.on_room)
                 self._changed.notify_all()
         with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_RDWR)
@@ -128,14 +128,14 @@ class Stream:
         while data := self._received():
             frames = [frame for frame in reader.feed(data) if self._is_for_the_loop(frame)]
             if frames:
-                self._tell(self._hand_over, frames)
+                self._call_soon(self._hand_over, frames)
         with self._changed:
             self._gone = True
             self._unsent.clear()
             self._changed.notify_all()
         writer.join()
         self._sock.close()
-        self._tell(self._on_lost)
+        self._call_soon(self._on_lost)
 
     def _received(self) -> bytes:
         try:
@@ -147,16 +147,16 @@ class Stream:
         for frame in frames:
             self._on_frame(frame)
 
-    def _tell(self, heard: Callable[..., None], *news: object) -> None:
+    def _call_soon(self, callback: Callable[..., None], *args: object) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(heard, *news, context=self._context.copy())
+            self._loop.call_soon_threadsafe(callback, *args, context=self._context.copy())
 
     def _is_for_the_loop(self, frame: Frame) -> bool:
         """Handle frames about calls that must not begin. Returns whether the loop has to handle the frame."""
         kind, number = frame.kind, frame.number
         if kind == Kind.WITHDRAW:
-            told: WithdrawHead = json.loads(frame.head)
-            self._give_back(told["numbers"])
+            head: WithdrawHead = json.loads(frame.head)
+            self._give_back(head["numbers"])
         elif kind == Kind.RETIRE:
             self._retired = True
             self._give_back(list(self._waiting))
@@ -199,8 +199,8 @@ class Stream:
 
     def note(self, imports: Iterable[Importing]) -> None:
         """Report the running imports."""
-        told: ImportingHead = {"imports": [list(each) for each in imports]}
-        self._put(memoryview(encode_frame(Kind.IMPORTING, 0, json.dumps(told).encode())), wait=True)
+        head: ImportingHead = {"imports": [list(each) for each in imports]}
+        self._put(memoryview(encode_frame(Kind.IMPORTING, 0, json.dumps(head).encode())), wait=True)
 
     def beat(self) -> None:
         """Show that this process runs and its interpreter is free."""

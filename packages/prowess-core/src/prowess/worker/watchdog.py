@@ -30,12 +30,12 @@ class Watchdog:
         self.stuck: Callable[[], object] = bool
         """Called in a thread while the loop is blocked."""
         self._limit = limit
-        self._tell = beat
+        self._beat = beat
         self._ticks = 0
         self._used = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
-        self._wanted = threading.Event()
+        self._awake = threading.Event()
 
     def start(self) -> None:
         """Watch the running loop of this thread."""
@@ -46,8 +46,8 @@ class Watchdog:
     def wake(self) -> None:
         """Called when a call begins."""
         self._used = True
-        if self._loop is not None and not self._wanted.is_set():
-            self._wanted.set()
+        if self._loop is not None and not self._awake.is_set():
+            self._awake.set()
             self._tick()
 
     def _tick(self) -> None:
@@ -57,7 +57,7 @@ class Watchdog:
             self._used = False
             self._loop.call_later(self._limit / 4, self._tick)
         else:
-            self._wanted.clear()
+            self._awake.clear()
 
     def _watch(self) -> None:
         """Measure the usable time since the last tick of the loop."""
@@ -65,19 +65,19 @@ class Watchdog:
 
         def others() -> dict[int, Thread] | None:  # without this thread, which always runs when it measures
             threads = threads_of(os.getpid())
-            return threads and {number: it for number, it in threads.items() if number != me}
+            return threads and {number: thread for number, thread in threads.items() if number != me}
 
         progress = Progress(others, itertools.count(1).__next__)
         step = self._limit / 4
         seen, silent = -1, 0.0
         while True:
-            self._wanted.wait()
+            self._awake.wait()
             try:
-                self._tell()
+                self._beat()
             except ValueError:  # the board is closed: the worker ends
                 return
             time.sleep(step)
-            if not self._wanted.is_set() or self._ticks != seen:
+            if not self._awake.is_set() or self._ticks != seen:
                 seen, silent = self._ticks, 0.0
                 progress.start()
                 continue

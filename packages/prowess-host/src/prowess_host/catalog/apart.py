@@ -22,13 +22,13 @@ from prowess.settings.settings import Settings
 from prowess.skills.discovery import Source, needs_of, survey
 from prowess.skills.stamps import Stamp, read, stamp
 from prowess_host.catalog.limited import read_limits
-from prowess_host.confinement.grants import Grant, told_settings
+from prowess_host.confinement.grants import Grant, passed_settings
 from prowess_host.workers.placement import OWN, Placement, Unplaced
 
 if TYPE_CHECKING:
     from prowess_host.environments.builds import Builds, Needed
 
-__all__ = ["Apart", "Found", "Wanted", "may_be_in", "read_needs", "runs_on"]
+__all__ = ["Apart", "Found", "SkillNeeds", "may_be_in", "read_needs", "runs_on"]
 
 _log = logging.getLogger("prowess.host")
 _MENTION: Final = b"# /// script"
@@ -41,7 +41,7 @@ _T = TypeVar("_T")
 
 
 @frozen
-class Wanted:
+class SkillNeeds:
     """The environment and the limits of one skill; either may be absent."""
 
     needed: Needed | None
@@ -87,22 +87,22 @@ class Apart:
         cache: Path,
         *,
         describe: Callable[[Placement, Collection[str]], Awaitable[None]],
-        tell: Callable[[Collection[str], str], None],
+        report: Callable[[Collection[str], str], None],
         on_change: Callable[[], None],
     ) -> None:
         self._cache = cache
         self._describe = describe
-        self._tell = tell
+        self._report = report
         self._on_change = on_change
         self._loop = asyncio.get_running_loop()
         self._builds: Builds | None = None
         self._settings: Settings | None = None
-        self._wanted: Mapping[str, Wanted] = {}
+        self._needs: Mapping[str, SkillNeeds] = {}
         """The environments and limits by skill, also those of former versions that are still in use."""
         self._declared: frozenset[str] = frozenset()
         """The skills whose current files or settings declare an environment or limits."""
         self._broken: Mapping[str, Failure] = {}
-        """The reasons of failures by skill, kept like `_wanted`."""
+        """The reasons of failures by skill, kept like `_needs`."""
         self._active: dict[str, tuple[str, Placement]] = {}
         """The placement and the environment by skill."""
         self._looked: dict[str, float] = {}
@@ -126,7 +126,7 @@ class Apart:
 
     def placement_of(self, skill: str) -> Placement | Unplaced:
         """The placement of a skill. If it is missing, the host starts to prepare it."""
-        needed = self._wanted.get(skill)
+        needed = self._needs.get(skill)
         active = self._active.get(skill)
         if needed is None:
             broken = self._broken.get(skill)
@@ -144,12 +144,12 @@ class Apart:
 
     def elsewhere(self, skill: str, labels: str) -> Placement | Unplaced:
         """The placement of a skill on agents, which build its environment themselves."""
-        wanted, broken = self._wanted.get(skill), self._broken.get(skill)
+        needs, broken = self._needs.get(skill), self._broken.get(skill)
         if broken is not None:
             return Unplaced(str(broken))
-        if wanted is None:
+        if needs is None:
             return Unplaced() if skill in self._expected else Placement(place=labels)
-        return Placement(wanted.needed.key if wanted.needed is not None else None, wanted.grant, labels)
+        return Placement(needs.needed.key if needs.needed is not None else None, needs.grant, labels)
 
     def share_of(self, placement: Placement) -> Mapping[str, Any]:
         """The skills that the workers of a placement run."""
@@ -159,51 +159,53 @@ class Apart:
         place = placement.place
         coming = (
             skill
-            for skill, it in self._wanted.items()
-            if (self.elsewhere(skill, place) if place else self._placement(it)) == placement
+            for skill, needs in self._needs.items()
+            if (self.elsewhere(skill, place) if place else self._placement(needs)) == placement
         )
-        told = {"only": sorted({*here, *coming})}
+        share = {"only": sorted({*here, *coming})}
         if placement.limits is None or self._settings is None:
-            return {**told, "sent": dict(self._sent)} if self._sent else told
-        return {**told, "flags": told_settings(self._settings, placement.limits.limits), "written": None}
+            return {**share, "sent": dict(self._sent)} if self._sent else share
+        return {**share, "flags": passed_settings(self._settings, placement.limits.limits), "written": None}
 
-    def _placement(self, wanted: Wanted) -> Placement:
+    def _placement(self, needs: SkillNeeds) -> Placement:
         """The placement of a skill, as far as known before its environment exists."""
-        if wanted.place and wanted.needed is not None:
-            return Placement(wanted.needed.key, wanted.grant, wanted.place)
+        if needs.place and needs.needed is not None:
+            return Placement(needs.needed.key, needs.grant, needs.place)
         python: str | None = None
-        if wanted.needed is not None:
-            python = str(self._builds.store.python(wanted.needed.key)) if self._builds is not None else ""
-        return Placement(python, wanted.grant)
+        if needs.needed is not None:
+            python = str(self._builds.store.python(needs.needed.key)) if self._builds is not None else ""
+        return Placement(python, needs.grant)
 
     @property
     def limits(self) -> dict[str, Limits]:
         """The limits of all limited skills."""
-        return {skill: it.grant.limits for skill, it in self._wanted.items() if it.grant is not None}
+        return {skill: needs.grant.limits for skill, needs in self._needs.items() if needs.grant is not None}
 
     @property
     def failures(self) -> list[Failure]:
         """The failures of environments."""
         found = list(self._broken.values())
         for skill, failed in sorted(self._failed.items()):
-            needed = self._wanted.get(skill)
+            needed = self._needs.get(skill)
             if needed is not None and needed.key == failed.key:
                 kept = " (the last good version stays in use)" if skill in self._active else ""
-                found.append(Failure.told(skill, f"{failed.reason}{kept}", needed.file))
+                found.append(Failure.of(skill, f"{failed.reason}{kept}", needed.file))
         return found
 
     def in_words(self) -> list[str]:
         """One line for people about each environment and about the limits of each skill."""
         found: list[str] = []
-        for skill, wanted in sorted(self._wanted.items()):
-            needed = wanted.needed
+        for skill, needs in sorted(self._needs.items()):
+            needed = needs.needed
             if needed is None:
                 continue
             there = self._builds.store.look(needed.key) if self._builds is not None else None
             state = there.in_words(time.time()) if there is not None else "not made yet"
-            state = f"made by agents ({wanted.place})" if wanted.place else state
-            needs = ", ".join(needed.declared.dependencies) or needed.declared.requires_python or needed.declared.python
-            found.append(f"environment of {skill}: {needs or needed.declared.file}, {state}")
+            state = f"made by agents ({needs.place})" if needs.place else state
+            content = (
+                ", ".join(needed.declared.dependencies) or needed.declared.requires_python or needed.declared.python
+            )
+            found.append(f"environment of {skill}: {content or needed.declared.file}, {state}")
         return [*found, *(f"limits of {skill}: {limits.in_words()}" for skill, limits in sorted(self.limits.items()))]
 
     # Reading the declarations
@@ -220,14 +222,15 @@ class Apart:
     async def read(self, folders: Iterable[Path], settings: Settings, root: Path) -> None:
         """Read the declarations. Those that are gone hold until `leave`: calls still run the former version."""
         self._settings = settings
-        wanted, broken = await asyncio.to_thread(_read, tuple(folders), settings, root)
-        self._declared = frozenset({*wanted, *broken})
-        self._wanted = _without(self._wanted, self._declared) | wanted
+        needs, broken = await asyncio.to_thread(_read, tuple(folders), settings, root)
+        self._declared = frozenset({*needs, *broken})
+        self._needs = _without(self._needs, self._declared) | needs
         self._broken = _without(self._broken, self._declared) | broken
         self._expected = frozenset()
-        named = {path for it in self._wanted.values() if it.needed is not None for path in it.needed.declared.named}
+        all_needed = [needs.needed for needs in self._needs.values() if needs.needed is not None]
+        named = {path for needed in all_needed for path in needed.declared.named}
         self._files = {path: stamp(path) for path in named}
-        if self._builds is None and any(it.needed is not None for it in self._wanted.values()):
+        if self._builds is None and all_needed:
             from prowess_host.environments.builds import Builds
 
             self._builds = Builds(self._cache)
@@ -238,15 +241,15 @@ class Apart:
 
         Skills in `kept` stay in their placement: a file that was half saved declares nothing, and lifts no limit.
         """
-        gone = {*self._wanted, *self._broken} - self._declared.union(kept)
-        self._wanted, self._broken = _without(self._wanted, gone), _without(self._broken, gone)
+        gone = {*self._needs, *self._broken} - self._declared.union(kept)
+        self._needs, self._broken = _without(self._needs, gone), _without(self._broken, gone)
         self._active, self._failed = _without(self._active, gone), _without(self._failed, gone)
 
     def send(self, sent: Mapping[str, Any], *, anew: bool = True) -> None:
         """Set the data of the project's providers. With `anew`, workers with other data are replaced."""
         changed, self._sent = sent != self._sent, sent
         if anew and changed:
-            there = {skill for skill, it in self._wanted.items() if it.grant is None and self._is_ready(it)}
+            there = {skill for skill, needs in self._needs.items() if needs.grant is None and self._is_ready(needs)}
             self.prepare(there, there)
 
     def prepare(
@@ -256,9 +259,9 @@ class Apart:
 
         With `among`, only for these skills; other environments are made at the first call of one of their commands.
         """
-        self._undescribed.update(undescribed & self._wanted.keys())
+        self._undescribed.update(undescribed & self._needs.keys())
         self._failed = {skill: replace(failed, at=-_AGAIN) for skill, failed in self._failed.items()}
-        for skill, needed in self._wanted.items():
+        for skill, needed in self._needs.items():
             active = self._active.get(skill)
             if among is not None and skill not in among:
                 continue
@@ -271,22 +274,22 @@ class Apart:
 
     def retry_on_agents(self) -> None:
         """Describe the skills that no agent could describe, because an agent has joined."""
-        failed = {skill for skill in self._failed if skill in self._wanted and self._wanted[skill].place}
+        failed = {skill for skill in self._failed if skill in self._needs and self._needs[skill].place}
         if failed:
             self.prepare(failed, failed)
 
-    def _still_exists(self, wanted: Wanted) -> bool:
+    def _still_exists(self, needs: SkillNeeds) -> bool:
         """Whether an environment in use still exists. Checked at intervals, because a check costs a tenth of a call."""
         now = self._loop.time()
-        if wanted.needed is None or now < self._looked.get(wanted.key, 0.0) + _LOOK:
+        if needs.needed is None or now < self._looked.get(needs.key, 0.0) + _LOOK:
             return True
-        self._looked[wanted.key] = now
-        return self._is_ready(wanted)
+        self._looked[needs.key] = now
+        return self._is_ready(needs)
 
-    def _is_ready(self, wanted: Wanted) -> bool:
-        if wanted.needed is None or wanted.place:
+    def _is_ready(self, needs: SkillNeeds) -> bool:
+        if needs.needed is None or needs.place:
             return True
-        return self._builds is not None and self._builds.store.is_ready(wanted.needed.key)
+        return self._builds is not None and self._builds.store.is_ready(needs.needed.key)
 
     def _wake(self, key: str) -> None:
         if key not in self._tasks:
@@ -304,40 +307,40 @@ class Apart:
         self._on_change()
 
     def _group(self, key: str) -> list[str]:
-        return [skill for skill, needed in self._wanted.items() if needed.key == key]
+        return [skill for skill, needed in self._needs.items() if needed.key == key]
 
     async def _bring_up(self, key: str) -> None:
         """Make an environment, describe its skills and open it for calls."""
         from prowess_host.environments.errors import BuildError
 
         while skills := self._group(key):
-            wanted_by_all = self._wanted[skills[0]]
+            wanted_by_all = self._needs[skills[0]]
             try:
                 python = await self._python(wanted_by_all, skills)
             except BuildError as error:
                 self._fail(skills, f"its environment cannot be made: {error}")
                 return
             placement = Placement(python, wanted_by_all.grant, wanted_by_all.place)
-            wanted = [skill for skill in self._group(key) if skill in self._undescribed]
-            self._undescribed.difference_update(wanted)
-            failed = await self._described(placement, wanted) if wanted else {}
+            undescribed = [skill for skill in self._group(key) if skill in self._undescribed]
+            self._undescribed.difference_update(undescribed)
+            failed = await self._described(placement, undescribed) if undescribed else {}
             for skill in self._group(key):
                 if skill in failed:
                     self._fail([skill], failed[skill])
-                elif skill in wanted or skill not in self._undescribed:
+                elif skill in undescribed or skill not in self._undescribed:
                     self._active[skill] = key, placement
                     self._failed.pop(skill, None)
             if self._undescribed.isdisjoint(self._group(key)):
                 return
 
-    async def _python(self, wanted: Wanted, skills: Collection[str]) -> str | None:
+    async def _python(self, needs: SkillNeeds, skills: Collection[str]) -> str | None:
         """The interpreter of an environment, once it exists; `None` for that of the project."""
-        if wanted.needed is None:
+        if needs.needed is None:
             return None
-        if wanted.place:
-            return wanted.needed.key
+        if needs.place:
+            return needs.needed.key
         assert self._builds is not None  # noqa: S101 - something is needed
-        return await self._builds.ready(wanted.needed, partial(self._say, tuple(skills)))
+        return await self._builds.ready(needs.needed, partial(self._report_preparing, tuple(skills)))
 
     async def _described(self, placement: Placement, skills: list[str]) -> dict[str, str]:
         """Describe skills, one by one if they fail together. Returns the reasons of those that failed."""
@@ -352,12 +355,12 @@ class Apart:
             return found
         return {}
 
-    def _say(self, skills: Collection[str], line: str) -> None:
-        self._tell(skills, f"preparing the environment of {', '.join(skills)}: {line}")
+    def _report_preparing(self, skills: Collection[str], line: str) -> None:
+        self._report(skills, f"preparing the environment of {', '.join(skills)}: {line}")
 
     def _fail(self, skills: Iterable[str], reason: str) -> None:
         for skill in skills:
-            needed = self._wanted.get(skill)
+            needed = self._needs.get(skill)
             if needed is not None:
                 self._failed[skill] = _Failed(needed.key, reason, self._loop.time())
 
@@ -372,7 +375,7 @@ class Apart:
 
     def quick(self) -> list[asyncio.Task[None]]:
         """The preparations of skills that need no new environment."""
-        made = {it.key for it in self._wanted.values() if it.needed is not None}
+        made = {needs.key for needs in self._needs.values() if needs.needed is not None}
         return [task for key, task in self._tasks.items() if key not in made]
 
     def _may_have(self, key: str, command: str) -> bool:
@@ -387,23 +390,25 @@ class Apart:
 
 
 def _without(skills: Mapping[str, _T], gone: Collection[str]) -> dict[str, _T]:
-    return {skill: it for skill, it in skills.items() if skill not in gone}
+    return {skill: each for skill, each in skills.items() if skill not in gone}
 
 
-def _read(folders: tuple[Path, ...], settings: Settings, root: Path) -> tuple[dict[str, Wanted], dict[str, Failure]]:
+def _read(
+    folders: tuple[Path, ...], settings: Settings, root: Path
+) -> tuple[dict[str, SkillNeeds], dict[str, Failure]]:
     """The declarations of all skills, and the settings about them."""
     sources = survey(folders).sources
     limited = read_limits(sources, folders, settings, root)
     found = read_needs(folders, settings.own, root, sources, limited.grants)
     broken = {**found.broken, **limited.broken}
-    wanted: dict[str, Wanted] = {}
+    needs: dict[str, SkillNeeds] = {}
     by_name = {source.name: source for source in sources}
     for skill in {*found.needed, *limited.grants} - broken.keys():
         needed = found.needed.get(skill)
         file = needed.declared.file if needed is not None else settings.sandbox.place
         place = runs_on(by_name[skill], settings.own) if needed is not None and settings.own.cluster.url else ""
-        wanted[skill] = Wanted(needed, limited.grants.get(skill), file, place)
-    return wanted, broken
+        needs[skill] = SkillNeeds(needed, limited.grants.get(skill), file, place)
+    return needs, broken
 
 
 def runs_on(source: Source, own: OwnSettings) -> str:
@@ -425,7 +430,11 @@ def runs_on(source: Source, own: OwnSettings) -> str:
         for each in (each for function in functions for each in function.decorator_list):
             name = ast.unparse(each.func if isinstance(each, ast.Call) else each).rpartition(".")[2]
             if name in _DECORATORS:
-                given = [it.value for it in each.keywords if it.arg == "run_on"] if isinstance(each, ast.Call) else []
+                given = (
+                    [keyword.value for keyword in each.keywords if keyword.arg == "run_on"]
+                    if isinstance(each, ast.Call)
+                    else []
+                )
                 labels.add(given[0].value if given and isinstance(given[0], ast.Constant) else "")  # pyright: ignore[reportArgumentType] - the decorator requires a string
     return labels.pop() if len(labels) == 1 else ""
 

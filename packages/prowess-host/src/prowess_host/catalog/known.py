@@ -147,7 +147,9 @@ class KnownCatalog:
         """Add the description of skills with their own environment. Their hooks shape only themselves."""
         older = self.description
         facts = {
-            key: replace(it, has_hooks=False, sent={}) for key, it in newer.skills.items() if skill_of(key) in skills
+            key: replace(each, has_hooks=False, sent={})
+            for key, each in newer.skills.items()
+            if skill_of(key) in skills
         }
         files = {path for each in facts.values() for path in each.files}
         seen = {path: newer.sightings[path] for path in files if path in newer.sightings}
@@ -168,7 +170,7 @@ class KnownCatalog:
     def assume(self, facts: Mapping[str, SkillFacts]) -> None:
         """Use the committed catalog for skills without any other description."""
         older = self.description
-        new = {name: it for name, it in facts.items() if name not in older.skills}
+        new = {name: each for name, each in facts.items() if name not in older.skills}
         if new:
             skills = dict(sorted({**older.skills, **new}.items()))
             self._manifest = Manifest(replace(older, skills=skills), self._shape, self.apart)

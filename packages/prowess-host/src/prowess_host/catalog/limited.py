@@ -16,7 +16,7 @@ from prowess.settings.paths import ConfigPaths
 from prowess.settings.settings import Settings
 from prowess.skills.discovery import Source
 from prowess.skills.stamps import read
-from prowess_host.confinement.grants import Grant, told_variables
+from prowess_host.confinement.grants import Grant, passed_variables
 
 __all__ = ["Limited", "read_limits"]
 
@@ -88,7 +88,7 @@ def _grant(name: str, said: _Said | None, settings: Settings, root: Path) -> Gra
     limits = settings.sandbox.limits(name, said)
     if limits is None:
         return None
-    variables = told_variables(settings, limits)
+    variables = passed_variables(settings, limits)
     guarded = _guarded(settings) if limits.write else ()
     return Grant(name, limits, root, guarded=guarded, unenforced=settings.sandbox.unenforced, variables=variables)
 

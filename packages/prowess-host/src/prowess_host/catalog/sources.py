@@ -60,14 +60,14 @@ class Good:
 
     def head(self, *, kept: bool) -> bytes:
         """The head of the message to a worker. `kept` says that the files have changed since."""
-        told: SourceHead = {
+        head: SourceHead = {
             "skill": self.skill,
             "place": self.place,
             "own": list(self.own),
             "has_hooks": self.has_hooks,
             "kept": kept,
         }
-        return json.dumps(told).encode()
+        return json.dumps(head).encode()
 
 
 class Sources:

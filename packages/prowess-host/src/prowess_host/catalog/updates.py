@@ -76,7 +76,7 @@ class CatalogUpdates:
         self._apart = Apart(
             paths.cache_dir,
             describe=self._describe_apart,
-            tell=self.supervisor.tell_unplaced,
+            report=self.supervisor.report_unplaced,
             on_change=self._apart_changed,
         )
         self.supervisor.placement_of = self._apart.placement_of

@@ -101,7 +101,7 @@ class Watcher:
             cost = time.monotonic() - begun
             if _differs(seen, now):
                 now = self._settled(now)
-                self._tell()
+                self._notify()
             seen = now
             rested = time.monotonic()
             while not wait() and time.monotonic() - rested < cost * _SHARE and not self._stop.is_set():
@@ -116,7 +116,7 @@ class Watcher:
             seen = now
         return seen
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self._changed.set)
 

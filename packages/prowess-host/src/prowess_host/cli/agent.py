@@ -64,14 +64,14 @@ def _serve(settings: Settings, *, locked: bool) -> None:
     from prowess_host.cluster.engine import Engine
     from prowess_host.workers.process_tree import adopt_orphans, reap_orphans
 
-    async def tell_unless_ready(engine: Engine) -> None:
+    async def warn_unless_ready(engine: Engine) -> None:
         if not await engine.ready(_PATIENCE):
             print(f"prowess: the engine at {engine.place} is {engine.state}; trying again", flush=True)
 
     async def run() -> None:
         engine = Engine(settings)
         quiet = engine.on_change(lambda: print(f"prowess: the engine at {engine.place} is {engine.state}", flush=True))
-        telling = asyncio.ensure_future(tell_unless_ready(engine))
+        warning = asyncio.ensure_future(warn_unless_ready(engine))
         keys = settings.own.agent.keys if locked else None
         agent = Agent(engine, settings, ConfigPaths.of(settings, os.environ).get_cache_dir(), locked=keys)
         loop = asyncio.get_running_loop()
@@ -85,7 +85,7 @@ def _serve(settings: Settings, *, locked: bool) -> None:
         for name in [name for name in os.environ if name.upper().startswith(PREFIX) and name.upper() != _CACHE]:
             del os.environ[name]  # workers have the settings of their hosts, and not those of this agent
         await agent.run()
-        telling.cancel()
+        warning.cancel()
         quiet()
         await engine.close()
 

@@ -74,18 +74,18 @@ async def answer_questions(questions: JsonObject, line: Callable[[], Awaitable[s
 async def _visit(question: JsonObject, line: Callable[[], Awaitable[str]]) -> JsonObject:
     """Show the address of a page. The person opens it, and so sees where it leads."""
     style = Style.of(sys.stderr)
-    _say(f"{style('?', 'bold', 'cyan')} {style(question['message'], 'bold')}\n  {question['url']}\n")
+    _print(f"{style('?', 'bold', 'cyan')} {style(question['message'], 'bold')}\n  {question['url']}\n")
     try:
         agreed = await _field("opened", {"type": "boolean"}, line, required=True)
     except _EndOfInputError:
-        _say("\n")
+        _print("\n")
         return {"action": "cancel"}
     return {"action": "accept" if agreed else "decline"}
 
 
 async def _answer(message: str, schema: JsonObject, line: Callable[[], Awaitable[str]]) -> JsonObject:
     style = Style.of(sys.stderr)
-    _say(f"{style('?', 'bold', 'cyan')} {style(message, 'bold')}\n")
+    _print(f"{style('?', 'bold', 'cyan')} {style(message, 'bold')}\n")
     fields = cast("JsonObject", schema.get("properties") or {})
     required = set(schema.get("required", ()))
     content: JsonObject = {}
@@ -98,7 +98,7 @@ async def _answer(message: str, schema: JsonObject, line: Callable[[], Awaitable
             if value is not None:
                 content[name] = value
     except _EndOfInputError:
-        _say("\n")
+        _print("\n")
         return {"action": "cancel"}
     return {"action": "accept", "content": content}
 
@@ -113,17 +113,17 @@ async def _field(name: str, schema: JsonObject, line: Callable[[], Awaitable[str
     elif not required:
         hint += ", may be empty"
     if schema.get("description"):
-        _say(style(f"  {schema['description']}\n", "dim"))
+        _print(style(f"  {schema['description']}\n", "dim"))
     label = str(schema.get("title") or name)
     while True:
-        _say(f"  {label} {style(f'({hint})', 'dim')}: ")
+        _print(f"  {label} {style(f'({hint})', 'dim')}: ")
         text = await line()
         if not text and (default is not None or not required):
             return default
         try:
             return _read(text, schema)
         except ValueError as error:
-            _say(style(f"  {error}\n", "red"))
+            _print(style(f"  {error}\n", "red"))
 
 
 def _hint(schema: JsonObject) -> str:
@@ -189,6 +189,6 @@ def _text(text: str, schema: JsonObject) -> str:
     return text
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     sys.stderr.write(text)
     sys.stderr.flush()

@@ -141,7 +141,7 @@ def _profile_of(usual: str) -> Callable[[Contract], Profile]:
 
 
 def _as_json(report: _Report) -> str:
-    told = {
+    data = {
         "catalog": report.file,
         "against": report.against,
         "compared": report.differences is not None,
@@ -153,7 +153,7 @@ def _as_json(report: _Report) -> str:
         "failures": failures_as_json(report.loaded),
         "tokens": {"total": sum(report.tokens.values()), "budget": report.budget, "commands": report.tokens},
     }
-    return json.dumps(told, indent=2, ensure_ascii=False)
+    return json.dumps(data, indent=2, ensure_ascii=False)
 
 
 # --- text -----------------------------------------------------------------------------------------
@@ -210,20 +210,20 @@ def _merged(items: Sequence[Finding]) -> Iterator[tuple[Finding, list[str]]]:
 def _finding(merged: tuple[Finding, list[str]], style: Style) -> str:
     item, clients = merged
     mark = style("error  ", "red") if item.level == "error" else style("warning", "yellow")
-    whom = f"{', '.join(clients)}: " if clients else ""
+    names = f"{', '.join(clients)}: " if clients else ""
     where = style(f"  {item.where}", "dim") if item.where else ""
-    return f"  {mark} {whom}{item.message}{where}"
+    return f"  {mark} {names}{item.message}{where}"
 
 
 def _summary(report: _Report, style: Style) -> list[str]:
     breaking, differences = len(report.breaking), len(report.differences or ())
     compared = f"{breaking} breaking and {differences - breaking} compatible" if differences else "no"
-    told = [] if report.differences is None else [f"{compared} differences from {report.shown_file}"]
-    told += [f"{plural(report.count('error'), 'error')}, {plural(report.count('warning'), 'warning')}"]
+    parts = [] if report.differences is None else [f"{compared} differences from {report.shown_file}"]
+    parts += [f"{plural(report.count('error'), 'error')}, {plural(report.count('warning'), 'warning')}"]
     limit = f" of {report.budget:,}" if report.budget else ""
     commands = plural(len(report.loaded.catalog), "command")
-    told += [f"{commands}, about {sum(report.tokens.values()):,}{limit} tokens as {report.loaded.own.profile}"]
-    text = "; ".join(told)
+    parts += [f"{commands}, about {sum(report.tokens.values()):,}{limit} tokens as {report.loaded.own.profile}"]
+    text = "; ".join(parts)
     lines = [style(f"{text[0].upper()}{text[1:]}.", "bold")]
     if breaking:
         accept = "merge them all the same: from then on callers rely on what is new"

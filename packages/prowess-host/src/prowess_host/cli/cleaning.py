@@ -52,4 +52,4 @@ def _wants(root: Path, where: ProjectOptions, key: str) -> bool:
         needs = needs_of_project(Settings.load(root, environ=os.environ, flags=where.flags))
     except ProwessError:
         return True
-    return any(it.key == key for it in needs.found.needed.values())
+    return any(needed.key == key for needed in needs.found.needed.values())

@@ -71,22 +71,22 @@ def command(where: ProjectOptions, *, agents: int, hosts: int, port: int) -> int
         config = folder / "nats.conf"  # other users of this machine see command lines, and not this folder
         config.write_text(f'authorization {{ token: "{token}" }}\n', encoding="utf-8")
         engine = stack.enter_context(LocalEngine(folder / "engine", "-c", str(config)))
-        told = {"PROWESS_CLUSTER__URL": engine.url, "PROWESS_CLUSTER__TOKEN": token}
+        variables = {"PROWESS_CLUSTER__URL": engine.url, "PROWESS_CLUSTER__TOKEN": token}
         if not settings.own.run_on:
-            told["PROWESS_RUN_ON"] = '{"*" = "any"}'
+            variables["PROWESS_RUN_ON"] = '{"*" = "any"}'
         nowhere = folder / "nowhere"
         nowhere.mkdir()
         for number in range(1, agents + 1):
             more = {"PROWESS_AGENT__NAME": f"agent-{number}", "PROWESS_CACHE_DIR": str(folder / f"agent-{number}")}
-            parts.append(_Part(stack, ["agent", "--project", str(nowhere)], {**told, **more}, over))
+            parts.append(_Part(stack, ["agent", "--project", str(nowhere)], {**variables, **more}, over))
         given = [word for each in where.set for word in ("--set", each)]
         for number in range(hosts):
             server = ["serve", "--project", str(settings.root), *given, "--port", str(port + number)]
-            parts.append(_Part(stack, server, told, over))
+            parts.append(_Part(stack, server, variables, over))
         _sweep_later(stack, folder, [engine.pid, *(part.process.pid for part in parts)])
-        variables = " ".join(f"{name}='{text}'" for name, text in told.items())
+        exports = " ".join(f"{name}='{text}'" for name, text in variables.items())
         print(f"prowess: {agents} agents and {hosts} servers share the engine at {engine.url}; Ctrl-C ends them all")
-        print(f"prowess: to join it from another terminal: export {variables}", flush=True)
+        print(f"prowess: to join it from another terminal: export {exports}", flush=True)
         _wait_for(over)
         ended = [part for part in parts if part.process.poll() is not None]
     for part in ended:
@@ -122,13 +122,13 @@ def _sweep_later(stack: ExitStack, folder: Path, pids: list[int]) -> None:
 class _Part:
     """A `prowess` command that ends with this process, however that ends. If it ends by itself, `over` is set."""
 
-    def __init__(self, stack: ExitStack, words: list[str], told: dict[str, str], over: threading.Event) -> None:
+    def __init__(self, stack: ExitStack, words: list[str], environ: dict[str, str], over: threading.Event) -> None:
         self.name = words[0]
         command = [sys.executable, "-c", "from prowess_host.cli.main import main; main()", *words]
         self.process = subprocess.Popen(
             ["sh", "-c", _GUARDED, "prowess", *command],
             stdin=subprocess.PIPE,
-            env={**os.environ, **told},
+            env={**os.environ, **environ},
             start_new_session=True,
         )
         self._over = over

@@ -90,8 +90,8 @@ def catalog_lines(catalog: Catalog) -> list[str]:
     lines += [""] if catalog.warnings else []
     lines.append(style(f"{len(catalog.failures)} could not be loaded:", "bold", "red"))
     for reason, failures in _by_reason(catalog).items():
-        whom = ", ".join(str(replace(each, reason="")).removesuffix(": ") for each in failures)
-        lines += wrapped(f"{whom}: {reason}", style, "red")
+        sources = ", ".join(str(replace(each, reason="")).removesuffix(": ") for each in failures)
+        lines += wrapped(f"{sources}: {reason}", style, "red")
     return lines
 
 

@@ -125,8 +125,8 @@ def prowess(ctx: click.Context) -> int:
 def run(argv: Sequence[str]) -> int:
     """Run one command and return the exit code. Wrong use gets a message without a traceback."""
     try:
-        asked = os.environ.get(COMPLETE)
-        code = _complete(asked) if asked else _run(argv)
+        shell = os.environ.get(COMPLETE)
+        code = _complete(shell) if shell else _run(argv)
         sys.stdout.flush()
     except click.UsageError as error:
         _explain(error, argv)
@@ -153,11 +153,11 @@ def _run(argv: Sequence[str]) -> int:
         return error.exit_code
 
 
-def _complete(asked: str) -> int:
+def _complete(shell: str) -> int:
     """Print the completions for the words that the shell has set in its variables."""
     from click.shell_completion import shell_complete
 
-    return shell_complete(prowess, {}, "prowess", COMPLETE, asked)
+    return shell_complete(prowess, {}, "prowess", COMPLETE, shell)
 
 
 def _explain(error: click.UsageError, argv: Sequence[str]) -> None:

@@ -107,7 +107,7 @@ def _connect(client: Client, wish: _Wish, machine: Machine, needed: Sequence[str
         if wish.dry_run:
             return DONE
         trial = None if wish.untried else asyncio.run(_try(plan, launch, machine, needed))
-        if trial is not None and not _tell(trial, style):
+        if trial is not None and not _show_trial(trial, style):
             complain(f"{client.title} was not connected: nothing was written. --no-try writes it all the same")
             return FAILED
         backup = execute(plan, ledger)
@@ -124,9 +124,9 @@ def _connect(client: Client, wish: _Wish, machine: Machine, needed: Sequence[str
 def _launch(client: Client, wish: _Wish, machine: Machine, needed: Sequence[str]) -> Launch:
     """The command, with the requested variables and those that the client would drop."""
     given = dict(word.split("=", 1) for word in wish.variables if "=" in word)
-    asked = [word for word in wish.variables if "=" not in word]
-    if asked and not client.can_refer():
-        words = " ".join(f"--env {name}=VALUE" for name in asked)
+    named = [word for word in wish.variables if "=" not in word]
+    if named and not client.can_refer():
+        words = " ".join(f"--env {name}=VALUE" for name in named)
         raise ProwessError(f"{client.title} cannot pass on a variable of its own: write {words}, or use .env")
     dropped = [
         name
@@ -134,7 +134,7 @@ def _launch(client: Client, wish: _Wish, machine: Machine, needed: Sequence[str]
         if name in machine.environ and client.can_refer() and client.environment.drops(name, windows=machine.is_windows)
     ]
     launch = host_launch(wish.root, flags=wish.where.set)
-    names = [name for name in (*asked, *dropped) if name not in given]
+    names = [name for name in (*named, *dropped) if name not in given]
     launch = launch.needing(names, client.reference) if names else launch
     return replace(launch, env={**launch.env, **given})
 
@@ -158,7 +158,7 @@ def _announce(plan: Plan, root: Path, machine: Machine, style: Style) -> None:
     )
 
 
-def _tell(trial: Trial, style: Style) -> bool:
+def _show_trial(trial: Trial, style: Style) -> bool:
     """Print the result of the trial. Returns whether the client would get its tools."""
     is_usable = trial.works and all(each.level != "error" or each.command for each in trial.problems)
     print(f"  {style(trial_line(trial), 'green' if trial.works else 'red')}")

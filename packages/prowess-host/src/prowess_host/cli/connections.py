@@ -108,8 +108,8 @@ def problem_lines(problems: Iterable[Problem], style: Style) -> list[str]:
     """Problems with their remedies. Equal problems of several commands are merged."""
     lines: list[str] = []
     for problem in problems:
-        about = f"{problem.command}: " if problem.command else ""
-        lines.append(f"  {style(problem.level, *_LOOKS[problem.level])} {about}{problem.message}")
+        prefix = f"{problem.command}: " if problem.command else ""
+        lines.append(f"  {style(problem.level, *_LOOKS[problem.level])} {prefix}{problem.message}")
         if problem.remedy:
             lines.append(f"    {style(f'→ {problem.remedy}', 'dim')}")
     return lines

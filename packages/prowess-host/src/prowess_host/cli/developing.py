@@ -17,7 +17,7 @@ from prowess_host.cli.options import ProjectOptions, project_options
 from prowess_host.cli.projects import opened
 from prowess_host.cli.records import call_line, record_of
 from prowess_host.cli.terminal import Style, plural
-from prowess_host.records.reading import Reader, Wanted
+from prowess_host.records.reading import CallFilter, Reader
 
 if TYPE_CHECKING:
     from prowess_host.catalog.listing import Listing
@@ -49,7 +49,7 @@ def command(where: ProjectOptions, *, port: int, no_browser: bool, plain: bool) 
 async def _watched(where: ProjectOptions) -> AsyncGenerator[Project]:
     async with opened(where, client="prowess dev") as project:
         project.start()
-        project.wanted()
+        project.warm_up()
         yield project
 
 
@@ -84,15 +84,15 @@ async def _plain(where: ProjectOptions) -> None:
     async with _watched(where) as project:
         project.connect(_Teller(style))
         while True:
-            last = _tell_calls(record, last, style)
+            last = _print_calls(record, last, style)
             await asyncio.sleep(_LOOK_AGAIN)
 
 
-def _tell_calls(record: Reader, last: int, style: Style) -> int:
+def _print_calls(record: Reader, last: int, style: Style) -> int:
     """Print the calls after this number. Returns the number of the last one."""
     if record.last_number() < last:  # it was deleted
         last = 0
-    for call in record.after(last, Wanted()):
+    for call in record.after(last, CallFilter()):
         last = call.number
         print(call_line(call, style), flush=True)
     return last

@@ -57,12 +57,12 @@ def command(where: ProjectOptions, *, matrix: bool, context: bool, server: str, 
     if matrix or context:
         contracts, profile = asyncio.run(_contracts(where)), _profile_of(settings_of(where).own.profile)
         return (
-            _tell_matrix(matrix_of(contracts, profile, server), as_json=as_json)
+            _print_matrix(matrix_of(contracts, profile, server), as_json=as_json)
             if matrix
-            else (_tell_context(costs_of(contracts, profile), as_json=as_json))
+            else (_print_context(costs_of(contracts, profile), as_json=as_json))
         )
     patient = Patient(where.root, Machine.this(), where.flags, live=not untried)
-    return asyncio.run(_tell_findings(patient, as_json=as_json))
+    return asyncio.run(_print_findings(patient, as_json=as_json))
 
 
 async def _contracts(where: ProjectOptions) -> tuple[Contract, ...]:
@@ -80,7 +80,7 @@ def _profile_of(usual: str) -> Callable[[Contract], Profile]:
 # --- findings -------------------------------------------------------------------------------------
 
 
-async def _tell_findings(patient: Patient, *, as_json: bool) -> int:
+async def _print_findings(patient: Patient, *, as_json: bool) -> int:
     """Print each finding at once: trying the clients takes a while."""
     style, area, found = Style.of(sys.stdout), "", list[Finding]()
     async for finding in examine(patient):
@@ -93,8 +93,8 @@ async def _tell_findings(patient: Patient, *, as_json: bool) -> int:
         print("\n".join(_lines(finding, style)), flush=True)
     errors, warnings = (sum(each.level == level for each in found) for level in ("error", "warning"))
     if as_json:
-        told = {"findings": [each.to_json() for each in found], "errors": errors, "warnings": warnings}
-        print(json.dumps(told, indent=2, ensure_ascii=False))
+        data = {"findings": [each.to_json() for each in found], "errors": errors, "warnings": warnings}
+        print(json.dumps(data, indent=2, ensure_ascii=False))
     else:
         print(style(f"\n{plural(errors, 'error')}, {plural(warnings, 'warning')}", "bold"))
     return FAILED if errors else DONE
@@ -109,7 +109,7 @@ def _lines(finding: Finding, style: Style) -> list[str]:
 # --- the matrix -----------------------------------------------------------------------------------
 
 
-def _tell_matrix(matrix: Matrix, *, as_json: bool) -> int:
+def _print_matrix(matrix: Matrix, *, as_json: bool) -> int:
     is_bad = any(each.level == "error" for findings in matrix.cells.values() for each in findings)
     print(json.dumps(matrix.to_json(), indent=2, ensure_ascii=False) if as_json else _matrix_text(matrix))
     return FAILED if is_bad else DONE
@@ -150,15 +150,15 @@ def _legend(matrix: Matrix, numbers: dict[str, str], style: Style) -> list[str]:
     every = [(each.rule, command, each.message) for (command, _), found in matrix.cells.items() for each in found]
     for rule, cases in groupby(sorted(every), key=lambda case: case[0]):
         first = next(cases)
-        about = f"{first[1]}: " if first[1] else ""
-        lines.append(f"{style(numbers[rule], 'yellow')} {style(rule, 'bold')}  {about}{first[2]}")
+        prefix = f"{first[1]}: " if first[1] else ""
+        lines.append(f"{style(numbers[rule], 'yellow')} {style(rule, 'bold')}  {prefix}{first[2]}")
     return lines
 
 
 # --- the context ----------------------------------------------------------------------------------
 
 
-def _tell_context(costs: Sequence[Cost], *, as_json: bool) -> int:
+def _print_context(costs: Sequence[Cost], *, as_json: bool) -> int:
     total = sum(cost.total for cost in costs)
     if as_json:
         print(

@@ -58,10 +58,10 @@ def _as_json(catalog: Catalog, limits: JsonObject, agents: list[str]) -> str:
         {"source": item.source, "reason": item.reason, "file": item.file, "line": item.line}
         for item in catalog.failures
     ]
-    told = {
+    data = {
         "commands": [contract.to_json() for contract in catalog],
         "failures": failures,
         **({"limits": limits} if limits else {}),
         **({"cluster": agents} if agents else {}),
     }
-    return json.dumps(told, indent=2, ensure_ascii=False)
+    return json.dumps(data, indent=2, ensure_ascii=False)

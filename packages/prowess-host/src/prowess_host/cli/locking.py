@@ -28,19 +28,19 @@ def command(where: ProjectOptions, *, skills: tuple[str, ...]) -> int:
 
 
 async def _lock(needs: Needs, skills: tuple[str, ...]) -> int:
-    wanted = needs.among(skills)
+    chosen = needs.among(skills)
     failed = needs.complain(skills)
-    if not wanted and not failed:
+    if not chosen and not failed:
         print("No skill has an environment of its own.")
-    for skill, needed in wanted.items():
+    for skill, needed in chosen.items():
 
-        def tell(line: str, skill: str = skill) -> None:
+        def report(line: str, skill: str = skill) -> None:
             print(f"{skill}: {line}", file=sys.stderr)
 
         file = needed.lock_file
         try:
             order = needed.order(needs.cache, lock=str(file), locked="")
-            await run(order, tell, needed.own.environments.build_timeout)
+            await run(order, report, needed.own.environments.build_timeout)
         except BuildError as error:
             complain(f"{skill}: {error}")
             failed = True

@@ -17,7 +17,7 @@ from prowess_host.cli.exit_codes import DONE
 from prowess_host.cli.options import ProjectOptions, json_option, project_options
 from prowess_host.cli.records import call_line, call_row, look, record_of, record_of_cluster, story
 from prowess_host.cli.terminal import Style, table, width
-from prowess_host.records.reading import Call, Reader, Wanted
+from prowess_host.records.reading import Call, CallFilter, Reader
 
 __all__ = ["command", "since"]
 
@@ -64,29 +64,29 @@ def command(
     """Show the record of calls. With CALL (an id, its beginning, or `last`), show all details of one call."""
     if cluster and follow:
         raise ProwessError("--cluster shows calls that have ended: leave out --follow")
-    wanted = Wanted(name, client, failed, since(begin, time.time()) if begin else 0.0)
+    only = CallFilter(name, client, failed, since(begin, time.time()) if begin else 0.0)
     with record_of_cluster(where) if cluster else nullcontext(record_of(where)) as record:
-        _show(record, call, wanted, count, follow=follow, as_json=as_json)
+        _show(record, call, only, count, follow=follow, as_json=as_json)
     return DONE
 
 
-def _show(record: Reader, call: str | None, wanted: Wanted, count: int, *, follow: bool, as_json: bool) -> None:
+def _show(record: Reader, call: str | None, only: CallFilter, count: int, *, follow: bool, as_json: bool) -> None:
     style = Style.of(sys.stdout)
     if call is not None:
         found = record.call(call)
         print(_as_json(found) if as_json else "\n".join(story(found, style)))
         return
     last = record.last_number()
-    calls = record.newest(wanted, count)
+    calls = record.newest(only, count)
     if as_json:
         for each in calls:
             print(_as_json(each))
     elif calls:
         print("\n".join(_table(calls, style)))
     elif not follow:
-        print(_nothing(record, wanted))
+        print(_nothing(record, only))
     if follow:
-        _follow(record, wanted, last, style, as_json=as_json)
+        _follow(record, only, last, style, as_json=as_json)
 
 
 def since(text: str, now: float) -> float:
@@ -100,13 +100,13 @@ def since(text: str, now: float) -> float:
         raise ProwessError(f"--since {text!r} is not a time: write 10m, 2h, 3d, or 2026-11-19T08:30") from None
 
 
-def _follow(record: Reader, wanted: Wanted, last: int, style: Style, *, as_json: bool) -> None:
+def _follow(record: Reader, only: CallFilter, last: int, style: Style, *, as_json: bool) -> None:
     while True:
         sys.stdout.flush()
         time.sleep(_LOOK_AGAIN)
         if record.last_number() < last:  # it was deleted
             last = 0
-        for call in record.after(last, wanted):
+        for call in record.after(last, only):
             last = call.number
             print(_as_json(call) if as_json else call_line(call, style))
 
@@ -129,7 +129,7 @@ def _painted(line: str, call: Call, style: Style) -> str:
     return f"{before}  {style(kind, look(call.kind))}{after}" if found else line
 
 
-def _nothing(record: Reader, wanted: Wanted) -> str:
-    if wanted != Wanted():
+def _nothing(record: Reader, only: CallFilter) -> str:
+    if only != CallFilter():
         return "No call of the record is like that."
     return f"No calls yet. They are recorded in {record.path}."

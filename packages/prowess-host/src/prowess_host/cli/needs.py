@@ -33,11 +33,11 @@ class Needs(NamedTuple):
             if skill not in needed and skill not in self.found.broken:
                 hint = did_you_mean(skill, [*needed])
                 raise ProwessError(f"there is no skill {skill!r} with an environment of its own{hint}")
-        return {skill: it for skill, it in needed.items() if not skills or skill in skills}
+        return {skill: needs for skill, needs in needed.items() if not skills or skill in skills}
 
     def complain(self, skills: tuple[str, ...]) -> bool:
         """Print unreadable declarations; returns whether there were any."""
-        broken = [it for skill, it in self.found.broken.items() if not skills or skill in skills]
+        broken = [each for skill, each in self.found.broken.items() if not skills or skill in skills]
         for failure in broken:
             complain(str(failure))
         return bool(broken)
@@ -58,5 +58,5 @@ def needs_of_project(settings: Settings) -> Needs:
 
 def grouped(needed: dict[str, Needed]) -> list[tuple[Needed, tuple[str, ...]]]:
     """Each environment with the skills that share it."""
-    keys = {it.key: it for it in needed.values()}
-    return [(it, tuple(skill for skill, other in needed.items() if other.key == key)) for key, it in keys.items()]
+    keys = {needs.key: needs for needs in needed.values()}
+    return [(needs, tuple(skill for skill, other in needed.items() if other.key == key)) for key, needs in keys.items()]

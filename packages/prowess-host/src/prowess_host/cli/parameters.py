@@ -71,8 +71,14 @@ def parameters_of(contract: Contract) -> list[Parameter]:
 
 def _parameter(name: str, schema: Any, whole: Schema, required: set[str]) -> Parameter:
     schema = schema if is_schema(schema) else {}
-    told = schema.get("default")
-    default = "" if told is None else told if isinstance(told, str) and told else json.dumps(told, ensure_ascii=False)
+    preset = schema.get("default")
+    default = (
+        preset
+        if isinstance(preset, str) and preset
+        else ""
+        if preset is None
+        else json.dumps(preset, ensure_ascii=False)
+    )
     text = " ".join(str(schema.get("description", "")).split())
     return Parameter(name, type_in_words(schema, whole), name in required, default, text, schema)
 

@@ -47,7 +47,10 @@ async def opened(
 def catalog_of(project: Project) -> Catalog:
     """The commands and failures, with paths relative to the project."""
     catalog, root = project.catalog(), project.settings.root
-    failures = (replace(it, file=shown_path(Path(it.file), root)) if it.file else it for it in catalog.failures)
+    failures = (
+        replace(failure, file=shown_path(Path(failure.file), root)) if failure.file else failure
+        for failure in catalog.failures
+    )
     return replace(catalog, failures=tuple(failures))
 
 

@@ -58,13 +58,13 @@ async def _replay(where: ProjectOptions, before: Call, words: Sequence[str], *, 
     except ProwessError:  # the record was switched off
         after = None
     kept = after.result if after is not None and contract.is_tool else None  # other kinds: the record has the payload
-    told = payload if kept is None else kept
-    changes = difference(before.result, told)
+    result = payload if kept is None else kept
+    changes = difference(before.result, result)
     if as_json:
-        found = {"before": before.to_json(), "after": after.to_json() if after else None, "result": told}
+        found = {"before": before.to_json(), "after": after.to_json() if after else None, "result": result}
         print(json.dumps({**found, "difference": changes}, indent=2, ensure_ascii=False))
     else:
-        _show(before, outcome.kind, outcome.duration, told, changes)
+        _show(before, outcome.kind, outcome.duration, result, changes)
     return DONE if outcome.ok else FAILED
 
 
@@ -115,13 +115,13 @@ def difference(before: JsonObject | None, after: JsonObject) -> list[str]:
     return list(difflib.unified_diff(old, new, "recorded", "now", lineterm=""))
 
 
-def _show(before: Call, kind: str, seconds: float, told: JsonObject, changes: list[str]) -> None:
+def _show(before: Call, kind: str, seconds: float, result: JsonObject, changes: list[str]) -> None:
     style = Style.of(sys.stdout)
     was = f"{style(before.kind, look(before.kind))} after {took(before.duration)}"
     print(f"{style(before.command, 'bold')}  recorded: {was}  now: {style(kind, look(kind))} after {took(seconds)}")
     if before.result is None:
         print("The record keeps no result to compare with. The result now:")
-        print("\n".join(content_lines(told)))
+        print("\n".join(content_lines(result)))
     elif not changes:
         print("The result is the same.")
         return

@@ -63,7 +63,7 @@ def command(
     address, asks = server.address_of(own, listening), not server.is_open(settings)
 
     def ready() -> None:
-        _tell(address, own.workers, asks=asks)
+        _print_address(address, own.workers, asks=asks)
 
     if own.workers > 1:
         from prowess_host.http.replicas import supervise
@@ -109,7 +109,7 @@ def _serve(where: ProjectOptions, descriptors: str, ready: Callable[[], None]) -
     leave(code)
 
 
-def _tell(address: Address, workers: int, *, asks: bool) -> None:
+def _print_address(address: Address, workers: int, *, asks: bool) -> None:
     several = f", by {workers} processes" if workers > 1 else ""
     print(f"prowess: serving MCP at {address.mcp}{several}; Ctrl-C ends it")
     header = ' --header "Authorization: Bearer …"' if asks else ""

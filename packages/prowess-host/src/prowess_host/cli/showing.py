@@ -54,12 +54,12 @@ def command(where: ProjectOptions, name: str, *, profiles: tuple[str, ...], as_j
         complain(str(error))
         return FAILED
     if as_json:
-        told = {
+        data = {
             **contract.to_json(),
             **({"limits": limits.to_json()} if limits else {}),
             "profiles": {each: _schemas(contract, each) for each in chosen or BUILT_IN},
         }
-        print(json.dumps(told, indent=2, ensure_ascii=False))
+        print(json.dumps(data, indent=2, ensure_ascii=False))
     elif chosen:
         _show_schemas(contract, chosen)
     else:

@@ -46,13 +46,13 @@ async def _made(builds: Builds, needed: Needed, skills: tuple[str, ...], *, rebu
     names = ", ".join(skills)
     was_there = builds.store.is_ready(needed.key)
 
-    def tell(line: str) -> None:
+    def report(line: str) -> None:
         print(f"{names}: {line}", file=sys.stderr)
 
     try:
         if rebuild:
-            await run(needed.order(builds.cache, anew=True), tell, needed.own.environments.build_timeout)
-        await builds.ready(needed, tell)
+            await run(needed.order(builds.cache, anew=True), report, needed.own.environments.build_timeout)
+        await builds.ready(needed, report)
     except BuildError as error:
         complain(f"{names}: {error}")
         return False

@@ -26,7 +26,7 @@ from prowess_host.cli.options import ProjectOptions, project_options
 from prowess_host.cli.projects import settings_of
 from prowess_host.cli.terminal import Style, complain
 from prowess_host.clients.toml_sections import put
-from prowess_host.confinement.grants import Grant, told_settings, told_variables
+from prowess_host.confinement.grants import Grant, passed_settings, passed_variables
 from prowess_host.workers.placement import OWN, Placement
 from prowess_host.workers.supervisor import Supervisor
 
@@ -53,7 +53,7 @@ class _Wish:
 
     def limits(self) -> dict[str, Any]:
         """The options as a table of limits."""
-        told = {
+        table = {
             "network": self.network or None,
             "read": list(self.read),
             "write": list(self.write),
@@ -61,7 +61,7 @@ class _Wish:
             "settings": list(self.setting),
             "processes": self.processes,
         }
-        return {name: value for name, value in told.items() if value or value == 0}
+        return {name: value for name, value in table.items() if value or value == 0}
 
 
 @click.command("trust", epilog=_EPILOG)
@@ -98,8 +98,8 @@ def command(where: ProjectOptions, name: str, **options: Any) -> int:
     digest = contract_digest(facts)
     if not wish.yes and not _agreed():
         return FAILED
-    told = {"contract": digest, **({"limited": False} if limits is None else table)}
-    _write(file, name, told)
+    entry = {"contract": digest, **({"limited": False} if limits is None else table)}
+    _write(file, name, entry)
     print(f"\n[{TABLE}.{name}] was written to {file}.")
     return DONE
 
@@ -118,11 +118,11 @@ async def _facts(
     supervisor = Supervisor(settings.root, settings, where.flags)
     root = settings.root.resolve()
     grant = Grant(
-        name, limits, root, unenforced=sandbox.unenforced, variables=told_variables(settings, limits), package=True
+        name, limits, root, unenforced=sandbox.unenforced, variables=passed_variables(settings, limits), package=True
     )
     placement = Placement(limits=grant)
-    told = {"only": [name], "flags": told_settings(settings, limits), "written": None}
-    supervisor.share_of = lambda at: {} if at is OWN else told
+    share = {"only": [name], "flags": passed_settings(settings, limits), "written": None}
+    supervisor.share_of = lambda at: {} if at is OWN else share
     try:
         successor = await supervisor.next_of(placement)
         skills = successor.description.skills

@@ -92,18 +92,18 @@ class Shape:
         """The launch of an entry; `None` for an entry that starts no program, such as a remote server."""
         if not isinstance(entry, dict):
             return None
-        told = cast("dict[str, Any]", entry)
-        words = told.get(self.command)
+        fields = cast("dict[str, Any]", entry)
+        words = fields.get(self.command)
         if self.args is None and not isinstance(words, str):
             texts = _texts(words)
             command, args = (texts[0], texts[1:]) if texts else ("", ())
         else:
-            command, args = words if isinstance(words, str) else "", _texts(told.get(self.args or "args"))
+            command, args = words if isinstance(words, str) else "", _texts(fields.get(self.args or "args"))
         if not command:
             return None
-        env = told.get(self.env)
+        env = fields.get(self.env)
         values = cast("dict[str, Any]", env) if isinstance(env, dict) else {}
-        names = _texts(told.get(self.names)) if self.names else ()
+        names = _texts(fields.get(self.names)) if self.names else ()
         return Launch(command, args, {name: str(value) for name, value in values.items()}, names)
 
     def merged(self, before: Any, launch: Launch, server: str) -> dict[str, Any]:

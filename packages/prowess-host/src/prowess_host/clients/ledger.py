@@ -93,5 +93,5 @@ class Ledger:
 
 
 def _record(row: dict[str, Any]) -> Record:
-    told: dict[str, Any] = {**row, "made_folders": tuple(row["made_folders"])}
-    return Record(**told)
+    fields: dict[str, Any] = {**row, "made_folders": tuple(row["made_folders"])}
+    return Record(**fields)

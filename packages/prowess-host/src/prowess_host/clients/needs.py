@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from prowess.contracts.contract import Contract
-from prowess.contracts.declaration import wanted
+from prowess.contracts.declaration import parse_injected
 from prowess.errors import SettingsError
 from prowess.settings.layers import PREFIX
 from prowess.settings.settings import Settings
@@ -24,7 +24,7 @@ def needed_variables(root: Path, contracts: Iterable[Contract], environ: Mapping
     needed: set[str] = set()
     for contract in contracts:
         for item in contract.inject_settings:
-            source, key, _ = wanted(item)
+            source, key, _ = parse_injected(item)
             if source == "setting":
                 given = any(each == _plain(key) or each.startswith(f"{_plain(key)}.") for each in known)
                 name = _variable_of(key, environ)

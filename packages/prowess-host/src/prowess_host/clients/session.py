@@ -106,8 +106,8 @@ class _Talk:
     async def hold(self) -> None:
         info = {"name": "prowess-connect", "version": "1"}
         hello = await self._ask("initialize", protocolVersion=_VERSION, capabilities={}, clientInfo=info)
-        told = cast("JsonObject", hello.get("serverInfo", {}))
-        name = f"{told.get('name', '')} {told.get('version', '')}".strip()
+        server = cast("JsonObject", hello.get("serverInfo", {}))
+        name = f"{server.get('name', '')} {server.get('version', '')}".strip()
         self.session = replace(self.session, initialized=self._elapsed(), server=name)
         self._send({"jsonrpc": "2.0", "method": "notifications/initialized"})
         tools: list[JsonObject] = []

@@ -116,12 +116,12 @@ class Client:
 
 def client_named(name: str) -> Client:
     """The client with this name. Raises `ProwessError` for an unknown name."""
-    wanted = name.lower().replace("_", "-")
-    wanted = _ALIASES.get(wanted, wanted)
-    if wanted not in CLIENTS:
+    normal = name.lower().replace("_", "-")
+    normal = _ALIASES.get(normal, normal)
+    if normal not in CLIENTS:
         known = ", ".join(CLIENTS)
-        raise ProwessError(f"unknown client {name!r}{did_you_mean(wanted, [*CLIENTS, *_ALIASES])} (there are: {known})")
-    return CLIENTS[wanted]
+        raise ProwessError(f"unknown client {name!r}{did_you_mean(normal, [*CLIENTS, *_ALIASES])} (there are: {known})")
+    return CLIENTS[normal]
 
 
 # --- the rows -------------------------------------------------------------------------------------

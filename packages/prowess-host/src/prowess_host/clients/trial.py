@@ -205,10 +205,10 @@ def _of_tools(client: Client, server: str, contracts: Sequence[Contract]) -> lis
         return []
     full = BUILT_IN["full"]
     found = lint(contracts, lambda _: full, server=server, clients=[client.rules])
-    about = [each for each in found if each.client or each.rule == "name-length"]
+    relevant = [each for each in found if each.client or each.rule == "name-length"]
     return [
         Problem(each.level, each.message, _REMEDIES.get(each.rule, "see prowess check"), each.rule, each.command)
-        for each in about
+        for each in relevant
     ]
 
 

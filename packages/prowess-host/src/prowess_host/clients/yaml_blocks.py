@@ -81,9 +81,9 @@ def _guarded(method: str, text: str) -> Any:
     try:
         return getattr(reader, method)(text)
     except MarkedYAMLError as error:
-        told: Any = error
-        mark = told.problem_mark or told.context_mark
-        raise Unreadable(mark.line + 1 if mark else 1, str(told.problem or told.context)) from None
+        marked: Any = error
+        mark = marked.problem_mark or marked.context_mark
+        raise Unreadable(mark.line + 1 if mark else 1, str(marked.problem or marked.context)) from None
     except (YAMLError, ValueError, RecursionError) as error:
         raise Unreadable(1, str(error).splitlines()[0] if str(error) else "no YAML") from None
 

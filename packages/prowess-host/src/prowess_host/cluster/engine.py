@@ -239,16 +239,16 @@ class Engine:
                 self._denied = self.reason
                 _log.warning("the engine at %s: %s", self.place, self.reason)
 
-        heard: set[Subscription] = set()
+        subscribed: set[Subscription] = set()
         try:
             async with asyncio.timeout(3 * _PATIENCE):
                 await client.connect(
                     list(self._servers), allow_reconnect=False, closed_cb=lost, error_cb=failed, **self._options
                 )
-                while missing := self._subscriptions.keys() - heard:
+                while missing := self._subscriptions.keys() - subscribed:
                     for subscription in missing:
                         await self._listen(client, subscription)
-                    heard |= missing
+                    subscribed |= missing
                     await client.flush(_NEVER_FIRST)  # up means that the messages of others arrive
         except Exception as error:  # noqa: BLE001 - after any error, the next attempt may succeed
             if not isinstance(error, nats.errors.NoServersError):  # `failed` has set the reason

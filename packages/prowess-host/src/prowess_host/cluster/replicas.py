@@ -89,7 +89,9 @@ class Replicas:
                 if await self.is_gone(host):
                     raise
                 if time.monotonic() > end:
-                    raise EngineError(self._engine.place, "another host is running but does not answer questions") from error
+                    raise EngineError(
+                        self._engine.place, "another host is running but does not answer questions"
+                    ) from error
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
         if data.startswith(_IN_PARTS):

@@ -290,13 +290,13 @@ class Confinement:
     def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
         """The environment of the worker, with its private folder as the home and for temporary files."""
         own = str(self.temporary)
-        told = json.dumps({"skill": self.grant.skill, "limits": self.limits.to_json()})
+        limits = json.dumps({"skill": self.grant.skill, "limits": self.limits.to_json()})
         more = {
             "HOME": own,
             "TMPDIR": own,
             "XDG_CACHE_HOME": f"{own}/.cache",
             "PYTHONDONTWRITEBYTECODE": "1",
-            VARIABLE: told,
+            VARIABLE: limits,
         }
         return {**filtered_environment(environ, self.limits.env), **dict(self.grant.variables), **more}
 
@@ -314,10 +314,10 @@ class Confinement:
 
     def why_killed(self) -> str:
         """The limit for which the system has killed the worker, if the system reports it."""
-        told = "".join(
+        events = "".join(
             _read(group / name) for group in self._groups for name in ("memory.events", "memory.oom_control")
         )
-        if any(line.split()[:1] == ["oom_kill"] and line.split()[1:] != ["0"] for line in told.splitlines()):
+        if any(line.split()[:1] == ["oom_kill"] and line.split()[1:] != ["0"] for line in events.splitlines()):
             return "killed by SIGKILL, because it had used the memory of its limits: allow more with `memory`"
         return ""
 

@@ -13,7 +13,7 @@ from prowess.settings.keys import PRIVATE, own_keys
 from prowess.settings.limits import TABLE, Limits
 from prowess.settings.settings import Settings
 
-__all__ = ["Grant", "told_settings", "told_variables"]
+__all__ = ["Grant", "passed_settings", "passed_variables"]
 
 
 @frozen
@@ -41,18 +41,18 @@ class Grant:
         """Whether a name in a description belongs to this skill."""
         return key.startswith(f"package:{self.skill}:") if self.package else key == self.skill
 
-    def told_texts(self, settings: Any) -> frozenset[str]:
+    def passed_texts(self, settings: Any) -> frozenset[str]:
         """The texts in the settings and variables that its worker gets."""
         named = (os.environ[name] for name in self.limits.env if name in os.environ)
         return frozenset((*_texts(settings), *named, *dict(self.variables).values()))
 
 
-def told_variables(settings: Settings, limits: Limits) -> tuple[tuple[str, str], ...]:
+def passed_variables(settings: Settings, limits: Limits) -> tuple[tuple[str, str], ...]:
     """The variables of `.env` that limits name."""
     return tuple((name, settings.dotenv[name]) for name in limits.env if name in settings.dotenv)
 
 
-def told_settings(settings: Settings, limits: Limits) -> dict[str, Any]:
+def passed_settings(settings: Settings, limits: Limits) -> dict[str, Any]:
     """The settings that a limited worker gets, by dotted key: Prowess's own, and those in its limits."""
     everything = settings.as_dict()
     found: dict[str, Any] = {}

@@ -102,11 +102,11 @@ class Connections:
                 poll.register(listener, select.POLLIN)
                 poll.register(self._ours, select.POLLIN)
                 while [(listener, select.POLLIN)] == poll.poll():
-                    self._hear(listener)
+                    self._receive(listener)
             finally:
                 os.close(listener)
 
-    def _hear(self, listener: int) -> None:
+    def _receive(self, listener: int) -> None:
         notice = bytearray(_NOTICE.size)
         try:
             fcntl.ioctl(listener, _RECEIVE, notice)
@@ -114,13 +114,13 @@ class Connections:
             return
         number = _NOTICE.unpack(notice)[0]
         if not self._free.acquire(blocking=False):
-            _tell(listener, number, errno.EAGAIN)
+            _answer(listener, number, errno.EAGAIN)
             return
         try:
             copy, address = _taken(listener, bytes(notice))
         except OSError as error:
             self._free.release()
-            _tell(listener, number, error.errno or errno.EPERM)
+            _answer(listener, number, error.errno or errno.EPERM)
             return
         # The listener may be closed before a slow connection is made: the thread has its own.
         asker = os.dup(listener)
@@ -129,7 +129,7 @@ class Connections:
     def _connect(self, listener: int, number: int, copy: int, address: bytes) -> None:
         try:
             failed = _libc.connect(copy, address, len(address))
-            _tell(listener, number, ctypes.get_errno() if failed else 0)
+            _answer(listener, number, ctypes.get_errno() if failed else 0)
         finally:
             os.close(copy)
             os.close(listener)
@@ -159,6 +159,6 @@ def _taken(listener: int, notice: bytes) -> tuple[int, bytes]:
             os.close(process)
 
 
-def _tell(listener: int, number: int, error: int) -> None:
+def _answer(listener: int, number: int, error: int) -> None:
     with contextlib.suppress(OSError):  # the asking thread has ended meanwhile
         fcntl.ioctl(listener, _SEND, _ANSWER.pack(number, 0, -error, 0))

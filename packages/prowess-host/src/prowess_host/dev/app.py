@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 from prowess.errors import ProwessError
 from prowess.jsontypes import JsonObject
 from prowess_host.dev.messages import Request, Response, Stream, json_response, text_response
-from prowess_host.records.reading import Call, NoSuchCall, Reader, Wanted
+from prowess_host.records.reading import Call, CallFilter, NoSuchCall, Reader
 
 if TYPE_CHECKING:
     from prowess.contracts.catalog import Catalog, Failure
@@ -69,9 +69,9 @@ class App:
 
     def show(self, before: Listing, after: Listing) -> None:  # noqa: ARG002 - the page fetches the whole state
         """Notify the page of changed commands or failures."""
-        self._tell()
+        self._notify()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
 
@@ -129,7 +129,7 @@ class App:
             if path == "api/state":
                 return json_response(self._state())
             if path == "api/calls":
-                return json_response([_summary(call) for call in self._record.newest(Wanted(), _MOST_CALLS)])
+                return json_response([_summary(call) for call in self._record.newest(CallFilter(), _MOST_CALLS)])
             if path.startswith("api/calls/"):
                 return json_response(self._record.call(path.removeprefix("api/calls/")).to_json())
             if path == "api/events":
@@ -168,8 +168,8 @@ class App:
         from prowess_host.direct_calls import Audience  # imports pydantic, after the page is shown
 
         try:
-            told: Any = json.loads(request.body)
-            command, arguments, page = told["command"], told["arguments"], told.get("page")
+            body: Any = json.loads(request.body)
+            command, arguments, page = body["command"], body["arguments"], body.get("page")
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             return json_response({"error": 'a call has a "command" and "arguments"'}, 400)
         if not isinstance(command, str) or not isinstance(arguments, dict):
@@ -187,7 +187,7 @@ class App:
         number = secrets.token_urlsafe(9)
         future: asyncio.Future[JsonObject] = asyncio.get_running_loop().create_future()
         self._asked[number] = {"id": number, "page": page, "command": command, "questions": questions}, future
-        self._tell()
+        self._notify()
         try:
             return await future
         finally:
@@ -198,15 +198,15 @@ class App:
         from prowess.schemas.explicit import validate  # imports jsonschema
 
         try:
-            told: Any = json.loads(request.body)
-            number, answers = told["id"], dict(told["answers"])
+            sent: Any = json.loads(request.body)
+            number, answers = sent["id"], dict(sent["answers"])
             actions = {key: answer["action"] for key, answer in answers.items()}
         except (ValueError, TypeError, KeyError, RecursionError):
             return json_response({"error": 'an answer has an "id", and "answers" with an "action" each'}, 400)
-        asked = self._asked.get(number) if isinstance(number, str) else None
-        if asked is None or asked[1].done():
+        pending = self._asked.get(number) if isinstance(number, str) else None
+        if pending is None or pending[1].done():
             return json_response({"error": "this question is closed, because its call has ended"}, 404)
-        questions = asked[0]["questions"]
+        questions = pending[0]["questions"]
         if actions.keys() != questions.keys() or not set(actions.values()) <= _ACTIONS:
             return json_response({"error": f"answer {', '.join(questions)}, each by accept, decline or cancel"}, 400)
         problems = {
@@ -216,7 +216,7 @@ class App:
         }
         if any(problems.values()):
             return json_response({"problems": problems})
-        asked[1].set_result(answers)
+        pending[1].set_result(answers)
         return json_response({"problems": {}})
 
     # Events
@@ -227,25 +227,25 @@ class App:
         """
         last = self._first_number(request)
         yield _event("state", self._state())
-        told: set[str] = set()
-        heard, changed = time.monotonic(), self._changed
+        shown: set[str] = set()
+        last_sent, changed = time.monotonic(), self._changed
         while True:
             if changed.is_set():
                 changed = self._changed
-                heard = time.monotonic()
+                last_sent = time.monotonic()
                 yield _event("state", self._state())
             for number, (question, _) in list(self._asked.items()):
-                if number not in told:
-                    told.add(number)
+                if number not in shown:
+                    shown.add(number)
                     yield _event("asked", question)
             newest = await asyncio.to_thread(self._record.last_number)
             last = min(last, newest)  # the record may have been deleted
-            for call in await asyncio.to_thread(self._record.after, last, Wanted()) if newest > last else ():
+            for call in await asyncio.to_thread(self._record.after, last, CallFilter()) if newest > last else ():
                 last = call.number
-                heard = time.monotonic()
+                last_sent = time.monotonic()
                 yield _event("call", _summary(call), call.number)
-            if time.monotonic() - heard > _ALIVE:
-                heard = time.monotonic()
+            if time.monotonic() - last_sent > _ALIVE:
+                last_sent = time.monotonic()
                 yield b": still here\n\n"
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK_AGAIN):  # `wait_for` of Python 3.11 may swallow a cancellation
@@ -280,6 +280,6 @@ def _summary(call: Call) -> JsonObject:
     """The fields of a call for a list."""
     arguments = json.dumps(call.arguments, ensure_ascii=False) if call.arguments is not None else ""
     newest = next((event.text for event in reversed(call.events) if event.kind == "progress"), "")
-    told = call.to_json()
+    fields = call.to_json()
     kept = ("id", "command", "client", "began", "duration", "kind")
-    return {**{name: told[name] for name in kept}, "arguments": arguments[:_SUMMARY], "progress": newest}
+    return {**{name: fields[name] for name in kept}, "arguments": arguments[:_SUMMARY], "progress": newest}

@@ -106,14 +106,14 @@ def _python() -> Iterator[Finding]:
         text = "this Python is in uv's cache, which may be emptied: clients that start it fail then"
         yield Finding("python", "warning", text, "uv tool install prowess, then prowess connect again")
     ours = {name: found for name in _PACKAGES if (found := _version(name))}
-    told = ", ".join(f"{name} {number}" for name, number in ours.items())
+    versions = ", ".join(f"{name} {number}" for name, number in ours.items())
     if len(set(ours.values())) > 1:
-        text = f"the packages of Prowess differ in their versions: {told}"
+        text = f"the packages of Prowess differ in their versions: {versions}"
         yield Finding(
             "python", "error", text, f"pip install {' '.join(f'{name}=={max(ours.values())}' for name in ours)}"
         )
     else:
-        yield Finding("python", "ok", told)
+        yield Finding("python", "ok", versions)
     libraries = ", ".join(f"{name} {_version(name) or 'missing'}" for name in _LIBRARIES)
     level = "error" if "missing" in libraries else "ok"
     yield Finding("python", level, libraries, "pip install --force-reinstall prowess" if level == "error" else "")
@@ -236,9 +236,9 @@ def _origin(key: str, settings: Settings, patient: Patient) -> str:
 
 def _variable_for(key: str, environ: Iterable[str]) -> str | None:
     """The variable that sets a key, with one underscore or two, in upper or lower case."""
-    wanted = re.sub(r"[.-]+", "_", key).lower()
+    normal = re.sub(r"[.-]+", "_", key).lower()
     for name in environ:
-        if name.upper().startswith(PREFIX) and name[len(PREFIX) :].replace("__", "_").lower() == wanted:
+        if name.upper().startswith(PREFIX) and name[len(PREFIX) :].replace("__", "_").lower() == normal:
             return name
     return None
 
@@ -375,5 +375,5 @@ def _of_trial(title: str, trial: Trial) -> Iterator[Finding]:
         yield Finding("clients", "ok", text)
     for problem in trial.problems:
         if problem.rule != "stderr":  # messages of skills are reported above
-            about = f"{problem.command}: " if problem.command else ""
-            yield Finding("clients", problem.level, f"{title}: {about}{problem.message}", problem.remedy)
+            prefix = f"{problem.command}: " if problem.command else ""
+            yield Finding("clients", problem.level, f"{title}: {prefix}{problem.message}", problem.remedy)

@@ -65,7 +65,7 @@ def _parts(contract: Contract, schema: Schema) -> Iterator[tuple[int, str]]:
     for name, held in schema.get("properties", {}).items():
         if not is_schema(held):
             continue
-        told = _tokens(str(held.get("description", "")))
-        yield told, f"the description of {name} ({told})"
+        tokens = _tokens(str(held.get("description", "")))
+        yield tokens, f"the description of {name} ({tokens})"
         rest = _tokens({key: value for key, value in held.items() if key != "description"})
         yield rest, f"the type of {name} ({rest}): a plainer one, or a text that the command reads"

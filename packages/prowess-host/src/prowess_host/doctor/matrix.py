@@ -27,8 +27,8 @@ class Matrix:
         """As plain data, without empty cells."""
         broken: JsonObject = {}
         for (command, client), findings in self.cells.items():
-            told = [{"rule": each.rule, "level": each.level, "message": each.message} for each in findings]
-            broken.setdefault(command, {})[client] = told
+            items = [{"rule": each.rule, "level": each.level, "message": each.message} for each in findings]
+            broken.setdefault(command, {})[client] = items
         return {"commands": list(self.commands), "clients": list(self.clients), "broken": broken}
 
 

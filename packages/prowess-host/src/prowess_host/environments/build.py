@@ -41,7 +41,7 @@ _MOST: Final = 4000
 _INTERFERING: Final = ("VIRTUAL_ENV", "CONDA_PREFIX", "UV_PYTHON", "UV_PROJECT_ENVIRONMENT", "PYTHONPATH", "PYTHONHOME")
 _BRIEF: Final = "import sys; print('.'.join(map(str, sys.version_info[:3])))"
 
-_Tell: TypeAlias = Callable[[str], None]
+_Report: TypeAlias = Callable[[str], None]
 
 
 def find_uv(named: str | None) -> str:
@@ -61,10 +61,10 @@ def find_uv(named: str | None) -> str:
     return found
 
 
-def build(order: dict[str, Any], tell: _Tell) -> None:
+def build(order: dict[str, Any], report: _Report) -> None:
     """Make an environment, unless another process just did. Raises `BuildError`."""
     store, key = Store(Path(order["cache"])), str(order["key"])
-    uv = _Uv(find_uv(order["uv"]), order, tell)
+    uv = _Uv(find_uv(order["uv"]), order, report)
     try:
         with store.alone(key, wait=not order["anew"]):
             if store.is_ready(key) and not order["anew"]:
@@ -82,10 +82,10 @@ def build(order: dict[str, Any], tell: _Tell) -> None:
         raise BuildError(reason) from error
 
 
-def lock(order: dict[str, Any], tell: _Tell) -> None:
+def lock(order: dict[str, Any], report: _Report) -> None:
     """Write the exact versions of all dependencies to a file. Raises `BuildError`."""
     store, target = Store(Path(order["cache"])), Path(order["lock"])
-    uv = _Uv(find_uv(order["uv"]), order, tell)
+    uv = _Uv(find_uv(order["uv"]), order, report)
     key = str(order["key"])
     try:
         with store.alone(key):
@@ -112,10 +112,10 @@ def lock(order: dict[str, Any], tell: _Tell) -> None:
 class _Uv:
     """The program uv, with the settings about networks and indexes."""
 
-    def __init__(self, program: str, order: dict[str, Any], tell: _Tell) -> None:
+    def __init__(self, program: str, order: dict[str, Any], report: _Report) -> None:
         self._program = program
         self._order = order
-        self._tell = tell
+        self._report = report
         self._environ = {name: value for name, value in os.environ.items() if name not in _INTERFERING}
         self._environ |= {"NO_COLOR": "1", "UV_NO_PROGRESS": "1", "PATH": _path(self._environ.get("PATH", ""))}
 
@@ -123,7 +123,7 @@ class _Uv:
         """Run uv and return its output. If no index is reachable, use its cache. Raises `BuildError` with its message."""
         code, said, printed = self._run(arguments)
         if code and not self._order["offline"] and _UNREACHABLE.search(said):
-            self._tell("no index can be reached; installing from the cache of uv")
+            self._report("no index can be reached; installing from the cache of uv")
             again, _, printed = self._run([*arguments, "--offline"])
             if not again:
                 return printed
@@ -160,7 +160,7 @@ class _Uv:
             if line.strip() and not line.startswith(
                 (" ", "Using Python", "Using CPython", "Creating virtual", "Activate")
             ):
-                self._tell(line.strip())
+                self._report(line.strip())
         reading.join()
         return process.wait(), "".join(said), "".join(printed)
 
@@ -214,8 +214,8 @@ def _given(draft: Path, order: dict[str, Any]) -> list[str]:
         constraints = [f"{name} @ {wheel.as_uri()}" for name, wheel in wheels.items()]
     if constraints:
         given += ["-c", *_file(folder, "constraints", constraints)[1:]]
-    wanted = _file(folder, "needs", lines)
-    return [*given, *(wanted[1:] if "lock" in order else wanted)]
+    needed = _file(folder, "needs", lines)
+    return [*given, *(needed[1:] if "lock" in order else needed)]
 
 
 def _file(folder: Path, name: str, lines: Iterable[str]) -> list[str]:
@@ -273,17 +273,17 @@ def main() -> None:
     threading.Thread(target=_end_with_input, daemon=True).start()
     lines = threading.Lock()
 
-    def say(**told: Any) -> None:
+    def send(**told: Any) -> None:
         with lines, contextlib.suppress(OSError):
             sys.stdout.write(json.dumps(told) + "\n")
             sys.stdout.flush()
 
     try:
-        (lock if "lock" in order else build)(order, lambda line: say(told=line))
+        (lock if "lock" in order else build)(order, lambda line: send(told=line))
     except BuildError as error:
-        say(failed=str(error))
+        send(failed=str(error))
     else:
-        say(ready=True)
+        send(ready=True)
 
 
 def _end_with_input() -> None:

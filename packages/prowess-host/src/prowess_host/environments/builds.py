@@ -95,43 +95,43 @@ class Builds:
         self.cache = cache
         self.store = Store(cache)
         self._going_on: dict[str, asyncio.Task[None]] = {}
-        self._tells: dict[str, list[Callable[[str], None]]] = {}
+        self._reports: dict[str, list[Callable[[str], None]]] = {}
         self._at_once = asyncio.Semaphore(_AT_ONCE)
         self._held: dict[str, int | None] = {}
 
-    async def ready(self, needed: Needed, tell: Callable[[str], None]) -> str:
+    async def ready(self, needed: Needed, report: Callable[[str], None]) -> str:
         """The interpreter of an environment, made if it is missing. Raises `BuildError`."""
         key = needed.key
         if not self.store.is_ready(key):
             held = self._held.pop(key, None)  # it was deleted: its builder needs the exclusive lock
             if held is not None:
                 os.close(held)
-            await self._built(needed, tell)
+            await self._built(needed, report)
         if key not in self._held:
             self._held[key] = self.store.hold(key, needed.root)  # prevents its deletion while this process lives
         return str(self.store.python(key))
 
-    async def _built(self, needed: Needed, tell: Callable[[str], None]) -> None:
+    async def _built(self, needed: Needed, report: Callable[[str], None]) -> None:
         key = needed.key
         if key not in self._going_on:
-            self._tells[key] = []
+            self._reports[key] = []
             task = asyncio.get_running_loop().create_task(self._build(needed))
             task.add_done_callback(lambda done: self._over(key, done))
             self._going_on[key] = task
-        self._tells[key].append(tell)
+        self._reports[key].append(report)
         await asyncio.shield(self._going_on[key])
 
     def _over(self, key: str, task: asyncio.Task[None]) -> None:
-        del self._going_on[key], self._tells[key]
+        del self._going_on[key], self._reports[key]
         _ = task.cancelled() or task.exception()  # retrieves the exception, in case no call waits
 
     async def _build(self, needed: Needed) -> None:
-        def tell(line: str) -> None:
-            for each in self._tells[needed.key]:
+        def report(line: str) -> None:
+            for each in self._reports[needed.key]:
                 each(line)
 
         async with self._at_once:
-            await run(needed.order(self.cache), tell, needed.own.environments.build_timeout)
+            await run(needed.order(self.cache), report, needed.own.environments.build_timeout)
 
     def close(self) -> None:
         """End all builds. The next build of the same environment removes their drafts."""
@@ -143,20 +143,20 @@ class Builds:
         self._held.clear()
 
 
-async def run(order: dict[str, Any], tell: Callable[[str], None], seconds: float) -> None:
+async def run(order: dict[str, Any], report: Callable[[str], None], seconds: float) -> None:
     """Run an order in a helper process. Raises `BuildError`."""
     loop = asyncio.get_running_loop()
     over: asyncio.Future[str] = loop.create_future()
-    helper = _Helper(order, loop, tell, over)
+    helper = _Helper(order, loop, report, over)
     deadline = loop.time() + seconds
     last = "preparing the environment"
 
     def note(line: str) -> None:
         nonlocal last
         last = line
-        tell(line)
+        report(line)
 
-    helper.tell = note
+    helper.report = note
     helper.start()
     try:
         while not over.done():
@@ -165,7 +165,7 @@ async def run(order: dict[str, Any], tell: Callable[[str], None], seconds: float
                 raise BuildError(f"it took more than {seconds:g} s, the setting environments.build_timeout: {last}")
             await asyncio.wait([over], timeout=min(left, _BEAT))
             if not over.done():
-                tell(last)
+                report(last)
         failure = over.result()
         if failure:
             raise BuildError(failure)
@@ -180,10 +180,10 @@ class _Helper:
         self,
         order: dict[str, Any],
         loop: asyncio.AbstractEventLoop,
-        tell: Callable[[str], None],
+        report: Callable[[str], None],
         over: asyncio.Future[str],
     ) -> None:
-        self.tell = tell
+        self.report = report
         self._order = order
         self._loop = loop
         self._over = over
@@ -222,14 +222,14 @@ class _Helper:
             process.stdin.flush()
         for line in process.stdout:
             try:
-                told = json.loads(line)
+                event = json.loads(line)
             except ValueError:
                 words = (words + line)[-_LAST_WORDS:]  # a traceback, or a warning
                 continue
-            if "told" in told:
-                self._call(self.tell, told["told"])
+            if "told" in event:
+                self._call(self.report, event["told"])
             else:
-                failure = told.get("failed", "")
+                failure = event.get("failed", "")
         process.wait()
         with contextlib.suppress(OSError):
             process.stdin.close()
@@ -243,9 +243,9 @@ class _Helper:
         if not self._over.done():
             self._over.set_result(failure)
 
-    def _call(self, heard: Callable[[str], None], text: str) -> None:
+    def _call(self, callback: Callable[[str], None], text: str) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(heard, text)
+            self._loop.call_soon_threadsafe(callback, text)
 
 
 def _found(link: str, root: Path) -> str:

@@ -99,9 +99,9 @@ def check_limited(found: Declared) -> None:
             )
 
 
-def satisfies(version: tuple[int, ...], wanted: str) -> bool:
+def satisfies(version: tuple[int, ...], specifier: str) -> bool:
     """Whether a Python version meets a `requires-python`; false if that cannot be parsed."""
-    clauses = wanted.split(",") if wanted.strip() else []
+    clauses = specifier.split(",") if specifier.strip() else []
     return all(_meets(version, clause) for clause in clauses)
 
 

@@ -72,9 +72,9 @@ def _segment(part: str) -> str:
 
 def _set(inner: str) -> str:
     """A set of characters, in which only `!` at the beginning and `-` between two characters are special."""
-    wanted = inner.removeprefix("!")
-    escaped = re.sub(r"[\[\]^&~|]", r"\\\g<0>", wanted)
-    return f"[{'^' if wanted != inner else ''}{escaped}]"
+    letters = inner.removeprefix("!")
+    escaped = re.sub(r"[\[\]^&~|]", r"\\\g<0>", letters)
+    return f"[{'^' if letters != inner else ''}{escaped}]"
 
 
 def list_files(folder: str, accepts: Callable[[str], object], most: int = MOST_FILES) -> list[Found]:

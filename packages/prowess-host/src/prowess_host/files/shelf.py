@@ -56,8 +56,8 @@ class Trouble(NamedTuple):
         """The same as a failure of the catalog."""
         file, _, line = self.place.rpartition(":")
         if not line.isdecimal():
-            return Failure.told("files", str(self))
-        return Failure.told(Path(file).parent.name, f"{_SKILL_FILE} {self.reason}", file, int(line))
+            return Failure.of("files", str(self))
+        return Failure.of(Path(file).parent.name, f"{_SKILL_FILE} {self.reason}", file, int(line))
 
 
 @frozen
@@ -266,18 +266,18 @@ class Shelf:
         """The file at a URI."""
         return self.index.files.get(uri) if self.index is not None else None
 
-    def start(self, tell: Callable[..., object]) -> None:
+    def start(self, call_soon: Callable[..., object]) -> None:
         """Start to watch, if there are folders. `tell` calls a function in the loop."""
         self.is_wanted = self.is_wanted or bool(self._sources())
         if self.is_wanted and not self._started:
             self._started = True
-            threading.Thread(target=self._watch, args=(tell,), name="prowess-resources", daemon=True).start()
+            threading.Thread(target=self._watch, args=(call_soon,), name="prowess-resources", daemon=True).start()
 
     def stop(self) -> None:
         """Stop watching."""
         self._stop.set()
 
-    def _watch(self, tell: Callable[..., object]) -> None:
+    def _watch(self, call_soon: Callable[..., object]) -> None:
         wait: Callable[[float], object] = self._stop.wait
         watched: list[str] = []
         while not self._stop.is_set():
@@ -289,7 +289,7 @@ class Shelf:
                 index = self.index or Index()
             cost = time.monotonic() - begun
             try:
-                tell(self._publish, index)
+                call_soon(self._publish, index)
             except RuntimeError:  # the loop is closed
                 return
             folders = _folders_of(index)

@@ -440,7 +440,7 @@ class App:
 
     async def _ready(self, exchange: Exchange) -> None:
         if self.leaving or not self._project.listing.complete:
-            self._project.wanted()
+            self._project.warm_up()
             status = "leaving" if self.leaving else "starting"
             exchange.json(503, {"status": status}, _RETRY_AFTER)
             return

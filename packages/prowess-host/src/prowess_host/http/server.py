@@ -214,7 +214,7 @@ async def serve_http(
     gc.freeze()  # excludes the imported modules from garbage collections
     gc.set_threshold(_GARBAGE)
     project.start()
-    project.wanted()
+    project.warm_up()
     app.start()
     try:
         await running.serve([listening])

@@ -62,15 +62,15 @@ class Server:
 
     def initialize_result(self, revision: Revision, capabilities: JsonObject) -> JsonObject:
         """The answer to a handshake."""
-        told = {"protocolVersion": revision.version, "capabilities": capabilities, "serverInfo": self.info(revision)}
+        result = {"protocolVersion": revision.version, "capabilities": capabilities, "serverInfo": self.info(revision)}
         instructions = self.instructions
-        return {**told, "instructions": instructions} if instructions else told
+        return {**result, "instructions": instructions} if instructions else result
 
     def discover_result(self, capabilities: JsonObject) -> JsonObject:
         """The answer to `server/discover`, before `dress` adds the common fields."""
-        told: JsonObject = {"supportedVersions": list(SUPPORTED_VERSIONS), "capabilities": capabilities}
+        result: JsonObject = {"supportedVersions": list(SUPPORTED_VERSIONS), "capabilities": capabilities}
         instructions = self.instructions
-        return {**told, "instructions": instructions} if instructions else told
+        return {**result, "instructions": instructions} if instructions else result
 
     def dress(
         self,

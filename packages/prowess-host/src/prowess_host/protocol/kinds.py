@@ -190,13 +190,13 @@ def as_content(payload: JsonObject) -> JsonObject:
 
 def capabilities(kinds: Collection[str], revision: Revision, *, tasks: bool = True) -> JsonObject:
     """The capabilities of a server with these kinds. Tools are always declared."""
-    told: JsonObject = {row.capability: dict(row.abilities) for row in ROWS if row.kind in kinds or row.kind == TOOL}
-    if len(told) > 1 and revision.version >= _COMPLETIONS_SINCE:
-        told["completions"] = {}
+    found: JsonObject = {row.capability: dict(row.abilities) for row in ROWS if row.kind in kinds or row.kind == TOOL}
+    if len(found) > 1 and revision.version >= _COMPLETIONS_SINCE:
+        found["completions"] = {}
     extensions: dict[str, Any] = {TASKS: {}} if tasks else {}
     if SKILLS in kinds:
         extensions[_SKILLS_EXTENSION] = {"directoryRead": True}
     if revision.stateless and extensions:
-        told["extensions"] = extensions
+        found["extensions"] = extensions
     logging: dict[str, Any] = {}
-    return {**told, "logging": logging}
+    return {**found, "logging": logging}

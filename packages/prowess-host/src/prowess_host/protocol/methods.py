@@ -26,7 +26,7 @@ class Param(NamedTuple):
 
     name: str
     kind: type
-    wanted: str
+    expected: str
     required: bool = False
     as_text: bool = False
     """Whether it may also arrive as JSON text, as some clients send it. The reader of the arguments decodes it."""
@@ -96,10 +96,10 @@ def is_known(method: str) -> bool:
 def check_params(method: str, params: JsonObject, revision: Revision) -> None:
     """Refuse a method that the revision lacks, or parameters of the wrong shape."""
     table = STATELESS_METHODS if revision.stateless else HANDSHAKE_METHODS
-    wanted = table.get(method)
-    if wanted is None:
+    declared = table.get(method)
+    if declared is None:
         raise RpcError.method_not_found(method, revision.version)
-    for param in wanted:
+    for param in declared:
         value = params.get(param.name)
         if type(value) is not param.kind and (value is not None or param.required):
             if param.as_text and type(value) is str and value.lstrip().startswith("{"):
@@ -110,5 +110,5 @@ def check_params(method: str, params: JsonObject, revision: Revision) -> None:
 def _refuse(param: Param, params: JsonObject) -> None:
     path = f"params.{param.name}"
     if param.name not in params:
-        raise RpcError.missing_param(path, param.wanted)
-    raise RpcError.wrong_param(path, param.wanted, params[param.name])
+        raise RpcError.missing_param(path, param.expected)
+    raise RpcError.wrong_param(path, param.expected, params[param.name])

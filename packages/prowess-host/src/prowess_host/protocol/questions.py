@@ -134,13 +134,13 @@ def request_of(question: Mapping[str, Any], revision: Revision, page: str = "") 
         return {"method": "sampling/createMessage", "params": question["params"]}
     if kind == "roots":
         return {"method": "roots/list", "params": {}}
-    asked: JsonObject = {"message": question["message"]}
+    message: JsonObject = {"message": question["message"]}
     if kind == "url":
         named = {} if revision.stateless else {"elicitationId": page}
-        params = {"mode": "url", **asked, "url": question["url"], **named}
+        params = {"mode": "url", **message, "url": question["url"], **named}
     else:  # revisions without modes have only forms
         mode = {"mode": "form"} if revision.elicitation_mode else {}
-        params = {**mode, **asked, "requestedSchema": question["schema"]}
+        params = {**mode, **message, "requestedSchema": question["schema"]}
     return {"method": "elicitation/create", "params": params}
 
 
@@ -153,9 +153,9 @@ def read_answer(value: Any, path: str, kind: str = "form") -> JsonObject:
         raise RpcError.wrong_param(path, "an object", value)
     answer = cast("JsonObject", value)
     if kind in _RESULTS:
-        name, kinds, wanted = _RESULTS[kind]
+        name, kinds, expected = _RESULTS[kind]
         if not isinstance(answer.get(name), kinds):
-            raise RpcError.wrong_param(f"{path}.{name}", wanted, answer.get(name))
+            raise RpcError.wrong_param(f"{path}.{name}", expected, answer.get(name))
         return {"action": "accept", "content": {key: each for key, each in answer.items() if key != "_meta"}}
     action, content = answer.get("action"), answer.get("content")
     if type(action) is not str or action not in _ACTIONS:

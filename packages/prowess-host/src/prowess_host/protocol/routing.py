@@ -202,11 +202,11 @@ def _discover(request: Request, revision: Revision, session: Session) -> bytes:
 
 
 def _listen(request: Request, revision: Revision, session: Session) -> bytes:
-    wanted: JsonObject = request.params["notifications"]
+    notifications: JsonObject = request.params["notifications"]
     client = envelope_client(cast("JsonObject", request.params["_meta"]))
-    if "taskIds" in wanted and not takes_tasks(client, revision):
+    if "taskIds" in notifications and not takes_tasks(client, revision):
         raise RpcError.missing_capability({"extensions": {TASKS: {}}})
-    return session.subscriptions.listen(request.id, revision, wanted)
+    return session.subscriptions.listen(request.id, revision, notifications)
 
 
 _STATELESS_ANSWERS: Final[Mapping[str, Callable[[Request, Revision, Session], bytes]]] = MappingProxyType(
@@ -234,10 +234,10 @@ def _cancel(params: JsonObject, session: Session) -> Action:
 
 
 def _route_response(response: Response, session: Session) -> Action:
-    asked = session.take_question(response.id)
-    if asked is None:
+    pending = session.take_question(response.id)
+    if pending is None:
         return Ignored("a response without a request")
-    question, call = asked
+    question, call = pending
     return Answered(question, call, response.result, response.error)
 
 

@@ -168,14 +168,14 @@ class RpcError(Exception):
     # The parameters do not fit.
 
     @classmethod
-    def missing_param(cls, path: str, wanted: str) -> RpcError:
+    def missing_param(cls, path: str, expected: str) -> RpcError:
         """A required member of `params` is missing."""
-        return cls(INVALID_PARAMS, f"Invalid params: {path} is required and must be {wanted}")
+        return cls(INVALID_PARAMS, f"Invalid params: {path} is required and must be {expected}")
 
     @classmethod
-    def wrong_param(cls, path: str, wanted: str, value: Any) -> RpcError:
+    def wrong_param(cls, path: str, expected: str, value: Any) -> RpcError:
         """A member of `params` has another type or value than it must have."""
-        return cls(INVALID_PARAMS, f"Invalid params: {path} must be {wanted}, not {shown(value)}")
+        return cls(INVALID_PARAMS, f"Invalid params: {path} must be {expected}, not {shown(value)}")
 
     @classmethod
     def unreadable_text(cls) -> RpcError:

@@ -249,8 +249,8 @@ class Session:
     def report_log(self, call: Call, level: str, data: Any, logger: str | None = None) -> bytes:
         """A log notification, if the client wants this level for this call. An unknown level counts as info."""
         level = level if level in LOG_LEVELS else "info"
-        wanted = call.log_level if call.revision.stateless else self.log_level
-        if wanted is None or LOG_LEVELS[level] < LOG_LEVELS[wanted] or not self.is_open(call):
+        minimum = call.log_level if call.revision.stateless else self.log_level
+        if minimum is None or LOG_LEVELS[level] < LOG_LEVELS[minimum] or not self.is_open(call):
             return _NOTHING
         named = {"level": level} if logger is None else {"level": level, "logger": logger}
         return encode_notification("notifications/message", {**named, "data": data})

@@ -74,10 +74,10 @@ class Subscriptions:
     def __len__(self) -> int:
         return len(self._open)
 
-    def listen(self, request_id: RequestId, revision: Revision, wanted: JsonObject) -> bytes:
+    def listen(self, request_id: RequestId, revision: Revision, notifications: JsonObject) -> bytes:
         """Open a subscription. Returns the acknowledgement of the accepted part of the filter, which must be sent first."""
-        lists = [row.changed for row in ROWS if _flag(wanted, row.changed)]
-        resources = read_uris(wanted.get(RESOURCES), f"params.notifications.{RESOURCES}")
+        lists = [row.changed for row in ROWS if _flag(notifications, row.changed)]
+        resources = read_uris(notifications.get(RESOURCES), f"params.notifications.{RESOURCES}")
         if len(self._open) >= MAX_SUBSCRIPTIONS:
             raise RpcError.invalid_request(f"{MAX_SUBSCRIPTIONS} subscriptions are open already; cancel one first")
         opened = Subscription(request_id, revision, frozenset(lists), frozenset(resources))
@@ -139,8 +139,8 @@ def check_length(characters: int) -> None:
         raise RpcError.invalid_request(f"the URIs have {characters} characters, more than {MAX_CHARACTERS}")
 
 
-def _flag(wanted: JsonObject, name: str) -> bool:
-    value = wanted.get(name)
+def _flag(notifications: JsonObject, name: str) -> bool:
+    value = notifications.get(name)
     if value is not None and type(value) is not bool:
         raise RpcError.wrong_param(f"params.notifications.{name}", "a boolean", value)
     return value is True

@@ -20,7 +20,7 @@ from prowess.jsontypes import JsonObject
 from prowess.settings.keys import RecordSettings
 from prowess.settings.settings import Settings
 from prowess_host.protocol.kinds import as_content
-from prowess_host.records.recording import Event, Told
+from prowess_host.records.recording import CallState, Event
 from prowess_host.records.redaction import Redactor, secrets_of
 from prowess_host.records.rows import OrdinaryRow, Row
 
@@ -48,7 +48,7 @@ class Book:
         mark: str,
         client: str,
         now: Callable[[], float] = time.time,
-        tell: Callable[[list[Row]], None] | None = None,
+        on_rows: Callable[[list[Row]], None] | None = None,
     ) -> None:
         """`mark` begins the ids of calls, and `client` is the name for callers that give none."""
         self._path = path
@@ -57,7 +57,7 @@ class Book:
         self._mark = mark
         self._client = client
         self._now = now
-        self._tell = tell
+        self._on_rows = on_rows
         self._redactor: Redactor | None = None
         self._store: Store | None = None
         self._closed_until = 0.0
@@ -65,64 +65,62 @@ class Book:
         self._ids: dict[int, str] = {}
         """The ids of running calls by serial number. A call that moves to another worker gets another id."""
 
-    def write(self, news: list[Told], secrets: list[str]) -> None:
+    def write(self, states: list[CallState], secrets: list[str]) -> None:
         """Store the state of some calls. The secrets are never stored."""
         own = self._settings.own.record
         redactor = self._ready_redactor(own)
         redactor.keep_out(secrets)
-        kept = [told for told in news if told.size <= own.max_value]  # larger ones are looked at one by one
-        told_texts = [text for told in kept for text in (told.arguments, told.body) if text]
-        page = _Page(
-            own, redactor, redactor.may_be_in(b"\n".join(told_texts)), self._now() - time.monotonic(), os.getpid()
-        )
-        ordinary, others = self._sorted(news, page)
+        kept = [state for state in states if state.size <= own.max_value]  # larger ones are looked at one by one
+        texts = [text for state in kept for text in (state.arguments, state.body) if text]
+        page = _Page(own, redactor, redactor.may_be_in(b"\n".join(texts)), self._now() - time.monotonic(), os.getpid())
+        ordinary, others = self._sorted(states, page)
         gone: list[str] = []
         rows: list[Row] = []
-        for told in others:
-            if told.kind == "running" and not told.number:
+        for state in others:
+            if state.kind == "running" and not state.number:
                 continue  # the call has no id yet
-            row = self._row(told, page)
-            gone += self._follow(told, row.id)
+            row = self._row(state, page)
+            gone += self._follow(state, row.id)
             rows.append(row)
         if rows or ordinary:
             self._put(rows, ordinary, gone, own)
-            if self._tell is not None:
-                self._tell(rows)
+            if self._on_rows is not None:
+                self._on_rows(rows)
 
-    def _sorted(self, news: list[Told], page: _Page) -> tuple[list[OrdinaryRow], list[Told]]:
+    def _sorted(self, states: list[CallState], page: _Page) -> tuple[list[OrdinaryRow], list[CallState]]:
         """The rows of ordinary calls, which most are, the fast way; and the other calls.
 
-        An ordinary call has a result, nothing was heard of it meanwhile, and nothing of it has to be masked or left out.
+        An ordinary call has a result, has no events, and needs no masking or shortening.
         """
         own = page.own
-        if page.is_doubtful or not (own.arguments and own.results) or self._tell is not None:
-            return [], news
+        if page.is_doubtful or not (own.arguments and own.results) or self._on_rows is not None:
+            return [], states
         ordinary: list[OrdinaryRow] = []
-        others: list[Told] = []
+        others: list[CallState] = []
         known: dict[tuple[int, bytes], tuple[str, str, int] | None] = {}
-        for told in news:
-            arguments, body = told.arguments, told.body
-            key = id(told.contract), told.head
+        for state in states:
+            arguments, body = state.arguments, state.body
+            key = id(state.contract), state.head
             if key not in known:
-                known[key] = self._common(told, page)
+                known[key] = self._common(state, page)
             common = known[key]
             if (
                 common is None
-                or told.meta != b"{}"
-                or told.events
+                or state.meta != b"{}"
+                or state.events
                 or arguments is None
                 or body is None
-                or told.serial in self._ids
+                or state.serial in self._ids
                 or len(arguments) + len(body) > own.max_value
             ):
-                others.append(told)
+                others.append(state)
                 continue
             ordinary.append(
                 (
-                    f"{self._mark}{told.number:x}",
-                    page.then + told.since,
-                    told.duration,
-                    told.worker,
+                    f"{self._mark}{state.number:x}",
+                    page.then + state.since,
+                    state.duration,
+                    state.worker,
                     arguments.decode("utf-8", "replace"),
                     body.decode("utf-8", "replace"),
                     *common,
@@ -130,19 +128,19 @@ class Book:
             )
         return ordinary, others
 
-    def _common(self, told: Told, page: _Page) -> tuple[str, str, int] | None:
+    def _common(self, state: CallState, page: _Page) -> tuple[str, str, int] | None:
         """The common values of all ordinary calls of a client to a command; `None` if none of them is ordinary."""
-        contract = told.contract
-        client, call_id = _said_in_head(told.head)
+        contract = state.contract
+        client, call_id = _caller_in(state.head)
         if contract is None or call_id or not page.redactor.is_harmless(contract):
             return None
         return contract.id, client or self._client, page.host
 
-    def _follow(self, told: Told, row_id: str) -> list[str]:
+    def _follow(self, state: CallState, row_id: str) -> list[str]:
         """The former id of a call that has moved to another worker."""
-        before = self._ids.pop(told.serial, row_id)
-        if told.kind == "running":
-            self._ids[told.serial] = row_id
+        before = self._ids.pop(state.serial, row_id)
+        if state.kind == "running":
+            self._ids[state.serial] = row_id
         return [before] if before != row_id else []
 
     # The store
@@ -209,42 +207,42 @@ class Book:
             self._redactor = Redactor(own.secrets, secrets)
         return self._redactor
 
-    def _row(self, told: Told, page: _Page) -> Row:
+    def _row(self, state: CallState, page: _Page) -> Row:
         own, redactor = page.own, page.redactor
-        client, call_id = _said_in_head(told.head)
-        meta = _NO_META if told.meta == b"{}" else cast("JsonObject", json.loads(told.meta))
-        kind = _kind(told, meta)
-        arguments, withheld, secrets = self._arguments(told, own, redactor, valid=kind == "ok")
-        result, shortened = self._result(told, own, redactor, secrets)
+        client, call_id = _caller_in(state.head)
+        meta = _NO_META if state.meta == b"{}" else cast("JsonObject", json.loads(state.meta))
+        kind = _kind(state, meta)
+        arguments, withheld, secrets = self._arguments(state, own, redactor, valid=kind == "ok")
+        result, shortened = self._result(state, own, redactor, secrets)
         return Row(
-            call_id or (f"{self._mark}{told.number:x}" if told.number else f"{self._mark}-{told.serial:x}"),
-            told.contract.id if told.contract is not None else (told.facts or {}).get("command", ""),
+            call_id or (f"{self._mark}{state.number:x}" if state.number else f"{self._mark}-{state.serial:x}"),
+            state.contract.id if state.contract is not None else (state.facts or {}).get("command", ""),
             client or self._client,
-            page.then + told.since,
-            told.duration,
+            page.then + state.since,
+            state.duration,
             kind,
             meta.get("prowess/attempts", 1),
             int(bool(meta.get("prowess/cached"))),
             page.host,
-            told.worker,
+            state.worker,
             arguments,
             withheld,
             result,
             shortened,
-            _events(told.events, redactor, secrets) if told.events else "[]",
+            _events(state.events, redactor, secrets) if state.events else "[]",
         )
 
     def _arguments(
-        self, told: Told, own: RecordSettings, redactor: Redactor, *, valid: bool
+        self, state: CallState, own: RecordSettings, redactor: Redactor, *, valid: bool
     ) -> tuple[str | None, str, tuple[str, ...]]:
         """The arguments for the store, the paths of withheld ones, and the secrets among them."""
-        text = told.arguments
-        if text is None or told.contract is None:
+        text = state.arguments
+        if text is None or state.contract is None:
             return None, _EVERYTHING, ()
-        if len(text) > own.max_value and valid and redactor.is_harmless(told.contract):
+        if len(text) > own.max_value and valid and redactor.is_harmless(state.contract):
             return None, _EVERYTHING, ()  # not kept, and without secrets that could be in the result
         try:
-            found = redactor.arguments(told.contract, text, valid=valid)
+            found = redactor.arguments(state.contract, text, valid=valid)
         except (ValueError, RecursionError):
             return None, _EVERYTHING, ()
         if not own.arguments or len(text) > own.max_value:
@@ -252,16 +250,16 @@ class Book:
         return found.text, json.dumps(found.withheld) if found.withheld else "[]", found.secrets
 
     def _result(
-        self, told: Told, own: RecordSettings, redactor: Redactor, secrets: tuple[str, ...]
+        self, state: CallState, own: RecordSettings, redactor: Redactor, secrets: tuple[str, ...]
     ) -> tuple[str | None, int]:
         """The result for the store, and whether it was shortened."""
-        if told.facts is not None:
-            payload: JsonObject = {"content": [_text(_told_text(told))], "isError": told.kind == "refused"}
+        if state.facts is not None:
+            payload: JsonObject = {"content": [_text(_replacement_text(state))], "isError": state.kind == "refused"}
             return (redactor.json(_dumps(payload), secrets), 0) if own.results else (None, 1)
-        if told.body is None or not own.results:
-            return None, int(told.kind == "result")
-        body, shortened = told.body, 0
-        if len(body) > own.max_value or b'"prowess/problems"' in told.meta:
+        if state.body is None or not own.results:
+            return None, int(state.kind == "result")
+        body, shortened = state.body, 0
+        if len(body) > own.max_value or b'"prowess/problems"' in state.meta:
             payload = _plain(json.loads(body))
             body = _dumps(payload)
             if len(body) > own.max_value:
@@ -286,27 +284,27 @@ _EVERYTHING: Final = json.dumps([_ALL])
 
 
 @functools.lru_cache(maxsize=256)
-def _said_in_head(head: bytes) -> tuple[str, str]:
+def _caller_in(head: bytes) -> tuple[str, str]:
     """The client and the id of the call in the head for the worker."""
     try:
-        told = json.loads(head)
+        fields = json.loads(head)
     except ValueError:
         return "", ""
-    return told.get("client") or "", told.get("call_id") or ""
+    return fields.get("client") or "", fields.get("call_id") or ""
 
 
-def _kind(told: Told, meta: JsonObject) -> str:
-    if told.kind == "result":
+def _kind(state: CallState, meta: JsonObject) -> str:
+    if state.kind == "result":
         return meta.get("prowess/kind", "ok")
-    if told.kind == "refused":
-        return (told.facts or {}).get("kind", "failed")
-    return told.kind
+    if state.kind == "refused":
+        return (state.facts or {}).get("kind", "failed")
+    return state.kind
 
 
-def _told_text(told: Told) -> str:
+def _replacement_text(state: CallState) -> str:
     """The text instead of a result."""
-    facts = told.facts or {}
-    if told.kind == "refused":
+    facts = state.facts or {}
+    if state.kind == "refused":
         return facts.get("message", "")
     return "\n".join(str(question.get("message")) for question in facts.values())
 
@@ -319,13 +317,13 @@ def _plain(payload: JsonObject) -> JsonObject:
     """A payload for clients. Outcomes for direct calls have more fields (`write_outcome`)."""
     result = payload.pop("result", None)
     if isinstance(result, dict):
-        told = cast("JsonObject", result)
-        value = told.get("value")
-        if isinstance(value, dict) and "messages" in value and not told.get("structured"):
+        outcome = cast("JsonObject", result)
+        value = outcome.get("value")
+        if isinstance(value, dict) and "messages" in value and not outcome.get("structured"):
             return {"messages": value["messages"]}
-        payload["content"] = told.get("blocks") or payload["content"]
-        if told.get("structured") and not isinstance(told.get("value"), str):
-            payload["structuredContent"] = told.get("value")
+        payload["content"] = outcome.get("blocks") or payload["content"]
+        if outcome.get("structured") and not isinstance(outcome.get("value"), str):
+            payload["structuredContent"] = outcome.get("value")
     return payload
 
 

@@ -19,7 +19,7 @@ from prowess.frozen import frozen
 from prowess.jsontypes import JsonObject
 from prowess_host.records.rows import COLUMNS
 
-__all__ = ["LOST", "RUNNING", "Call", "Event", "NoSuchCall", "Reader", "Wanted"]
+__all__ = ["LOST", "RUNNING", "Call", "CallFilter", "Event", "NoSuchCall", "Reader"]
 
 RUNNING: Final = "running"
 LOST: Final = "lost"
@@ -90,14 +90,14 @@ class Call:
 
     def to_json(self) -> JsonObject:
         """Plain data."""
-        told = {name: getattr(self, name) for name in COLUMNS}
-        told["withheld"] = list(self.withheld)
-        told["events"] = [{"at": it.at, "kind": it.kind, "data": it.data} for it in self.events]
-        return told
+        data = {name: getattr(self, name) for name in COLUMNS}
+        data["withheld"] = list(self.withheld)
+        data["events"] = [{"at": event.at, "kind": event.kind, "data": event.data} for event in self.events]
+        return data
 
 
 @frozen
-class Wanted:
+class CallFilter:
     """A filter for calls."""
 
     command: str = ""
@@ -133,15 +133,15 @@ class Reader:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def newest(self, wanted: Wanted, most: int) -> list[Call]:
+    def newest(self, only: CallFilter, most: int) -> list[Call]:
         """The newest calls up to a number, the newest last."""
-        conditions, values = wanted.conditions()
+        conditions, values = only.conditions()
         found = self._ask(f"{_SELECT} WHERE {conditions} ORDER BY began DESC, number DESC LIMIT ?", *values, most)
         return found[::-1]
 
-    def after(self, number: int, wanted: Wanted, most: int = 1000) -> list[Call]:
+    def after(self, number: int, only: CallFilter, most: int = 1000) -> list[Call]:
         """The calls that are new or have changed since a number."""
-        conditions, values = wanted.conditions()
+        conditions, values = only.conditions()
         return self._ask(f"{_SELECT} WHERE number > ? AND {conditions} ORDER BY number LIMIT ?", number, *values, most)
 
     def last_number(self) -> int:
@@ -151,7 +151,7 @@ class Reader:
 
     def call(self, name: str) -> Call:
         """The call whose id is, begins with or ends with this; `last` is the newest one. Raises `NoSuchCall`."""
-        found = self.newest(Wanted(), 1) if name == _LAST else self._ask(f"{_SELECT} WHERE id = ?", name)
+        found = self.newest(CallFilter(), 1) if name == _LAST else self._ask(f"{_SELECT} WHERE id = ?", name)
         if not found and len(name) > 1 and name.isalnum():
             found = self._ask(f"{_SELECT} WHERE id GLOB ? OR id GLOB ? ORDER BY number LIMIT 3", f"{name}*", f"*{name}")
         if len(found) == 1:
@@ -193,15 +193,15 @@ class Reader:
 
 
 def _call(number: int, *row: Any) -> Call:
-    told = dict(zip(COLUMNS, row, strict=True))
-    if told["kind"] == RUNNING and not _is_alive(told["host"]):
-        told["kind"] = LOST
+    fields = dict(zip(COLUMNS, row, strict=True))
+    if fields["kind"] == RUNNING and not _is_alive(fields["host"]):
+        fields["kind"] = LOST
     for name in ("arguments", "result"):
-        told[name] = _read(told[name])
-    told["cached"], told["shortened"] = bool(told["cached"]), bool(told["shortened"])
-    told["withheld"] = tuple(cast("list[str]", json.loads(told["withheld"])))
-    told["events"] = tuple(Event(*each) for each in json.loads(told["events"]))
-    return Call(number, **told)
+        fields[name] = _read(fields[name])
+    fields["cached"], fields["shortened"] = bool(fields["cached"]), bool(fields["shortened"])
+    fields["withheld"] = tuple(cast("list[str]", json.loads(fields["withheld"])))
+    fields["events"] = tuple(Event(*each) for each in json.loads(fields["events"]))
+    return Call(number, **fields)
 
 
 def _read(text: str | None) -> JsonObject | None:

@@ -22,7 +22,7 @@ from prowess.worker.heap import LARGE, give_back_soon, share_one_heap
 if TYPE_CHECKING:
     from prowess_host.workers.jobs import Job, Listener
 
-__all__ = ["Event", "Recorder", "Recording", "Told", "Write"]
+__all__ = ["CallState", "Event", "Recorder", "Recording", "Write"]
 
 _log = logging.getLogger("prowess.host")
 _SOON: Final = 0.2
@@ -42,18 +42,18 @@ _MOST_UNKNOWN: Final = 1000
 _MOST_NAME: Final = 200
 """Characters that are kept of an unknown name."""
 _MOST_EVENTS: Final = 500
-_MOST_SAID: Final = 64 * 1024
+_MOST_NOTED: Final = 64 * 1024
 """The limits for the events of one call: their number, and their characters together."""
 _MOST_OF_ONE: Final = 8 * 1024
 
 Event: TypeAlias = tuple[float, str, Any]
 """Seconds since the beginning of the call; `progress`, `log`, `print`, `asked` or `dropped`; and the data."""
 
-Write: TypeAlias = "Callable[[list[Told], list[str]], None]"
+Write: TypeAlias = "Callable[[list[CallState], list[str]], None]"
 """Takes the states of calls, and texts that must never be written."""
 
 
-class Told:
+class CallState:
     """The state of a call at one moment, for the thread.
 
     The defaults belong to the class, so that a call sets only what is different.
@@ -78,7 +78,7 @@ class Told:
         self.since = since
 
     def note_job(self, job: Job) -> None:
-        """Take over what the job says."""
+        """Take the data of the job."""
         self.contract, self.head, self.arguments = job.contract, job.head, job.arguments
         self.number, self.worker = job.number, job.worker
 
@@ -88,10 +88,11 @@ class Told:
         return len(self.body or b"") + len(self.arguments or b"")
 
 
-class Recording(Told):
+class Recording(CallState):
     """A listener that notes the events of a job and passes them on to another listener."""
 
-    _said = 0
+    _noted = 0
+    """The bytes of its events."""
 
     def __init__(self, recorder: Recorder, job: Job, serial: int) -> None:
         self.serial = serial
@@ -176,8 +177,8 @@ class Recording(Told):
         is_again = kind == "progress" and bool(events) and events[-1][1] == kind and not _has_message(events[-1][2])
         if is_again:
             events[-1] = (at, kind, data)
-        elif len(events) < _MOST_EVENTS and self._said + size <= _MOST_SAID:
-            self._said += size
+        elif len(events) < _MOST_EVENTS and self._noted + size <= _MOST_NOTED:
+            self._noted += size
             events.append((at, kind, data))
         else:
             events.append((at, "dropped", 1))
@@ -193,15 +194,15 @@ class Recording(Told):
             self._recorder.end(self)
 
     def _let_go(self) -> None:
-        """The listener has heard the end. It holds much, and this is kept for a moment longer than the call."""
+        """Release the listener, which holds much, because the recording is kept for a moment longer than the call."""
         self._listener = cast("Listener", None)
 
-    def told(self) -> Told:
+    def state(self) -> CallState:
         """The current state; a copy while the call runs."""
         job = self.job
         if job is None:
             return self
-        copy = Told(self.serial, self.since)
+        copy = CallState(self.serial, self.since)
         copy.note_job(job)
         copy.events = list(self.events or ())
         return copy
@@ -245,7 +246,7 @@ class Recorder:
         self._fresh: list[Recording] = []
         """Calls that the thread has not seen while they ran; some have ended meanwhile."""
         self._ended: list[Recording] = []
-        self._unknown: deque[Told] = deque(maxlen=_MOST_UNKNOWN)
+        self._unknown: deque[CallState] = deque(maxlen=_MOST_UNKNOWN)
         """Calls of unknown commands."""
         self._touched: dict[Recording, None] = {}
         """Calls with new events that have not just ended."""
@@ -255,7 +256,7 @@ class Recorder:
         self._turning = False
         self._due = False
         self._closed = False
-        self._batches: deque[tuple[list[Told], list[str]] | None] = deque()
+        self._batches: deque[tuple[list[CallState], list[str]] | None] = deque()
         self._news = threading.Semaphore(0)
         """Counts the batches."""
         self._thread: threading.Thread | None = None
@@ -283,15 +284,15 @@ class Recorder:
         """Record a call of an unknown command, without arguments, because no contract says which are secret."""
         head = json.dumps({"client": _storable(client[:_MOST_NAME])}).encode()
         self._serial += 1
-        told = Told(self._serial, time.monotonic())
-        told.head = head
-        told.kind, told.duration = "refused", 0.0
-        told.facts = {
+        state = CallState(self._serial, time.monotonic())
+        state.head = head
+        state.kind, state.duration = "refused", 0.0
+        state.facts = {
             "kind": "unknown",
             "command": _storable(name[:_MOST_NAME]),
             "message": _storable(why[:_MOST_OF_ONE]),
         }
-        self._unknown.append(told)
+        self._unknown.append(state)
         if not self._due:
             self._schedule()
 
@@ -353,7 +354,7 @@ class Recorder:
         running = self._just_running(now)
         unknown = list(self._unknown)
         self._unknown.clear()
-        self._give([*(recording.told() for recording in dict.fromkeys([*ended, *touched, *running])), *unknown])
+        self._give([*(recording.state() for recording in dict.fromkeys([*ended, *touched, *running])), *unknown])
         if self._fresh:
             self._schedule()
 
@@ -379,26 +380,26 @@ class Recorder:
                 shown.append(recording)
         return shown
 
-    def _give(self, news: list[Told]) -> None:
-        if not news:
+    def _give(self, states: list[CallState]) -> None:
+        if not states:
             return
-        if self._given.calls + len(news) - self._written.calls > _MOST_CALLS:
+        if self._given.calls + len(states) - self._written.calls > _MOST_CALLS:
             if not self._lost:
                 self._lost = True
                 _log.warning("calls come faster than they can be recorded: the record has gaps")
-            for told in news:
-                self._given.bytes -= told.waiting
-                told.waiting = 0
+            for state in states:
+                self._given.bytes -= state.waiting
+                state.waiting = 0
             return
-        self._given.calls += len(news)
+        self._given.calls += len(states)
         secrets, self._secrets = self._secrets, []
-        self._put((news, secrets))
+        self._put((states, secrets))
         if self._thread is None:
             share_one_heap()  # another heap would keep the memory of large results
             self._thread = threading.Thread(target=self._run, name="prowess-records", daemon=True)
             self._thread.start()
 
-    def _put(self, batch: tuple[list[Told], list[str]] | None) -> None:
+    def _put(self, batch: tuple[list[CallState], list[str]] | None) -> None:
         self._batches.append(batch)
         self._news.release()
 
@@ -417,13 +418,13 @@ class Recorder:
             self._let_go(batch[0])
             del batch  # it may be large, and the next batch may come much later
 
-    def _let_go(self, news: list[Told]) -> None:
+    def _let_go(self, states: list[CallState]) -> None:
         """Mark states as no longer waiting."""
-        self._written.calls += len(news)
-        for told in news:
-            if told.waiting:
-                self._written.bytes += told.waiting
-                told.waiting = 0
+        self._written.calls += len(states)
+        for state in states:
+            if state.waiting:
+                self._written.bytes += state.waiting
+                state.waiting = 0
 
     async def close(self, seconds: float) -> None:
         """Write everything, but wait at most this many seconds."""

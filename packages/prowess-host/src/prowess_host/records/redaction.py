@@ -264,16 +264,16 @@ def _is_secret(schema: Any, root: Schema, seen: set[str]) -> bool:
         return any(_is_secret(each, root, seen) for each in cast("list[Any]", schema))
     if not isinstance(schema, dict):
         return False
-    told = cast("JsonObject", schema)
-    if told.get("writeOnly") is True or told.get("format") == "password":
+    node = cast("JsonObject", schema)
+    if node.get("writeOnly") is True or node.get("format") == "password":
         return True
-    target = told.get("$ref")
+    target = node.get("$ref")
     if isinstance(target, str) and target.startswith("#/$defs/") and target not in seen:
         seen.add(target)
         if _is_secret(root.get("$defs", {}).get(target.removeprefix("#/$defs/")), root, seen):
             return True
     below = ("anyOf", "oneOf", "allOf", "items", "prefixItems", "additionalProperties")
-    return any(_is_secret(told[key], root, seen) for key in below if key in told)
+    return any(_is_secret(node[key], root, seen) for key in below if key in node)
 
 
 def _is_closed(schema: Any) -> bool:
@@ -282,13 +282,13 @@ def _is_closed(schema: Any) -> bool:
         return all(map(_is_closed, cast("list[Any]", schema)))
     if not isinstance(schema, dict):
         return True
-    told = cast("JsonObject", schema)
-    if not any(key in told for key in _SAY_SOMETHING):
+    node = cast("JsonObject", schema)
+    if not any(key in node for key in _SAY_SOMETHING):
         return False
-    kinds = told.get("type")
-    if (kinds == "object" or "object" in (kinds or ())) and told.get("additionalProperties") is not False:
+    kinds = node.get("type")
+    if (kinds == "object" or "object" in (kinds or ())) and node.get("additionalProperties") is not False:
         return False
     names = ("properties", "$defs")
-    inside = [item for name in names for item in cast("JsonObject", told.get(name) or {}).values()]
+    inside = [item for name in names for item in cast("JsonObject", node.get(name) or {}).values()]
     keys = ("anyOf", "oneOf", "allOf", "items", "prefixItems")
-    return all(map(_is_closed, [*inside, *(told[key] for key in keys if key in told)]))
+    return all(map(_is_closed, [*inside, *(node[key] for key in keys if key in node)]))

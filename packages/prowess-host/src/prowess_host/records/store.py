@@ -146,8 +146,8 @@ class Store:
     def _shrink(self) -> None:
         """Delete the oldest calls until there is room."""
         database = self._database
-        wanted = int(self._max_bytes * _KEPT)
-        while self._size() > wanted:
+        target = int(self._max_bytes * _KEPT)
+        while self._size() > target:
             (count,) = database.execute("SELECT count(*) FROM calls").fetchone()
             if count == 0:
                 break

@@ -195,8 +195,8 @@ class _Pair:
         """Differences in the field of the box."""
         was, now = _shown_as(self.before, self.profile), _shown_as(self.after, self.profile)
         if self.before.profile != self.after.profile:
-            told = f"pinned to the profile {self.after.profile!r}; it was {self.before.profile!r}"
-            yield self._compatible("profile", told.replace("None", "none"))
+            message = f"pinned to the profile {self.after.profile!r}; it was {self.before.profile!r}"
+            yield self._compatible("profile", message.replace("None", "none"))
         if was is not None and now is not None and was != now:
             text = f"the result is {_in_place(now)}; it was {_in_place(was)}"
             yield self._breaking("result-place", text, "/outputSchema", _PLACE_ADVICE)

@@ -94,8 +94,8 @@ class _Document:
                 if isinstance(ref, str) and ref not in targets:
                     target = targets[ref] = self.target(ref)
                     waiting.extend([] if target is None else [target])
-        told = {ref: None if target is None else _bare(target) for ref, target in sorted(targets.items())}
-        return f"{id(self) if self.scoped else ''}{_bare(schema)}{json.dumps(told) if told else ''}"
+        meanings = {ref: None if target is None else _bare(target) for ref, target in sorted(targets.items())}
+        return f"{id(self) if self.scoped else ''}{_bare(schema)}{json.dumps(meanings) if meanings else ''}"
 
     def accepts(self, schema: Any, value: Json) -> bool:
         """Whether a value certainly meets a schema. Formats are never certain."""
@@ -232,13 +232,13 @@ class _Question:
 
     def items(self, narrow: Schema, wide: Schema) -> bool:
         """Items by position, then the rest."""
-        first, wanted = narrow.get("prefixItems", []), wide.get("prefixItems", [])
-        rest, wanted_rest = narrow.get("items", True), wide.get("items", True)
-        if is_list(wanted_rest):
+        first, second = narrow.get("prefixItems", []), wide.get("prefixItems", [])
+        rest, second_rest = narrow.get("items", True), wide.get("items", True)
+        if is_list(second_rest):
             return False  # the form of an older dialect
-        longest = max(len(first), len(wanted))
-        pairs = [(_at(first, at, rest), _at(wanted, at, wanted_rest)) for at in range(longest)]
-        return all(self.below(one, other) for one, other in [*pairs, (rest, wanted_rest)])
+        longest = max(len(first), len(second))
+        pairs = [(_at(first, at, rest), _at(second, at, second_rest)) for at in range(longest)]
+        return all(self.below(one, other) for one, other in [*pairs, (rest, second_rest)])
 
 
 def _values(schema: Schema) -> list[Json] | None:
@@ -312,9 +312,9 @@ def _limit(keyword: str, *, least: bool, strict: str | None = None) -> _Rule:
     """A rule: the narrower schema has a limit that is at least as tight. A `strict` keyword excludes the limit itself."""
 
     def follows(_question: _Question, narrow: Schema, wide: Schema) -> bool:
-        wanted = wide[keyword]
+        bound = wide[keyword]
         held = [narrow[name] for name in (keyword, strict) if name in narrow]
-        return any(value >= wanted if least else value <= wanted for value in held)
+        return any(value >= bound if least else value <= bound for value in held)
 
     return follows
 
@@ -323,11 +323,11 @@ def _strict_limit(keyword: str, *, least: bool, open_to: str) -> _Rule:
     """A rule for an exclusive limit: one that is at least as tight, or an inclusive one beyond it."""
 
     def follows(_question: _Question, narrow: Schema, wide: Schema) -> bool:
-        wanted = wide[keyword]
+        bound = wide[keyword]
         held, beyond = narrow.get(keyword), narrow.get(open_to)
-        if held is not None and (held >= wanted if least else held <= wanted):
+        if held is not None and (held >= bound if least else held <= bound):
             return True
-        return beyond is not None and (beyond > wanted if least else beyond < wanted)
+        return beyond is not None and (beyond > bound if least else beyond < bound)
 
     return follows
 

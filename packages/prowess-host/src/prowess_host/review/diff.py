@@ -68,8 +68,8 @@ def in_words(schema: Any) -> str:
     """A schema as a short note: `list of integer, at most 3 items`."""
     if not is_schema(schema):
         return "nothing" if schema is False else "anything"
-    told = without(schema, "minItems", "maxItems") if "prefixItems" in schema else schema
-    limits = [words.format(told[keyword]) for keyword, words in _LIMITS.items() if keyword in told]
+    limited = without(schema, "minItems", "maxItems") if "prefixItems" in schema else schema
+    limits = [words.format(limited[keyword]) for keyword, words in _LIMITS.items() if keyword in limited]
     return shortened(", ".join([_kind_in_words(schema), *limits]), _SHOWN)
 
 
@@ -237,8 +237,8 @@ def _requirement(name: str, old: Schema, new: Schema, place: _Place) -> Iterator
 def _come_and_gone(was: list[str], now: list[str]) -> str:
     gone = [text for text in was if text not in now]
     come = [text for text in now if text not in was]
-    told = [f"{words} {', '.join(values)}" for words, values in (("no longer", gone), ("also", come)) if values]
-    return "; ".join(told) or "the order of the values changed"
+    parts = [f"{words} {', '.join(values)}" for words, values in (("no longer", gone), ("also", come)) if values]
+    return "; ".join(parts) or "the order of the values changed"
 
 
 def _from_to(old: Any, new: Any) -> str:

@@ -123,8 +123,8 @@ def _nodes(keyword: str, schema: Schema) -> Iterator[tuple[str, Path, Schema]]:
 
 def _size(tool: _Tool) -> int:
     """The bytes that a model sees."""
-    told = {"name": tool.name, "description": tool.contract.shown_description, "inputSchema": tool.input}
-    return len(json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass"))
+    shown = {"name": tool.name, "description": tool.contract.shown_description, "inputSchema": tool.input}
+    return len(json.dumps(shown, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass"))
 
 
 # --- problems for every client --------------------------------------------------------------------

@@ -83,7 +83,7 @@ def _command(contract: Contract, profiles: list[Profile]) -> JsonObject:
         {} if contract.is_tool else _given(kind=contract.kind, uri=contract.uri or None, mime_type=contract.mime_type)
     )
     completions = {name: None if known is None else list(known) for name, known in contract.completions.items()}
-    told = {
+    fields = {
         "id": contract.id,
         "wire_name": contract.wire_name,
         **beside,
@@ -108,7 +108,7 @@ def _command(contract: Contract, profiles: list[Profile]) -> JsonObject:
             shown=_given(**{each.name: each.output_schema(contract) for each in _pinned(contract, profiles)}),
         ),
     }
-    return {name: _sorted(held) for name, held in told.items() if held is not None and held not in ([], {})}
+    return {name: _sorted(held) for name, held in fields.items() if held is not None and held not in ([], {})}
 
 
 def _pinned(contract: Contract, profiles: list[Profile]) -> list[Profile]:
@@ -118,11 +118,11 @@ def _pinned(contract: Contract, profiles: list[Profile]) -> list[Profile]:
     return [BUILT_IN[contract.profile]] if contract.profile in BUILT_IN else []
 
 
-def _given(**told: Any) -> JsonObject:
+def _given(**fields: Any) -> JsonObject:
     """The fields without empty ones. An empty schema stays, because it allows everything."""
     return {
         name: held
-        for name, held in told.items()
+        for name, held in fields.items()
         if held is not None and held is not False and (name != "shown" or held)
     }
 

@@ -35,26 +35,28 @@ class LostImport(LostWorker):
 class Describing:
     """A request to a worker for a description of skills."""
 
-    def __init__(self, process: LinkedWorker, told: DescribeHead) -> None:
+    def __init__(self, process: LinkedWorker, request: DescribeHead) -> None:
         self._spent = 0.0
-        self._told: asyncio.Future[Description] = asyncio.get_running_loop().create_future()
-        self._told.add_done_callback(lambda future: future.cancelled() or future.exception())  # in case nobody waits
-        process.send(Kind.DESCRIBE, 0, json.dumps(told).encode())
+        self._description: asyncio.Future[Description] = asyncio.get_running_loop().create_future()
+        self._description.add_done_callback(
+            lambda future: future.cancelled() or future.exception()
+        )  # in case nobody waits
+        process.send(Kind.DESCRIBE, 0, json.dumps(request).encode())
 
     @property
     def open(self) -> bool:
         """Whether it has neither an answer nor a failure."""
-        return not self._told.done()
+        return not self._description.done()
 
-    def hear(self, description: Description) -> None:
+    def complete(self, description: Description) -> None:
         """Set the answer."""
         if self.open:
-            self._told.set_result(description)
+            self._description.set_result(description)
 
     def fail(self, error: ChildProcessError) -> None:
         """Set the failure."""
         if self.open:
-            self._told.set_exception(error)
+            self._description.set_exception(error)
 
     def spend(self, seconds: float) -> bool:
         """Add usable seconds without an import, since imports have their own limit. Returns whether the time is up."""
@@ -65,4 +67,4 @@ class Describing:
 
     async def answer(self) -> Description:
         """Wait for the answer. Raises `ChildProcessError`."""
-        return await asyncio.shield(self._told)
+        return await asyncio.shield(self._description)

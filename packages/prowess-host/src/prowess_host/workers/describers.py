@@ -53,17 +53,17 @@ class Describers:
 
     async def ask(self, known: Collection[str]) -> Description:
         """Describe all skills except the known ones. A repetition after a lost worker keeps the earlier descriptions."""
-        self._tell_of_lost()
+        self._raise_lost()
         most_workers = processors() if self._main().process.is_apart else 1
         done = {name for part in self._parts for name in part.skills}
-        told: DescribeHead = {"known": sorted({*known, *done})}
+        request: DescribeHead = {"known": sorted({*known, *done})}
         if most_workers > 1:
-            told["most"] = _FEW
-        first = await self._described(self._main(), told)
+            request["most"] = _FEW
+        first = await self._described(self._main(), request)
         self._left = deque(name for name in first.names if name not in {*known, *done, *first.skills})
         if self._left:
             await self._share_out(min(most_workers, math.ceil(len(self._left) / _FEW)))
-            self._tell_of_lost()
+            self._raise_lost()
         return combined(first, self._parts) or await self._described(self._main(), {"known": sorted(known)})
 
     def _main(self) -> Worker:
@@ -73,7 +73,7 @@ class Describers:
             raise ChildProcessError(self._pool.why_none())
         return self._pool.active[0]
 
-    def _tell_of_lost(self) -> None:
+    def _raise_lost(self) -> None:
         if self._lost:
             raise self._lost.pop()
 

@@ -54,5 +54,5 @@ class InProcessWorker(LinkedWorker):
     async def _wait(self) -> None:
         await asyncio.wait([self._serving])
         self.exit_code = -signal.SIGKILL if self._serving.cancelled() else self._serving.result()
-        await self._hear_last_words()
+        await self._read_last_frames()
         self._report_end()

@@ -19,24 +19,24 @@ from prowess.worker.messages import Kind, LogHead, ProgressHead, RestHead, UrlDo
 from prowess_host.workers.queue import FairQueue, Node, Path
 
 __all__ = [
+    "DELIVER",
     "LAST",
     "LOST",
     "NEVER",
     "NOT_SAID",
-    "TELLING",
     "Job",
     "Listener",
     "Results",
     "Slots",
     "Witness",
+    "answer_busy",
+    "answer_lost",
+    "answer_timeout",
     "failed_body",
     "leave_place",
     "lost_text",
+    "report_waiting",
     "take_place",
-    "tell_busy",
-    "tell_lost",
-    "tell_timeout",
-    "tell_waiting",
 ]
 
 _log = logging.getLogger("prowess.host")
@@ -202,22 +202,22 @@ def leave_place(job: Job) -> None:
 # Answers of the host
 
 
-def tell_waiting(job: Job, message: str) -> None:
+def report_waiting(job: Job, message: str) -> None:
     """Report that it waits for its placement, as a progress below that of the command."""
     job.waited += _STEP
-    _tell(job, job.listener.progress, job.waited, None, message)
+    _call(job, job.listener.progress, job.waited, None, message)
 
 
-def tell_timeout(job: Job) -> None:
+def answer_timeout(job: Job) -> None:
     """Answer that the call timed out."""
     text = f"{job.contract.id} timed out after {job.seconds:g} s"
-    _tell(job, job.listener.result, b'{"prowess/kind":"timeout"}', failed_body(text))
+    _call(job, job.listener.result, b'{"prowess/kind":"timeout"}', failed_body(text))
 
 
-def tell_lost(job: Job, reason: str, *, started: bool) -> None:
+def answer_lost(job: Job, reason: str, *, started: bool) -> None:
     """Answer that its worker is lost."""
     text = lost_text(job.contract.id, reason, may_repeat=job.contract.hints.may_repeat, started=started)
-    _tell(job, job.listener.result, LOST, failed_body(text))
+    _call(job, job.listener.result, LOST, failed_body(text))
 
 
 def lost_text(command: str, reason: str, *, may_repeat: bool, started: bool = True) -> str:
@@ -230,14 +230,14 @@ def lost_text(command: str, reason: str, *, may_repeat: bool, started: bool = Tr
     return f"{command} was lost: {reason}. {advice}"
 
 
-def tell_busy(job: Job, waiting: int, seconds: int) -> None:
+def answer_busy(job: Job, waiting: int, seconds: int) -> None:
     """Answer that too many calls wait already."""
     text = (
         f"{job.contract.id} was not run, because {waiting} calls wait already (the setting host.max_waiting). "
         f"It never began: try again in {seconds} s."
     )
     meta = b'{"prowess/kind":"busy","prowess/retry_after":%d}' % seconds
-    _tell(job, job.listener.result, meta, failed_body(text))
+    _call(job, job.listener.result, meta, failed_body(text))
 
 
 def failed_body(text: str) -> bytes:
@@ -249,68 +249,68 @@ def failed_body(text: str) -> bytes:
 # Frames of workers
 
 
-def _tell_result(job: Job, frame: Frame) -> bool:
-    return _tell(job, job.listener.result, frame.head, frame.body)
+def _deliver_result(job: Job, frame: Frame) -> bool:
+    return _call(job, job.listener.result, frame.head, frame.body)
 
 
-def _tell_rest(job: Job, frame: Frame) -> bool:
-    told: RestHead = json.loads(frame.head)
-    return _tell(job, job.listener.rest, told["token"], frame.body)
+def _deliver_rest(job: Job, frame: Frame) -> bool:
+    head: RestHead = json.loads(frame.head)
+    return _call(job, job.listener.rest, head["token"], frame.body)
 
 
-def _tell_input_required(job: Job, frame: Frame) -> bool:
-    told = _tell(job, job.listener.input_required, json.loads(frame.head))
-    return told or _tell(job, job.listener.refused, {"kind": "failed", "message": NOT_SAID})
+def _deliver_input_required(job: Job, frame: Frame) -> bool:
+    delivered = _call(job, job.listener.input_required, json.loads(frame.head))
+    return delivered or _call(job, job.listener.refused, {"kind": "failed", "message": NOT_SAID})
 
 
-def _tell_refused(job: Job, frame: Frame) -> bool:
-    told = _tell(job, job.listener.refused, json.loads(frame.head))
-    return told or _tell(job, job.listener.refused, {"kind": "failed", "message": _UNREADABLE})
+def _deliver_refused(job: Job, frame: Frame) -> bool:
+    delivered = _call(job, job.listener.refused, json.loads(frame.head))
+    return delivered or _call(job, job.listener.refused, {"kind": "failed", "message": _UNREADABLE})
 
 
-def _tell_questions(job: Job, frame: Frame) -> bool:
-    return _tell(job, job.listener.questions, json.loads(frame.head))
+def _deliver_questions(job: Job, frame: Frame) -> bool:
+    return _call(job, job.listener.questions, json.loads(frame.head))
 
 
-def _tell_url_done(job: Job, frame: Frame) -> bool:
-    told: UrlDoneHead = json.loads(frame.head)
-    return _tell(job, job.listener.url_done, told["key"])
+def _deliver_url_done(job: Job, frame: Frame) -> bool:
+    head: UrlDoneHead = json.loads(frame.head)
+    return _call(job, job.listener.url_done, head["key"])
 
 
-def _tell_background(job: Job, _: Frame) -> bool:
-    return _tell(job, job.listener.background)
+def _deliver_background(job: Job, _: Frame) -> bool:
+    return _call(job, job.listener.background)
 
 
-def _tell_progress(job: Job, frame: Frame) -> bool:
-    told: ProgressHead = json.loads(frame.head)
-    return _tell(job, job.listener.progress, told["done"], told["total"], told["message"])
+def _deliver_progress(job: Job, frame: Frame) -> bool:
+    head: ProgressHead = json.loads(frame.head)
+    return _call(job, job.listener.progress, head["done"], head["total"], head["message"])
 
 
-def _tell_log(job: Job, frame: Frame) -> bool:
-    told: LogHead = json.loads(frame.head)
-    return _tell(job, job.listener.log, told["level"], told["data"])
+def _deliver_log(job: Job, frame: Frame) -> bool:
+    head: LogHead = json.loads(frame.head)
+    return _call(job, job.listener.log, head["level"], head["data"])
 
 
-def _tell(job: Job, heard: Callable[..., None], *args: Any) -> bool:
+def _call(job: Job, listener: Callable[..., None], *args: Any) -> bool:
     """Call a listener. Its exceptions must not break the link to the worker."""
     try:
-        heard(*args)
+        listener(*args)
     except Exception:  # noqa: BLE001 - see above
         _log.exception("a message of %s could not be passed on", job.contract.id)
         return False
     return True
 
 
-TELLING: Final[dict[int, Callable[[Job, Frame], bool]]] = {
-    Kind.RESULT: _tell_result,
-    Kind.REST: _tell_rest,
-    Kind.INPUT_REQUIRED: _tell_input_required,
-    Kind.REFUSED: _tell_refused,
-    Kind.QUESTIONS: _tell_questions,
-    Kind.URL_DONE: _tell_url_done,
-    Kind.BACKGROUND: _tell_background,
-    Kind.PROGRESS: _tell_progress,
-    Kind.LOG: _tell_log,
+DELIVER: Final[dict[int, Callable[[Job, Frame], bool]]] = {
+    Kind.RESULT: _deliver_result,
+    Kind.REST: _deliver_rest,
+    Kind.INPUT_REQUIRED: _deliver_input_required,
+    Kind.REFUSED: _deliver_refused,
+    Kind.QUESTIONS: _deliver_questions,
+    Kind.URL_DONE: _deliver_url_done,
+    Kind.BACKGROUND: _deliver_background,
+    Kind.PROGRESS: _deliver_progress,
+    Kind.LOG: _deliver_log,
 }
 """Functions that pass a frame to the listener, by kind. Each returns whether that succeeded."""
 LAST: Final[frozenset[int]] = frozenset({Kind.RESULT, Kind.INPUT_REQUIRED, Kind.REFUSED})

@@ -42,7 +42,7 @@ class Event(Enum):
 
     UP = auto()
     """READY has arrived."""
-    HEARD = auto()
+    FRAME = auto()
     """Another frame has arrived."""
     START_OVERDUE = auto()
     """READY has not arrived in time."""
@@ -123,7 +123,7 @@ _ANSWER: Final = (_A.ANSWER_IMPORT, _A.REPLACE, _A.MOVE_CALLS, _A.KILL_LATER)
 TABLE: Final[Mapping[State, Mapping[Event, Step]]] = {
     _S.STARTING: {
         _E.UP: Step(_S.READY),
-        _E.HEARD: Step(_S.STARTING),  # perhaps the reason why it cannot start
+        _E.FRAME: Step(_S.STARTING),  # perhaps the reason why it cannot start
         _E.START_OVERDUE: Step(
             _S.KILLED, (_A.KILL,)
         ),  # not replaced here: its exit counts as a death, and deaths are limited
@@ -136,7 +136,7 @@ TABLE: Final[Mapping[State, Mapping[Event, Step]]] = {
         _E.EXITED: Step(_S.GONE, (_A.REPORT,)),
     },
     _S.READY: {
-        _E.HEARD: Step(_S.READY),
+        _E.FRAME: Step(_S.READY),
         _E.UNANSWERED: Step(_S.SILENT),
         _E.IMPORT_OVERDUE: Step(_S.DRAINING, _ANSWER),  # its loop runs, but a thread hangs in an import
         _E.LINGERS: Step(_S.DRAINING, _DRAIN),
@@ -146,7 +146,7 @@ TABLE: Final[Mapping[State, Mapping[Event, Step]]] = {
         _E.EXITED: Step(_S.GONE, (_A.REPORT,)),
     },
     _S.SILENT: {
-        _E.HEARD: Step(_S.READY),
+        _E.FRAME: Step(_S.READY),
         _E.IMPORT_HOLDS: Step(_S.IMPORTING, (_A.WARN_IMPORT, _A.MOVE_OTHERS)),
         _E.BLOCKED: Step(_S.STUCK, (_A.WARN_BLOCKED, *_RETIRE)),
         _E.IMPORT_OVERDUE: Step(_S.DRAINING, _ANSWER),
@@ -157,7 +157,7 @@ TABLE: Final[Mapping[State, Mapping[Event, Step]]] = {
         _E.EXITED: Step(_S.GONE, (_A.REPORT,)),
     },
     _S.IMPORTING: {
-        _E.HEARD: Step(
+        _E.FRAME: Step(
             _S.IMPORTING
         ),  # a large import releases the interpreter now and then: calls must not move back and forth
         _E.IMPORT_ENDED: Step(_S.READY, (_A.END_STAND_INS,)),
@@ -170,7 +170,7 @@ TABLE: Final[Mapping[State, Mapping[Event, Step]]] = {
         _E.EXITED: Step(_S.GONE, (_A.REPORT,)),
     },
     _S.RETIRING: {
-        _E.HEARD: Step(_S.RETIRING),
+        _E.FRAME: Step(_S.RETIRING),
         _E.BLOCKED: Step(_S.STUCK, (_A.WARN_BLOCKED,)),
         _E.IMPORT_HOLDS: Step(_S.STUCK),  # no call waits for this import: unbegun calls have moved
         _E.IMPORT_OVERDUE: Step(_S.DRAINING, (_A.ANSWER_IMPORT, _A.KILL_LATER)),
@@ -183,7 +183,7 @@ TABLE: Final[Mapping[State, Mapping[Event, Step]]] = {
     },
     _S.STUCK: {
         _E.UP: Step(_S.RETIRING),  # it was retired before READY, and had just begun a call
-        _E.HEARD: Step(_S.RETIRING),
+        _E.FRAME: Step(_S.RETIRING),
         _E.START_OVERDUE: Step(_S.KILLED, (_A.KILL,)),
         _E.UNFIT: Step(_S.KILLED, (_A.KILL,)),
         _E.IMPORT_OVERDUE: Step(_S.DRAINING, (_A.ANSWER_IMPORT, _A.KILL_LATER)),

@@ -15,13 +15,13 @@ from prowess.worker.link import Frame, Link
 from prowess.worker.messages import ImportingHead, Kind, WithdrawHead
 from prowess.worker.progress import Thread, threads_of
 
-__all__ = ["HeardBoard", "LinkedWorker"]
+__all__ = ["FrameBoard", "LinkedWorker"]
 
-_LAST_WORDS: Final = 0.2
+_LAST_FRAMES: Final = 0.2
 """Seconds for reading the link of a worker that has ended. A child that it forked may hold the link open for ever."""
 
 
-class HeardBoard:
+class FrameBoard:
     """Replaces the board in shared memory by the frames of the worker.
 
     While the worker lives, a call without a BEGUN frame may just have begun. After the worker has ended and all its frames
@@ -36,15 +36,15 @@ class HeardBoard:
         self.beats = 0
         """A number that changes with every beat; 0 before the first one."""
 
-    def hear(self, frame: Frame) -> bool:
+    def read(self, frame: Frame) -> bool:
         """Read a frame. Returns whether it replaces the board."""
         if frame.kind == Kind.BEGUN:
             if len(self._begun) < Board.SLOTS:  # no worker has more calls
                 self._begun.add(frame.number)
         elif frame.kind == Kind.IMPORTING:
             with contextlib.suppress(AttributeError, KeyError, RecursionError, TypeError, ValueError):
-                told: ImportingHead = json.loads(frame.head)
-                self.noted = tuple(Importing(int(at), str(skill), str(file)) for at, skill, file in told["imports"])
+                head: ImportingHead = json.loads(frame.head)
+                self.noted = tuple(Importing(int(at), str(skill), str(file)) for at, skill, file in head["imports"])
         elif frame.kind == Kind.BEAT:
             self.beats += 1
         else:
@@ -57,8 +57,8 @@ class HeardBoard:
 
     def withdraw(self, numbers: Iterable[int]) -> None:
         """Tell the worker not to begin these calls."""
-        told: WithdrawHead = {"numbers": list(numbers)}
-        self._send(Kind.WITHDRAW, 0, json.dumps(told).encode())
+        head: WithdrawHead = {"numbers": list(numbers)}
+        self._send(Kind.WITHDRAW, 0, json.dumps(head).encode())
 
     def started(self, number: int) -> bool:
         """Whether BEGUN has arrived for a call."""
@@ -98,7 +98,7 @@ class LinkedWorker(ABC):
     def __init__(
         self,
         begin: bytes,
-        board: Board | HeardBoard | None,
+        board: Board | FrameBoard | None,
         *,
         on_frame: Callable[[Frame], None],
         on_exit: Callable[[], None],
@@ -111,12 +111,12 @@ class LinkedWorker(ABC):
         self._tasks: list[asyncio.Task[None]] = []
         self.exit_code: int | None = None
         if board is None:
-            board = HeardBoard(self.send)
+            board = FrameBoard(self.send)
         self.on_leaving: Callable[[], None] = _stays
         """Called when its machine is about to stop, so that it should get no more calls."""
         self.on_preparing: Callable[[str], None] = _ignore_progress
         """Called with the progress of the preparation; an empty text means that it is done."""
-        if isinstance(board, HeardBoard) and not self.relays:
+        if isinstance(board, FrameBoard) and not self.relays:
             self.link = Link(_beside(board, on_frame), self._lost.set)
         else:
             self.link = Link(on_frame, self._lost.set)
@@ -130,7 +130,7 @@ class LinkedWorker(ABC):
         """The id of its process."""
 
     def threads(self) -> Mapping[int, Thread] | None:
-        """The states of its threads; `None` if this system does not tell."""
+        """The states of its threads; `None` if this system does not show them."""
         return threads_of(self.pid)
 
     @abstractmethod
@@ -147,7 +147,7 @@ class LinkedWorker(ABC):
     # Begun and forbidden calls. Do not use these methods after `on_exit`.
 
     @property
-    def tells_at_once(self) -> bool:
+    def shows_begun(self) -> bool:
         """Whether shared memory shows at any time which calls it has not begun."""
         return isinstance(self._board, Board)
 
@@ -180,14 +180,18 @@ class LinkedWorker(ABC):
         return self._unbegun(numbers)
 
     def _unbegun(self, numbers: Collection[int]) -> list[int]:
-        is_certain = self.tells_at_once or self._over
+        is_certain = self.shows_begun or self._over
         return [number for number in numbers if not self._board.started(number)] if is_certain else []
 
     @property
     def importing(self) -> tuple[Importing, ...]:
         """What it is importing, or was when it ended."""
         noted = self._board.noted
-        return tuple(it._replace(skill=self.only, file=_printable(it.file)) for it in noted[:1]) if self.only else noted
+        return (
+            tuple(each._replace(skill=self.only, file=_printable(each.file)) for each in noted[:1])
+            if self.only
+            else noted
+        )
 
     @property
     def beats(self) -> int:
@@ -209,10 +213,10 @@ class LinkedWorker(ABC):
         """Wait until it has ended and its end is reported."""
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _hear_last_words(self) -> None:
+    async def _read_last_frames(self) -> None:
         """Read the frames that it sent before its end, so that its begun calls are known."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._lost.wait(), _LAST_WORDS)
+            await asyncio.wait_for(self._lost.wait(), _LAST_FRAMES)
         if not self._lost.is_set():
             self.link.drain(self._sock)
         self._over = True
@@ -237,9 +241,9 @@ def _printable(text: str) -> str:
     return text if text.isprintable() else text.encode("unicode_escape").decode("ascii")
 
 
-def _beside(board: HeardBoard, on_frame: Callable[[Frame], None]) -> Callable[[Frame], None]:
-    def hear(frame: Frame) -> None:
-        if not board.hear(frame):
+def _beside(board: FrameBoard, on_frame: Callable[[Frame], None]) -> Callable[[Frame], None]:
+    def receive(frame: Frame) -> None:
+        if not board.read(frame):
             on_frame(frame)
 
-    return hear
+    return receive

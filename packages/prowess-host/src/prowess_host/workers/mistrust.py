@@ -75,9 +75,9 @@ def _payload(text: bytes, meta: dict[str, Any], job: Job | None) -> bytes:
     found.pop("_meta", None)  # it is in the head
     check_meta(meta)
     if job is not None:
-        told = _object(job.head)
-        kind = "completion" if "completes" in told else job.contract.kind
-        check_payload(found, meta, OUTCOME if told.get("outcome") else kind, kind, boxed=told.get("boxed", True))
+        head = _object(job.head)
+        kind = "completion" if "completes" in head else job.contract.kind
+        check_payload(found, meta, OUTCOME if head.get("outcome") else kind, kind, boxed=head.get("boxed", True))
     return _written(found)
 
 
@@ -85,8 +85,8 @@ def _written(data: Mapping[str, Any]) -> bytes:
     """Encode JSON that every client can read: without infinite numbers (1e999 is read as one) and lone surrogates."""
     text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     if "\\ud" in text:
-        told = json.dumps(data, ensure_ascii=False).encode("utf-16", "surrogatepass")  # joins pairs of surrogates
-        text = json.dumps(json.loads(told.decode("utf-16", "replace")), ensure_ascii=True, separators=(",", ":"))
+        encoded = json.dumps(data, ensure_ascii=False).encode("utf-16", "surrogatepass")  # joins pairs of surrogates
+        text = json.dumps(json.loads(encoded.decode("utf-16", "replace")), ensure_ascii=True, separators=(",", ":"))
     return text.encode("ascii")
 
 
@@ -96,8 +96,10 @@ def _description(head: dict[str, Any], grant: Grant) -> dict[str, Any]:
     skills = {name: facts for name, facts in head["skills"].items() if grant.describes(name)}
     for facts in skills.values():
         facts["failures"] = [*(_failure(each, grant) for each in facts["failures"]), *_refused(facts, skill)]
-        facts["contracts"] = [it for it in facts["contracts"] if _is_own(it, skill) and not _hidden(it, facts)]
-        shown = {it["id"] for it in facts["contracts"]}
+        facts["contracts"] = [
+            contract for contract in facts["contracts"] if _is_own(contract, skill) and not _hidden(contract, facts)
+        ]
+        shown = {contract["id"] for contract in facts["contracts"]}
         facts["views"] = {command: view for command, view in facts["views"].items() if command in shown}
         for contract in facts["contracts"]:
             check_contract(contract)
@@ -107,7 +109,7 @@ def _description(head: dict[str, Any], grant: Grant) -> dict[str, Any]:
         facts["place"] = facts["place"] if _may_name(facts["place"], grant) else ""
         facts["has_hooks"] = False  # hooks shape the contracts of other skills
         facts.pop("sent", None)  # this data would reach other skills
-    seen = {name: {path: it for path, it in head[name].items() if _may_name(path, grant)} for name in _SEEN}
+    seen = {name: {path: contract for path, contract in head[name].items() if _may_name(path, grant)} for name in _SEEN}
     return {**head, **seen, "skills": skills, "names": sorted(skills), "failures": []}
 
 
@@ -142,9 +144,9 @@ def _says(path: str, text: bytes) -> bool:
         return False
 
 
-def _failure(told: list[Any], grant: Grant) -> list[Any]:
+def _failure(row: list[Any], grant: Grant) -> list[Any]:
     """A failure of this skill only."""
-    source, reason, file, line = told
+    source, reason, file, line = row
     own = source == grant.skill or str(source).startswith(f"{grant.skill}.")
     return [
         str(source) if own else grant.skill,
@@ -191,10 +193,10 @@ def _message(head: dict[str, Any], _grant: Grant) -> dict[str, Any]:
 
 
 def _refusal(head: dict[str, Any], _grant: Grant) -> dict[str, Any]:
-    told: dict[str, Any] = {key: visible(str(head[key])) for key in ("kind", "message")}
+    refusal: dict[str, Any] = {key: visible(str(head[key])) for key in ("kind", "message")}
     if "name" in head:
-        told["name"] = visible(str(head["name"]))
-    return {**told, "broken": bool(head["broken"])} if "broken" in head else told
+        refusal["name"] = visible(str(head["name"]))
+    return {**refusal, "broken": bool(head["broken"])} if "broken" in head else refusal
 
 
 def _progress(head: dict[str, Any], _grant: Grant) -> dict[str, Any]:

@@ -147,9 +147,9 @@ class Pool:
         self.few = tuple(certain(self.places_of_one(in_thread=in_thread)) for in_thread in (False, True))
         """The numbers of calls, without and with a thread, below which a worker certainly has a place."""
         written = list(settings.written) if settings.written else None
-        self._told: BeginHead = {**hello(), "flags": self._flags, "written": written, "mark": self.mark}
+        self._begin: BeginHead = {**hello(), "flags": self._flags, "written": written, "mark": self.mark}
         if settings.own.cluster.url and self.placement.limits is None:  # results of limited skills are not shared
-            self._told["shares"] = settings.fingerprint()
+            self._begin["shares"] = settings.fingerprint()
 
     @property
     def python(self) -> str:
@@ -188,7 +188,7 @@ class Pool:
 
     def _move_others(self, worker: Worker) -> None:
         """Move the calls that do not need the skills that a worker is importing."""
-        skills = {it.skill for it in worker.importing}
+        skills = {importing.skill for importing in worker.importing}
         self.withdraw(worker, [job for job in worker.unbegun() if job.contract.skill not in skills])
 
     def withdraw(self, worker: Worker, jobs: Collection[Job]) -> None:
@@ -205,11 +205,11 @@ class Pool:
             self.send(worker, Event.RETIRE)
 
     def _warn_import(self, worker: Worker) -> None:
-        for it in worker.importing:
+        for importing in worker.importing:
             _log.warning(
                 "the import of %s (%s) holds up worker %s for more than %g s: calls of other skills go to another worker; "
                 "import slow modules inside the commands that need them",
-                *(it.skill, it.file, worker.process.pid, self._host.stall_limit),
+                *(importing.skill, importing.file, worker.process.pid, self._host.stall_limit),
             )
 
     def _warn_blocked(self, worker: Worker) -> None:
@@ -308,7 +308,7 @@ class Pool:
 
     def _is_import_of_all(self) -> bool:
         """Whether one import holds several workers. Then it would hold a new one too, because the skill has hooks."""
-        held = [{it.skill for it in worker.importing} for worker in (*self.active, *self.stand_ins)]
+        held = [{importing.skill for importing in worker.importing} for worker in (*self.active, *self.stand_ins)]
         skills = [skill for each in held for skill in each]
         return len(skills) > len(set(skills))
 
@@ -341,11 +341,11 @@ class Pool:
                 return
             self.active.append(worker)
 
-    def adjust_spare(self, *, wanted: bool) -> None:
+    def adjust_spare(self, *, needed: bool) -> None:
         """Start a spare worker, or end it."""
-        if wanted and self.spare is None:
+        if needed and self.spare is None:
             self.spare = self._spawn()
-        elif self.spare is not None and not wanted:
+        elif self.spare is not None and not needed:
             spare, self.spare = self.spare, None
             self.send(spare, Event.RETIRE)
 
@@ -364,13 +364,13 @@ class Pool:
         self._deaths = [death for death in self._deaths if now - death < self._host.restart_window]
         if self.closing or len(self._deaths) > self._host.restart_limit:
             return None
-        worker = Worker(heard=now, fresh=fresh)
+        worker = Worker(last_frame=now, fresh=fresh)
         worker.pool = self
         try:
             worker.process = self._start_process(
                 self.python,
                 self._root,
-                json.dumps({**self._told, **self.share()}).encode(),
+                json.dumps({**self._begin, **self.share()}).encode(),
                 shared=self._host.shared_memory,
                 placement=self.placement,
                 on_frame=partial(self._on_frame, worker),
@@ -400,20 +400,20 @@ class Pool:
             return _LACKING.format(python=self.python, install=install_command("prowess-core", self.python))
         return f"the environment of {self.python} has no Prowess; {_REBUILD}"
 
-    def hear_ready(self, worker: Worker, told: Mapping[str, Any]) -> None:
+    def on_ready(self, worker: Worker, head: Mapping[str, Any]) -> None:
         """Handle READY."""
-        worker.reason = mismatch(hello(), told, self.python)
+        worker.reason = mismatch(hello(), head, self.python)
         worker.is_up = not worker.reason
         self.send(worker, Event.UNFIT if worker.reason else Event.UP)
 
-    def hear_description(self, worker: Worker, description: Description) -> None:
+    def on_description(self, worker: Worker, description: Description) -> None:
         """Handle a description."""
         worker.proven = True
         self.diagnosis = ""
         worker.loaded.update(description.skills)
         worker.sourced.update(description.skills)
         if worker.describing is not None:
-            worker.describing.hear(description)
+            worker.describing.complete(description)
 
     # Ending
 
@@ -459,7 +459,7 @@ class Pool:
     def rest(self) -> None:
         """End all workers until the next call."""
         leaving, self.active = [*self.active, *self.stand_ins], []
-        self.adjust_spare(wanted=False)
+        self.adjust_spare(needed=False)
         for worker in leaving:
             self.send(worker, Event.RETIRE)
 

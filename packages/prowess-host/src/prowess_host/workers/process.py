@@ -97,7 +97,7 @@ class WorkerProcess(LinkedWorker):
         await _exited(self._process.pid)
         self._kill_group()
         self.exit_code = self._process.wait()
-        await self._hear_last_words()
+        await self._read_last_frames()
         await asyncio.to_thread(process_tree.end_everything_of, self._launched.mark)
         process_tree.forget(self._process, self._launched.mark)
         if self._launched.confinement is not None:

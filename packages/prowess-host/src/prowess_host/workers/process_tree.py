@@ -197,10 +197,10 @@ def _children(pid: int) -> list[int]:
 def _parents() -> dict[int, int]:
     """The parent of every process, from `ps`, for systems without lists of children."""
     try:
-        told = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, timeout=1, check=False).stdout
+        output = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, timeout=1, check=False).stdout
     except (OSError, subprocess.SubprocessError):
         return {}
-    rows = (line.split() for line in told.decode("ascii", "replace").splitlines())
+    rows = (line.split() for line in output.decode("ascii", "replace").splitlines())
     return {int(row[0]): int(row[1]) for row in rows if len(row) == 2}
 
 
@@ -234,8 +234,8 @@ def _marked(mark: str) -> list[int]:
         names = os.listdir(_PROC)  # noqa: PTH208 - as above
     except OSError:
         return []
-    wanted = mark.encode()
-    return [int(name) for name in names if name.isdigit() and wanted in _environment(int(name))]
+    variable = mark.encode()
+    return [int(name) for name in names if name.isdigit() and variable in _environment(int(name))]
 
 
 def _adopted() -> set[int]:
@@ -254,11 +254,11 @@ def _orphans(mark: str) -> list[int]:
 
     One without a readable environment is ended with the last of the workers that it may come from.
     """
-    wanted = mark.encode()
+    variable = mark.encode()
     with _lock:
         adopted = _adopted()
         others = _marks - {mark}
-        return [pid for pid in adopted if not _suspects[pid] & others or wanted in _environment(pid)]
+        return [pid for pid in adopted if not _suspects[pid] & others or variable in _environment(pid)]
 
 
 # Ending
@@ -294,11 +294,11 @@ def end_tree(pid: int) -> None:
 def end_everything_of(mark: str, seconds: float = _PATIENCE) -> None:
     """Kill all remaining processes of the worker with a mark, and wait until they are gone. Takes some milliseconds."""
     deadline = time.monotonic() + seconds
-    wanted = mark.encode()
+    variable = mark.encode()
     while found := {*_orphans(mark), *_marked(mark)} - {os.getpid()}:
         for pid in found:
             end_tree(pid)
-            end(pid, lambda pid: wanted in _environment(pid) or pid in _orphans(mark))
+            end(pid, lambda pid: variable in _environment(pid) or pid in _orphans(mark))
         reap_orphans()
         if time.monotonic() > deadline:
             return

@@ -112,7 +112,9 @@ def _demand(check: _Check, value: Any, what: str) -> None:
 # Contracts
 
 
-_PROPERTIES: Final = _object({"properties": lambda it: _mapping(it) and all(map(_mapping, it.values()))}, more=True)
+_PROPERTIES: Final = _object(
+    {"properties": lambda value: _mapping(value) and all(map(_mapping, value.values()))}, more=True
+)
 _ICON: Final = _object({"src": _text, "mimeType": _text, "sizes": _each(_text)}, "src", more=True)
 _CONTRACT: Final = _object(
     {
@@ -273,10 +275,10 @@ _QUESTIONS: Final[Mapping[str, Mapping[str, _Check]]] = {
 }
 
 
-def questions(told: JsonObject) -> JsonObject:
+def questions(sent: JsonObject) -> JsonObject:
     """The questions by key, reduced to the members of their kinds, with hidden characters made visible."""
     found: JsonObject = {}
-    for key, question in told.items():
+    for key, question in sent.items():
         ask = question.get("ask", "form")
         checks = _QUESTIONS[ask]
         kept = {name: question[name] for name in checks}

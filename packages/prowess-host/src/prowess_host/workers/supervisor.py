@@ -27,19 +27,19 @@ from prowess_host.workers.backoff import BackOff
 from prowess_host.workers.describe import Describing, LostImport
 from prowess_host.workers.describers import Ask, Describers
 from prowess_host.workers.jobs import (
+    DELIVER,
     LAST,
     NOT_SAID,
-    TELLING,
     Job,
     Results,
     Slots,
     Witness,
+    answer_busy,
+    answer_lost,
+    answer_timeout,
     leave_place,
+    report_waiting,
     take_place,
-    tell_busy,
-    tell_lost,
-    tell_timeout,
-    tell_waiting,
 )
 from prowess_host.workers.lifecycle import Event, State
 from prowess_host.workers.placement import OWN, Placement, Unplaced
@@ -58,7 +58,7 @@ _MOST_DEATHS: Final = 3
 _KILLS: Final = (-signal.SIGKILL, -signal.SIGTERM)
 _MOST_STRAYS: Final = 10_000
 """Frames of a limited worker about unknown calls. A cancelled command may report for a while."""
-_OF_A_CALL: Final = frozenset({*TELLING, Kind.UNBEGUN, Kind.BEGUN})
+_OF_A_CALL: Final = frozenset({*DELIVER, Kind.UNBEGUN, Kind.BEGUN})
 _SHORTEST_WAIT: Final = 0.05
 """Seconds after which `within` looks again, at the earliest."""
 _MOST_MOVES: Final = 10
@@ -230,12 +230,12 @@ class Supervisor:
         if self.witness is not None:
             self.witness.cancelled(job)
 
-    def answer(self, job: Job, told: JsonObject) -> None:
+    def answer(self, job: Job, answers: JsonObject) -> None:
         """Pass on the answers of a person (`{"answers": ...}`), or why there are none (`{"error": ...}`)."""
         worker = self._running.get(job)
         if worker is not None:
             self._timeouts.resume_clock(job)
-            worker.process.send(Kind.ANSWERS, job.number, json.dumps(told).encode())
+            worker.process.send(Kind.ANSWERS, job.number, json.dumps(answers).encode())
 
     @property
     def mark(self) -> str:
@@ -290,7 +290,7 @@ class Supervisor:
         self._timeouts.stop_clock(job)
         leave_place(job)
         self._unplaced.append(job)
-        tell_waiting(job, f"preparing the environment of {job.contract.skill}")
+        report_waiting(job, f"preparing the environment of {job.contract.skill}")
 
     def placed(self) -> None:
         """Dispatch waiting jobs, because the placement of some skills is ready or has failed."""
@@ -300,11 +300,11 @@ class Supervisor:
                 self._timeouts.resume_clock(job)
                 self._dispatch(job)
 
-    def tell_unplaced(self, skills: Collection[str], message: str) -> None:
+    def report_unplaced(self, skills: Collection[str], message: str) -> None:
         """Report the progress of a placement to the jobs that wait for it."""
         for job in self._unplaced:
             if job.contract.skill in skills and not job.over:
-                tell_waiting(job, message)
+                report_waiting(job, message)
 
     def _give_source(self, worker: Worker, skill: str) -> None:
         """Send the kept source of a skill to a worker that will import it, because the files may have changed."""
@@ -343,7 +343,7 @@ class Supervisor:
         seconds = queue.retry_after(self._now())
         job.queue = None
         self._finish(job)
-        tell_busy(job, waiting, seconds)
+        answer_busy(job, waiting, seconds)
 
     def _is_held_back(self, job: Job, target: Worker) -> bool:
         """Whether `concurrency` allows no further call. Workers enforce it too, but for the host a call that waits there has begun."""
@@ -435,7 +435,7 @@ class Supervisor:
 
     def _fail(self, job: Job, reason: str, *, started: bool) -> None:
         self._finish(job)
-        tell_lost(job, reason, started=started)
+        answer_lost(job, reason, started=started)
 
     def _give_up(self, job: Job, head: bytes = b"") -> None:
         """Tell a worker to stop a job, and check that it does."""
@@ -449,7 +449,7 @@ class Supervisor:
     def _overdue(self, job: Job) -> None:
         """Answer a job that is overdue, and check its worker."""
         self._give_up(job, _LATE)
-        tell_timeout(job)
+        answer_timeout(job)
 
     # Frames of workers
 
@@ -470,17 +470,17 @@ class Supervisor:
             worker.stray_frames = 0
         from prowess_host.workers.mistrust import sound  # for limited skills alone
 
-        believed = sound(frame, limited, job)
-        if believed is not None:
-            self._take(worker, believed)
+        checked = sound(frame, limited, job)
+        if checked is not None:
+            self._take(worker, checked)
         else:
             worker.pool.condemn(worker, "an invalid message")
 
     def _take(self, worker: Worker, frame: Frame) -> None:
-        if frame.kind != Kind.UNBEGUN or worker.process.tells_at_once:  # otherwise a thread of the worker answers
-            self._timeouts.hear(worker)
-        if frame.kind not in TELLING:
-            self._hear(worker, frame)
+        if frame.kind != Kind.UNBEGUN or worker.process.shows_begun:  # otherwise a thread of the worker answers
+            self._timeouts.on_frame(worker)
+        if frame.kind not in DELIVER:
+            self._on_worker_frame(worker, frame)
             return
         job = worker.jobs.get(frame.number)
         if job is not None:
@@ -515,35 +515,35 @@ class Supervisor:
             self._finish(job)
         elif kind == Kind.QUESTIONS:
             self._timeouts.stop_clock(job)
-        told = TELLING[kind](job, frame)
-        if not told and kind == Kind.QUESTIONS:
+        delivered = DELIVER[kind](job, frame)
+        if not delivered and kind == Kind.QUESTIONS:
             self.answer(job, {"error": NOT_SAID})
 
-    def _hear(self, worker: Worker, frame: Frame) -> None:  # noqa: PLR0912 - a table of kinds
+    def _on_worker_frame(self, worker: Worker, frame: Frame) -> None:  # noqa: PLR0912 - a table of kinds
         """Handle a frame about the worker itself."""
         kind = frame.kind
         if kind == Kind.UNBEGUN:
-            self._hear_unbegun(worker, frame.number)
+            self._on_unbegun(worker, frame.number)
         elif kind == Kind.PONG:
-            if self._timeouts.hear_pong(worker, frame.number):
+            if self._timeouts.on_pong(worker, frame.number):
                 self.release()
         elif kind == Kind.LINGERING:
             self._timeouts.question(worker)
         elif kind == Kind.READY:
-            worker.pool.hear_ready(worker, json.loads(frame.head or b"{}"))
+            worker.pool.on_ready(worker, json.loads(frame.head or b"{}"))
         elif kind == Kind.LIVE:
-            told: LiveHead = json.loads(frame.head)
-            self._hear_live(worker, told["digests"])
+            head: LiveHead = json.loads(frame.head)
+            self._on_live(worker, head["digests"])
         elif kind == Kind.SECRETS:
-            self._hear_secrets(worker, json.loads(frame.head))
+            self._on_secrets(worker, json.loads(frame.head))
         elif kind == Kind.UPDATED:
-            self._hear_updated(worker, json.loads(frame.head))
+            self._on_updated(worker, json.loads(frame.head))
         elif kind == Kind.FIND:
             self._find(worker, frame)
         elif kind == Kind.KEEP and self.results is not None and worker.pool.placement.limits is None:
             self.results.keep(worker.process, frame.number, frame.head, frame.body)
         elif kind == Kind.CATALOG:
-            self._hear_description(worker, frame)
+            self._on_description(worker, frame)
         elif kind == Kind.FAILED:
             failed: FailedHead = json.loads(frame.head)
             worker.reason = failed["message"]
@@ -554,7 +554,7 @@ class Supervisor:
         if self.witness is not None:
             self.witness.printed(worker.jobs.get(number), number, line)
 
-    def _hear_unbegun(self, worker: Worker, number: int) -> None:
+    def _on_unbegun(self, worker: Worker, number: int) -> None:
         """Handle UNBEGUN for a withdrawn call, which moves now unless it has moved before."""
         job = worker.jobs.get(number)
         if job is not None:
@@ -562,7 +562,7 @@ class Supervisor:
             self._loop.call_soon(worker.pool.check_calls, worker)
         worker.release(number)
 
-    def _hear_description(self, worker: Worker, frame: Frame) -> None:
+    def _on_description(self, worker: Worker, frame: Frame) -> None:
         try:
             description = Description.from_json(json.loads(frame.head), unpack(frame.body))
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:  # a worker in another language
@@ -571,15 +571,15 @@ class Supervisor:
                 worker.describing.fail(ChildProcessError(reason))
             return
         self._backoff.clear(description.skills)
-        worker.pool.hear_description(worker, description)
+        worker.pool.on_description(worker, description)
 
-    def _hear_secrets(self, worker: Worker, told: SecretsHead) -> None:
+    def _on_secrets(self, worker: Worker, head: SecretsHead) -> None:
         """Keep secrets out of the record; of a limited worker only those that it was sent, since others could hide its actions."""
-        texts = [text for text in list[object](told.get("texts") or ()) if isinstance(text, str)]
+        texts = [text for text in list[object](head.get("texts") or ()) if isinstance(text, str)]
         placement = worker.pool.placement
         if placement.limits is not None:
-            told_to_it = placement.limits.told_texts(self.share_of(placement).get("flags"))
-            texts = [text for text in texts if text in told_to_it]
+            passed = placement.limits.passed_texts(self.share_of(placement).get("flags"))
+            texts = [text for text in texts if text in passed]
         if self.witness is not None:
             self.witness.keep_out(texts)
 
@@ -591,18 +591,20 @@ class Supervisor:
             key: object = json.loads(frame.head).get("key")  # a worker in another language
             self.results.find(worker.process, frame.number, str(key))
 
-    def _hear_updated(self, worker: Worker, told: Mapping[str, object]) -> None:
-        uri: object = told.get("uri")  # a worker in another language
+    def _on_updated(self, worker: Worker, head: Mapping[str, object]) -> None:
+        uri: object = head.get("uri")  # a worker in another language
         limited = worker.pool.placement.limits
         if isinstance(uri, str):
             self.on_updated(uri, limited.skill if limited is not None else "")
 
-    def _hear_live(self, worker: Worker, digests: dict[str, str]) -> None:
+    def _on_live(self, worker: Worker, digests: dict[str, str]) -> None:
         worker.loaded.update(digests)
         worker.sourced.update(digests)
         self._backoff.clear(digests)
         if worker in worker.pool.active:
-            at_home = {name: it for name, it in digests.items() if self.placement_of(name) == worker.pool.placement}
+            at_home = {
+                name: digest for name, digest in digests.items() if self.placement_of(name) == worker.pool.placement
+            }
             self.on_live(at_home)
 
     # Ends of workers
@@ -618,7 +620,7 @@ class Supervisor:
         for job in worker.jobs.values():
             if line:
                 self._timeouts.stop_clock(job)
-                tell_waiting(job, line)
+                report_waiting(job, line)
             else:
                 self._timeouts.resume_clock(job)
 
@@ -644,7 +646,7 @@ class Supervisor:
                 self._fail(job, worker.process.refusal, started=False)
                 continue
             # A call that only waits is not to blame for workers that its neighbours end.
-            may_be_to_blame = not begun or any(it.skill == job.contract.skill for it in importing)
+            may_be_to_blame = not begun or any(each.skill == job.contract.skill for each in importing)
             job.deaths += may_be_to_blame and not worker.process.refusal
             self._move(job)
         self.release()
@@ -652,7 +654,7 @@ class Supervisor:
     def _answer_import(self, worker: Worker) -> None:
         """Answer the calls that wait for an overdue import."""
         limit = self._settings.import_limit
-        for importing in [it for it, spent in worker.imports.items() if spent > limit]:
+        for importing in [each for each, spent in worker.imports.items() if spent > limit]:
             reason = f"the import of {importing.skill} ({importing.file}) takes more than {limit:g} s"
             reason = f"{reason}, the setting host.import_limit; import slow modules inside the commands that need them"
             _log.warning("%s; worker %s is replaced", reason, worker.process.pid)
@@ -688,25 +690,25 @@ class Supervisor:
 
     async def next_of(self, placement: Placement, skills: Collection[str] | None = None) -> Successor:
         """The same for some or all skills of another placement."""
-        told: DescribeHead = {"known": []}
+        request: DescribeHead = {"known": []}
         if skills is not None:
-            told["only"] = sorted(skills)
+            request["only"] = sorted(skills)
         pool = self._pool_of(placement)
         pool.describes = True
-        return await self._successor(pool, told)
+        return await self._successor(pool, request)
 
-    async def _successor(self, pool: Pool, told: DescribeHead) -> Successor:
+    async def _successor(self, pool: Pool, request: DescribeHead) -> Successor:
         worker = pool.spawn_successor()
         if worker is None:
             raise ChildProcessError(pool.why_none())
         try:
-            return Successor(worker, await self._described(worker, told))
+            return Successor(worker, await self._described(worker, request))
         except BaseException:
             pool.send(worker, Event.DISCARD)
             raise
 
-    async def _described(self, worker: Worker, told: DescribeHead) -> Description:
-        describing = worker.describing = Describing(worker.process, told)
+    async def _described(self, worker: Worker, request: DescribeHead) -> Description:
+        describing = worker.describing = Describing(worker.process, request)
         self._timeouts.watch()
         return await describing.answer()
 

@@ -97,15 +97,15 @@ class Timeouts:
         worker.questions.append(self._now() + self._host.cancel_grace)
         self._check_by(worker.questions[-1])
 
-    def hear(self, worker: Worker) -> None:
+    def on_frame(self, worker: Worker) -> None:
         """Called for each frame of a worker."""
-        worker.heard = self._now()
+        worker.last_frame = self._now()
         worker.pinged = None
         worker.silence = 0.0
         if worker.state is not State.READY:  # READY is the usual state: skip the table
-            worker.pool.send(worker, Event.HEARD)
+            worker.pool.send(worker, Event.FRAME)
 
-    def hear_pong(self, worker: Worker, lingering: int) -> bool:
+    def on_pong(self, worker: Worker, lingering: int) -> bool:
         """Handle the number of cancelled calls that still run. Returns whether it was the answer to a question, and is 0."""
         if not worker.questioned:
             return False
@@ -114,7 +114,7 @@ class Timeouts:
             worker.pool.send(worker, Event.LINGERS)
             return False
         worker.may_be_held = False
-        worker.given_up = [it for it in worker.given_up if it[0] > worker.asked]
+        worker.given_up = [each for each in worker.given_up if each[0] > worker.questioned_at]
         if worker.given_up:
             self.question(worker)
         return True
@@ -152,7 +152,7 @@ class Timeouts:
                     due = min([due, *worker.questions])
                 else:
                     worker.measured = None
-            pool.adjust_spare(wanted=any(self._may_need_another(worker, now) for worker in pool.active))
+            pool.adjust_spare(needed=any(self._may_need_another(worker, now) for worker in pool.active))
             goes_on = goes_on or pool.spare is not None or any(worker.is_watched for worker in pool.workers)
         self.loading += loading
         if goes_on or self._jobs():
@@ -173,7 +173,7 @@ class Timeouts:
             self._ask_what_lingers(worker, now)
         if worker.pinged is not None:
             self._check_silence(worker, usable)
-        elif (worker.jobs or worker.questioned) and now - worker.heard >= self._often:
+        elif (worker.jobs or worker.questioned) and now - worker.last_frame >= self._often:
             self._ping(worker, now)
         return usable
 
@@ -193,10 +193,10 @@ class Timeouts:
 
     def _check_imports(self, worker: Worker, importing: tuple[Importing, ...], usable: float) -> None:
         limit, before = self._host.import_limit, worker.imports
-        worker.imports = {it: before.get(it, -usable) + usable for it in importing}  # a new import begins at 0
+        worker.imports = {each: before.get(each, -usable) + usable for each in importing}  # a new import begins at 0
         if worker.state is State.IMPORTING and not importing:
             worker.pool.send(worker, Event.IMPORT_ENDED)
-        if any(before.get(it, 0.0) <= limit < spent for it, spent in worker.imports.items()):  # reported once
+        if any(before.get(each, 0.0) <= limit < spent for each, spent in worker.imports.items()):  # reported once
             worker.pool.send(worker, Event.IMPORT_OVERDUE)
 
     def _check_silence(self, worker: Worker, usable: float) -> None:
@@ -217,7 +217,7 @@ class Timeouts:
     def _ask_what_lingers(self, worker: Worker, now: float) -> None:
         worker.questions = [question for question in worker.questions if question > now]
         worker.questioned = True
-        worker.asked = now if worker.pinged is None else worker.pinged
+        worker.questioned_at = now if worker.pinged is None else worker.pinged
         if worker.state is State.STUCK:
             worker.pool.send(worker, Event.LINGERS)
         elif worker.pinged is None:

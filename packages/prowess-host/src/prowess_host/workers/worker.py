@@ -62,7 +62,8 @@ class Worker:
     """The time of the last measurement; `None` while nothing is measured."""
     starting: float = 0.0
     """Usable seconds since its start."""
-    heard: float = 0.0
+    last_frame: float = 0.0
+    """The time of its last frame."""
     pinged: float | None = None
     silence: float = 0.0
     """Usable seconds since the unanswered ping."""
@@ -72,7 +73,7 @@ class Worker:
     """Times at which to ask whether cancelled calls have ended."""
     questioned: bool = False
     """Whether the last ping was such a question."""
-    asked: float = 0.0
+    questioned_at: float = 0.0
     """The time of the question."""
 
     @property
@@ -104,7 +105,7 @@ class Worker:
         """Whether a call of this skill can run without waiting for the import of another one."""
         if self.state is not State.IMPORTING:
             return True
-        importing = {it.skill for it in self.importing}
+        importing = {each.skill for each in self.importing}
         return not importing or skill in importing
 
     def take(self, job: Job, after: int) -> int:
