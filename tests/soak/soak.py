@@ -31,9 +31,9 @@ from clients import BATCHES, PATIENCE, STATELESS, Client, Gone, Habits
 from expectations import Expect, text_of, value
 from files import differences, footprint
 from health import Health, health, of_mark, workers
+from http_clients import WebClient
 from machine import Machine
 from saves import Project
-from web import WebClient
 from workload import HARM, Mix
 
 __all__ = ["LONG", "SHORT", "Faulty", "Plan", "Report", "soak"]
