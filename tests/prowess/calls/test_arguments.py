@@ -42,6 +42,7 @@ from prowess.calls import arguments as arguments_module
 from prowess.calls.arguments import ArgumentReader, JsonText, positional
 from prowess.contracts.declaration import declaration_of
 from prowess.errors import InputError
+from prowess.schemas.problems import problem_lines
 
 
 @pytest.fixture
@@ -629,3 +630,25 @@ def test_what_cannot_be_told_apart_equals_nothing(runtime: Runtime, value: Any):
 
     plan = runtime.entry_of(declaration_of(skill_command(function))).plan
     assert plan.reader.canonical({"a": value}, {}) != plan.reader.canonical({"a": value}, {})
+
+
+async def test_very_many_unknown_names_are_counted_and_not_described(runtime: Runtime, monkeypatch: pytest.MonkeyPatch):
+    """A million of them would take seconds and a gigabyte. The known names are still read."""
+    described: list[int] = []
+
+    def lines(errors: Any, *args: Any, **options: Any) -> list[str]:
+        described.append(len(errors))
+        return problem_lines(errors, *args, **options)
+
+    monkeypatch.setattr(arguments_module, "problem_lines", lines)
+
+    def function(a: list[int], b: int) -> None: ...
+
+    reader = runtime.entry_of(declaration_of(skill_command(function))).plan.reader
+    sent = {f"x{number}": number for number in range(5000)} | {"a": "[1]"}
+    with pytest.raises(InputError) as caught:
+        reader.from_json(JsonText(json.dumps(sent).encode()))
+    assert "b: required" == caught.value.problems[0]
+    assert "... and 4982 more" == caught.value.problems[-1]
+    assert 20 == len(caught.value.problems)
+    assert max(described) < 1010

@@ -18,7 +18,7 @@ from piped import HANDSHAKE, STATELESS, hosted, make_project, result, until
 
 from prowess.settings.paths import ConfigPaths
 from prowess.settings.settings import Settings
-from prowess_host.records import recording
+from prowess_host.records import book, recording
 from prowess_host.records.place import record_path
 
 SKILL = """
@@ -320,6 +320,22 @@ async def test_large_arguments_without_secrets_are_let_go_at_the_end_of_their_ca
     for call in calls(tmp_path):
         assert (None, ["*"], "ok") == tuple(call[name] for name in ("arguments", "withheld", "kind"))
         assert large[:100] not in json.dumps(call["result"])
+
+
+@pytest.mark.parametrize("size", [500, 2000])
+async def test_secrets_in_large_wrong_arguments_are_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+):
+    """A search in any names takes seconds, so beyond a limit the record keeps no result that could quote one."""
+    monkeypatch.setattr(book, "_MOST_SEARCHED", 1000)
+
+    async def use(client: MemoryClient) -> None:
+        await client.text("t_echo", value=1, password="hunter22", padding="x" * size)
+
+    (call,) = await session(tmp_path, use, settings="[record]\nmax_value = 300\n")
+    assert ("input", None, ["*"]) == (call["kind"], call["arguments"], call["withheld"])
+    assert "hunter22" not in json.dumps(call)
+    assert (call["result"] is None) == (size > 1000)
 
 
 async def test_calls_without_a_client_are_kept_as_well(tmp_path: Path):

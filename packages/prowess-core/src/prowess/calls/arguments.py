@@ -27,6 +27,8 @@ from prowess.schemas.problems import problem_lines
 __all__ = ["ArgumentReader", "JsonText", "changeable", "copies", "positional"]
 
 _Read: TypeAlias = "Callable[[dict[str, Any]], dict[str, Any]]"
+_MOST_UNKNOWN = 1000
+"""Unknown names of one call that are looked at."""
 
 
 class JsonText(bytes):
@@ -73,13 +75,23 @@ class ArgumentReader:
         if not isinstance(arguments, Mapping):
             raise InputError(self.command, [f"arguments: expected an object, got {type(arguments).__name__}"])
         sent = dict(cast("Mapping[str, Any]", arguments))
+        unread = self._leave_out(sent)
         try:
-            return self._from_json(sent)
+            return self._from_json(sent, unread)
         except InputError as misfit:
             opened, found = decode_texts(self.schema, sent)
             if not found:
                 raise
-            return self._from_decoded(opened, misfit, paths, found)
+            return self._from_decoded(opened, misfit, paths, found, unread)
+
+    def _leave_out(self, sent: dict[str, Any]) -> int:
+        """Remove most of very many unknown names, each of which costs microseconds. Returns their number."""
+        if self.open or self.explicit or len(sent) <= len(self.allowed) + _MOST_UNKNOWN:
+            return 0
+        more = [name for name in sent if name not in self.allowed][_MOST_UNKNOWN:]
+        for name in more:
+            del sent[name]
+        return len(more)
 
     def _from_bytes(self, text: JsonText) -> dict[str, Any] | None:
         """The values, if the text is valid as it is; `None` if `_read` has to report or decode something."""
@@ -98,10 +110,10 @@ class ArgumentReader:
             raise InputError(self.command, [f"arguments: {error}"]) from error
 
     def _from_decoded(
-        self, opened: dict[str, Any], misfit: InputError, paths: list[str], found: list[str]
+        self, opened: dict[str, Any], misfit: InputError, paths: list[str], found: list[str], unread: int
     ) -> dict[str, Any]:
         try:
-            values = self._from_json(opened)
+            values = self._from_json(opened, unread)
         except InputError:
             raise
         except Exception:  # noqa: BLE001 - a validator of the author may accept only strings: its first message counts
@@ -109,15 +121,15 @@ class ArgumentReader:
         paths.extend(found)
         return values
 
-    def _from_json(self, sent: dict[str, Any]) -> dict[str, Any]:
-        return self._read(sent, self._from_text, self._refusals(sent) if self.open else [])
+    def _from_json(self, sent: dict[str, Any], unread: int) -> dict[str, Any]:
+        return self._read(sent, self._from_text, self._refusals(sent) if self.open else [], unread)
 
     def from_python(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Read arguments of Python code, which may be instances."""
         return self._read(arguments, self.adapter.read, [])
 
-    def _read(self, sent: dict[str, Any], read: _Read, errors: list[Any]) -> dict[str, Any]:
-        """The values. Raises `InputError` with all problems; `errors` are already known ones."""
+    def _read(self, sent: dict[str, Any], read: _Read, errors: list[Any], unread: int = 0) -> dict[str, Any]:
+        """The values. Raises `InputError` with all problems; `errors` are already known ones, `unread` is the number of others."""
         self._check_explicit(sent)
         values: dict[str, Any] = {}
         try:
@@ -127,7 +139,7 @@ class ArgumentReader:
             found = [item for item in error.errors(include_url=False) if item["loc"][:1] not in refused]
             errors = [*found, *errors]
         if errors:
-            problems = problem_lines(errors, sent, allowed=self.allowed, injected=self.injected)
+            problems = problem_lines(errors, sent, allowed=self.allowed, injected=self.injected, unread=unread)
             raise InputError(self.command, problems)
         return self._with_gaps(values)
 

@@ -38,10 +38,11 @@ def problem_lines(
     *,
     allowed: Sequence[str],
     injected: Sequence[str],
+    unread: int = 0,
 ) -> list[str]:
     """One line for each problem, those of whole arguments first. Never raises, whatever the errors hold.
 
-    `allowed` are the names a caller may send, `injected` those that Prowess fills.
+    `allowed` are the names a caller may send, `injected` those that Prowess fills; `unread` is the number of further errors.
     """
     # Whole arguments first, so that a long array cannot push a missing argument off the list.
     read = _some_of_each(sorted(errors, key=lambda error: len(error["loc"]) > 1))
@@ -50,7 +51,7 @@ def problem_lines(
         lines = list(dict.fromkeys(report.lines()))
     except Exception:  # noqa: BLE001 - a value with a broken `__eq__` must not hide the problems
         lines = [f"{'.'.join(map(str, error['loc']))}: {error['msg']}" for error in read]
-    return [_sendable(line) for line in _capped(lines, unread=len(errors) - len(read))]
+    return [_sendable(line) for line in _capped(lines, unread=unread + len(errors) - len(read))]
 
 
 def _some_of_each(errors: Iterable[ErrorDetails]) -> list[ErrorDetails]:

@@ -34,6 +34,8 @@ _AGAIN: Final = 30.0
 """Seconds before a failed store is opened again."""
 _ALL: Final = "*"
 """Withheld: all arguments."""
+_MOST_SEARCHED: Final = 1024 * 1024
+"""Bytes of wrong arguments in which secrets are searched. Beyond that, the record keeps nothing that could quote one."""
 
 
 class Book:
@@ -212,8 +214,12 @@ class Book:
         client, call_id = _caller_in(state.head)
         meta = _NO_META if state.meta == b"{}" else cast("JsonObject", json.loads(state.meta))
         kind = _kind(state, meta)
-        arguments, withheld, secrets = self._arguments(state, own, redactor, valid=kind == "ok")
-        result, shortened = self._result(state, own, redactor, secrets)
+        arguments, withheld, secrets = self._arguments(state, own, redactor, kind)
+        if secrets is None:
+            result, shortened, events = None, 1, "[]"
+        else:
+            result, shortened = self._result(state, own, redactor, secrets)
+            events = _events(state.events, redactor, secrets) if state.events else "[]"
         return Row(
             call_id or (f"{self._mark}{state.number:x}" if state.number else f"{self._mark}-{state.serial:x}"),
             state.contract.id if state.contract is not None else (state.facts or {}).get("command", ""),
@@ -229,18 +235,21 @@ class Book:
             withheld,
             result,
             shortened,
-            _events(state.events, redactor, secrets) if state.events else "[]",
+            events,
         )
 
     def _arguments(
-        self, state: CallState, own: RecordSettings, redactor: Redactor, *, valid: bool
-    ) -> tuple[str | None, str, tuple[str, ...]]:
-        """The arguments for the store, the paths of withheld ones, and the secrets among them."""
+        self, state: CallState, own: RecordSettings, redactor: Redactor, kind: str
+    ) -> tuple[str | None, str, tuple[str, ...] | None]:
+        """The arguments for the store, the paths of withheld ones, and the secrets among them; `None` if they are unknown."""
         text = state.arguments
         if text is None or state.contract is None:
             return None, _EVERYTHING, ()
+        valid = kind == "ok"
         if len(text) > own.max_value and valid and redactor.is_harmless(state.contract):
             return None, _EVERYTHING, ()  # not kept, and without secrets that could be in the result
+        if len(text) > max(own.max_value, _MOST_SEARCHED) and kind == "input":
+            return None, _EVERYTHING, None  # with any names, among which a search for secrets takes seconds
         try:
             found = redactor.arguments(state.contract, text, valid=valid)
         except (ValueError, RecursionError):
