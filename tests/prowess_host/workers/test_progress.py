@@ -144,9 +144,9 @@ def held_up(folder: Path) -> dict[str, str]:
     """Skills of which one holds the interpreter while the first import of the other, which never ends, is under way."""
     wait = "if os.environ.get('WAIT'):\n    try:\n        os.mkdir({!r})\n    except FileExistsError:\n        pass\n"
     wait += "    else:\n        while True:\n            time.sleep(0.01)\n"
-    hold = "import re\nfrom pathlib import Path\n@skill_command\ndef hold() -> str:\n    Path({!r}).touch()\n"
+    hold = "import ctypes\nfrom pathlib import Path\n@skill_command\ndef hold() -> str:\n    Path({!r}).touch()\n"
     hold += "    while not Path({!r}).exists():\n        time.sleep(0.01)\n    Path({!r}).touch()\n"
-    hold += "    re.match(r'(a+)+$', 'a' * 64 + 'b')\n"
+    hold += "    ctypes.PyDLL(None).usleep(600_000_000)\n"
     names = [str(folder / name) for name in ("began", "go", "holds")]
     return {
         "slow": body("slow", folder / "imported", wait.format(str(folder / "first"))),
