@@ -17,13 +17,16 @@ __all__ = ["CLOCK", "Machine"]
 
 CLOCK = "SOAK_CLOCK"
 _SPIN = """\
-import os, sys, threading
+import os, sys, threading, time
 def wait():
     sys.stdin.read()
     os._exit(0)
-threading.Thread(target=wait, daemon=True).start()
-while True:
+waiting = threading.Thread(target=wait)
+waiting.start()
+most = float(sys.argv[1])
+while time.process_time() < most:
     pass
+waiting.join()
 """
 """Ends with the driver, however that ends."""
 _HOUR, _YEAR = 3600.0, 365 * 86400.0
@@ -32,8 +35,10 @@ _HOUR, _YEAR = 3600.0, 365 * 86400.0
 class Machine:
     """What happens beside the hosts, and to all of their processes."""
 
-    def __init__(self, folder: Path, rng: random.Random) -> None:
+    def __init__(self, folder: Path, rng: random.Random, spin: float) -> None:
+        """`spin` is how many seconds of processor time each process takes at most that keeps a core busy."""
         self._rng = rng
+        self._spin_for = spin
         self._clock = folder / "clock"
         self._clock.write_bytes(struct.pack("d", 0.0))
         self.jumps = 0
@@ -66,7 +71,7 @@ class Machine:
 
     def _spin(self) -> None:
         self.busy += 1
-        command = [sys.executable, "-S", "-c", _SPIN]
+        command = [sys.executable, "-S", "-c", _SPIN, str(self._spin_for)]
         for _ in range(os.cpu_count() or 1):
             self._spinners.append(subprocess.Popen(command, stdin=subprocess.PIPE))
 

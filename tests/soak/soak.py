@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import math
 import os
 import random
 import re
@@ -56,10 +57,12 @@ class Plan:
     """KiB that do not count. A host has 15 to 18 MB of its own at rest, with what waits for the garbage collector."""
     settling: float = 3.0
     """Seconds of quiet after which a host has given back what large messages have taken."""
+    spin: float = math.inf
+    """Seconds of processor time that each process takes at most that keeps a core busy."""
 
 
 HTTP = "HTTP"
-SHORT = Plan((BATCHES, STATELESS), saves=40, settling=0.0, slack=20 * 1024)
+SHORT = Plan((BATCHES, STATELESS), saves=40, settling=0.0, slack=20 * 1024, spin=2.0)
 LONG = Plan(("2024-11-05", BATCHES, "2025-06-18", "2025-11-25+", STATELESS, STATELESS, HTTP), rounds=10)
 HABITS = (Habits(), Habits(reads_stderr=False), Habits(reads="slowly"), Habits(reads="never", reads_stderr=False))
 OURS = re.compile(r"cache/manifests/|cache/records/|cache/request-state\.key$|(.*/)?__pycache__/")
@@ -113,7 +116,7 @@ class Soak:
         self._rng = random.Random(seed)
         self.report = Report(seed)
         self._project = Project(_made(folder / "a project"), self._derived())
-        self._machine = Machine(folder, self._derived())
+        self._machine = Machine(folder, self._derived(), plan.spin)
         self._elsewhere = {name: _made(folder / name) for name in ("HOME", "XDG_CACHE_HOME", "TMPDIR", "cwd")}
         """Folders where nothing of ours belongs, since the project has a cache of its own."""
         for place in self._elsewhere.values():
