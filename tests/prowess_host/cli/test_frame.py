@@ -148,3 +148,31 @@ def test_reader_that_leaves_is_no_error(project: Path) -> None:
     script = f"{line}; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert ("141\n", "") == (done.stdout, done.stderr)
+
+
+@pytest.mark.parametrize(
+    ("argv", "reason"),
+    [
+        (["call", "shop.find", "query=\udcff"], "the arguments cannot be sent: "),
+        (["call", "shop.find", "--json", '{"query": "\\ud800"}'], "the arguments cannot be sent: "),
+        (["call", "shop.find", "--json", '{"query": NaN}'], "the arguments cannot be sent: "),
+        (["replay", "\udcff"], r"'\udcff' is not Unicode text"),
+    ],
+)
+def test_a_word_that_is_no_text_is_wrong_use(
+    project: Path, capsys: pytest.CaptureFixture[str], argv: list[str], reason: str
+) -> None:
+    """A shell may pass any bytes, and JSON may escape half of a character."""
+    assert 0 == run(["call", "shop.find", "query=x"])  # the record has a call
+    capsys.readouterr()
+    assert 2 == run(argv)
+    assert reason in capsys.readouterr().err
+
+
+def test_another_error_about_a_text_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(argv: list[str]) -> int:
+        raise UnicodeEncodeError("utf-8", "\udcff", 0, 1, "surrogates not allowed")
+
+    monkeypatch.setattr(commands, "_run", fail)
+    with pytest.raises(UnicodeEncodeError):
+        run(["list"])

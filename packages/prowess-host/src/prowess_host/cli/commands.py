@@ -134,6 +134,12 @@ def run(argv: Sequence[str]) -> int:
     except (ProwessError, click.ClickException) as error:
         complain(str(error))
         return WRONG_USE
+    except ValueError as error:
+        problem = _problem_in(argv, error)
+        if not problem:
+            raise
+        complain(problem)
+        return WRONG_USE
     except ChildProcessError as error:
         complain(f"the project cannot be loaded: {error}")
         return FAILED
@@ -151,6 +157,19 @@ def _run(argv: Sequence[str]) -> int:
             return prowess.invoke(context) or DONE
     except click.exceptions.Exit as error:
         return error.exit_code
+
+
+def _problem_in(argv: Sequence[str], error: ValueError) -> str:
+    """What is wrong with the words of the command line, if an error is about them; else empty."""
+    from prowess_host.protocol.rpc import EncodeError
+
+    if isinstance(error, EncodeError):
+        return f"the arguments cannot be sent: {error}"
+    return (
+        f"{error.object!r} is not Unicode text"
+        if isinstance(error, UnicodeEncodeError) and error.object in argv
+        else ""
+    )
 
 
 def _complete(shell: str) -> int:
