@@ -31,6 +31,14 @@ async def call(runtime: Runtime, command: Command, arguments: Any = None, channe
         return await runtime.entry_of(declared).call(arguments or {}, channel)
 
 
+async def call_that_begins(runtime: Runtime, command: Command, begun: threading.Event) -> Outcome:
+    """The same, but its time is not up before a thread has begun to run it: the loop stands still until then."""
+    task = asyncio.ensure_future(call(runtime, command))
+    await asyncio.sleep(0)
+    assert begun.wait(PATIENCE)
+    return await task
+
+
 async def until(condition: Callable[[], object]) -> None:
     """Wait for what happens in a thread."""
     with anyio.fail_after(PATIENCE):
@@ -269,10 +277,11 @@ async def test_progress_grows_from_one_attempt_to_the_next(tmp_path: Path, is_as
 
 async def test_an_abandoned_generator_stops_at_its_next_yield(tmp_path: Path):
     """It is closed, so that its clean-up runs."""
-    go_on, closed = threading.Event(), threading.Event()
+    begun, go_on, closed = (threading.Event() for _ in range(3))
 
     @skill_command(timeout=0.5)
     def endless() -> Iterator[int]:
+        begun.set()
         try:
             while True:
                 go_on.wait(PATIENCE)
@@ -281,7 +290,7 @@ async def test_an_abandoned_generator_stops_at_its_next_yield(tmp_path: Path):
             closed.set()
 
     async with Runtime.open(tmp_path) as runtime:
-        assert "timeout" == (await call(runtime, endless)).kind
+        assert "timeout" == (await call_that_begins(runtime, endless, begun)).kind
         go_on.set()
         assert await asyncio.to_thread(closed.wait, PATIENCE)
 
@@ -364,15 +373,16 @@ async def test_an_awaitable_that_fails_fails_the_call(tmp_path: Path):
 
 async def test_a_coroutine_that_nobody_awaits_any_more_is_closed(tmp_path: Path):
     """An abandoned thread that returns one leaves no warning behind."""
-    go_on = threading.Event()
+    begun, go_on = threading.Event(), threading.Event()
 
     @skill_command(timeout=0.5)
     def late():
+        begun.set()
         go_on.wait(PATIENCE)
         return value_of(1)
 
     async with Runtime.open(tmp_path) as runtime:
-        assert "timeout" == (await call(runtime, late)).kind
+        assert "timeout" == (await call_that_begins(runtime, late, begun)).kind
         go_on.set()
         await until(lambda: not runtime.abandoned_threads)
     gc.collect()

@@ -269,18 +269,21 @@ async def test_an_async_command_is_stopped_at_its_deadline(tmp_path: Path):
 
 async def test_a_sync_command_is_answered_at_its_deadline_and_told(tmp_path: Path):
     """Its thread cannot be stopped: it is left behind, counted until it ends, and sees `ctx.cancelled`."""
-    may_end, told = threading.Event(), threading.Event()
+    begun, may_end, told = (threading.Event() for _ in range(3))
 
-    @skill_command(timeout=1)
+    @skill_command(timeout=0.5)
     def endless(ctx: Context):
+        begun.set()
         may_end.wait(PATIENCE)
         if ctx.cancelled:
             told.set()
 
     async with Runtime.open(tmp_path) as runtime:
         with anyio.fail_after(PATIENCE):
-            outcome = await call(runtime, endless)
-            assert "timeout" == outcome.kind
+            task = asyncio.ensure_future(call(runtime, endless))
+            await asyncio.sleep(0)
+            assert begun.wait(PATIENCE)  # the loop stands still, so that the time is not up before the thread has begun
+            assert "timeout" == (await task).kind
             assert 1 == runtime.abandoned_threads
             may_end.set()
             assert await asyncio.to_thread(told.wait, PATIENCE)
