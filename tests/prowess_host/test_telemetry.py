@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE
 from piped import HANDSHAKE, STATELESS, hosted, make_project, result, until
 
 pytest.importorskip("opentelemetry.exporter.otlp.proto.http")
@@ -66,7 +67,7 @@ async def test_a_call_is_traced_from_the_client_to_the_worker(tmp_path: Path, ve
 async def test_a_timeout_is_sent_before_its_worker_is_killed(tmp_path: Path):
     """The span of a call that goes on although nobody waits for it."""
     with receiver() as received:
-        settings = f'[otel]\non = true\nendpoint = "{received.url}"\n[host]\ncancel_grace = 5\n'
+        settings = f'[otel]\non = true\nendpoint = "{received.url}"\n[host]\ncancel_grace = {PATIENCE}\n'
         async with hosted(make_project(tmp_path, settings, demo=SKILL)) as host:
             assert (await host.request("tools/call", name="demo_stuck"))["result"]["isError"]
             await until(lambda: received.spans)
