@@ -15,6 +15,7 @@ from piped import Client, hosted, make_project, result, until, write_skill
 
 from prowess.skills.description import Description, SkillFacts
 from prowess.skills.stamps import Seen
+from prowess_host.catalog import updates
 from prowess_host.catalog.sources import Sources
 
 CHANGED = "notifications/tools/list_changed"
@@ -40,6 +41,20 @@ HANDS = """
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     return make_project(tmp_path, t=ONE, u=ONE)
+
+
+async def test_skill_that_ends_workers_when_it_is_described_is_called_in_its_last_good_version(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """However often it is tried again: only calls that would import it wait for the next attempt."""
+    monkeypatch.setattr(updates, "_PAUSES", (0.0,) * 4)
+    tried = project / "tried"
+    async with inside(project) as host:
+        assert "one" == await host.text("t_version")
+        write_skill(project, "t.py", f"open({str(tried)!r}, 'a').write('x')\nos._exit(5)\n{BROKEN}")
+        await until(lambda: tried.exists() and len(tried.read_text()) == 5)
+        await until(lambda: len(host.workers()) == 1)
+        assert "one" == await host.text("t_version")
 
 
 async def told_of(host: Client, text: str) -> str:

@@ -637,7 +637,8 @@ class Supervisor:
             waiting = [job for job in worker.jobs.values() if job.contract.skill == skill]
             # A begun call or a kill from outside may have ended the worker, so the import gets another chance.
             is_certain = not begun and worker.process.exit_code not in _KILLS
-            if is_certain or any(job.deaths + 1 >= _MOST_DEATHS for job in waiting):
+            # Without such calls it was imported to be described, and its last good version may still serve calls.
+            if waiting and (is_certain or any(job.deaths + 1 >= _MOST_DEATHS for job in waiting)):
                 self._backoff.note(skill, f"the import of {skill} ({importing[0].file}) ended the worker")
                 for job in waiting:
                     self._fail(job, f"{ended} while it was loaded", started=False)  # it would end the next worker too
