@@ -338,6 +338,8 @@ class Injectables:
 
         near = difflib.get_close_matches(shown(key), known, n=1, cutoff=0.4)
         hint = f"the nearest is {near[0]}" if near else f"there are {', '.join(known)}"
+        if near == [shown(key)]:
+            hint = "another class of that name has one"
         way = _APART if self.apart else "a plugin adds providers with `prowess_injectables`"
         return f"there is no provider for {shown(key)}; {hint} ({way})"
 
