@@ -76,7 +76,7 @@ class Inside(Client):
     def _take(self, data: bytes) -> None:
         for line in data.splitlines(keepends=True):
             self.take_line(line)
-        self._telling = asyncio.ensure_future(self._tell_news())
+        self._notifying = asyncio.ensure_future(self._notify())
 
     def send(self, message: Any) -> None:
         self.connection.receive(json.dumps(message).encode())

@@ -108,7 +108,7 @@ def test_skill_needs_a_project(empty: Path, capsys: pytest.CaptureFixture[str]) 
     assert 2 == run(["new", "hello"])
     assert "`prowess new --project` makes one there" in capsys.readouterr().err
     assert 2 == run(["new"])
-    assert "Name a skill, or say --project" in capsys.readouterr().err
+    assert "Name a skill, or use --project" in capsys.readouterr().err
     assert [] == files(empty)
 
 

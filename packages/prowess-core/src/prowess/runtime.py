@@ -206,13 +206,13 @@ class Runtime:
             return
         self.closed = True
         with anyio.CancelScope(shield=True):
-            await self._tell_closing()
+            await self._call_closing_hooks()
             await self._services.injectables.aclose()
             if self._portal is not None:
                 await self._services.threads.run(self._portal_end.close)
         self._library.close()
 
-    async def _tell_closing(self) -> None:
+    async def _call_closing_hooks(self) -> None:
         for name, close in self._services.plugins.each("prowess_closing"):
             try:
                 await self._services.threads.run(close)

@@ -123,7 +123,7 @@ class Connection:
         self._jobs: dict[Call, tuple[ToolCall, Job]] = {}
         self._closed = False
         self._late: dict[str, Callable[[], list[bytes]]] = {}
-        """Changes that the client has not been told yet: kinds of lists, and URIs."""
+        """Changes whose notifications were not sent yet: kinds of lists, and URIs."""
         self._reading: set[asyncio.Task[None]] = set()
         """Responses that threads are preparing."""
         project.connect(self)
@@ -476,7 +476,7 @@ class Connection:
             self.resource_updated(uri)
 
     def _announce(self, what: str, lines: Callable[[], list[bytes]]) -> None:
-        """Tell the client that something has changed. A client that does not read is told once of each thing, later."""
+        """Tell the client that something has changed. A client that does not read gets one notification of each kind, later."""
         written = lines()
         if written and self._out.backlog >= _MOST_NOTICES:
             if not self._late:

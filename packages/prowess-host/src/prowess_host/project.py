@@ -324,7 +324,7 @@ class Project:
         elif self._watching is not None:
             remembered = self._updates.remembered
             self._declared.update(_KINDS if remembered is None else remembered)
-        if self.shelf.is_wanted:
+        if self.shelf.is_used:
             self._declared.add(RESOURCE)
         if self.own.skill_files and (SKILLS in self._declared or self.shelf.has_skills):
             self._declared.add(SKILLS)

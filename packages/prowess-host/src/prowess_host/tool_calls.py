@@ -260,8 +260,8 @@ class ToolCall:
     def questions(self, questions: JsonObject) -> None:
         """Send each question as a request to a client of the handshake era, while the call waits.
 
-        A stateless call comes here only if it believes to be in the background. Without room for a task, its client
-        repeats it with the answers.
+        A stateless call comes here only if it expects to run in the background. If there is no room for a task, its
+        client repeats it with the answers.
         """
         kinds = [kind_of(question) for question in questions.values()]
         try:

@@ -124,19 +124,19 @@ class HostProcess:
         try:
             while line := await stream.readline():
                 self.take_line(line)
-                await self._tell_news()
-        except Exception as error:  # noqa: BLE001 - raised to everybody who waits for an answer
+                await self._notify()
+        except Exception as error:  # noqa: BLE001 - raised in all tasks that wait for an answer
             broken = error
         await self.process.wait()
         await asyncio.wait([self._readers[1]], timeout=_LAST_WORDS)
         self._has_ended = True
-        await self._tell_news()
+        await self._notify()
         for method, future in self._waiting.values():
             if not future.done():
                 future.set_exception(broken or self._ended_before(method))
-                future.exception()  # silences the warning if nobody waits
+                future.exception()  # silences the warning if no task waits
 
-    async def _tell_news(self) -> None:
+    async def _notify(self) -> None:
         async with self._news:
             self._news.notify_all()
 

@@ -49,7 +49,7 @@ class SharedResults(Protocol):
         ...
 
     def keep(self, key: str, result: bytes, seconds: int) -> None:
-        """Share a result for this many seconds; an empty one tells others that there is none."""
+        """Share a result for this many seconds; an empty one means that there is none."""
         ...
 
 

@@ -74,7 +74,7 @@ class Handles(Generic[T]):
         self._oldest = math.inf
         """When the oldest kept work has ended, or earlier."""
         self._usual = 0.0
-        """Seconds that a work takes, from those that have ended."""
+        """The usual duration in seconds, from work that has ended."""
 
     def add(self, work: T, owner: Hashable = None, client: Hashable = None) -> str:
         """Store running work and return its handle. It counts for the client, by default the owner.

@@ -139,7 +139,7 @@ class Injectables:
         """Make the data for other environments now, so that data that cannot be sent is an error at load."""
         if not isinstance(key, str):
             raise InjectionError(
-                f"{shown(key)} is a type, which stays in its environment; give what is sendable a name: "
+                f"{shown(key)} is a type, which stays in its environment; give sendable data a name: "
                 f'provide({shown(key)}, ..., name="...", sendable=True)'
             )
         needs = () if is_of_library(factory, "providers") else tuple(needs_of(factory))

@@ -85,7 +85,7 @@ class Singletons:
     async def _live(self, thing: _Thing, key: Hashable, make: Make) -> None:
         try:
             thing.value, thing.bound = await make(thing.resources)
-        except BaseException as error:  # noqa: BLE001 - told to all who wait
+        except BaseException as error:  # noqa: BLE001 - raised in all tasks that wait
             await self._fail(thing, key, error)
             return
         place = (thing.loop, key) if thing.bound else key

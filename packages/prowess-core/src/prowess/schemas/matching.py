@@ -41,7 +41,7 @@ def same(one: Json, other: Json) -> bool:
 
 
 def identity(value: Any) -> Any:
-    """A hashable key that is equal for values that are equal as JSON. Raises `TypeError` for what is not JSON data."""
+    """A hashable key that is equal for values that are equal as JSON. Raises `TypeError` for other data."""
     if isinstance(value, bool) or value is None:
         return ("constant", value)
     if isinstance(value, (int, float)):

@@ -63,7 +63,7 @@ def _held(keyword: str, held: Any) -> Iterator[tuple[Path, Any]]:
 
 
 def visit(schema: Schema) -> Iterator[tuple[Path, Schema]]:
-    """Every schema of a document with its path, the root first. Not recursive, so that deep documents are no problem."""
+    """Every schema of a document with its path, the root first. Not recursive, so documents may be deep."""
     waiting: list[tuple[Path, Schema]] = [((), schema)]
     while waiting:
         path, node = waiting.pop()

@@ -50,7 +50,7 @@ class Caller:
 
     @property
     def is_anybody(self) -> bool:
-        """Whether it is unknown who calls."""
+        """Whether the caller is unknown."""
         return not self.number and not self.subject
 
     @property

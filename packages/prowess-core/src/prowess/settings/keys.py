@@ -214,7 +214,7 @@ class AgentSettings:
     labels: tuple[str, ...] = _key((), "labels that commands ask for with run_on, for example gpu")
     slots: int = _key(0, "workers that it runs at the same time; 0 for two per processor, and at least four", least=0)
     drain: float = _key(30.0, "seconds for running calls to finish when the agent is stopped", least=0)
-    keys: tuple[str, ...] = _key((), "public keys of those who approve code; --locked runs only what they approved")
+    keys: tuple[str, ...] = _key((), "public keys that may approve code; --locked runs only approved code")
 
 
 @frozen

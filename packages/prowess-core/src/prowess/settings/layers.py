@@ -61,7 +61,7 @@ class Layers:
         return layers
 
     def own(self) -> OwnSettings:
-        """The typed keys, with defaults for what no layer has set."""
+        """The typed keys, with defaults for keys that no layer has set."""
         tables = {name: of(**self._own_table((name,))) for name, of in OWN_TABLES.items()}
         return OwnSettings(**{**self._own_table(()), **tables})
 

@@ -104,7 +104,7 @@ class Outlet:
             if self._size + len(record) > self._most:
                 self._lost += 1
                 return
-            self._tell_lost()
+            self._report_lost()
             self._keep(record)
 
     def flush(self, seconds: float, most: float = _MOST_FLUSHING) -> None:
@@ -155,7 +155,7 @@ class Outlet:
             self._waiting.append(bytearray(record))
             threading.Thread(target=self._drain, name="prowess-output", daemon=True).start()
 
-    def _tell_lost(self) -> None:
+    def _report_lost(self) -> None:
         if self._lost:
             self._keep(self._note_of_lost())
 
@@ -173,7 +173,7 @@ class Outlet:
                     self._written += written
                     self._deaf = False
                 if not self._waiting and self._lost:
-                    self._tell_lost()  # which starts another thread
+                    self._report_lost()  # which starts another thread
                     return
                 self._changed.notify_all()
                 if not self._waiting:

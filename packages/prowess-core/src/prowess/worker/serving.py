@@ -190,9 +190,9 @@ class LinkServer:
         if self._given_up:
             self._given_up.discard(task)
         if self._lingering() != self._left:
-            self._loop.call_soon(self._tell_lingering)  # calls that were cancelled just now get to end first
+            self._loop.call_soon(self._report_lingering)  # calls that were cancelled just now get to end first
 
-    def _tell_lingering(self) -> None:
+    def _report_lingering(self) -> None:
         before, self._left = self._left, self._lingering()
         if self._left > before:
             self.link.send(Kind.LINGERING, self._left)

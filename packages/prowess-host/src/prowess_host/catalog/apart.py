@@ -314,13 +314,13 @@ class Apart:
         from prowess_host.environments.errors import BuildError
 
         while skills := self._group(key):
-            wanted_by_all = self._needs[skills[0]]
+            shared_needs = self._needs[skills[0]]
             try:
-                python = await self._python(wanted_by_all, skills)
+                python = await self._python(shared_needs, skills)
             except BuildError as error:
                 self._fail(skills, f"its environment cannot be made: {error}")
                 return
-            placement = Placement(python, wanted_by_all.grant, wanted_by_all.place)
+            placement = Placement(python, shared_needs.grant, shared_needs.place)
             undescribed = [skill for skill in self._group(key) if skill in self._undescribed]
             self._undescribed.difference_update(undescribed)
             failed = await self._described(placement, undescribed) if undescribed else {}

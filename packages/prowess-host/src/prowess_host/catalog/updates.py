@@ -268,7 +268,7 @@ class CatalogUpdates:
         self._publish(partial)
         await asyncio.to_thread(self._known.read_sources, known)
         learning = self._loop.create_task(self._describe(known))
-        # retrieves the exception, in case nobody awaits the task
+        # retrieves the exception, in case no code awaits the task
         learning.add_done_callback(lambda done: done.cancelled() or done.exception())
         if not await self.supervisor.within([learning], _LOADING):
             self._publish(partial.failing(f"the skills take more than {_LOADING:g} s to load"))

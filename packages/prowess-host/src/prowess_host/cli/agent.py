@@ -47,7 +47,7 @@ def command(where: ProjectOptions, *, join: str | None, labels: str | None, slot
         given.append(f"agent.labels={[each.strip() for each in labels.split(',') if each.strip()]}")
     settings = settings_of(ProjectOptions(where.project, (*where.set, *given)))
     if locked and not settings.own.agent.keys:
-        raise ProwessError("--locked needs the public keys of those who approve code: set agent.keys")
+        raise ProwessError("--locked needs the public keys that may approve code: set agent.keys")
     try:
         import nats
     except ModuleNotFoundError as error:

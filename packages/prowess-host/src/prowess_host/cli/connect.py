@@ -45,7 +45,7 @@ Examples:
 
 
 @frozen
-class _Wish:
+class _Request:
     """The options, without the clients."""
 
     where: ProjectOptions
@@ -90,23 +90,23 @@ def command(
     )
     if not chosen:
         raise ProwessError(no_client(machine, "connect"))
-    wish = _Wish(where, root, scope, name, variables, dry_run, untried)
+    request = _Request(where, root, scope, name, variables, dry_run, untried)
     needed = () if dry_run or untried else needed_by(where, machine)
-    codes = [_connect(row, wish, machine, tuple(needed)) for row in chosen]
+    codes = [_connect(row, request, machine, tuple(needed)) for row in chosen]
     return max(codes)
 
 
-def _connect(client: Client, wish: _Wish, machine: Machine, needed: Sequence[str]) -> int:
+def _connect(client: Client, request: _Request, machine: Machine, needed: Sequence[str]) -> int:
     """Connect one client. An error does not stop the others."""
     ledger, style = Ledger(machine.own_state), Style.of(sys.stdout)
-    target = Target(client, wish.scope or client.usual_scope, wish.name, wish.root)
+    target = Target(client, request.scope or client.usual_scope, request.name, request.root)
     try:
-        launch = _launch(client, wish, machine, needed)
+        launch = _launch(client, request, machine, needed)
         plan = plan_connect(target, launch, machine, ledger)
-        _announce(plan, wish.root, machine, style)
-        if wish.dry_run:
+        _announce(plan, request.root, machine, style)
+        if request.dry_run:
             return DONE
-        trial = None if wish.untried else asyncio.run(_try(plan, launch, machine, needed))
+        trial = None if request.untried else asyncio.run(_try(plan, launch, machine, needed))
         if trial is not None and not _show_trial(trial, style):
             complain(f"{client.title} was not connected: nothing was written. --no-try writes it all the same")
             return FAILED
@@ -121,10 +121,10 @@ def _connect(client: Client, wish: _Wish, machine: Machine, needed: Sequence[str
     return DONE
 
 
-def _launch(client: Client, wish: _Wish, machine: Machine, needed: Sequence[str]) -> Launch:
+def _launch(client: Client, request: _Request, machine: Machine, needed: Sequence[str]) -> Launch:
     """The command, with the requested variables and those that the client would drop."""
-    given = dict(word.split("=", 1) for word in wish.variables if "=" in word)
-    named = [word for word in wish.variables if "=" not in word]
+    given = dict(word.split("=", 1) for word in request.variables if "=" in word)
+    named = [word for word in request.variables if "=" not in word]
     if named and not client.can_refer():
         words = " ".join(f"--env {name}=VALUE" for name in named)
         raise ProwessError(f"{client.title} cannot pass on a variable of its own: write {words}, or use .env")
@@ -133,7 +133,7 @@ def _launch(client: Client, wish: _Wish, machine: Machine, needed: Sequence[str]
         for name in needed
         if name in machine.environ and client.can_refer() and client.environment.drops(name, windows=machine.is_windows)
     ]
-    launch = host_launch(wish.root, flags=wish.where.set)
+    launch = host_launch(request.root, flags=request.where.set)
     names = [name for name in (*named, *dropped) if name not in given]
     launch = launch.needing(names, client.reference) if names else launch
     return replace(launch, env={**launch.env, **given})

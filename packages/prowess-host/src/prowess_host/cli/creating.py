@@ -76,7 +76,7 @@ TEMPLATES: Final[dict[str, Template]] = {
 def command(name: str | None, project: str | None, template: str, *, folder: bool) -> int:
     """Make a project, or a SKILL in the project around the working directory. Nothing is overwritten."""
     if name is None and project is None:
-        raise click.UsageError("Name a skill, or say --project", click.get_current_context())
+        raise click.UsageError("Name a skill, or use --project", click.get_current_context())
     skill = _checked(name or _FIRST)
     if project is not None:
         root = Path(os.path.expanduser(project)).absolute()  # noqa: PTH111 - Path.expanduser raises for an unknown user

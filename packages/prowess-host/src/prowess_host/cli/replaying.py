@@ -104,7 +104,7 @@ def _is_agreed(contract: Contract, arguments: JsonObject) -> bool:
     """Ask the person whether a destructive command may run again."""
     question = f"{contract.id} is destructive. Run it again with {json.dumps(arguments, ensure_ascii=False)}?"
     if not sys.stdin.isatty():
-        complain(f"{contract.id} is destructive: say --yes to run it again")
+        complain(f"{contract.id} is destructive: use --yes to run it again")
         return False
     return click.confirm(question)
 

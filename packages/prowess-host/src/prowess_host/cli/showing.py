@@ -157,7 +157,7 @@ def _facts(contract: Contract, usual: str) -> Iterator[tuple[str, str]]:
     yield contract.kind.capitalize(), ", ".join(filter(None, (contract.wire_name, *contract.aliases)))
     if contract.uri:
         yield "URI", contract.uri
-        yield "Type", contract.mime_type or "that of what is read"
+        yield "Type", contract.mime_type or "the type of the content"
     if contract.injected:
         yield "Injected", ", ".join(contract.injected)
     if contract.is_tool:

@@ -41,7 +41,7 @@ Examples:
 
 
 @frozen
-class _Wish:
+class _Request:
     network: bool
     read: tuple[str, ...]
     write: tuple[str, ...]
@@ -81,8 +81,8 @@ class _Wish:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def command(where: ProjectOptions, name: str, **options: Any) -> int:
     """Allow the skills of an installed package to run: show commands and limits, ask, and write prowess.toml."""
-    wish = _Wish(**options)
-    if wish.unlimited and wish.limits():
+    request = _Request(**options)
+    if request.unlimited and request.limits():
         raise ProwessError("--unlimited lifts all limits: leave out the other options, or --unlimited")
     settings = settings_of(where)
     file = settings.root / CONFIG_FILE
@@ -90,13 +90,13 @@ def command(where: ProjectOptions, name: str, **options: Any) -> int:
         raise ProwessError(f"the settings are in {settings.config_file}: write [tool.prowess.{TABLE}.{name}] there")
     sandbox = Sandbox.of(settings.own.sandbox, str(file))
     before = sandbox[name]
-    table = {**(dict(before.limits or {}) if before else {}), **wish.limits()}
-    limits = None if wish.unlimited else limits_of((table, f"{file}: [{TABLE}.{name}]"))
+    table = {**(dict(before.limits or {}) if before else {}), **request.limits()}
+    limits = None if request.unlimited else limits_of((table, f"{file}: [{TABLE}.{name}]"))
     # It is described under limits in any case, because nothing has been allowed yet.
     facts = asyncio.run(_facts(where, settings, name, limits or Limits(), sandbox))
     print("\n".join(_shown(name, facts, limits, sandbox)))
     digest = contract_digest(facts)
-    if not wish.yes and not _agreed():
+    if not request.yes and not _agreed():
         return FAILED
     entry = {"contract": digest, **({"limited": False} if limits is None else table)}
     _write(file, name, entry)

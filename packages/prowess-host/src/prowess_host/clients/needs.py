@@ -20,7 +20,7 @@ def needed_variables(root: Path, contracts: Iterable[Contract], environ: Mapping
     Values in `prowess.toml` or `.env` reach the host in any case, so they are omitted.
     """
     files = Settings.load(root, environ={})
-    known = {_plain(key) for key in files.keys()}  # noqa: SIM118 - a method of Settings, which is no mapping
+    known = {_plain(key) for key in files.keys()}  # noqa: SIM118 - Settings is not a mapping
     needed: set[str] = set()
     for contract in contracts:
         for item in contract.inject_settings:

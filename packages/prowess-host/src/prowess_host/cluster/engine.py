@@ -100,7 +100,7 @@ class Subscription:
 
     async def handle(self, message: Msg) -> None:
         """Handle one message. nats-py calls this for one message after the other."""
-        await self._engine.usable.wait()  # whoever handles it may publish an answer
+        await self._engine.usable.wait()  # the handler may publish an answer
         try:
             self._handler(Message(message.subject, message.data, message.reply))
         except Exception:  # noqa: BLE001 - a fault with one message must not end the others

@@ -109,7 +109,7 @@ class Sharing:
             self._updates = {json.dumps({"missed": True, "by": self.replicas.me}): now}
 
     def _reconnected(self) -> None:
-        """Make up for the news that this host missed, and for its own that nobody got. Hosts announce their lists on every connection."""
+        """Make up for the news that this host missed, and send its own again that may be lost. Hosts announce their lists on every connection."""
         if not self.engine.up:
             return
         if self.engine.connections > 1:

@@ -379,9 +379,9 @@ class Confinement:
 
     def _readable(self, python: str) -> list[Path]:
         writable = self._writable()
-        wished = [self._path(name) for name in self.limits.read]
+        readable = [self._path(name) for name in self.limits.read]
         # A folder that the skill may change could be replaced by a link before the next start.
-        return [*_of_python(python, self.grant.root), *(path for path in wished if not _is_within(path, writable))]
+        return [*_of_python(python, self.grant.root), *(path for path in readable if not _is_within(path, writable))]
 
     def _writable(self) -> list[Path]:
         paths = [self._path(name) for name in self.limits.write]

@@ -200,7 +200,7 @@ async def examine_cluster(settings: Settings) -> AsyncIterator[Finding]:
     if settings.get("auth.state_key", None) is None:
         text = (
             "auth.state_key is not set: replicas on several machines cannot continue each other's questions, and the keys of "
-            "shared results are made with a random secret in the engine, which whoever reads all of the engine can read"
+            "the secret for the keys of shared results is stored in the engine, so every reader of the whole engine knows it"
         )
         yield Finding("cluster", "note", text, "set it to the same secret text of 32 characters on all of them")
 
@@ -214,7 +214,7 @@ def _settings(settings: Settings, patient: Patient) -> Iterator[Finding]:
     if file is None:
         yield Finding("settings", "ok", "no prowess.toml: the defaults hold")
     own = {key.name for key in own_keys()}
-    for key in settings.keys():  # noqa: SIM118 - a method of Settings, which is no mapping
+    for key in settings.keys():  # noqa: SIM118 - Settings is not a mapping
         is_own = key in own - PRIVATE or key.split(".")[0] in ("wire_names", "resources")
         value = f" = {settings.get(key)!r}" if is_own else " is set"
         yield Finding("settings", "ok", f"{key}{value} ({_origin(key, settings, patient)})")

@@ -94,7 +94,7 @@ def lock(order: dict[str, Any], report: _Report) -> None:
             try:
                 given = _given(draft, order)
                 ours = [f"--no-emit-package={name}" for name in pack(draft / "wheels")]
-                python = _python_wanted(order)
+                python = _requested_python(order)
                 version = ["--python", python] if python else []
                 text = uv.run(
                     ["pip", "compile", "--universal", "--no-header", "--no-annotate", *ours, *version, *given]
@@ -173,7 +173,7 @@ class _Uv:
 
 
 def _make(uv: _Uv, store: Store, draft: Path, order: dict[str, Any]) -> None:
-    python = _python_wanted(order)
+    python = _requested_python(order)
     # Relocatable, because the draft is moved. uv must ignore the surrounding project.
     uv.run(["venv", "--no-project", "--relocatable", *(["--python", python] if python else []), str(draft)])
     given = _given(draft, order)
@@ -235,7 +235,7 @@ def _check_lock(order: dict[str, Any]) -> None:
 # --- interpreters ---------------------------------------------------------------------------------
 
 
-def _python_wanted(order: dict[str, Any]) -> str:
+def _requested_python(order: dict[str, Any]) -> str:
     """The Python version or interpreter for uv: the author's choice, else the project's interpreter if it is suitable."""
     if order["python"]:
         return str(order["python"])

@@ -27,7 +27,7 @@ _BLOCK: Final = re.compile(r"(?m)^# /// script[ \t]*\r?\n(?P<content>(?:^#(?:| .
 _OTHER_FILE: Final = re.compile(r"\s*(?:-r|--requirement|-c|--constraint)[ =]*([^\s#]+)")
 _MOST_NAMED: Final = 100
 _LONGEST_NAMED: Final = 1024 * 1024
-"""Files that requirements may name, and bytes of one, because declarations of strangers may name anything."""
+"""Files that requirements may name, and bytes of one, because foreign declarations may name anything."""
 _CLAUSE: Final = re.compile(r"\s*(~=|==|!=|<=|>=|<|>)\s*(\d+(?:\.\d+)*)(\.\*)?\s*")
 
 

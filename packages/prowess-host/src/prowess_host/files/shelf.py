@@ -247,19 +247,19 @@ class Shelf:
         self._lock = threading.Lock()
         self.index: Index | None = None
         """The index; `None` before the first poll."""
-        self.is_wanted = bool(sources())
+        self.is_used = bool(sources())
         """Whether the project has folders to serve."""
 
     @property
     def is_pending(self) -> bool:
         """Whether the first index is still to come."""
-        return self.is_wanted and self.index is None
+        return self.is_used and self.index is None
 
     @property
     def has_skills(self) -> bool:
         """Whether the index has skills."""
         if self.index is None:
-            return self.is_wanted and any(True for _ in _skill_folders(self._sources().skills))
+            return self.is_used and any(True for _ in _skill_folders(self._sources().skills))
         return bool(self.index.skills)
 
     def get(self, uri: str) -> ServedFile | None:
@@ -268,8 +268,8 @@ class Shelf:
 
     def start(self, call_soon: Callable[..., object]) -> None:
         """Start to watch, if there are folders. `tell` calls a function in the loop."""
-        self.is_wanted = self.is_wanted or bool(self._sources())
-        if self.is_wanted and not self._started:
+        self.is_used = self.is_used or bool(self._sources())
+        if self.is_used and not self._started:
             self._started = True
             threading.Thread(target=self._watch, args=(call_soon,), name="prowess-resources", daemon=True).start()
 

@@ -52,7 +52,7 @@ def read_front_matter(text: bytes, folder: str) -> tuple[JsonObject, list[Proble
         return {}, [Problem(1, f"has front matter of more than {_LARGEST_FRONT_MATTER} characters")]
     try:
         data = _parsed(matter)
-    except Exception as error:  # noqa: BLE001 - the YAML library may raise anything for a stranger's text
+    except Exception as error:  # noqa: BLE001 - the YAML library may raise anything for foreign text
         mark: Any = getattr(error, "problem_mark", None)
         what = getattr(error, "problem", None) or str(error).partition("\n")[0]
         return {}, [Problem(2 + (mark.line if mark else 0), f"has invalid YAML in its front matter: {what}")]

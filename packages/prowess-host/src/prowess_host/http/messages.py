@@ -274,7 +274,7 @@ class Exchange:
         self._close()
 
     def when_over(self, callback: Callable[[], None]) -> None:
-        """Call `told` once, when the response is complete or the client has disconnected."""
+        """Call `callback` once, when the response is complete or the client has disconnected."""
         self._at_end.append(callback)
 
     def _close(self) -> None:

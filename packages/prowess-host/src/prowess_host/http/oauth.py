@@ -192,7 +192,7 @@ def require_safe(url: str, *, https: bool = False) -> None:
     split = urlsplit(url)
     if split.scheme == "https" or (not https and split.scheme == "http" and is_loopback(split.hostname or "")):
         return
-    raise SettingsError(f"{url} must be https: whoever can change what it says decides who may call")
+    raise SettingsError(f"{url} must be https, because anyone who can change its content decides who may call")
 
 
 def _read_keys(published: JsonObject) -> KeySet:

@@ -40,7 +40,7 @@ class Describing:
         self._description: asyncio.Future[Description] = asyncio.get_running_loop().create_future()
         self._description.add_done_callback(
             lambda future: future.cancelled() or future.exception()
-        )  # in case nobody waits
+        )  # in case no task waits
         process.send(Kind.DESCRIBE, 0, json.dumps(request).encode())
 
     @property

@@ -155,7 +155,7 @@ def spawner(ahead: Launched | None) -> Spawn:
         *,
         shared: bool = True,
         placement: Placement = OWN,
-        **hears: Any,
+        **callbacks: Any,
     ) -> WorkerProcess:
         nonlocal ahead
         launched = None
@@ -164,7 +164,7 @@ def spawner(ahead: Launched | None) -> Spawn:
             if not launched.is_for(python, root, shared=shared):
                 launched.discard()
                 launched = None
-        return WorkerProcess(python, root, begin, shared=shared, placement=placement, launched=launched, **hears)
+        return WorkerProcess(python, root, begin, shared=shared, placement=placement, launched=launched, **callbacks)
 
     return spawn
 

@@ -36,7 +36,7 @@ class Worker:
     proven: bool = False
     """Whether it has answered, which shows that it could start."""
     ended_itself: bool = False
-    """Whether it ended without being told or killed by the host."""
+    """Whether it ended without a message or a signal of the host."""
     reason: str = ""
     """The reason that it gave for not being able to serve."""
     violation: str = ""

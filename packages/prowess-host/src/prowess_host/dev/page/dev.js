@@ -26,20 +26,20 @@ function took(seconds) {
 
 async function ask(path, options = {}) {
   const answer = await fetch(path, options);
-  const told = (answer.headers.get("content-type") || "").includes("json") ? await answer.json() : { error: await answer.text() };
-  if (!answer.ok) throw new Error(told.error || answer.statusText);
-  return told;
+  const data = (answer.headers.get("content-type") || "").includes("json") ? await answer.json() : { error: await answer.text() };
+  if (!answer.ok) throw new Error(data.error || answer.statusText);
+  return data;
 }
 
 // Commands and failures
 
-function showState(told) {
-  find("#project").textContent = told.project;
-  document.title = `${told.project} · prowess dev`;
-  state.commands = told.commands;
-  find("#not-recording").hidden = told.recording;
+function showState(overview) {
+  find("#project").textContent = overview.project;
+  document.title = `${overview.project} · prowess dev`;
+  state.commands = overview.commands;
+  find("#not-recording").hidden = overview.recording;
   const failures = find("#failures");
-  const texts = told.failures.map((failure) => {
+  const texts = overview.failures.map((failure) => {
     const place = failure.file ? `${failure.file}${failure.line ? `:${failure.line}` : ""}` : failure.source;
     return make("li", {}, make("code", {}, place), " ", failure.reason);
   });
@@ -51,17 +51,17 @@ function showState(told) {
     }
   }
   failures.hidden = !texts.length;
-  find("#no-commands").hidden = Boolean(told.commands.length) || !told.known;
+  find("#no-commands").hidden = Boolean(overview.commands.length) || !overview.known;
   listCommands();
   if (state.command) {
-    const fresh = told.commands.find((each) => each.id === state.command.id);
+    const fresh = overview.commands.find((each) => each.id === state.command.id);
     if (fresh && shown(fresh) !== shown(state.command)) openCommand(fresh, readForm().values, { keepFocus: true });
   }
 }
 
 function listCommands() {
-  const wanted = find("#search").value.trim().toLowerCase();
-  const fits = (each) => `${each.id} ${each.summary}`.toLowerCase().includes(wanted);
+  const text = find("#search").value.trim().toLowerCase();
+  const fits = (each) => `${each.id} ${each.summary}`.toLowerCase().includes(text);
   find("#commands").replaceChildren(...state.commands.filter(fits).map((each) => {
     const button = make("button", { type: "button" },
       make("span", { class: "name" }, each.id), make("span", { class: "small" }, each.summary || ""));
@@ -184,10 +184,10 @@ function readForm() {
     const raw = find("#raw");
     try {
       const value = JSON.parse(raw.value || "{}");
-      if (value === null || typeof value !== "object" || Array.isArray(value)) throw new Error("an object is wanted, like {\"key\": 1}");
+      if (value === null || typeof value !== "object" || Array.isArray(value)) throw new Error("they must be an object, like {\"key\": 1}");
       return { values: value, problems: [] };
     } catch (error) {
-      return { values: {}, problems: [{ input: raw, text: `The arguments are no JSON: ${error.message}` }] };
+      return { values: {}, problems: [{ input: raw, text: `The arguments are not valid: ${error.message}` }] };
     }
   }
   return readFields(find("#fields"));
@@ -209,7 +209,7 @@ function readFields(place) {
       values[name] = JSON.parse(text);
     } catch {
       if (kind === "any") values[name] = text;
-      else problems.push({ input, text: `${name}: ${kind === "integer" || kind === "number" ? "a number" : "JSON"} is wanted` });
+      else problems.push({ input, text: `${name} must be ${kind === "integer" || kind === "number" ? "a number" : "JSON"}` });
     }
   }
   return { values, problems };
@@ -232,15 +232,15 @@ async function callCommand(event) {
   setRunning(true);
   announce(`${command.id} runs`);
   try {
-    const told = await ask("api/call", {
+    const outcome = await ask("api/call", {
       method: "POST", signal: running.signal, headers: { "content-type": "application/json" },
       body: JSON.stringify({ command: command.id, arguments: values, page: state.page }),
     });
     if (state.command !== command) return;
     find("#command-result").hidden = false;
-    find("#command-result-title").replaceChildren("Result ", kindOf(told.kind), ` ${took(told.duration)}`);
-    showResult(find("#command-result .result"), told.result, command.schema);
-    announce(`${command.id}: ${told.kind}`);
+    find("#command-result-title").replaceChildren("Result ", kindOf(outcome.kind), ` ${took(outcome.duration)}`);
+    showResult(find("#command-result .result"), outcome.result, command.schema);
+    announce(`${command.id}: ${outcome.kind}`);
   } catch (error) {
     find("#form-error").textContent = running.signal.aborted ? "Cancelled." : String(error.message);
   } finally {
@@ -254,9 +254,9 @@ async function callCommand(event) {
 
 // Questions: a command that runs for this page asks the person
 
-function openQuestion(told) {
-  if (told.page !== state.page || !state.running) return;
-  state.question = { ...told, left: Object.keys(told.questions), answers: {} };
+function openQuestion(request) {
+  if (request.page !== state.page || !state.running) return;
+  state.question = { ...request, left: Object.keys(request.questions), answers: {} };
   nextQuestion();
 }
 
