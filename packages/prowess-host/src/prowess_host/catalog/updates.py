@@ -465,7 +465,8 @@ class CatalogUpdates:
     def _awaited(self) -> set[str]:
         """Listed skills with environments or limits that have no description, because their files were half saved."""
         listed = {contract.skill for contract in self._listing.catalog.contracts}
-        return listed & (self._apart.names - self._known.description.skills.keys())
+        described = set(map(skill_of, self._known.description.skills))
+        return listed & (self._apart.names - described)
 
     def _adopt_known(self) -> None:
         """Publish the known skills, with the last good version of those that no longer load, and save the manifest."""
