@@ -32,7 +32,7 @@ from prowess_host.long_results import Page, PagesOfCallers, UnknownCursor
 from prowess_host.protocol.identity import Server
 from prowess_host.protocol.kinds import ROWS, SKILLS, Row
 from prowess_host.protocol.rpc import RpcError
-from prowess_host.records.recording import Recorder, Write
+from prowess_host.records.recording import Recorder, Writer
 from prowess_host.tool_calls import Sealing, load_key, shared_key
 from prowess_host.workers.process import Spawn, WorkerProcess
 
@@ -164,12 +164,12 @@ class Project:
     def _made_recorder(self, client: str, environ: Mapping[str, str]) -> Recorder:
         settings, mark = self.settings, self.workers.mark
 
-        def open_book() -> Write:
+        def open_book() -> Writer:
             from prowess_host.records.book import Book  # imports sqlite3, after the first answer
             from prowess_host.records.place import record_path
 
             on_rows = self.sharing.record if self.sharing is not None else None
-            return Book(record_path(self._paths), settings, environ, mark=mark, client=client, on_rows=on_rows).write
+            return Book(record_path(self._paths), settings, environ, mark=mark, client=client, on_rows=on_rows)
 
         own = settings.own.record
 

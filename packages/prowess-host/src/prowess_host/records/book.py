@@ -89,6 +89,12 @@ class Book:
             if self._on_rows is not None:
                 self._on_rows(rows)
 
+    def close(self) -> None:
+        """Close the store. The next calls open it again."""
+        if self._store is not None:
+            self._store.close()
+            self._store = None
+
     def _sorted(self, states: list[CallState], page: _Page) -> tuple[list[OrdinaryRow], list[CallState]]:
         """The rows of ordinary calls, which most are, the fast way; and the other calls.
 
@@ -157,7 +163,7 @@ class Book:
                 self._opened(own).write(rows, gone, ordinary)
                 return
             except (OSError, sqlite3.Error) as error:
-                self._close_store()
+                self.close()
                 if attempt or not self._recovers_from(error):
                     self._give_up(error)
                     return
@@ -168,11 +174,6 @@ class Book:
         if self._store is None:
             self._store = Store(self._path, own.max_bytes, own.max_days)
         return self._store
-
-    def _close_store(self) -> None:
-        if self._store is not None:
-            self._store.close()
-            self._store = None
 
     def _recovers_from(self, error: Exception) -> bool:
         """Whether to try again at once, because the file was deleted, or was damaged and has been set aside."""

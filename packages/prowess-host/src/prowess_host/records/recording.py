@@ -13,7 +13,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast
 
 from prowess.contracts.contract import Contract
 from prowess.jsontypes import JsonObject
@@ -22,7 +22,7 @@ from prowess.worker.heap import LARGE, give_back_soon, share_one_heap
 if TYPE_CHECKING:
     from prowess_host.workers.jobs import Job, Listener
 
-__all__ = ["CallState", "Event", "Recorder", "Recording", "Write"]
+__all__ = ["CallState", "Event", "Recorder", "Recording", "Writer"]
 
 _log = logging.getLogger("prowess.host")
 _SOON: Final = 0.2
@@ -48,9 +48,6 @@ _MOST_OF_ONE: Final = 8 * 1024
 
 Event: TypeAlias = tuple[float, str, Any]
 """Seconds since the beginning of the call; `progress`, `log`, `print`, `asked` or `dropped`; and the data."""
-
-Write: TypeAlias = "Callable[[list[CallState], list[str]], None]"
-"""Takes the states of calls, and texts that must never be written."""
 
 
 class CallState:
@@ -226,16 +223,25 @@ class _Amount:
         self.bytes = self.calls = 0
 
 
+class Writer(Protocol):
+    """Stores the states of calls. The thread alone uses it."""
+
+    def write(self, states: list[CallState], secrets: list[str], /) -> None:
+        """Store the states of some calls. The secrets are never stored."""
+
+    def close(self) -> None:
+        """Called after the last batch."""
+
+
 class Recorder:
     """Records the jobs of a project.
 
-    `open_book` is called in the thread with the first batch. It returns the function that is called with each batch, and with
-    the secrets that must not be written. `is_dropped` returns whether valid arguments of a call are neither stored nor
-    searched for secrets.
+    `open_book` is called in the thread with the first batch. `is_dropped` returns whether valid arguments of a call are neither
+    stored nor searched for secrets.
     """
 
     def __init__(
-        self, open_book: Callable[[], Write], is_dropped: Callable[[Contract, bytes], bool], *, keeps_output: bool
+        self, open_book: Callable[[], Writer], is_dropped: Callable[[Contract, bytes], bool], *, keeps_output: bool
     ) -> None:
         self.keeps_output = keeps_output
         self._is_dropped = is_dropped
@@ -404,19 +410,21 @@ class Recorder:
         self._news.release()
 
     def _run(self) -> None:
-        write: Write | None = None
+        book: Writer | None = None
         while True:
             self._news.acquire()
             batch = self._batches.popleft()
             if batch is None:
-                return
+                break
             try:
-                write = write or self._open_book()
-                write(*batch)
+                book = book or self._open_book()
+                book.write(*batch)
             except Exception:  # noqa: BLE001 - a fault of ours costs records, never the thread
                 _log.exception("calls could not be recorded")
             self._let_go(batch[0])
             del batch  # it may be large, and the next batch may come much later
+        if book is not None:
+            book.close()
 
     def _let_go(self, states: list[CallState]) -> None:
         """Mark states as no longer waiting."""
