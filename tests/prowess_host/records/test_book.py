@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import sqlite3
@@ -93,10 +94,9 @@ def path_of(project: Path) -> Path:
 
 def calls(project: Path) -> list[dict[str, Any]]:
     """All calls in the record, with their JSON read."""
-    database = sqlite3.connect(path_of(project))
-    database.row_factory = sqlite3.Row
-    found = [dict(each) for each in database.execute("SELECT * FROM calls ORDER BY began")]
-    database.close()
+    with contextlib.closing(sqlite3.connect(path_of(project))) as database:
+        database.row_factory = sqlite3.Row
+        found = [dict(each) for each in database.execute("SELECT * FROM calls ORDER BY began")]
     for each in found:
         for name in ("arguments", "withheld", "result", "events"):
             each[name] = each[name] and json.loads(each[name])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 import stat
 import time
@@ -21,10 +22,8 @@ def row(name: str, *, began: float | None = None, result: str = "{}", kind: str 
 
 
 def ids(path: Path) -> list[str]:
-    with sqlite3.connect(path) as database:
-        found = [each for (each,) in database.execute("SELECT id FROM calls ORDER BY number")]
-    database.close()
-    return found
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        return [each for (each,) in database.execute("SELECT id FROM calls ORDER BY number")]
 
 
 def test_a_database_is_for_its_owner_alone(tmp_path: Path):
