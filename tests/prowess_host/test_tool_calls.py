@@ -324,3 +324,29 @@ def test_hosts_that_start_together_agree_on_a_key(tmp_path: Path):
     command = [sys.executable, "-c", code, str(tmp_path)]
     started = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(4)]
     assert 1 == len({process.communicate()[0] for process in started})
+
+
+async def test_a_worker_retries_what_a_task_group_raises(tmp_path: Path):
+    """Before Python 3.13, a group that fails while its task waits for it leaves the task cancelled, and the call without retry."""
+    root = make_project(
+        tmp_path,
+        t="""
+            import asyncio
+            from prowess import Context
+
+            runs = []
+
+            async def fail():
+                raise ValueError
+
+            @skill_command(retry_on=ValueError, max_attempts=2)
+            async def grouped(ctx: Context) -> list[bool]:
+                runs.append(ctx.cancelled)
+                if len(runs) == 2:
+                    return runs
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(fail())
+        """,
+    )
+    async with inside(root) as host:
+        assert [False, False] == (await host.call("t_grouped"))["structuredContent"]["result"]

@@ -19,6 +19,7 @@ import pytest
 from patience import PATIENCE
 
 from prowess import Context, Inject, Outcome, Runtime, SkillError, skill_command
+from prowess.calls import groups
 from prowess.calls.channel import Arguments, Call, Channel
 from prowess.calls.policies import Backoff, Cache, Expired, with_cache
 from prowess.command import Command
@@ -864,6 +865,14 @@ async def test_a_hit_opens_no_resource(tmp_path: Path):
     assert [1] == opened
 
 
+@pytest.fixture
+def mended_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Task groups as in a worker."""
+    monkeypatch.setattr(asyncio.TaskGroup, "__aexit__", asyncio.TaskGroup.__aexit__)  # restored at the end
+    groups.mend()
+
+
+@pytest.mark.usefixtures("mended_groups")
 @pytest.mark.parametrize("how", [asyncio.TaskGroup, anyio.create_task_group])
 @pytest.mark.parametrize("number", [1, 2])
 async def test_errors_of_a_task_group_are_retried(tmp_path: Path, how: Callable[[], Any], number: int):
@@ -900,6 +909,7 @@ async def test_a_group_with_another_error_is_not_retried(tmp_path: Path):
     assert ("crashed", 1) == (outcome.kind, outcome.attempts)
 
 
+@pytest.mark.usefixtures("mended_groups")
 async def test_a_caught_error_of_a_task_group_cancels_nothing(tmp_path: Path):
     async def fail():
         raise ValueError

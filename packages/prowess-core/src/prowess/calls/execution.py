@@ -9,15 +9,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from types import CoroutineType
 from typing import Any, Final, TypeAlias, cast
 
-from prowess.calls import groups
 from prowess.calls.channel import Call
 from prowess.calls.threads import Raised, Threads, stuck
 from prowess.contracts.signature import Style
 from prowess.errors import InputRequired
 
 __all__ = ["Run", "apart", "is_cancellation", "runner"]
-
-groups.mend()
 
 Run: TypeAlias = Callable[[Call, "list[Any]", "dict[str, Any]"], Awaitable[Any]]
 """Runs a function once with positional and named arguments, and returns its value."""

@@ -1,7 +1,8 @@
 """Mends `asyncio.TaskGroup` before Python 3.13.
 
 A group that fails while its task waits for it cancels that task, and forgets to take that back. The call of that task would
-count as cancelled from then on: no retry, and `ctx.cancelled` is true. Python has mended it in gh-116720.
+count as cancelled from then on: no retry, and `ctx.cancelled` is true. Python has mended it in gh-116720. Only workers take the
+fix, because programs that open a `Runtime` of their own may rely on their Python as it is.
 """
 
 from __future__ import annotations

@@ -25,6 +25,7 @@ from typing import Any, Final, cast
 import anyio
 from pydantic_core import from_json, to_json
 
+from prowess.calls import groups
 from prowess.calls.arguments import JsonText
 from prowess.calls.channel import Channel, Questions, Withdrawn
 from prowess.calls.deadline import TIMED_OUT, prepare
@@ -598,6 +599,7 @@ def main(argv: list[str] | None = None) -> None:
     shared = None if board == "-" else Board(int(board))
     _keep_from_children(int(link), *([] if shared is None else [shared.fd]))
     can_import_project(root)
+    groups.mend()
     os.environ.setdefault("MPLBACKEND", "agg")  # a worker has no window for plots
     code = 1
     try:
