@@ -50,7 +50,10 @@ def victim() -> int:
 
 def call(x86: int, arm: int, *args: Any, fine: tuple[int, ...] = ()) -> bool:
     """A system call, past every library. An error number in `fine` shows that it was let through, too."""
-    result = _libc.syscall(ctypes.c_long(x86 if _X86 else arm), *args)
+    whole = [
+        ctypes.c_long(each) if isinstance(each, int) else each for each in args
+    ]  # else half of a slot is left as it was
+    result = _libc.syscall(ctypes.c_long(x86 if _X86 else arm), *whole)
     if result < 0 and ctypes.get_errno() not in fine:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     return True

@@ -223,6 +223,20 @@ async def test_an_import_that_every_worker_needs_is_waited_for(tmp_path: Path):
         assert 2 >= imports(project, "slow")
 
 
+async def test_a_worker_gets_time_to_answer_after_an_import(tmp_path: Path):
+    """How long the import held the interpreter does not count for what follows."""
+    notes = tmp_path / "imported"
+    notes.mkdir()
+    hook = "from prowess import hookimpl\n@hookimpl\ndef prowess_call_started(call): ...\n"
+    wait = "\n@skill_command\nasync def wait() -> str:\n    time.sleep(0.4)\n    return 'waited'\n"
+    skills = {"slow": body("slow", notes, hook + HOLD.format(2_000_000)), "quick": body("quick", notes) + wait}
+    project = make_project(tmp_path, "[host]\nstall_limit = 1\n", **skills)
+    await learned(project)
+    async with inside(project) as host:
+        assert "waited" == await host.text("quick_wait")
+        assert "blocks the event loop" not in host.stderr
+
+
 async def test_a_first_call_does_not_wait_for_the_import_of_another_skill(tmp_path: Path):
     """They are imported side by side, in one worker."""
     gate, notes = tmp_path / "gate", tmp_path / "imported"

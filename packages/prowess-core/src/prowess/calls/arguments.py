@@ -10,6 +10,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
+from pathlib import PurePath
 from typing import Any, TypeAlias, cast
 
 from pydantic import BaseModel, ValidationError
@@ -241,6 +242,8 @@ def _faithful(value: Any) -> Json:
         return [kind, _sorted(map(_faithful, cast("Iterable[Any]", value)))]
     if isinstance(value, (list, tuple, deque)):
         return [kind, [_faithful(item) for item in cast("Iterable[Any]", value)]]
+    if isinstance(value, PurePath):  # its pickled state keeps how it was spelled, on some versions of Python
+        return [kind, str(value)]
     secret = getattr(value, "get_secret_value", None)
     return [kind, _faithful(secret()) if secret else _pickled(value)]
 

@@ -44,8 +44,8 @@ _MOST_WAITING: Final = 4 * 1024 * 1024
 """Bytes that wait for the host to read."""
 _PATIENCE: Final = 1.0
 """Seconds that a thread waits for room in the queue. Afterwards, its output is dropped."""
-_LOOP_PATIENCE: Final = 0.1
-"""Seconds that the event loop waits for room. The host reads all the time unless it lacks a processor itself."""
+_LOOP_PATIENCE: Final = 0.5
+"""Seconds that the event loop waits for room, below the stall limit. The host reads all the time unless it lacks a processor."""
 _MOST_FLUSHING: Final = 3.0
 """Seconds that a reading host gets for the last output before the rest is dropped. The host itself waits longer."""
 _OPEN_PIPES: Final = "/proc/self/fd"

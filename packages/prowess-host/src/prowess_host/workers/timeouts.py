@@ -194,6 +194,8 @@ class Timeouts:
     def _check_imports(self, worker: Worker, importing: tuple[Importing, ...], usable: float) -> None:
         limit, before = self._host.import_limit, worker.imports
         worker.imports = {each: before.get(each, -usable) + usable for each in importing}  # a new import begins at 0
+        if before.keys() - worker.imports.keys():
+            worker.silence = 0.0  # an import that held the interpreter has just ended: only now can the worker answer
         if worker.state is State.IMPORTING and not importing:
             worker.pool.send(worker, Event.IMPORT_ENDED)
         if any(before.get(each, 0.0) <= limit < spent for each, spent in worker.imports.items()):  # reported once
