@@ -60,6 +60,8 @@ _PART: Final = 512 * 1024
 """Bytes of a part of a large value, because the engine limits messages to a megabyte."""
 _DENIED: Final = "permissions violation"
 """The error of the engine for a subject that the user may not use. Such a request gets no answer."""
+_REFUSED: Final = "Authorization"
+"""The error of the engine for wrong credentials."""
 _SLOWEST: Final = 50_000
 """Bytes per second of a slow network, for the time limits of transfers."""
 _FRESH: Final = 6 * 86400.0
@@ -234,6 +236,8 @@ class Engine:
             self._lose("the connection was lost", client)
 
         async def failed(error: Exception) -> None:
+            if isinstance(error, ConnectionResetError) and _REFUSED in self.reason:
+                return  # it hung up before its refusal was read, and an earlier attempt has read it
             self.reason = _text_of(error)
             if _DENIED in self.reason.lower() and self.reason != self._denied:
                 self._denied = self.reason
