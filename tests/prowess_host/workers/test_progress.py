@@ -303,10 +303,9 @@ def tasks(pid: int) -> list[int]:
 @contextlib.contextmanager
 def starved(pid: int) -> Generator[None]:
     """A process gets what is left of one core, where another process wants all of it: next to nothing."""
-    core = {min(os.sched_getaffinity(0))}
-    for task in tasks(pid):
-        os.sched_setaffinity(task, core)
-        os.sched_setscheduler(task, os.SCHED_IDLE, os.sched_param(0))
+    cores = os.sched_getaffinity(0)
+    core = {min(cores)}
+    schedule(pid, core, os.SCHED_IDLE)
     code = f"import os\nos.sched_setaffinity(0, {core})\nprint('', flush=True)\nwhile True: pass\n"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as spinning:
         try:
@@ -315,6 +314,15 @@ def starved(pid: int) -> Generator[None]:
             yield
         finally:
             spinning.kill()
+            with contextlib.suppress(PermissionError):  # of users who may not take back what they gave away
+                schedule(pid, cores, os.SCHED_OTHER)  # else it might never get to its end on a busy machine
+
+
+def schedule(pid: int, cores: set[int], policy: int) -> None:
+    """Where, and how urgently, the threads of a process run."""
+    for task in tasks(pid):
+        os.sched_setaffinity(task, cores)
+        os.sched_setscheduler(task, policy, os.sched_param(0))
 
 
 @pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="this system does not tell who was starved")
