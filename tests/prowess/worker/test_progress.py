@@ -27,6 +27,7 @@ class Process:
 
 
 IDLE = Thread(0.0, 0.0, runnable=False)
+STOPPED = Thread(0.0, 0.0, runnable=False, stopped=True)
 
 
 @pytest.mark.parametrize(
@@ -38,10 +39,14 @@ IDLE = Thread(0.0, 0.0, runnable=False)
         (IDLE, Thread(0, 0.75, runnable=False), 0.25),  # it has waited
         (IDLE, Thread(0, 5, runnable=False), 0.0),  # it had waited for long, and that is counted only now
         (IDLE, Thread(0, 0, runnable=True), 1.0),  # nobody knows since when it waits
+        (IDLE, STOPPED, 0.1),  # it cannot do anything, and may stay so
+        (STOPPED, STOPPED, 0.1),
+        (STOPPED, IDLE, 0.1),
+        (IDLE, Thread(0.5, 0, runnable=False, stopped=True), 0.55),  # it ran before
     ],
 )
 def test_what_a_thread_waited_for_a_processor_does_not_count(before: Thread, after: Thread, usable: float):
-    assert usable == Process(before).usable(1.0, after)
+    assert usable == pytest.approx(Process(before).usable(1.0, after))
 
 
 def test_thread_that_waited_longest_counts():
@@ -74,11 +79,13 @@ def test_linux_tells_of_every_thread():
 
 def test_figures_that_cannot_be_read_are_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """A thread may end while it is read, and a kernel may keep no such figures."""
-    for number, figures in (("1", "5000000000 1000000000 3"), ("2", ""), ("3", "")):
+    whole = "5000000000 1000000000 3"
+    for number, figures, state in (("1", whole, "S"), ("2", "", "S"), ("3", "", "S"), ("4", whole, "T")):
         folder = tmp_path / number
         folder.mkdir()
         (folder / "schedstat").write_text(figures)
-        (folder / "stat").write_text(f"{number} (a) b) S 1 2")
+        (folder / "stat").write_text(f"{number} (a) b) {state} 1 2")
     (tmp_path / "3/schedstat").unlink()
     monkeypatch.setattr("prowess.worker.progress._FOLDER", f"{tmp_path}/../{{}}")
-    assert {1: Thread(5.0, 1.0, runnable=False)} == threads_of(tmp_path.name)  # type: ignore[arg-type]
+    found = {1: Thread(5.0, 1.0, runnable=False), 4: Thread(5.0, 1.0, runnable=False, stopped=True)}
+    assert found == threads_of(tmp_path.name)  # type: ignore[arg-type]

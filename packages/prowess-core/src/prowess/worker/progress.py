@@ -1,6 +1,7 @@
 """Measures for how much time a process could run. Independent of workers and calls.
 
 A process that waits for a processor is not stuck, so the time in which one of its threads waited for a processor is excluded.
+Somebody who stops a process (SIGSTOP) usually lets it go on soon. In case it stays stopped, a tenth of that time counts.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ __all__ = ["Progress", "Thread", "threads_of"]
 
 _FOLDER: Final = "/proc/{}/task"
 _UNKNOWN: Final = 0.1
-"""The share of a time without beats that counts, on systems that do not report the reason."""
+"""The share that counts of the time in which a process was stopped, or gave no beats on a system that does not report why."""
 
 
 class Thread(NamedTuple):
@@ -26,6 +27,8 @@ class Thread(NamedTuple):
     """Seconds of finished waits for a processor."""
     runnable: bool
     """Whether it runs, or waits for a processor."""
+    stopped: bool = False
+    """Whether a signal or a debugger has stopped it."""
 
 
 class Progress:
@@ -70,6 +73,8 @@ def _waited(before: Thread | None, now: Thread, seconds: float) -> float:
     waited = now.waited - before.waited
     if before.runnable and now.runnable:  # the system counts only finished waits
         waited = max(waited, seconds - (now.ran - before.ran))
+    if before.stopped or now.stopped:
+        waited = max(waited, (seconds - (now.ran - before.ran)) * (1 - _UNKNOWN))
     return waited
 
 
@@ -88,5 +93,5 @@ def threads_of(pid: int) -> dict[int, Thread] | None:
             state = (thread / "stat").read_bytes().rpartition(b")")[2].split()[0]
         except (OSError, ValueError, IndexError):  # the thread has ended, or the kernel lacks these figures
             continue
-        found[int(number)] = Thread(int(ran) / 1e9, int(waited) / 1e9, runnable=state == b"R")
+        found[int(number)] = Thread(int(ran) / 1e9, int(waited) / 1e9, state == b"R", state in b"Tt")
     return found or None
