@@ -64,6 +64,9 @@ def test_system_that_says_nothing_has_the_beats_decide():
     process.beats = 1
     assert 1.0 == process.progress.usable(1.0)
     assert 0.1 == process.progress.usable(1.0)
+    assert not process.progress.is_exact
+    process.usable(1.0, IDLE)
+    assert process.progress.is_exact
 
 
 @pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="only Linux tells")

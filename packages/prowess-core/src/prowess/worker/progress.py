@@ -43,6 +43,8 @@ class Progress:
         self._beats = beats
         self._before: Mapping[int, Thread] = {}
         self._beat = 0
+        self.is_exact = True
+        """Whether the system had figures for the last question."""
 
     def start(self) -> None:
         """Start measuring."""
@@ -51,6 +53,7 @@ class Progress:
     def usable(self, seconds: float) -> float:
         """The usable part of the seconds since the last question."""
         now = self._threads()
+        self.is_exact = now is not None
         if now is None:
             return self._by_beats(seconds)
         before, self._before = self._before, now

@@ -63,7 +63,8 @@ class Pool:
 
     Callbacks: `on_start` for each new worker, `on_frame` for each frame, `on_print` for each printed line with the number of
     its call, `on_exit` for the end of a worker with the jobs it had begun, `on_unbegun` for each job that was taken from a
-    worker before it began, and `on_overdue_import` for an import that takes too long.
+    worker before it began, and `on_overdue_import` for an import that takes too long. `later` calls a function when a worker
+    could have run for some seconds.
     """
 
     def __init__(  # noqa: PLR0915 - one line for each thing that it knows
@@ -80,6 +81,7 @@ class Pool:
         on_unbegun: Callable[[Job], None],
         on_overdue_import: Callable[[Worker], None],
         on_preparing: Callable[[Worker, str], None],
+        later: Callable[[Worker, float, Callable[[], None]], None],
         placement: Placement = OWN,
         mark: str = "",
     ) -> None:
@@ -102,6 +104,7 @@ class Pool:
         self._on_unbegun = on_unbegun
         self._on_print = on_print
         self._on_preparing = on_preparing
+        self._later = later
         self._loop = asyncio.get_running_loop()
         self._actions: Mapping[Action, Callable[[Worker], None]] = {
             Action.REPLACE: self._replace,
@@ -221,23 +224,23 @@ class Pool:
         )
 
     def _kill_later(self, worker: Worker) -> None:
-        self._loop.call_later(self._host.grace, self.send, worker, Event.DISCARD)
+        self._later(worker, self._host.grace, partial(self.send, worker, Event.DISCARD))
 
     def _let_go(self, worker: Worker, seconds: float) -> None:
         worker.process.send(Kind.QUIT)
-        self._end_silent(worker, seconds, worker.process.printed, self._loop.time() + seconds + _PRINTING)
+        self._end_silent(worker, seconds, worker.process.printed, worker.clock + seconds + _PRINTING)
 
     def _end_silent(self, worker: Worker, seconds: float, printed: int, latest: float) -> None:
         """Kill it after these seconds, or later if it prints meanwhile."""
 
         def look() -> None:
             so_far = worker.process.printed
-            if so_far > printed and self._loop.time() + _LEAVING <= latest:
+            if so_far > printed and worker.clock + _LEAVING <= latest:
                 self._end_silent(worker, _LEAVING, so_far, latest)
             else:
                 self.send(worker, Event.DISCARD)
 
-        self._loop.call_later(seconds, look)
+        self._later(worker, seconds, look)
 
     def condemn(self, worker: Worker, why: str) -> None:
         """Kill a limited worker for invalid messages. Its further messages are ignored."""

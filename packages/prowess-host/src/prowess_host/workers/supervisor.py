@@ -60,7 +60,10 @@ _MOST_STRAYS: Final = 10_000
 """Frames of a limited worker about unknown calls. A cancelled command may report for a while."""
 _OF_A_CALL: Final = frozenset({*DELIVER, Kind.UNBEGUN, Kind.BEGUN})
 _SHORTEST_WAIT: Final = 0.05
-"""Seconds after which `within` looks again, at the earliest."""
+_LONGEST_WAIT: Final = 1.0
+"""Seconds after which `within` looks again, at the earliest and at the latest."""
+_SLOWEST: Final = 10
+"""How many times as long as its seconds `within` waits, even if no worker can run."""
 _MOST_MOVES: Final = 10
 """How often a call may move. A person may save ten times while a skill is imported."""
 
@@ -142,6 +145,7 @@ class Supervisor:
             on_unbegun=self._take_back,
             on_overdue_import=self._answer_import,
             on_preparing=self._on_preparing,
+            later=lambda *wait: self._timeouts.after(*wait),  # made after the first pool
             placement=placement,
             mark=self._pool.mark if placement != OWN else "",
         )
@@ -184,13 +188,15 @@ class Supervisor:
     async def within(self, tasks: Collection[asyncio.Task[None]], seconds: float) -> bool:
         """Wait for tasks while workers start or describe skills, up to so many seconds in which these could run.
 
-        Returns whether all tasks are done.
+        Ends after ten times these seconds, counted while this process could run. Returns whether all tasks are done.
         """
-        before, left = self._timeouts.loading, seconds
+        before, left, waited = self._timeouts.loading, seconds, 0.0
         pending = {*tasks}
         while pending and left > 0:
-            _, pending = await asyncio.wait(pending, timeout=max(left, _SHORTEST_WAIT))
-            left = seconds - (self._timeouts.loading - before)
+            since, most = self._now(), min(max(left, _SHORTEST_WAIT), _LONGEST_WAIT)
+            _, pending = await asyncio.wait(pending, timeout=most)
+            waited += min(self._now() - since, 2 * most)
+            left = min(seconds - (self._timeouts.loading - before), seconds - waited / _SLOWEST)
         return not pending
 
     def configure(self, settings: Settings) -> None:
@@ -203,7 +209,6 @@ class Supervisor:
 
     async def close(self) -> None:
         """End all workers and answer the running jobs."""
-        self._timeouts.close()
         pools = list(self._pools.values())
         for pool in pools:
             pool.dismiss_all()
@@ -213,7 +218,10 @@ class Supervisor:
             if not job.over:
                 self._fail(job, self._pool.why_none(), started=False)
         self._unplaced.clear()
-        await asyncio.gather(*(pool.wait() for pool in pools))
+        try:
+            await asyncio.gather(*(pool.wait() for pool in pools))
+        finally:
+            self._timeouts.close()
 
     # Jobs
 

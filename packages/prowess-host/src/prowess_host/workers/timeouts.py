@@ -3,7 +3,8 @@
 It sends events to the pool, and the pool and the supervisor act on them.
 
 The clock of a call is wall time. A worker is judged by the time it could use: its clocks stop while it waits for a
-processor, and move by one step at most when the host itself was late (the machine slept or was busy).
+processor, and move by one step at most when the host itself was late (the machine slept or was busy). Whatever waits before
+it ends a worker goes by these clocks too, since other calls may run in it.
 """
 
 from __future__ import annotations
@@ -94,8 +95,22 @@ class Timeouts:
 
     def question(self, worker: Worker) -> None:
         """After the grace, ask a worker whether cancelled calls have ended."""
-        worker.questions.append(self._now() + self._host.cancel_grace)
-        self._check_by(worker.questions[-1])
+        seconds = self._host.cancel_grace
+        worker.questions.append(self._clock_of(worker) + seconds)
+        self._check_by(self._now() + min(seconds, self._often))
+
+    def after(self, worker: Worker, seconds: float, act: Callable[[], None]) -> None:
+        """Call `act` when a worker could have run for this long, unless it ends before."""
+        worker.waits.append((self._clock_of(worker) + seconds, act))
+        self._check_by(self._now() + min(seconds, self._often))
+
+    def _clock_of(self, worker: Worker) -> float:
+        """The clock of a worker, which runs from now on."""
+        now = self._now()
+        if worker.measured is None or not worker.is_measured:
+            worker.measured = now
+            worker.progress.start()
+        return worker.clock + now - worker.measured
 
     def on_frame(self, worker: Worker) -> None:
         """Called for each frame of a worker."""
@@ -149,7 +164,7 @@ class Timeouts:
                     loads = worker.describes or not worker.is_up
                     usable = self._check_worker(worker, now)
                     loading = max(loading, usable) if loads else loading
-                    due = min([due, *worker.questions])
+                    due = min([due, *(now + left for left in self._left(worker))])
                 else:
                     worker.measured = None
             pool.adjust_spare(needed=any(self._may_need_another(worker, now) for worker in pool.active))
@@ -161,15 +176,15 @@ class Timeouts:
     def _check_worker(self, worker: Worker, now: float) -> float:
         """Check a worker. Returns its usable seconds since the last check, as far as they are measured."""
         importing = worker.importing
-        is_measured = importing or worker.describes or worker.pinged is not None or not worker.is_up
-        usable = self._usable(worker, now) if is_measured else 0.0
+        usable = self._usable(worker, now) if worker.is_measured else 0.0
+        self._act(worker)
         if not worker.is_up:
             self._check_start(worker, 0.0 if worker.process.is_preparing else usable)
             return usable
         self._check_imports(worker, importing, usable)
         if worker.describing is not None and worker.describes and not importing and worker.describing.spend(usable):
             worker.pool.send(worker, Event.LINGERS)
-        if worker.questions and worker.questions[0] <= now:
+        if worker.questions and worker.questions[0] <= worker.clock:
             self._ask_what_lingers(worker, now)
         if worker.pinged is not None:
             self._check_silence(worker, usable)
@@ -183,7 +198,23 @@ class Timeouts:
         if before is None:
             worker.progress.start()
             return 0.0
-        return min(worker.progress.usable(now - before), 2 * self._often)
+        most = 2 * self._often
+        usable = min(worker.progress.usable(now - before), most)
+        worker.clock += usable if worker.progress.is_exact else min(now - before, most)
+        return usable
+
+    def _left(self, worker: Worker) -> list[float]:
+        """The usable seconds until something is due for a worker."""
+        questions = worker.questions if worker.is_up else ()
+        return [at - worker.clock for at in (*questions, *(at for at, _ in worker.waits))]
+
+    def _act(self, worker: Worker) -> None:
+        """Do what is due for a worker."""
+        if any(at <= worker.clock for at, _ in worker.waits):
+            due = [act for at, act in worker.waits if at <= worker.clock]
+            worker.waits = [each for each in worker.waits if each[0] > worker.clock]
+            for act in due:
+                act()
 
     def _check_start(self, worker: Worker, usable: float) -> None:
         worker.starting += usable
@@ -217,7 +248,7 @@ class Timeouts:
                 worker.pool.send(worker, Event.BLOCKED)
 
     def _ask_what_lingers(self, worker: Worker, now: float) -> None:
-        worker.questions = [question for question in worker.questions if question > now]
+        worker.questions = [question for question in worker.questions if question > worker.clock]
         worker.questioned = True
         worker.questioned_at = now if worker.pinged is None else worker.pinged
         if worker.state is State.STUCK:
@@ -228,7 +259,7 @@ class Timeouts:
     def _ping(self, worker: Worker, now: float) -> None:
         worker.pinged = now
         worker.silence = 0.0
-        if not worker.importing:
+        if not (worker.importing or worker.questions or worker.waits):
             worker.measured = None
         worker.process.send(Kind.PING)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -69,8 +69,12 @@ class Worker:
     """Usable seconds since the unanswered ping."""
     imports: dict[Importing, float] = field(default_factory=dict[Importing, float])
     """Its running imports, each with its usable seconds."""
+    clock: float = 0.0
+    """Its usable seconds, counted while something below depends on them."""
     questions: list[float] = field(default_factory=list[float])
-    """Times at which to ask whether cancelled calls have ended."""
+    """The times, by its clock, at which to ask whether cancelled calls have ended."""
+    waits: list[tuple[float, Callable[[], None]]] = field(default_factory=list[tuple[float, "Callable[[], None]"]])
+    """What happens to it later, with the times by its clock."""
     questioned: bool = False
     """Whether the last ping was such a question."""
     questioned_at: float = 0.0
@@ -89,7 +93,13 @@ class Worker:
     @property
     def is_watched(self) -> bool:
         """Whether `timeouts` checks it."""
-        return bool(self.jobs or self.may_linger or not self.is_up or self.describes or self.importing)
+        return bool(self.jobs or self.may_linger or self.waits or not self.is_up or self.describes or self.importing)
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether something depends on the time that it could use."""
+        waits = self.questions or self.waits
+        return bool(self.importing or self.describes or self.pinged is not None or not self.is_up or waits)
 
     @property
     def describes(self) -> bool:

@@ -1,0 +1,109 @@
+"""A worker that gets no processor has as much time as any other, but nobody waits for it without end."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from anyio import fail_after
+from inside import Inside, inside
+from patience import PATIENCE
+from piped import make_project, result, until
+
+from prowess.settings.settings import Settings
+from prowess.worker.progress import Progress, Thread
+from prowess_host.workers.lifecycle import State
+from prowess_host.workers.supervisor import Supervisor
+from prowess_host.workers.worker import Worker
+
+MANY = 20
+"""Measurements: together they take several times as long as each grace below."""
+SETTINGS = "[host]\nstall_limit = 0.2\ncancel_grace = 0.1\ngrace = 0.1\n"
+SKILL = """
+    from pathlib import Path
+
+    @skill_command
+    def hold(gate: str, began: str) -> str:
+        Path(began).touch()
+        while not os.path.exists(gate):
+            time.sleep(0.01)
+        return "held"
+"""
+
+
+class Starved(Progress):
+    """Says of a process that it waits for a processor all the time, until it `goes_on`."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda: {1: Thread(0.0, 0.0, runnable=True)}, int)
+        self.asked = 0
+        self.goes_on = False
+
+    def usable(self, seconds: float) -> float:
+        self.asked += 1
+        return seconds if self.goes_on else super().usable(seconds)
+
+    async def often(self) -> None:
+        """Until it was asked many times more."""
+        enough = self.asked + MANY
+        await until(lambda: self.asked > enough)
+
+
+def starve(host: Inside) -> tuple[Worker, Starved]:
+    """The only worker of a host, which gets no processor from now on."""
+    (worker,) = host.project.workers._pool.active
+    worker.progress = progress = Starved()
+    progress.start()
+    return worker, progress
+
+
+async def begin(host: Inside, folder: Path, *names: str) -> list[asyncio.Future]:
+    """A running call for each name, which ends when there is a file of this name."""
+    calls = [host.start_call("t_hold", gate=str(folder / name), began=str(folder / f"{name}_began")) for name in names]
+    await until(lambda: all((folder / f"{name}_began").exists() for name in names))
+    return calls
+
+
+def project(tmp_path: Path) -> Path:
+    return make_project(tmp_path, SETTINGS, t=SKILL)
+
+
+async def test_a_cancelled_call_has_its_grace_although_its_worker_is_starved(tmp_path: Path):
+    """The worker stays, with everything that runs in it. As soon as it can run, the grace goes by."""
+    async with inside(project(tmp_path)) as host:
+        (call,) = await begin(host, tmp_path, "one")
+        worker, progress = starve(host)
+        host.cancel(call)
+        await progress.often()
+        assert State.READY is worker.state
+        progress.goes_on = True
+        await until(lambda: worker.state is State.GONE)
+
+
+async def test_the_neighbours_of_a_call_that_does_not_end_have_their_grace_although_they_are_starved(tmp_path: Path):
+    async with inside(project(tmp_path)) as host:
+        call, neighbour = await begin(host, tmp_path, "one", "two")
+        (worker,) = host.project.workers._pool.active
+        host.cancel(call)
+        await until(lambda: worker.state is State.DRAINING)
+        worker.progress = progress = Starved()
+        progress.start()
+        await progress.often()
+        (tmp_path / "two").touch()
+        assert "held" == (await result(neighbour))["content"][0]["text"]
+
+
+async def test_the_first_list_does_not_wait_for_a_worker_that_never_runs(tmp_path: Path):
+    """It waits ten times as long as for one that runs."""
+    root = project(tmp_path)
+    supervisor = Supervisor(root, Settings.load(root, environ={}), {})
+    supervisor.start()
+    (worker,) = supervisor._pool.active
+    worker.progress = Starved()
+    never = asyncio.ensure_future(asyncio.Event().wait())
+    try:
+        with fail_after(PATIENCE):
+            assert not await supervisor.within([never], 0.05)  # type: ignore[list-item]
+    finally:
+        never.cancel()
+        await supervisor.close()
