@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Generator
 from pathlib import Path
+from textwrap import indent
 
 import pytest
 from inside import inside
@@ -19,6 +20,8 @@ from prowess.worker.progress import threads_of
 
 HOLD = "import ctypes\nctypes.PyDLL(None).usleep({})\n"
 """An import that holds the interpreter, as loading a large native library does."""
+HOLD_UNTIL = "import ctypes, os\nctypes.PyDLL(None).read(os.open({!r}, os.O_RDWR), ctypes.create_string_buffer(1), 1)\n"
+"""The same until somebody writes to this pipe."""
 SAY = "@skill_command\ndef say() -> str:\n    return {!r}\n"
 NOTE = "with open({!r}, 'a') as file:\n    file.write('x')\n"
 
@@ -56,21 +59,31 @@ def slow_project(tmp_path: Path, seconds: float, settings: str = "") -> Path:
     return make_project(tmp_path, settings or "[host]\nstall_limit = 0.4\n", **skills)
 
 
-@pytest.mark.usefixtures("board")
-async def test_a_slow_native_import_is_served_after_a_warm_start(tmp_path: Path):
-    """By the worker that began it: it is imported once. Calls of other skills are answered meanwhile, elsewhere."""
-    project = slow_project(tmp_path, 2)
+async def test_a_slow_native_import_is_served_after_a_warm_start(tmp_path: Path, board: str):
+    """By the worker that began it: it is imported once. Calls of other skills are answered meanwhile, elsewhere.
+
+    Without shared memory, those that the worker already has can be taken back only after the import.
+    """
+    notes, gate = tmp_path / "imported", tmp_path / "gate"
+    notes.mkdir()
+    os.mkfifo(gate)
+    hold = "if os.environ.get('WAIT'):\n" + indent(HOLD_UNTIL.format(str(gate)), "    ")
+    skills = {"slow": body("slow", notes, hold), "quick": body("quick", notes)}
+    project = make_project(tmp_path, "[host]\nstall_limit = 0.4\n", **skills)
     await learned(project)
-    async with inside(project) as host:
+    async with inside(project, env={"WAIT": "1"}) as host:
         assert "quick" == await host.text("quick_say")
         slow = host.start_call("slow_say")
         await until(lambda: imports(project, "slow"))
         others = [host.start_call("quick_say") for _ in range(5)]
-        assert ["quick"] * 5 == [await text(other) for other in others]
+        if board == "shared":
+            assert ["quick"] * 5 == [await text(other) for other in others]
+        await until(lambda: "the import of slow (" in host.stderr)
+        gate.write_text("x")
         assert "slow" == await text(slow)
+        assert ["quick"] * 5 == [await text(other) for other in others]
         assert "slow" == await host.text("slow_say")
         assert 1 == imports(project, "slow")
-        assert "the import of slow (" in host.stderr
         assert "blocks the event loop" not in host.stderr
         await host.worker()  # the one that stood in has gone
 

@@ -36,6 +36,13 @@ SKILL = """
             Path(started).touch()
         await asyncio.sleep(600)
 
+    @skill_command
+    async def block_until(gate: str, started: str) -> int:
+        Path(started).touch()
+        while not os.path.exists(gate):
+            time.sleep(0.01)
+        return os.getpid()
+
     @skill_command(timeout=0.3)
     def late(done: str) -> str:
         time.sleep(600)
@@ -269,6 +276,26 @@ async def test_a_cancelled_async_command_that_blocks_is_ended(hosts: Hosts, tmp_
         host.cancel(answer)
         await gone(old)
         assert "x" == await host.text("t_say", text="x")
+
+
+@both
+async def test_a_call_cancelled_while_its_worker_is_blocked_has_its_moment_too(tmp_path: Path):
+    """What the worker says of cancelled calls counts once it has read of the last cancellation."""
+    started, gate = [tmp_path / "1", tmp_path / "2", tmp_path / "blocked"], tmp_path / "gate"
+    project = make(tmp_path, f"[host]\ncancel_grace = 0.1\nstall_limit = {PATIENCE}\n")
+    async with inside(project) as host:
+        waiting = [host.start_call("t_wait", started=str(file)) for file in started[:2]]
+        await until(lambda: all(file.exists() for file in started[:2]))
+        blocked = host.start_call("t_block_until", gate=str(gate), started=str(started[2]))
+        await until(started[2].exists)
+        [worker] = host.project.workers._pool.workers
+        for call in waiting:
+            host.cancel(call)
+            await until(lambda: worker.questioned and not worker.questions)
+        gate.touch()
+        assert str(worker.process.pid) == await text(blocked)
+        await until(lambda: not worker.may_linger)
+        assert str(worker.process.pid) == await host.text("t_worker")
 
 
 @both

@@ -122,7 +122,8 @@ class Timeouts:
 
     def on_pong(self, worker: Worker, lingering: int) -> bool:
         """Handle the number of cancelled calls that still run. Returns whether it was the answer to a question, and is 0."""
-        if not worker.questioned:
+        worker.pings = max(worker.pings - 1, 0)
+        if not worker.questioned or worker.pings > 0:  # it answers an earlier ping, sent before the last cancellation
             return False
         worker.questioned = False
         if lingering:
@@ -250,17 +251,19 @@ class Timeouts:
     def _ask_what_lingers(self, worker: Worker, now: float) -> None:
         worker.questions = [question for question in worker.questions if question > worker.clock]
         worker.questioned = True
-        worker.questioned_at = now if worker.pinged is None else worker.pinged
+        worker.questioned_at = now
         if worker.state is State.STUCK:
             worker.pool.send(worker, Event.LINGERS)
-        elif worker.pinged is None:
+        else:
             self._ping(worker, now)
 
     def _ping(self, worker: Worker, now: float) -> None:
-        worker.pinged = now
-        worker.silence = 0.0
-        if not (worker.importing or worker.questions or worker.waits):
-            worker.measured = None
+        if worker.pinged is None:
+            worker.pinged = now
+            worker.silence = 0.0
+            if not (worker.importing or worker.questions or worker.waits):
+                worker.measured = None
+        worker.pings += 1
         worker.process.send(Kind.PING)
 
     def _may_need_another(self, worker: Worker, now: float) -> bool:

@@ -65,6 +65,9 @@ class Worker:
     last_frame: float = 0.0
     """The time of its last frame."""
     pinged: float | None = None
+    """The time of the first ping since its last frame."""
+    pings: int = 0
+    """The number of pings that it has not answered."""
     silence: float = 0.0
     """Usable seconds since the unanswered ping."""
     imports: dict[Importing, float] = field(default_factory=dict[Importing, float])
@@ -76,7 +79,7 @@ class Worker:
     waits: list[tuple[float, Callable[[], None]]] = field(default_factory=list[tuple[float, "Callable[[], None]"]])
     """What happens to it later, with the times by its clock."""
     questioned: bool = False
-    """Whether the last ping was such a question."""
+    """Whether such a question, a ping, is not answered."""
     questioned_at: float = 0.0
     """The time of the question."""
 
