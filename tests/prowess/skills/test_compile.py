@@ -1086,7 +1086,7 @@ class Empty(enum.Enum):
         (Empty, "there is nothing to choose from"),
         (Annotated[int, Field(ge=5, le=3)], "no integer is within minimum 5, maximum 3"),
         (Endless, "each Endless needs another Endless, without end"),
-        (typing_extensions.Self, "has the type Self, which only a class knows. Name the class"),
+        (typing_extensions.Self, "has the type Self, which has a meaning only in a class. Name the class"),
     ],
 )
 def test_a_parameter_that_no_client_can_send_is_refused(refusal: Any, annotation: Any, reason: str):

@@ -64,7 +64,7 @@ def compile_output(
         if (rendered or renders(returns)) and not pair:
             return OutputShape(field=declared.output_field), Output()
         reason = f"the return type of {command} has no JSON Schema: {error}"
-        way_out = "declare the result with output=" if declared.kind == TOOL else "return a text"
+        way_out = "declare the result with output=" if declared.kind == TOOL else "return a string"
         raise SchemaError(
             f"{reason}. Annotate it with data types, convert its values in a plugin with the hook `prowess_render`, or "
             f"{way_out}"
