@@ -157,7 +157,7 @@ class Reader:
         if len(found) == 1:
             return found[0]
         if not found:
-            raise NoSuchCall(f"the record has no call {name!r}; see `prowess logs`, or say `last`")
+            raise NoSuchCall(f"the record has no call {name!r}; see `prowess logs`, or use `last`")
         ids = ", ".join(call.id for call in found)
         raise NoSuchCall(f"several calls match {name!r} ({ids}, …): write more of the id")
 
@@ -173,7 +173,7 @@ class Reader:
                 raise ProwessError(f"the record {self.path} cannot be read: {error}") from error
             except sqlite3.DatabaseError as error:
                 raise ProwessError(
-                    f"the record {self.path} is damaged ({error}): delete it, or let the next call do so"
+                    f"the record {self.path} is damaged ({error}): delete it, or make a call, which begins a new one"
                 ) from error
         return [_call(*row) for row in rows]
 
