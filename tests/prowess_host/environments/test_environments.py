@@ -466,12 +466,12 @@ LIMITED = "[tool.prowess.sandbox]\nnetwork = false"
 @pytest.mark.parametrize(
     ("dependencies", "more", "words"),
     [
-        (["evil @ file://{evil}"], LIMITED, "is not the name of a package with versions"),
-        (["{evil}"], LIMITED, "is not the name of a package with versions"),
-        (["x==${{HOME}}"], LIMITED, "is not the name of a package with versions"),
+        (["evil @ file://{evil}"], LIMITED, "must be the name of a package with versions"),
+        (["{evil}"], LIMITED, "must be the name of a package with versions"),
+        (["x==${{HOME}}"], LIMITED, "must be the name of a package with versions"),
         (["-e {evil}"], LIMITED, "is an option"),
         (["evil"], f'{LIMITED}\n[tool.uv.sources]\nevil = {{{{ path = "{{evil}}" }}}}', "settings of uv"),
-        (["tinypackage"], f'[tool.prowess]\npython = "{{evil}}/python"\n{LIMITED}', "is not a version of Python"),
+        (["tinypackage"], f'[tool.prowess]\npython = "{{evil}}/python"\n{LIMITED}', "must be a version of Python"),
     ],
     ids=["address", "path", "variable", "option", "settings of uv", "interpreter"],
 )
