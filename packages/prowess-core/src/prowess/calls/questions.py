@@ -146,7 +146,7 @@ class Page(Question):
 
 @frozen
 class Sample(Question):
-    """A request to the client's model for a text. The protocol has deprecated this, and few clients support it.
+    """A request to the client's model for text. The protocol has deprecated this, and few clients support it.
 
     `messages` is a prompt, or a list of messages of MCP. `more` are further parameters of
     `sampling/createMessage`.

@@ -55,7 +55,7 @@ class Event(NamedTuple):
         if self.kind == "asked":
             return "; ".join(map(str, self.data.values()))
         if self.kind == "dropped":
-            return f"{self.data} more are not kept"
+            return f"{self.data} more were dropped"
         return str(self.data)
 
 
