@@ -104,9 +104,9 @@ async def test_folders_that_are_not_there_are_a_failure(tmp_path: Path) -> None:
         none="@hookimpl\ndef prowess_skill_folders(): ...\n",
     )
     async with Runtime.open(tmp_path) as runtime:
-        assert [("bad", "bad.py", None, "prowess_skill_folders returned 'gone', which must be an existing folder")] == told(
-            runtime
-        )
+        assert [
+            ("bad", "bad.py", None, "prowess_skill_folders returned 'gone', which must be an existing folder")
+        ] == told(runtime)
 
 
 async def test_refused_calls_failed_attempts_and_the_end_are_told(tmp_path: Path) -> None:

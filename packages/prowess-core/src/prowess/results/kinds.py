@@ -77,7 +77,9 @@ def _prompt(value: Any, _output: Output, render: Render | None) -> Result:
     items = cast("list[Any]", value if isinstance(value, list) else [value])
     messages = [message for item in items for message in _messages(item, render)]
     if not messages or value is None:
-        raise OutputError("a prompt must return at least one message: a string, or a list of strings and (role, content)")
+        raise OutputError(
+            "a prompt must return at least one message: a string, or a list of strings and (role, content)"
+        )
     data: JsonObject = {"messages": messages}
     if isinstance(description, str):
         data["description"] = description

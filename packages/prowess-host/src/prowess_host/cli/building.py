@@ -53,9 +53,7 @@ async def _build(where: ProjectOptions, options: _Options) -> int:
     for name in options.profile:
         check_profile(name)
     if not is_project(where.root):
-        raise ProwessError(
-            f"{where.root} is not a project: it has neither prowess.toml nor a folder skills"
-        )
+        raise ProwessError(f"{where.root} is not a project: it has neither prowess.toml nor a folder skills")
     loaded = await load(where)
     if loaded.catalog.failures:
         print("\n".join(failure_lines(loaded)), file=sys.stderr)

@@ -42,7 +42,9 @@ Examples:
 @click.argument("call", required=False)
 @click.option("-f", "--follow", is_flag=True, help="Keep showing new calls, until Ctrl-C.")
 @click.option("-n", "--count", type=click.IntRange(1), default=20, show_default=True, help="Maximum number of calls.")
-@click.option("--command", "name", metavar="COMMAND", default="", help="Only this command or skill, or a pattern of ids.")
+@click.option(
+    "--command", "name", metavar="COMMAND", default="", help="Only this command or skill, or a pattern of ids."
+)
 @click.option("--client", metavar="NAME", default="", help="Only clients whose names contain this.")
 @click.option("--failed", is_flag=True, help="Only calls that failed.")
 @click.option("--since", "begin", metavar="TIME", help="Only calls since 10m, 2h, 3d, or a time like 2026-11-19T08:30.")

@@ -126,7 +126,12 @@ def _limits() -> Iterator[Finding]:
     lacking = system().lacking(Limits())
     if lacking:
         text = f"skills with limits do not run here: {'; '.join(lacking)}"
-        yield Finding("limits", "warning", text, "run the host on a system that enforces them; with sandbox.unenforced = true, such skills run without these")
+        yield Finding(
+            "limits",
+            "warning",
+            text,
+            "run the host on a system that enforces them; with sandbox.unenforced = true, such skills run without these",
+        )
     else:
         yield Finding("limits", "ok", f"limits of skills are enforced by {system().in_words()}")
 
@@ -202,7 +207,9 @@ async def examine_cluster(settings: Settings) -> AsyncIterator[Finding]:
             "auth.state_key is not set: replicas on several machines cannot continue each other's questions, and the engine "
             "stores the secret for the keys of shared results, so everyone who can read the whole engine knows it"
         )
-        yield Finding("cluster", "note", text, "set it to the same secret text of at least 32 characters on all of them")
+        yield Finding(
+            "cluster", "note", text, "set it to the same secret text of at least 32 characters on all of them"
+        )
 
 
 # --- settings -------------------------------------------------------------------------------------

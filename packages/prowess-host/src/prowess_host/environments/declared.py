@@ -94,9 +94,7 @@ def check_limited(found: Declared) -> None:
             )
     for each in (found.python, found.requires_python):
         if _VERSION.fullmatch(each) is None:
-            raise NeedsError(
-                file, f"{each!r} must be a version of Python, because the skill has limits"
-            )
+            raise NeedsError(file, f"{each!r} must be a version of Python, because the skill has limits")
 
 
 def satisfies(version: tuple[int, ...], specifier: str) -> bool:
