@@ -304,11 +304,11 @@ async def test_calls_are_observed_and_wrapped_in_the_order_of_names(tmp_path: Pa
         ),
         (
             "@hookimpl\ndef prowess_render(vaule): ...\n",
-            'prowess_render takes vaule, but prowess_render gives value; did you mean "value"?',
+            'prowess_render takes vaule, but prowess_render passes value; did you mean "value"?',
         ),
         (
             "@hookimpl(specname='prowess_render')\ndef mine(x): ...\n",
-            "mine takes x, but prowess_render gives value",
+            "mine takes x, but prowess_render passes value",
         ),
         (
             "@hookimpl(wrapper=True)\ndef prowess_render(value): yield\n",

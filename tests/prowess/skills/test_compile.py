@@ -724,7 +724,7 @@ def test_output_beside_any_schema_does_nothing(refusal: Any):
 
     def function(): ...
 
-    assert 'does nothing beside output_schema="any"' in refusal(function, output=int, output_schema="any")
+    assert 'has no effect beside output_schema="any"' in refusal(function, output=int, output_schema="any")
 
 
 @pytest.mark.parametrize("returns", [None, NoReturn, Image, bytes, list[Image], str | Image])
@@ -735,7 +735,7 @@ def test_an_output_field_without_data_is_refused(refusal: Any, returns: Any):
 
     function.__annotations__["return"] = returns
     reason = refusal(function, output_field="sum")
-    assert "output_field='sum' of test_compile.function does nothing" in reason
+    assert "output_field='sum' of test_compile.function has no effect" in reason
     assert "Drop it, or return data" in reason
 
 
@@ -758,7 +758,7 @@ async def test_an_output_field_in_a_profile_of_text_is_refused(tmp_path: Path):
     )
     async with Runtime.open(tmp_path) as runtime:
         (failure,) = runtime.catalog().failures
-    assert "output_field='sum' does nothing: the profile 'omni' shows no data" in failure.reason
+    assert "output_field='sum' has no effect: the profile 'omni' shows no data" in failure.reason
 
 
 @pytest.mark.parametrize("alias", ["test_compile.function", "test_compile/function", "test_compile_function"])

@@ -97,7 +97,7 @@ def _unregistered(note: Declaration) -> DeclarationError:
         what = f"the name {name!r} is given to another function in line {taken_by.__code__.co_firstlineno}"
         remedy = "Give each function a name of its own"
     elif taken_by is not None:
-        what, remedy = f"another decorator is above {note.decorator} and gives {_kind(taken_by)}", _below(note)
+        what, remedy = f"another decorator is above {note.decorator} and returns {_kind(taken_by)}", _below(note)
     elif (other := declaration_of(names.get(name))) is not None:
         what = f"the name {name!r} is given to another command in line {other.place.line}"
         remedy = "Give each function a name of its own"
@@ -310,6 +310,6 @@ def compiled(declared: Declaration, skill: str, services: Services) -> Plan:
         known = ", ".join(sorted(services.profiles))
         raise SchemaError(f"there is no profile {contract.profile!r}; known: {known}", file=place.file, line=place.line)
     if contract.profile is not None and contract.output.field and not services.profiles[contract.profile].structured:
-        problem = f"output_field={contract.output.field!r} does nothing: the profile {contract.profile!r} shows no data"
+        problem = f"output_field={contract.output.field!r} has no effect: the profile {contract.profile!r} shows no data"
         raise SchemaError(f"{problem}. Drop one of them", file=place.file, line=place.line)
     return plan
