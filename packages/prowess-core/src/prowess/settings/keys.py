@@ -57,7 +57,7 @@ class RetrySettings:
 
 @frozen
 class HostSettings:
-    """`[host]`: the process that owns the wire, and its workers."""
+    """`[host]`: the process that talks to the client, and its workers."""
 
     workers: int = _key(1, "worker processes of one generation", least=1)
     grace: float = _key(5.0, "seconds that other calls get to finish before their worker is killed", least=0)
