@@ -310,6 +310,8 @@ def compiled(declared: Declaration, skill: str, services: Services) -> Plan:
         known = ", ".join(sorted(services.profiles))
         raise SchemaError(f"there is no profile {contract.profile!r}; known: {known}", file=place.file, line=place.line)
     if contract.profile is not None and contract.output.field and not services.profiles[contract.profile].structured:
-        problem = f"output_field={contract.output.field!r} has no effect: the profile {contract.profile!r} shows no data"
+        problem = (
+            f"output_field={contract.output.field!r} has no effect: the profile {contract.profile!r} shows no data"
+        )
         raise SchemaError(f"{problem}. Drop one of them", file=place.file, line=place.line)
     return plan
