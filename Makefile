@@ -20,18 +20,18 @@ run: ## set up, and show the product doing its main job
 	@sh scripts/prepare.sh run
 	@$(PY) scripts/show.py
 
-prepare: ## set up all that the other targets need
+prepare: ## install everything that the other targets need
 	@sh scripts/prepare.sh all
 
 docs: ## build the documentation site into site/, and check its links
 	@sh scripts/prepare.sh docs
 	@.venv-docs/bin/python scripts/docs.py
 
-reference: ## rewrite what the documentation takes from the program: tables, schemas/prowess.toml.schema.json, llms.txt
+reference: ## rewrite the generated parts of the documentation: tables, schemas/prowess.toml.schema.json, llms.txt
 	@sh scripts/prepare.sh test
 	@$(PY) scripts/reference.py
 
-screens: ## renew the pictures of the command line in the documentation
+screens: ## update the pictures of the command line in the documentation
 	@sh scripts/prepare.sh test
 	@$(PY) scripts/screens.py
 
@@ -43,18 +43,18 @@ pytest: ## run some tests without coverage: make pytest ARGS="-k O-12"
 	@sh scripts/prepare.sh test
 	@$(PY) -m pytest $(ARGS)
 
-property: ## try each property for a minute, without coverage, which slows them threefold
+property: ## run each property test for a minute, without coverage, which makes them three times slower
 	@sh scripts/prepare.sh test
 	@HYPOTHESIS_PROFILE=thorough $(PY) -m pytest -m hypothesis -n auto $(ARGS)
 
-test-lowest: ## run the tests on the lowest versions of our dependencies that we claim to support
+test-lowest: ## run the tests on the lowest supported versions of the dependencies
 	@sh scripts/prepare.sh lowest
 	@.venv-lowest/bin/python -m pytest $(ARGS)
 
 cov: ## write the coverage of the last `make test` to htmlcov/
 	@$(PY) -m coverage html --fail-under=0 --directory htmlcov
 
-check: format lint types ## all checks that run nothing: format, lint, types
+check: format lint types ## all static checks: format, lint, types
 
 format:
 	@sh scripts/prepare.sh check
@@ -68,7 +68,7 @@ types:
 	@sh scripts/prepare.sh check
 	@$(PY) -m pyright
 
-fix: ## format, and mend what the linter can mend
+fix: ## format, and apply the fixes of the linter
 	@sh scripts/prepare.sh check
 	@$(PY) -m ruff check --fix .
 	@$(PY) -m ruff format .
@@ -77,35 +77,35 @@ wheels: ## build each wheel, install it alone in a fresh environment, and import
 	@sh scripts/prepare.sh check
 	@$(PY) scripts/wheels.py
 
-conformance: ## hold the host against the official conformance suite, over stdio and over HTTP
+conformance: ## run the official conformance suite on the host, over stdio and over HTTP
 	@sh scripts/prepare.sh check
 	@$(PY) tests/conformance/run.py $(ARGS)
 
-programs: ## let the clients' own programs list what `prowess connect` wrote (downloads 1.3 GB from npm)
+programs: ## let the clients' own programs list the servers that `prowess connect` wrote (downloads 1.3 GB from npm)
 	@sh scripts/prepare.sh test
 	@npm install --prefix .cache/programs --no-audit --no-fund --ignore-scripts --no-save @openai/codex @anthropic-ai/claude-code @google/gemini-cli @github/copilot opencode-ai
 	@CLIENT_PROGRAMS=.cache/programs/node_modules/.bin $(PY) -m pytest -q tests/clients/test_programs.py $(ARGS)
 
-catalog: ## check that schemas/catalog.json is what the skills are, and that nobody who calls them is broken
+catalog: ## check that schemas/catalog.json is up to date, and that no caller is broken
 	@sh scripts/prepare.sh run
 	@.venv/bin/prowess build --check
 	@.venv/bin/prowess check
 
-soak: ## soak the host, ten minutes or longer: make soak ARGS="--minutes 30 --seed 7"
+soak: ## chaos test of the host, ten minutes or longer: make soak ARGS="--minutes 30 --seed 7"
 	@sh scripts/prepare.sh test
 	@PYTHONPATH=tests $(PY) tests/soak/soak.py $(ARGS)
 
-simulate: ## a fleet of thousands of hosts in virtual time: make simulate ARGS=5 for five seeds
+simulate: ## simulate thousands of hosts in virtual time: make simulate ARGS=5 for five seeds
 	@sh scripts/prepare.sh test
 	@PYTHONPATH=tests/simulation $(PY) tests/simulation/fleet.py $(ARGS)
 
-load: ## 200 clients over HTTP while workers die under them
+load: ## load test: 200 clients over HTTP while workers die
 	@sh scripts/prepare.sh test
 	@LOAD_CLIENTS=200 LOAD_CALLS=50 $(PY) -m pytest -n 0 -q tests/prowess_host/http/test_serve.py -k under_load $(ARGS)
 
-bench: ## measure beside the peers, and print the table
+bench: ## benchmark Prowess beside other servers, and print the tables
 	@sh scripts/prepare.sh test
 	@$(PY) benchmarks/run.py $(ARGS)
 
-clean: ## remove all that make built
+clean: ## remove everything that make has built
 	@rm -rf tests/conformance/node_modules tests/clients/node_modules .venv .venv-docs .venv-lowest build dist htmlcov site .cache .coverage .coverage.* .pytest_cache .ruff_cache .hypothesis

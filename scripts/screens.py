@@ -69,8 +69,8 @@ SCREENS = {
 }
 INTRODUCTION = """# Screens
 
-What the commands show in a terminal of 80 and of 140 columns. `make screens` renews this page. The pictures are in colour; the texts are the same output with
-`NO_COLOR=1`. The project is the one in the repository of Prowess, with a skill whose import fails.
+This page shows the output of some commands in terminals of 80 and 140 columns: pictures in colour, then the same output as text, with
+`NO_COLOR=1`. The project is that of the repository of Prowess, with a skill whose import fails. `make screens` updates this page.
 """
 
 

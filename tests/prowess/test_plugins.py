@@ -104,9 +104,9 @@ async def test_folders_that_are_not_there_are_a_failure(tmp_path: Path) -> None:
         none="@hookimpl\ndef prowess_skill_folders(): ...\n",
     )
     async with Runtime.open(tmp_path) as runtime:
-        assert [("bad", "bad.py", None, "prowess_skill_folders gave 'gone', which must be an existing folder")] == told(
-            runtime
-        )
+        assert [
+            ("bad", "bad.py", None, "prowess_skill_folders returned 'gone', which must be an existing folder")
+        ] == told(runtime)
 
 
 async def test_refused_calls_failed_attempts_and_the_end_are_told(tmp_path: Path) -> None:
@@ -304,11 +304,11 @@ async def test_calls_are_observed_and_wrapped_in_the_order_of_names(tmp_path: Pa
         ),
         (
             "@hookimpl\ndef prowess_render(vaule): ...\n",
-            'prowess_render takes vaule, but prowess_render gives value; did you mean "value"?',
+            'prowess_render takes vaule, but prowess_render passes value; did you mean "value"?',
         ),
         (
             "@hookimpl(specname='prowess_render')\ndef mine(x): ...\n",
-            "mine takes x, but prowess_render gives value",
+            "mine takes x, but prowess_render passes value",
         ),
         (
             "@hookimpl(wrapper=True)\ndef prowess_render(value): yield\n",
@@ -622,7 +622,7 @@ def test_packages_are_imported_by_whom_the_owner_says(tmp_path: Path) -> None:
         command = [sys.executable, "-c", program, str(tmp_path), *args]
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE).stdout.splitlines()
 
-    refused = "the installed package dist_c_c brings it, and is not allowed to run: `prowess trust c-c` shows"
+    refused = "it belongs to the installed package dist_c_c, and is not allowed to run: `prowess trust c-c` shows"
     here, failure, names = told()
     assert ("aa.run", "package:bb:dist_bb") == (here, names)
     assert failure.startswith(f"FAILED c-c: {refused}")

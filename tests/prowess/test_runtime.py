@@ -55,7 +55,9 @@ async def test_what_is_wrong_with_settings_is_said(tmp_path: Path, caplog: pytes
     """It stops nothing."""
     (tmp_path / ".env").write_text("no such line\n")
     async with Runtime.open(tmp_path):
-        assert [f"{tmp_path}/.env:1: is ignored" in record.getMessage() for record in caplog.records] == [True]
+        assert [f"{tmp_path}/.env:1: this line is ignored" in record.getMessage() for record in caplog.records] == [
+            True
+        ]
 
 
 @pytest.mark.parametrize("name", ["clock.noww", "", "other.thing", 7, None, ["clock.now"], "\ud800"])

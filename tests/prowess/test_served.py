@@ -75,7 +75,7 @@ def test_a_resource_has_a_uri():
     [
         ({"mimetype": "a/b"}, "resource has no parameter 'mimetype'; .*mime_type|resource has no parameter 'mimetype'"),
         ({"mime_type": "text"}, "mime_type='text' is not a MIME type"),
-        ({"mime_type": 5}, r"mime_type=5 is not a text.*help\(resource\)"),
+        ({"mime_type": 5}, r"mime_type=5 is not a string.*help\(resource\)"),
         ({"complete": ["a"]}, r"complete=\['a'\] is not a dict"),
         ({"complete": {"a": "b"}}, r"complete\['a'\] is 'b'"),
         ({"complete": {"a": []}}, r"complete\['a'\] is \[\]"),
@@ -151,7 +151,7 @@ async def test_a_resource_without_a_schema_says_the_way_out(tmp_path: Path):
     def odd() -> SimpleNamespace:
         return SimpleNamespace()
 
-    with pytest.raises(SchemaError, match="or return a text"):
+    with pytest.raises(SchemaError, match="or return a string"):
         await payload(tmp_path, odd)
 
 
@@ -429,7 +429,7 @@ async def test_a_completion_that_gives_no_texts_fails(tmp_path: Path):
 
     async with Runtime.open(tmp_path) as opened:
         outcome = await opened.entry_of(_note(trip)).complete("city", {"value": "P"})
-    assert "a completion must return a list of texts" in outcome.text
+    assert "a completion must return a list of strings" in outcome.text
 
 
 # In a project

@@ -52,7 +52,7 @@ async def test_results_arrive_as_they_were_meant(tmp_path: Path, version: str) -
         assert str(plots).count(IMAGE["data"]) == 1
 
         for name, place in (
-            ("circular", "result[0].rows: holds result, "),
+            ("circular", "result[0].rows: refers to result, "),
             ("unknown", "result.rows[0].mean: JSON has"),
         ):
             failed = await client.call(f"results_{name}")

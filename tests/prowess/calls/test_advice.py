@@ -47,8 +47,8 @@ def test_a_missing_module_says_in_which_python_and_how_to_add_it(
     python = shlex.quote(sys.executable)
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: object())
     assert (
-        f"Skills run in {sys.executable}, which does not have it. Add it with `{python} -m pip install "
-        f"{distribution}`, or name a Python that has it by the setting `python`"
+        f"Skills run in {sys.executable}, where it is missing. Install it with `{python} -m pip install "
+        f"{distribution}`, or name a Python that has it in the setting `python`"
     ) == advice(error)
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     assert f"`uv pip install --python {python} {distribution}`" in advice(error)
@@ -71,7 +71,7 @@ async def test_a_file_beside_a_skill_is_imported_from_its_package(tmp_path: Path
     async with Runtime.open(tmp_path) as runtime:
         reasons = [failure.reason for failure in runtime.catalog().failures if failure.source == "a"]
     (reason,) = reasons
-    assert reason.endswith("skills import each other's files as parts of one package: `from . import helper`")
+    assert reason.endswith("import it as a part of the same package: `from . import helper`")
 
 
 @pytest.mark.parametrize(

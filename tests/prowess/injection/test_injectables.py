@@ -729,7 +729,7 @@ async def test_nobody_names_the_nearest_provider(tmp_path: Path):
         assert "there is no provider for ConfigPath; the nearest is ConfigPaths" in injectables(runtime).why_missing(
             "ConfigPath"
         )
-        assert "there is no provider for Settings; another class of that name has one" in injectables(
+        assert "there is no provider for Settings; another class of the same name has one" in injectables(
             runtime
         ).why_missing(type("Settings", (), {}))
         assert "there are ConfigPaths, Context, Logger, Settings" in injectables(runtime).why_missing("Zzz")

@@ -302,7 +302,7 @@ async def test_plain_data_is_provided_by_name_only(tmp_path: Path, kind: Any):
     """By type it would take every such parameter of every skill."""
     async with Runtime.open(tmp_path) as runtime:
         with pytest.raises(
-            InjectionError, match=r'would take every parameter .* give it a name, provide\(.*name="..."'
+            InjectionError, match=r'would fill every parameter .* give it a name, provide\(.*name="..."'
         ):
             injectables(runtime).provide(kind, lambda: None)
         injectables(runtime).provide(kind, lambda: None, name="it")
@@ -313,7 +313,7 @@ async def test_plain_data_is_provided_by_name_only(tmp_path: Path, kind: Any):
     [
         (7, Db, "7 is not a type that can be provided"),
         (None, Db, "None is not a type that can be provided"),
-        (Db | User, Db, "would take every parameter"),
+        (Db | User, Db, "would fill every parameter"),
         (Db, Db(), "Db: <.*> must be a factory: a class, a function or a provider"),
         (Repo[Literal[["no hash"]]], Db, "is not a type that can be provided"),
     ],
@@ -445,7 +445,7 @@ async def test_one_bad_provider_leaves_the_others_of_its_plugin(tmp_path: Path):
         (it.file, it.line) for it in failures
     ]
     assert "annotation 'Rate' cannot be resolved" in failures[0].reason
-    assert "a provider of str would take every parameter" in failures[1].reason
+    assert "a provider of str would fill every parameter" in failures[1].reason
 
 
 # Overriding, from a test that cannot import the skill's class as the skill does

@@ -461,7 +461,7 @@ async def test_a_factory_that_yields_twice_is_told_so(is_async: bool, caplog: py
     await opened.open(twice_async if is_async else twice)
     await opened.close(ValueError("body"))
     assert [] == seen
-    assert "a factory must yield once, and this one yields again" in caplog.text
+    assert "a factory must yield once; this one yields again" in caplog.text
 
 
 async def test_a_generator_that_has_ended_is_left_alone(caplog: pytest.LogCaptureFixture):

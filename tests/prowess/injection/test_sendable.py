@@ -101,7 +101,7 @@ def _fails() -> int:
 @pytest.mark.parametrize(
     ("type_", "factory", "options", "words"),
     [
-        (Rules, lambda: Rules(1), {}, "is a type, which stays in its environment"),
+        (Rules, lambda: Rules(1), {}, "is a type, and sendable data needs a name"),
         (int, _later, {"name": "n"}, "must be a plain function that returns data once"),
         (int, lambda: 1, {"name": "n", "lifetime": "call"}, "must be a plain function that returns data once"),
         (int, _asks, {"name": "n"}, "can only ask for settings and paths, not context"),

@@ -109,7 +109,9 @@ def test_helper_takes_one_source() -> None:
         Image()
     with pytest.raises(TypeError, match="Audio takes either data or path"):
         Audio(WAV, path="x.wav")
-    with pytest.raises(TypeError, match=r"Image takes its data as bytes, not str; a file is Image\(path=\.\.\.\)"):
+    with pytest.raises(
+        TypeError, match=r"Image takes its data as bytes, not str; for a file, use Image\(path=\.\.\.\)"
+    ):
         Image("plot.png")  # type: ignore[arg-type]
 
 

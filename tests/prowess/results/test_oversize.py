@@ -56,7 +56,7 @@ def test_texts_and_data_become_one_text():
     assert part is not None
     assert b'here\nthere\n{"n": [1]}' == part.text
     assert "structuredContent" not in part.payload
-    assert "Its structured data is left out for its size" in part.payload["content"][-1]["text"]
+    assert "Its structured data is left out because of its size" in part.payload["content"][-1]["text"]
     alone = cut(payload(IMAGE, structuredContent=[1, 2, 3]), 5, 10_000, promised=False)
     assert alone is not None
     assert b"[1, 2, 3]" == alone.text

@@ -525,7 +525,7 @@ def test_a_broken_dotenv_stops_nothing(tmp_path: Path):
     """It may be another program's. Lines are named without what stands in them; a folder of that name is left alone."""
     (tmp_path / ".env").write_bytes(b"A=1\nhush hush\nPROWESS_THREADS=2\n'hush\n")
     settings = load(tmp_path)
-    wrong = 'is ignored: write NAME=value, or NAME="value with spaces"'
+    wrong = 'this line is ignored: write NAME=value, or NAME="value with spaces"'
     assert (f"{tmp_path}/.env:2: {wrong}", f"{tmp_path}/.env:4: {wrong}") == settings.warnings
     assert 2 == settings.own.threads
     (tmp_path / ".env").write_bytes(b"A=1\nB=\xff")

@@ -724,7 +724,7 @@ def test_output_beside_any_schema_does_nothing(refusal: Any):
 
     def function(): ...
 
-    assert 'does nothing beside output_schema="any"' in refusal(function, output=int, output_schema="any")
+    assert 'has no effect beside output_schema="any"' in refusal(function, output=int, output_schema="any")
 
 
 @pytest.mark.parametrize("returns", [None, NoReturn, Image, bytes, list[Image], str | Image])
@@ -735,7 +735,7 @@ def test_an_output_field_without_data_is_refused(refusal: Any, returns: Any):
 
     function.__annotations__["return"] = returns
     reason = refusal(function, output_field="sum")
-    assert "output_field='sum' of test_compile.function does nothing" in reason
+    assert "output_field='sum' of test_compile.function has no effect" in reason
     assert "Drop it, or return data" in reason
 
 
@@ -758,7 +758,7 @@ async def test_an_output_field_in_a_profile_of_text_is_refused(tmp_path: Path):
     )
     async with Runtime.open(tmp_path) as runtime:
         (failure,) = runtime.catalog().failures
-    assert "output_field='sum' does nothing: the profile 'omni' shows no data" in failure.reason
+    assert "output_field='sum' has no effect: the profile 'omni' shows no data" in failure.reason
 
 
 @pytest.mark.parametrize("alias", ["test_compile.function", "test_compile/function", "test_compile_function"])
@@ -1086,7 +1086,7 @@ class Empty(enum.Enum):
         (Empty, "there is nothing to choose from"),
         (Annotated[int, Field(ge=5, le=3)], "no integer is within minimum 5, maximum 3"),
         (Endless, "each Endless needs another Endless, without end"),
-        (typing_extensions.Self, "has the type Self, which only a class knows. Name the class"),
+        (typing_extensions.Self, "has the type Self, which has a meaning only in a class. Name the class"),
     ],
 )
 def test_a_parameter_that_no_client_can_send_is_refused(refusal: Any, annotation: Any, reason: str):

@@ -163,11 +163,11 @@ async def test_a_function_may_be_decorated_without_the_at_sign(tmp_path: Path):
     [
         (
             "ALL = {}\ndef make():\n    @skill_command\n    def f(): ...\n    ALL['f'] = f\nmake()\n",
-            "no name of the module",
+            "no name in the module",
         ),
-        ("@skill_command\ndef f(): ...\nall = [f]\ndel f\n", "no name of the module leads to it"),
-        ("@skill_command\ndef f(): ...\nf = None\n", "no name of the module leads to it"),
-        ("def f(): ...\nALL = [skill_command(f)]\n", "no name of the module leads to it"),
+        ("@skill_command\ndef f(): ...\nall = [f]\ndel f\n", "no name in the module refers to it"),
+        ("@skill_command\ndef f(): ...\nf = None\n", "no name in the module refers to it"),
+        ("def f(): ...\nALL = [skill_command(f)]\n", "no name in the module refers to it"),
         ("@skill_command(name='one')\ndef f(): ...\n@skill_command(name='two')\ndef f(): ...\n", "another command"),
         (
             "def make():\n    @guard\n    @skill_command\n    def f(): ...\n    return f\nmade = make()\n",
@@ -198,7 +198,7 @@ async def test_a_wrapper_that_is_registered_is_refused(tmp_path: Path):
     )
     ids, failures = await load(project(tmp_path, body))
     assert ["a.a"] == ids
-    assert "what was registered is a function made of it by another decorator" in failures[0].reason
+    assert "the registered object is a function, which another decorator made of it" in failures[0].reason
 
 
 async def test_an_imported_command_that_was_wrapped_and_listed_is_refused(tmp_path: Path):
@@ -212,7 +212,7 @@ async def test_an_imported_command_that_was_wrapped_and_listed_is_refused(tmp_pa
         sys.path.remove(str(tmp_path))
         sys.modules.pop("lent", None)
     assert [] == ids
-    assert "made of it by another decorator" in failures[0].reason
+    assert "which another decorator made of it" in failures[0].reason
 
 
 def test_a_wrapper_is_no_command():
@@ -259,7 +259,7 @@ async def test_an_entry_point_that_is_no_command_is_refused(tmp_path: Path, monk
     ids, failures = await load(tmp_path)
     assert ["good.command"] == ids
     assert ["marked", "plain"] == [failure.source for failure in failures]
-    assert "made of it by another decorator" in failures[0].reason
+    assert "which another decorator made of it" in failures[0].reason
     assert "must be a command; put @skill_command on top of its decorators" in failures[1].reason
 
 

@@ -412,7 +412,7 @@ async def test_a_wrapper_that_gives_no_outcome_is_told_what_to_return(tmp_path: 
         outcome = await call(runtime, echo, {"text": "hi"})
     assert "crashed" == outcome.kind
     assert (
-        "prowess_wrap_call of plugin forgetful gave None instead of an Outcome; return `await proceed()`"
+        "prowess_wrap_call of plugin forgetful returned None instead of an Outcome; return `await proceed()`"
         in outcome.text
     )
 

@@ -324,7 +324,7 @@ async def test_links_in_circles_and_odd_files_do_not_stop_reloading(project: Pat
     async with inside(project) as host:
         tools = await host.tools()
         assert {"s_version", "s_wait", "t_version", "t_wait"} <= set(tools)
-        assert "too many or too deep folders" in await host.text("prowess_diagnostics")
+        assert "too many folders, or too deep ones" in await host.text("prowess_diagnostics")
         write_skill(project, "s/scripts/main.py", TWO)
         await host.noted(CHANGED)
         assert "two" == await host.text("s_version")

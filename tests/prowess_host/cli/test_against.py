@@ -84,7 +84,7 @@ def test_breaks_stay_red_after_the_commit(project: Path, capsys: pytest.CaptureF
     told = capsys.readouterr().out
     assert 5 <= told.count("  breaks  ")
     assert "differences from schemas/catalog.json in origin/main" in told
-    assert "merge them all the same" in told
+    assert "merge them: from then on" in told
     assert 1 == run(["check", "--against", "HEAD~1", "--json"])
     assert "HEAD~1" == json.loads(capsys.readouterr().out)["against"]
     assert 0 == run(["check", "--against", "HEAD"])

@@ -66,10 +66,10 @@ def test_project_is_connected_tried_and_disconnected(project: Path, capsys: pyte
 
     assert 0 == run(["disconnect", "--all"])
     out = capsys.readouterr().out
-    assert 2 == out.count("disconnected: prowess; the file was made for it and is gone")
+    assert 2 == out.count("disconnected: prowess; the file was created for it, and is deleted")
     assert before == files_in(project.parent)
     assert 0 == run(["disconnect", "codex"])
-    assert f"nothing to do: {project} is not in a file of Codex" in capsys.readouterr().out
+    assert f"nothing to do: no file of Codex contains {project}" in capsys.readouterr().out
     assert 0 == run(["status"])
     assert "is connected to no client. Connect it: prowess connect " in capsys.readouterr().out
 
@@ -147,7 +147,7 @@ def test_broken_file_of_one_client_does_not_keep_the_others_back(
         (["connect", "cursor", "--name", "a_b"], "--name 'a_b' must be letters, digits and -"),
         (
             ["connect", "zed", "--env", "A"],
-            "Zed cannot pass on a variable of its own: write --env A=VALUE, or use .env",
+            "Zed cannot refer to variables of its environment: write --env A=VALUE, or use .env",
         ),
         (["connect", "zed", "--project", "/nowhere"], "/nowhere does not exist"),
         (["connect", "zed", "--project", "/usr/lib"], "/usr/lib is not a project"),

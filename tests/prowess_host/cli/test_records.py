@@ -144,7 +144,7 @@ def test_an_empty_record_says_where_it_would_be(tmp_path: Path):
 
 
 def test_nothing_that_fits_says_so(used: Path):
-    assert "No call of the record is like that.\n" == prowess(used, "logs", "--client", "nobody").stdout
+    assert "No recorded call matches.\n" == prowess(used, "logs", "--client", "nobody").stdout
 
 
 def test_logs_follow_what_comes(used: Path):

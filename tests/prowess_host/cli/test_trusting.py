@@ -72,7 +72,7 @@ def test_package_that_nobody_allowed_does_not_run(project: Path) -> None:
     commands, (reason,) = listed(project)
 
     assert commands == []
-    assert "the installed package ext-tools brings it" in reason
+    assert "it belongs to the installed package ext-tools" in reason
     assert "`prowess trust ext`" in reason
     assert not (project / "imported").exists()
 

@@ -213,7 +213,7 @@ def test_entry_of_somebody_else_is_not_overwritten(tmp_path: Path) -> None:
 
     for name in ("prowess", "far", "odd"):
         with pytest.raises(
-            ClientFileError, match=rf"the server '{name}' in it is not one of Prowess.*--name my-project"
+            ClientFileError, match=rf"its server '{name}' is not a server of Prowess.*--name my-project"
         ):
             place.connect(client, "project", name)
 

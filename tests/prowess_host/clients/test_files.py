@@ -81,9 +81,9 @@ def test_ledger_that_cannot_be_read_counts_as_empty(text: str, tmp_path: Path) -
     "content, form, message",
     [
         (b"\xff\xfe{}", "json", ":1: not UTF-8"),
-        (b"[]", "json", ":1: must hold a table of settings, but holds a list"),
-        (b"1", "json", ":1: must hold a table of settings, but holds a number"),
-        (b"- a\n", "yaml", ":1: must hold a table of settings, but holds a list"),
+        (b"[]", "json", ":1: must be a table of settings, not a list"),
+        (b"1", "json", ":1: must be a table of settings, not a number"),
+        (b"- a\n", "yaml", ":1: must be a table of settings, not a list"),
     ],
 )
 def test_file_that_holds_something_else_is_refused(content: bytes, form: str, message: str, tmp_path: Path) -> None:

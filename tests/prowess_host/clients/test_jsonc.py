@@ -39,7 +39,7 @@ def test_text_without_a_value_is_an_empty_object(text: str) -> None:
         ('{"a": 1', 1, "a comma or } was expected, not the end of the file"),
         ('{"a": }', 1, 'a value was expected, not "}"'),
         ('{"a": nope}', 1, 'a value was expected, not "n"'),
-        ('{"a": "x\n"}', 1, 'a text was expected that ends in its line, not "\\""'),
+        ('{"a": "x\n"}', 1, 'a string that ends in its line was expected, not "\\""'),
         ('{"a": "\\q"}', 1, "a string that is not valid JSON: Invalid \\escape: line 1 column 2 (char 1)"),
         ("[1 2]", 1, 'a comma or ] was expected, not "2"'),
         ("{}\n{}", 2, 'the end of the file was expected, not "{"'),

@@ -122,8 +122,8 @@ def test_older_kernels_keep_signals_by_the_filter(version: int, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("there", "words"),
     [
-        (System("linux", "x86_64", 0), "Landlock 3 is needed"),
-        (System("linux", "x86_64", 2), "there is version 2"),
+        (System("linux", "x86_64", 0), "Landlock 3 is required"),
+        (System("linux", "x86_64", 2), "this system has version 2"),
         (System("linux", "riscv64", 7), "riscv64"),
         (System("win32", "AMD64"), "win32"),
         (System("darwin", "arm64"), "sandbox-exec"),

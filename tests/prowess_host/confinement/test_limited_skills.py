@@ -376,7 +376,7 @@ async def test_owner_may_run_what_cannot_be_enforced(tmp_path: Path) -> None:
     through = [sys.executable, "-c", WITHOUT_LANDLOCK]
     async with hosted(refusing, through=through) as host:
         assert int(await host.text("free_worker"))
-        assert "Landlock 3 is needed" in await host.text("prowess_diagnostics")
+        assert "Landlock 3 is required" in await host.text("prowess_diagnostics")
         assert not [tool for tool in await host.tools() if tool.startswith("limited_")]
     async with hosted(accepting, through=through) as host:
         assert "connected" == await host.text("limited_connect")

@@ -260,7 +260,7 @@ def test_a_call_is_run_again_with_other_arguments(browser: Browser):
     browser.until_text("#story-arguments", "***")
     assert "pass-word-0815" not in browser.text("body")
     browser.click("#again")
-    browser.until_text("#form-note", "no value of: password")
+    browser.until_text("#form-note", "leaves out password. Type")
     assert ["me", ""] == browser.run(
         "return ['#field-0', '#field-1'].map((each) => document.querySelector(each).value)"
     )
@@ -350,7 +350,7 @@ def test_the_terminal_shows_the_same_as_text(tmp_path: Path):
         file = write_skill(root, "bad.py", "\n1 / 0\n")
         assert "bad.py:5" in process.stdout.readline()
         file.unlink()
-        assert "everything can be loaded again" in process.stdout.readline()
+        assert "everything loads again" in process.stdout.readline()
         process.send_signal(signal.SIGINT)
         assert 130 == process.wait(PATIENCE)
 

@@ -260,7 +260,7 @@ async def test_what_the_project_provides_does_not_cross(tmp_path: Path, wheels: 
     async with hosted(made, env=shared, forked=True) as host:
         await until_listed(host, {"prowess_diagnostics", "tiny_good"})
         assert "crossed own PosixPath" == await host.text("tiny_good")
-        assert "this skill runs apart from the others" in await host.text("prowess_diagnostics")
+        assert "this skill runs in a process of its own" in await host.text("prowess_diagnostics")
 
 
 async def test_a_folder_says_what_it_needs_in_files(tmp_path: Path, wheels: Path, shared: dict[str, str]):
@@ -466,12 +466,12 @@ LIMITED = "[tool.prowess.sandbox]\nnetwork = false"
 @pytest.mark.parametrize(
     ("dependencies", "more", "words"),
     [
-        (["evil @ file://{evil}"], LIMITED, "is not the name of a package with versions"),
-        (["{evil}"], LIMITED, "is not the name of a package with versions"),
-        (["x==${{HOME}}"], LIMITED, "is not the name of a package with versions"),
+        (["evil @ file://{evil}"], LIMITED, "must be the name of a package with versions"),
+        (["{evil}"], LIMITED, "must be the name of a package with versions"),
+        (["x==${{HOME}}"], LIMITED, "must be the name of a package with versions"),
         (["-e {evil}"], LIMITED, "is an option"),
         (["evil"], f'{LIMITED}\n[tool.uv.sources]\nevil = {{{{ path = "{{evil}}" }}}}', "settings of uv"),
-        (["tinypackage"], f'[tool.prowess]\npython = "{{evil}}/python"\n{LIMITED}', "is not a version of Python"),
+        (["tinypackage"], f'[tool.prowess]\npython = "{{evil}}/python"\n{LIMITED}', "must be a version of Python"),
     ],
     ids=["address", "path", "variable", "option", "settings of uv", "interpreter"],
 )

@@ -111,7 +111,7 @@ EVENTS = [
     (Event(0, "log", ["info", {"a": 1}]), 'info: {"a": 1}'),
     (Event(0, "log", ["info", "text"]), "info: text"),
     (Event(0, "asked", {"sure": "Sure?"}), "Sure?"),
-    (Event(0, "dropped", 4), "4 more are not kept"),
+    (Event(0, "dropped", 4), "4 more were dropped"),
 ]
 
 

@@ -108,7 +108,7 @@ def _problem(plugin: Any, name: str, options: Mapping[str, Any]) -> str | None:
     unknown = [item.name for item in inspect.signature(function).parameters.values() if _must_have(item, takes)]
     if unknown:
         return (
-            f"{name} takes {', '.join(unknown)}, but {hook} gives {', '.join(takes)}{did_you_mean(unknown[0], takes)}"
+            f"{name} takes {', '.join(unknown)}, but {hook} passes {', '.join(takes)}{did_you_mean(unknown[0], takes)}"
         )
     return None
 

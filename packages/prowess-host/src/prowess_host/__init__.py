@@ -1,4 +1,4 @@
-"""Serves Prowess skills to MCP clients. The host owns the wire and never imports a skill."""
+"""Serves Prowess skills to MCP clients. The host talks to the clients; workers import and run the skills."""
 
 from __future__ import annotations
 

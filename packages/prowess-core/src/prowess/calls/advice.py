@@ -111,11 +111,11 @@ def _of_module(name: str, file: str | None) -> str:
         return ""
     folder = Path(file).parent if file else None
     if folder is not None and ((folder / f"{name}.py").is_file() or (folder / name / "__init__.py").is_file()):
-        return f"It is beside this file, and skills import each other's files as parts of one package: `from . import {name}`"
+        return f"It is beside this file; import it as a part of the same package: `from . import {name}`"
     distribution = _DISTRIBUTIONS.get(name, name)
     return (
-        f"Skills run in {sys.executable}, which does not have it. Add it with `{install_command(distribution)}`, or name a Python "
-        "that has it by the setting `python`"
+        f"Skills run in {sys.executable}, where it is missing. Install it with `{install_command(distribution)}`, or name a Python "
+        "that has it in the setting `python`"
     )
 
 
@@ -134,8 +134,8 @@ def _of_path(error: FileNotFoundError) -> str:
     frames = [frame.f_globals.get("__name__") for frame, _ in traceback.walk_tb(error.__traceback__)]
     if not _STARTING.isdisjoint(frames[-1:]):
         return (
-            f"There is no program {name!r} on the PATH of the skills. Clients with windows often start without the PATH of "
-            "your shell: give the whole path of the program, or set PATH in the client"
+            f"There is no program {name!r} on the PATH of the skills. Desktop clients often start without the PATH of "
+            "your shell: give the absolute path of the program, or set PATH in the client"
         )
     return (
         f"The path is relative to the working directory, {Path.cwd()}. Use an absolute one: `project_root` (with "

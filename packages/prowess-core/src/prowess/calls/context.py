@@ -120,7 +120,7 @@ class Context:
     report_progress = progress
 
     def log(self, level: str, message: Any) -> Sent:
-        """Send a log message, a text or JSON data, to the client, if it has asked for that level.
+        """Send a log message (a string or JSON data) to the client, if it has asked for that level.
 
         Awaiting it is optional.
         """
@@ -174,7 +174,7 @@ class Context:
         return SENT
 
     def sample(self, key: str, messages: str | Sequence[JsonObject], *, max_tokens: int = 1000, **more: Any) -> Any:
-        """Ask the model of the client for a text, which is the `value` of the answer. Used like `ask`.
+        """Ask the model of the client for text, which is the `value` of the answer. Used like `ask`.
 
         MCP has deprecated sampling, and few clients support it: prefer your own model. `more` are further parameters of
         `sampling/createMessage`, such as `systemPrompt`.

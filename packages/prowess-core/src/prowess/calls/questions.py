@@ -89,7 +89,7 @@ class Form(Question):
         for name, member in cast("Mapping[str, Any]", self._schema.get("properties", {})).items():
             if not _is_flat(member):
                 raise AskError(
-                    f"the question {key!r} has the field {name!r}, which forms do not support: a field is a text, a number, "
+                    f"the question {key!r} has the field {name!r}, which forms do not support: a field is a string, a number, "
                     "a boolean, a choice, or a list of choices"
                 )
 
@@ -146,7 +146,7 @@ class Page(Question):
 
 @frozen
 class Sample(Question):
-    """A request to the client's model for a text. The protocol has deprecated this, and few clients support it.
+    """A request to the client's model for text. The protocol has deprecated this, and few clients support it.
 
     `messages` is a prompt, or a list of messages of MCP. `more` are further parameters of
     `sampling/createMessage`.

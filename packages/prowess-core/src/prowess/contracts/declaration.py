@@ -55,7 +55,7 @@ _AS_A_FUNCTION = "Decorate a plain function, and call the method from there"
 _WRAP_IT = "Write a function that calls it, and decorate that"
 
 _Kinds: TypeAlias = "tuple[str, tuple[type, ...]]"
-_TEXT: Final[_Kinds] = ("a text", (str,))
+_TEXT: Final[_Kinds] = ("a string", (str,))
 _FLAG: Final[_Kinds] = ("True or False", (bool,))
 _WHOLE: Final[_Kinds] = ("a whole number", (int,))
 _SECONDS: Final[_Kinds] = ("a number of seconds", (int, float))
@@ -370,7 +370,7 @@ def _check_data(declared: Declaration, refuse: Refusal) -> None:
         if not plain:
             refuse(
                 f"{option}={data!r} must be JSON data",
-                "Use dicts with text keys, lists, texts, numbers, booleans and None",
+                "Use dicts with string keys, lists, strings, numbers, booleans and None",
             )
 
 
@@ -410,7 +410,7 @@ def exception_types(given: object, refuse: Refusal) -> tuple[type[Exception], ..
             refuse(f"retry_on holds {item!r}, which must be an Exception class", "Name exception classes, like OSError")
         if issubclass(item, BaseExceptionGroup):
             refuse(
-                f"retry_on holds {item.__name__}, but Prowess looks at the exceptions inside a group",
+                f"retry_on holds {item.__name__}, but Prowess retries on the exceptions inside a group",
                 "Name the exceptions inside the group",
             )
         checked.append(item)

@@ -406,7 +406,7 @@ class _Desk:
         self._authorize(request, caller, command)
         detached = request.metadata.get("wait") is False
         if detached and not self._engine.offers_tasks:
-            text = "metadata.wait: several processes serve here, and another one would be asked for the result; leave it out"
+            text = "metadata.wait: several processes serve this address, and the next request may reach another one; leave it out"
             raise request.refusal("cannot_detach", 422, text, "metadata.wait")
         work = self._run(request, caller, command, started)
         if detached:

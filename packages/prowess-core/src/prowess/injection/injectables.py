@@ -56,8 +56,8 @@ if TYPE_CHECKING:
 __all__ = ["Injectables"]
 
 _APART: Final = (
-    "this skill runs apart from the others, and what the project provides stays with those: "
-    "take a setting instead, have the project provide data with a name and `sendable=True` (which skills with limits do not "
+    "this skill runs in a process of its own, which objects of the project's plugins do not reach: "
+    "inject a setting instead, provide data with a name and `sendable=True` (which skills with limits do not "
     "get), or implement `prowess_injectables` in the skill"
 )
 
@@ -139,7 +139,7 @@ class Injectables:
         """Make the data for other environments now, so that data that cannot be sent is an error at load."""
         if not isinstance(key, str):
             raise InjectionError(
-                f"{shown(key)} is a type, which stays in its environment; give sendable data a name: "
+                f"{shown(key)} is a type, and sendable data needs a name: "
                 f'provide({shown(key)}, ..., name="...", sendable=True)'
             )
         needs = () if is_of_library(factory, "providers") else tuple(needs_of(factory))
@@ -170,7 +170,7 @@ class Injectables:
         bare = key_of(key)
         if is_data(bare) and key is bare:
             raise InjectionError(
-                f"a provider of {shown(bare)} would take every parameter of that type in every skill; give it a name, "
+                f"a provider of {shown(bare)} would fill every parameter of that type in every skill; give it a name, "
                 f'provide({shown(bare)}, ..., name="..."), and ask for it with Annotated[{shown(bare)}, Inject("...")]'
             )
         if not is_key(bare):
@@ -180,7 +180,7 @@ class Injectables:
 
     def _check_free(self, key: Key) -> None:
         if key in self._recipes or key in self._ready or key in PER_CALL:
-            raise InjectionError(f"{shown(key)} already has a provider; give this one a name, or take one of them out")
+            raise InjectionError(f"{shown(key)} already has a provider; give this one a name, or remove one of them")
 
     def adopt(self, given: Any, name: str | None = None) -> list[Key]:
         """Add all providers of a dependency-injector container by their dotted names."""
@@ -289,7 +289,7 @@ class Injectables:
                 raise InjectionError(f"providers depend on each other in a circle: {chain}")
             if recipe.is_contained and (inner is None or inner.lifetime == "call"):
                 raise InjectionError(
-                    f"{what} is {shown(key)}, which lives for one call, and containers get only what lives as long as "
+                    f"{what} is {shown(key)}, which lives for one call, and containers get only objects that live as long as "
                     f"the runtime; give {shown(key)} lifetime='singleton', or make {shown(recipe.key)} with a factory"
                 )
             if recipe.lifetime == "singleton" and (inner is None or inner.lifetime == "call"):
@@ -339,7 +339,7 @@ class Injectables:
         near = difflib.get_close_matches(shown(key), known, n=1, cutoff=0.4)
         hint = f"the nearest is {near[0]}" if near else f"there are {', '.join(known)}"
         if near == [shown(key)]:
-            hint = "another class of that name has one"
+            hint = "another class of the same name has one"
         way = _APART if self.apart else "a plugin adds providers with `prowess_injectables`"
         return f"there is no provider for {shown(key)}; {hint} ({way})"
 

@@ -219,7 +219,7 @@ async def _exit_on_loop(manager: Any, error: _Error) -> None:
         _exit(manager, error)
 
 
-_TWICE: Final = "a factory must yield once, and this one yields again where it should clean up"
+_TWICE: Final = "a factory must yield once; this one yields again instead of cleaning up"
 
 
 def _bare_generator(manager: object, error: _Error) -> Any:

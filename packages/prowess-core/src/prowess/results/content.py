@@ -88,7 +88,9 @@ class _Media:
         if (data is None) == (path is None):
             raise TypeError(f"{name} takes either data or path")
         if not isinstance(data, (*_BYTES, type(None))):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"{name} takes its data as bytes, not {type(data).__name__}; a file is {name}(path=...)")
+            raise TypeError(
+                f"{name} takes its data as bytes, not {type(data).__name__}; for a file, use {name}(path=...)"
+            )
         self.path = Path(path) if path is not None else None
         self.data = bytes(data) if data is not None else cast("Path", self.path).read_bytes()
         self.mime_type = mime_type or _mime_type(self.data, self.path)
@@ -104,7 +106,7 @@ class _Media:
     def __get_pydantic_json_schema__(cls, _core: Any, handler: Any) -> Any:
         if handler.mode == "validation":
             raise ValueError(f"{cls.__name__} is for results and cannot be sent as an argument")
-        text = f"names the {_NOUNS[cls.kind]} that stands beside the data"
+        text = f"names the {_NOUNS[cls.kind]} in a content block beside the data"
         return {"type": "string", "description": text, CONTENT_MARKER: cls.kind}
 
     def to_block(self) -> JsonObject:

@@ -77,7 +77,9 @@ def _prompt(value: Any, _output: Output, render: Render | None) -> Result:
     items = cast("list[Any]", value if isinstance(value, list) else [value])
     messages = [message for item in items for message in _messages(item, render)]
     if not messages or value is None:
-        raise OutputError("a prompt must return at least one message: a text, or a list of texts and (role, content)")
+        raise OutputError(
+            "a prompt must return at least one message: a string, or a list of strings and (role, content)"
+        )
     data: JsonObject = {"messages": messages}
     if isinstance(description, str):
         data["description"] = description
@@ -119,7 +121,7 @@ def _shown_messages(result: Result, contract: Contract, _uri: str) -> JsonObject
 def _completion(value: Any, _output: Output, render: Render | None) -> Result:
     data = normalize(value, render=render).value
     if not isinstance(data, list) or not all(isinstance(each, (str, int, float)) for each in data):
-        raise OutputError("a completion must return a list of texts")
+        raise OutputError("a completion must return a list of strings")
     return Result([str(each) for each in data])
 
 

@@ -50,7 +50,8 @@ def cut(payload: JsonObject, most: int, most_kept: int, *, promised: bool) -> Cu
     sentences = [
         "The call itself succeeded, so do not repeat it: only its result is too large to be sent as data." * fails,
         f"Above are the first {most} of {len(text)} characters of this result.",
-        "Its structured data is left out for its size; the text says the same." * (has_data and not fails),
+        "Its structured data is left out because of its size; the text contains the same data."
+        * (has_data and not fails),
         notice(cursor) if cursor else f"The rest ({len(whole)} bytes) is too large to be kept: ask for less.",
     ]
     others = [block for block in blocks if not _is_text(block)]

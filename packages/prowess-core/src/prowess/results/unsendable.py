@@ -61,7 +61,7 @@ def unwritten(value: Any, error: BaseException) -> str:
 
 def _circular(place: _Place, around: _Place) -> str:
     return (
-        f"{_path(place)}: holds {_path(around)}, which it is a part of, and JSON has no circular data. "
+        f"{_path(place)}: refers to {_path(around)}, which contains it, and JSON has no circular data. "
         "Return data without that reference"
     )
 
@@ -74,12 +74,12 @@ def unsendable(value: Any) -> str | None:
 
 def _obstacle(value: Any) -> str | None:
     if isinstance(value, float) and not math.isfinite(value):
-        return f"JSON has no {json.dumps(value)}. Return a finite number, None or a text"
+        return f"JSON has no {json.dumps(value)}. Return a finite number, None or a string"
     if isinstance(value, int):
         try:
             int.__repr__(value)
         except ValueError as error:
-            return f"the integer is too long to be sent ({str(error).partition(';')[0]}). Return it as a text"
+            return f"the integer is too long to be sent ({str(error).partition(';')[0]}). Return it as a string"
     for text in cast("Iterable[Any]", value) if isinstance(value, dict) else (value,):
         if isinstance(text, str) and (lone := LONE_SURROGATE.search(text)):
             what = "a key" if isinstance(value, dict) else "the text"

@@ -80,7 +80,9 @@ class Dotenv(NamedTuple):
     def of(cls, file: Path, text: str) -> Dotenv:
         """Parse the text of a file."""
         values, wrong = parse_dotenv(text)
-        warnings = (f'{file}:{line}: is ignored: write NAME=value, or NAME="value with spaces"' for line in wrong)
+        warnings = (
+            f'{file}:{line}: this line is ignored: write NAME=value, or NAME="value with spaces"' for line in wrong
+        )
         return cls(file, text, values, tuple(warnings))
 
 

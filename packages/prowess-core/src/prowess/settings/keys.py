@@ -57,11 +57,11 @@ class RetrySettings:
 
 @frozen
 class HostSettings:
-    """`[host]`: the process that owns the wire, and its workers."""
+    """`[host]`: the process that talks to the client, and its workers."""
 
     workers: int = _key(1, "worker processes of one generation", least=1)
     grace: float = _key(5.0, "seconds that other calls get to finish before their worker is killed", least=0)
-    cancel_grace: float = _key(0.5, "seconds that a cancelled sync call gets before its worker drains", least=0)
+    cancel_grace: float = _key(0.5, "seconds that a cancelled sync call gets before its worker is replaced", least=0)
     stall_limit: float = _key(1.0, "seconds without a sign of life after which a worker counts as stalled", above=0)
     import_limit: float = _key(120.0, "seconds that the import of one file of a skill may take", above=0)
     shared_memory: bool = _key(True, "share memory with workers to agree on which calls have begun; false to send it")
@@ -189,15 +189,15 @@ class EnvironmentsSettings:
 class ClusterSettings:
     """`[cluster]`: the engine that hosts and agents share, a NATS server. Needs prowess[cluster]."""
 
-    url: str | None = _key(None, "address of the engine, for example nats://10.0.0.5:4222; several with commas")
-    name: str = _key("prowess", "the cluster: hosts and agents with another name on the same engine stay apart")
+    url: str | None = _key(None, "address of the engine, for example nats://10.0.0.5:4222; commas separate several")
+    name: str = _key("prowess", "name of the cluster: hosts and agents of other names on the same engine are separate")
     credentials: str | None = _key(None, "file with NATS credentials (.creds), relative to the project root")
     token: str | None = _key(None, "token that the engine asks for")
     user: str | None = _key(None, "user that the engine asks for")
     password: str | None = _key(None, "password of the user")
-    tls_ca: str | None = _key(None, "file with the certificate of the engine's authority, relative to the project root")
-    tls_cert: str | None = _key(None, "file with our certificate for the engine, relative to the project root")
-    tls_key: str | None = _key(None, "file with the key of that certificate, relative to the project root")
+    tls_ca: str | None = _key(None, "file with the CA certificate of the engine, relative to the project root")
+    tls_cert: str | None = _key(None, "file with the client certificate for the engine, relative to the project root")
+    tls_key: str | None = _key(None, "file with the key of the client certificate, relative to the project root")
     silence: float = _key(
         15.0, "seconds without a sign of life after which an agent counts as gone, and a host for an agent", above=0
     )

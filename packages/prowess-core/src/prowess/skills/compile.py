@@ -526,7 +526,9 @@ class _Compiler:
     def _check_possible(self, schema: Schema, fields: list[_Field]) -> None:
         """Refuse a parameter for which no client can send a value."""
         if "$ref" in schema:  # the only type that refers to the arguments
-            raise SchemaError(f"a parameter of {self.id} has the type Self, which only a class knows. Name the class")
+            raise SchemaError(
+                f"a parameter of {self.id} has the type Self, which has a meaning only in a class. Name the class"
+            )
         impossible = Impossible(schema)
         for field in fields:
             if reason := impossible.why(schema["properties"].get(field.sent_as, {})):

@@ -121,7 +121,7 @@ def _in_folder(folder: Path, failures: list[Failure]) -> Iterator[Source]:
         has_hooks = False
         files, whole = _files_of(path)
         if not whole:
-            reason = "has too many or too deep folders, and the rest is left out; look for links in it"
+            reason = "has too many folders, or too deep ones, so the rest is skipped; look for links in it"
             failures.append(Failure(f"{name}/scripts", reason, str(path / "scripts")))  # the other files still load
         for file in files:
             text = _text(file, name, failures)

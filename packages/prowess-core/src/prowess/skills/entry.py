@@ -394,7 +394,7 @@ def _wrapped(
         outcome: Any = await wrap(call=info, proceed=proceed)
         if not isinstance(outcome, Outcome):
             raise TypeError(
-                f"prowess_wrap_call of plugin {name} gave {outcome!r} instead of an Outcome; return `await proceed()`"
+                f"prowess_wrap_call of plugin {name} returned {outcome!r} instead of an Outcome; return `await proceed()`"
             )
         return outcome
 

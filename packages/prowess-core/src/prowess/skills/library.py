@@ -528,8 +528,8 @@ class Library:
         """The failure for an installed package that the owner has not allowed to run."""
         skill = Skill(entry.name, self._services, entry.package)
         reason = (
-            f"the installed package {entry.distribution} brings it, and is not allowed to run: "
-            f"`prowess trust {entry.name}` shows what it does, and asks"
+            f"it belongs to the installed package {entry.distribution}, and is not allowed to run: "
+            f"`prowess trust {entry.name}` shows its commands and limits, and asks"
         )
         skill.fail(LoadError(reason))
         return skill

@@ -64,7 +64,7 @@ def compile_output(
         if (rendered or renders(returns)) and not pair:
             return OutputShape(field=declared.output_field), Output()
         reason = f"the return type of {command} has no JSON Schema: {error}"
-        way_out = "declare the result with output=" if declared.kind == TOOL else "return a text"
+        way_out = "declare the result with output=" if declared.kind == TOOL else "return a string"
         raise SchemaError(
             f"{reason}. Annotate it with data types, convert its values in a plugin with the hook `prowess_render`, or "
             f"{way_out}"
@@ -84,7 +84,7 @@ def _check_output(declared: Declaration, signature: Signature, command: str) -> 
     """Refuse options about the result that have no effect or contradict the annotation."""
     annotated, returns = signature.annotated, signature.returns
     if declared.output_schema == "any" and declared.output is not None:
-        raise SchemaError(f'output= of {command} does nothing beside output_schema="any". Drop one of them')
+        raise SchemaError(f'output= of {command} has no effect beside output_schema="any". Drop one of them')
     if declared.output is not None and _contradicts(annotated, returns, signature.names):
         raise SchemaError(
             f"output={_name(returns)} of {command} contradicts the annotation -> {_name(annotated)}. "
@@ -95,7 +95,7 @@ def _check_output(declared: Declaration, signature: Signature, command: str) -> 
     content = is_content_type(returns) and not _is_pair(returns) and not may_hold_data(returns)
     if content or any(returns is nothing for nothing in _NOTHING):
         raise SchemaError(
-            f"output_field={declared.output_field!r} of {command} does nothing: a result of the type "
+            f"output_field={declared.output_field!r} of {command} has no effect: a result of the type "
             f"{_name(returns)} has no data to put in a field. Drop it, or return data"
         )
 

@@ -97,12 +97,12 @@ def _unregistered(note: Declaration) -> DeclarationError:
         what = f"the name {name!r} is given to another function in line {taken_by.__code__.co_firstlineno}"
         remedy = "Give each function a name of its own"
     elif taken_by is not None:
-        what, remedy = f"another decorator is above {note.decorator} and gives {_kind(taken_by)}", _below(note)
+        what, remedy = f"another decorator is above {note.decorator} and returns {_kind(taken_by)}", _below(note)
     elif (other := declaration_of(names.get(name))) is not None:
         what = f"the name {name!r} is given to another command in line {other.place.line}"
         remedy = "Give each function a name of its own"
     else:
-        what = "no name of the module leads to it"
+        what = "no name in the module refers to it"
         remedy = "Bind it to a name of its own in the module, or register it in the hook prowess_commands"
     return _refused(note, what, remedy)
 
@@ -192,7 +192,7 @@ class Skill:
             note = note_of(command)
             if note is not None:
                 raise _refused(
-                    note, f"what was registered is {_kind(command)} made of it by another decorator", _below(note)
+                    note, f"the registered object is {_kind(command)}, which another decorator made of it", _below(note)
                 )
             raise LoadError(f"{command!r} is not a command: decorate it with @skill_command, @resource or @prompt")
         if not any(known is declared for known in self._commands):
@@ -215,7 +215,7 @@ class Skill:
         folders = [given] if isinstance(given, (str, Path)) else given or ()
         for folder in map(Path, folders):
             if not (self._services.root / folder).is_dir():
-                raise LoadError(f"prowess_skill_folders gave {str(folder)!r}, which must be an existing folder")
+                raise LoadError(f"prowess_skill_folders returned {str(folder)!r}, which must be an existing folder")
             self.folders.append(self._services.root / folder)
 
     def provide(self, container: Any) -> None:
@@ -310,6 +310,8 @@ def compiled(declared: Declaration, skill: str, services: Services) -> Plan:
         known = ", ".join(sorted(services.profiles))
         raise SchemaError(f"there is no profile {contract.profile!r}; known: {known}", file=place.file, line=place.line)
     if contract.profile is not None and contract.output.field and not services.profiles[contract.profile].structured:
-        problem = f"output_field={contract.output.field!r} does nothing: the profile {contract.profile!r} shows no data"
+        problem = (
+            f"output_field={contract.output.field!r} has no effect: the profile {contract.profile!r} shows no data"
+        )
         raise SchemaError(f"{problem}. Drop one of them", file=place.file, line=place.line)
     return plan

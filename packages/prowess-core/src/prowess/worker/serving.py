@@ -283,7 +283,7 @@ class LinkServer:
                 return answer
             return self._cut(number, outcome, how, most) or answer
         except Exception as error:  # noqa: BLE001 - a payload may hold data that is not JSON
-            _log.exception("%s gave a result that cannot be sent", how["command"])
+            _log.exception("%s returned a result that cannot be sent", how["command"])
             return _failure("output", f"{how['command']}: the result cannot be sent: {message_of(error)}")
 
     def _unknown(self, command: str) -> tuple[Kind, bytes, bytes]:

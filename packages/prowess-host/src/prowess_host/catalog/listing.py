@@ -196,8 +196,8 @@ def _definitions(contract: Contract, view: View) -> tuple[JsonObject, JsonObject
 def _diagnostics_tool() -> JsonObject:
     return {
         "name": DIAGNOSTICS,
-        "description": "Says what is wrong with this server: which skills cannot be loaded, where and why, or that it found "
-        "none, and where it looked for them.",
+        "description": "Reports what is wrong with this server: which skills fail to load, where and why, or which folders "
+        "were searched if there are none.",
         "inputSchema": {"type": "object", "properties": {}, "additionalProperties": False},
         "annotations": {"readOnlyHint": True},
     }

@@ -422,7 +422,7 @@ class CatalogUpdates:
         try:
             await self._describe(self._known.description.skills.keys() - skills)
         except ChildProcessError as error:
-            _log.warning("%s could not be looked at again: %s", ", ".join(sorted(skills)), error)
+            _log.warning("%s could not be described again: %s", ", ".join(sorted(skills)), error)
         else:
             lost = self._last_good() & self._proven
             self._kept |= lost

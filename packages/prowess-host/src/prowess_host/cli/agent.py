@@ -40,7 +40,7 @@ _MISSING = "prowess agent needs {name}, which is not installed: pip install 'pro
 )
 @click.option("--locked", is_flag=True, help="Run only code that the keys in agent.keys have approved.")
 def command(where: ProjectOptions, *, join: str | None, labels: str | None, slots: int | None, locked: bool) -> int:
-    """Run workers on this machine for the hosts of a cluster. The settings come from the folder of this machine."""
+    """Run workers on this machine for the hosts of a cluster. The agent reads its settings from --project."""
     flags = {"cluster.url": join, "agent.slots": None if slots is None else str(slots)}
     given = [f"{name}={value}" for name, value in flags.items() if value is not None]
     if labels is not None:

@@ -28,7 +28,7 @@ Examples:
     "--new-key", metavar="FILE", type=click.Path(path_type=Path), help="Make a key, and show its public part."
 )
 def command(where: ProjectOptions, *, key: Path | None, new_key: Path | None) -> int:
-    """Sign the code that agents get, so that those with --locked run it. Writes prowess.approved; commit that file."""
+    """Sign the code of a project, so that agents with --locked run it. Writes prowess.approved; commit that file."""
     try:
         from prowess_host.cluster import code
     except ModuleNotFoundError as error:

@@ -53,14 +53,12 @@ async def _build(where: ProjectOptions, options: _Options) -> int:
     for name in options.profile:
         check_profile(name)
     if not is_project(where.root):
-        raise ProwessError(
-            f"{where.root} is not a project: a catalog is built in one, with a prowess.toml or a folder skills/"
-        )
+        raise ProwessError(f"{where.root} is not a project: it has neither prowess.toml nor a folder skills")
     loaded = await load(where)
     if loaded.catalog.failures:
         print("\n".join(failure_lines(loaded)), file=sys.stderr)
         if not options.allow_failures:
-            print("prowess: not built; --allow-failures leaves these out", file=sys.stderr)
+            print("prowess: no catalog was written; --allow-failures leaves these out", file=sys.stderr)
             return FAILED
     file = loaded.file(options.file)
     committed = _committed(file, options)

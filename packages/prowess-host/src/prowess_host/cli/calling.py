@@ -72,14 +72,14 @@ class _Options:
     flag_value="",
     default=None,
     metavar="['{JSON}']",
-    help="Print the whole payload as JSON. A value here gives the arguments.",
+    help="Print the whole payload as JSON. A value is taken as the arguments.",
 )
 @click.option("--raw", is_flag=True, help="Print the whole payload as JSON.")
 @click.option(
     "--save",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="FOLDER",
-    help="Where images and other files of the result are saved. Default: a new temporary folder.",
+    help="Folder for images and other files of the result. Default: a new temporary folder.",
 )
 @click.option("-v", "--verbose", is_flag=True, help="Show what the command logs.")
 @click.option(
@@ -92,8 +92,8 @@ class _Options:
 def command(ctx: click.Context, where: ProjectOptions, name: str | None, *, helps: bool, **options: Any) -> int:
     """Call COMMAND, by its id, tool name or an alias.
 
-    A `-` reads the arguments as a JSON object from the input. A parameter that has the name of an option of `call`
-    is given as KEY=VALUE.
+    A `-` reads the arguments as a JSON object from stdin. Pass a parameter with the name of an option of `call` as
+    KEY=VALUE.
     """
     if name is None:
         if helps:
@@ -186,7 +186,7 @@ def _show_failure(payload: JsonObject, contract: Contract) -> None:
         for line in _advice(text, contract):
             print(style(line, "dim"), file=sys.stderr)
     if "the capability 'elicitation'" in text:
-        print("It asks a question: run it in a terminal, with nothing piped into it.", file=sys.stderr)
+        print("It asks a question: run it in a terminal, without piped input.", file=sys.stderr)
 
 
 def _advice(text: str, contract: Contract) -> list[str]:

@@ -226,7 +226,7 @@ def _summary(report: _Report, style: Style) -> list[str]:
     text = "; ".join(parts)
     lines = [style(f"{text[0].upper()}{text[1:]}.", "bold")]
     if breaking:
-        accept = "merge them all the same: from then on callers rely on what is new"
+        accept = "merge them: from then on, callers rely on the new contracts"
         lines.append(
             f"To accept these changes, {accept if report.against else f'run prowess build and commit {report.file}'}."
         )

@@ -44,7 +44,7 @@ _KEEP: Final = "Review changes"
 _SEE: Final = "See what happened"
 _SHELL: Final = "The shell"
 
-COMMANDS: Final[dict[str, Entry]] = {  # the commands of a group stand together
+COMMANDS: Final[dict[str, Entry]] = {  # in the order of the help, by group
     "new": Entry("creating", "Make a project or a skill, with a test that passes.", _MAKE),
     "sync": Entry("syncing", "Make the environments of skills before their first call.", _MAKE),
     "lock": Entry("locking", "Write lock files with the exact versions of dependencies.", _MAKE),
@@ -53,14 +53,14 @@ COMMANDS: Final[dict[str, Entry]] = {  # the commands of a group stand together
     "list": Entry("listing", "List the commands of a project.", _USE),
     "show": Entry("showing", "Show one command: parameters, hints, schemas, an example.", _USE),
     "call": Entry("calling", "Call a command.", _USE),
-    "invoke": Entry("invoking", "Answer request envelopes from the input.", _USE),
+    "invoke": Entry("invoking", "Answer request envelopes from stdin.", _USE),
     "host": Entry("hosting", "Serve a project to an MCP client. An IDE starts this.", _SERVE),
     "serve": Entry("serving", "Serve a project over HTTP.", _SERVE),
     "cluster": Entry("clustering", "Start an engine, agents and servers here, to try a cluster.", _SERVE),
     "agent": Entry("agent", "Run workers on this machine for the hosts of a cluster.", _SERVE),
     "connect": Entry("connect", "Put the project into an IDE or another MCP client.", _SERVE),
-    "disconnect": Entry("disconnect", "Take it out again.", _SERVE),
-    "status": Entry("status", "Show where it is connected, and whether that works.", _SERVE),
+    "disconnect": Entry("disconnect", "Remove the project from its MCP clients.", _SERVE),
+    "status": Entry("status", "Show where the project is connected, and whether it works.", _SERVE),
     "doctor": Entry("doctor", "Find what is wrong, from Python to each client.", _SERVE),
     "approve": Entry("approving", "Sign the code of a project for agents that run only approved code.", _SERVE),
     "trust": Entry("trusting", "Allow the skills of an installed package to run.", _SERVE),
@@ -75,10 +75,10 @@ COMMANDS: Final[dict[str, Entry]] = {  # the commands of a group stand together
 
 _EXAMPLES: Final = """\
 Examples:
-  prowess new --project                 a project in this folder, with a first skill
-  prowess list                          what there is to call
+  prowess new --project                 make a project in this folder, with a first skill
+  prowess list                          show its commands
   prowess call hello.greet name=Ada     call a command
-  prowess host                          what an IDE starts; it waits for a client
+  prowess connect claude-code           put the project into a client
 """
 
 

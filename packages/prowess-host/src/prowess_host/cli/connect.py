@@ -78,8 +78,8 @@ def command(
 ) -> int:
     """Put the project into MCP clients.
 
-    Edits the client's own file, and leaves the rest of it alone: comments, order and layout stay, and a backup is kept.
-    Before that, the host is started as the client will start it, and its tools are held against the client's limits.
+    First starts the host as the client will start it, and checks its tools against the client's limits. Then writes the
+    entry into the client's own file and keeps a backup. The rest of the file stays as it is, with comments, order and layout.
     """
     machine = Machine.this()
     root = check_project(where)
@@ -108,7 +108,7 @@ def _connect(client: Client, request: _Request, machine: Machine, needed: Sequen
             return DONE
         trial = None if request.untried else asyncio.run(_try(plan, launch, machine, needed))
         if trial is not None and not _show_trial(trial, style):
-            complain(f"{client.title} was not connected: nothing was written. --no-try writes it all the same")
+            complain(f"{client.title} was not connected: nothing was written. --no-try skips the trial and writes")
             return FAILED
         backup = execute(plan, ledger)
     except ClientFileError as error:
@@ -127,7 +127,7 @@ def _launch(client: Client, request: _Request, machine: Machine, needed: Sequenc
     named = [word for word in request.variables if "=" not in word]
     if named and not client.can_refer():
         words = " ".join(f"--env {name}=VALUE" for name in named)
-        raise ProwessError(f"{client.title} cannot pass on a variable of its own: write {words}, or use .env")
+        raise ProwessError(f"{client.title} cannot refer to variables of its environment: write {words}, or use .env")
     dropped = [
         name
         for name in needed
@@ -171,6 +171,6 @@ def _conclude(plan: Plan, backup: Path | None, machine: Machine, style: Style) -
     if backup is not None:
         print(f"  {style(f'backup: {shown_path(backup, target.root, machine)}', 'dim')}")
     if plan.changes and target.scope == "project":
-        print(f"  {style('the file holds paths of this machine: think twice before you commit it', 'dim')}")
+        print(f"  {style('the file contains paths of this machine, which other machines cannot use', 'dim')}")
     if plan.changes:
         print(f"  connected as {target.name}; next: {target.client.next_step}")

@@ -37,7 +37,7 @@ _LOOKS: Final = {"error": ("red", "bold"), "warning": ("yellow",), "note": ("dim
 def client_names(function: _Function) -> _Function:
     """Add the argument `CLIENT...` and the flag `--all`."""
     names = click.argument("clients", nargs=-1, metavar="[CLIENT]...", type=_ClientName())
-    every = click.option("--all", "every", is_flag=True, help="All clients that are found on this machine.")
+    every = click.option("--all", "every", is_flag=True, help="All clients found on this machine.")
     return names(every(function))
 
 

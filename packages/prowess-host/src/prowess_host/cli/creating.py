@@ -70,11 +70,11 @@ TEMPLATES: Final[dict[str, Template]] = {
     "template",
     type=click.Choice(list(TEMPLATES)),
     default="plain",
-    help="What to begin with. Default: plain.",
+    help="The template. Default: plain.",
 )
 @click.option("--folder", is_flag=True, help="Make the skill a folder with a SKILL.md, instead of one file.")
 def command(name: str | None, project: str | None, template: str, *, folder: bool) -> int:
-    """Make a project, or a SKILL in the project around the working directory. Nothing is overwritten."""
+    """Make a project, or a SKILL in the project around the working directory. Overwrites nothing."""
     if name is None and project is None:
         raise click.UsageError("Name a skill, or use --project", click.get_current_context())
     skill = _checked(name or _FIRST)

@@ -110,7 +110,7 @@ class _Teller:
             if failure not in old.failures:
                 print(self._style(str(failure), "red"), flush=True)
         if old.failures and not new.failures:
-            print(self._style("everything can be loaded again", "green"), flush=True)
+            print(self._style("everything loads again", "green"), flush=True)
         if after.tools is not None and [each.id for each in old] != [each.id for each in new]:
             print(
                 self._style(f"{plural(len(new.contracts), 'command')}: {', '.join(each.id for each in new)}", "dim"),

@@ -38,8 +38,8 @@ def command(
 ) -> int:
     """Remove the project from MCP clients.
 
-    A file that nobody has edited since is restored byte for byte. From other files, only the entry is removed. Files and
-    folders that `connect` made are deleted.
+    Restores a file byte for byte if it is unchanged since `connect`; otherwise removes only the entry. Deletes the files
+    and folders that `connect` created.
     """
     machine = Machine.this()
     if not clients and not every:
@@ -58,7 +58,7 @@ def command(
         failed = not _disconnect(target, machine, dry_run=dry_run) or failed
     if not found:
         whose = " or ".join(row.title for row in named) if clients else "any client"
-        print(f"nothing to do: {where.root} is not in a file of {whose}")
+        print(f"nothing to do: no file of {whose} contains {where.root}")
     return FAILED if failed else DONE
 
 
@@ -70,7 +70,7 @@ def _disconnect(target: Target, machine: Machine, *, dry_run: bool) -> bool:
         print("\n".join(diff_lines(plan, style)))
         if not dry_run:
             execute(plan, ledger)
-            gone = "" if plan.file.exists() else "; the file was made for it and is gone"
+            gone = "" if plan.file.exists() else "; the file was created for it, and is deleted"
             print(f"  disconnected: {target.name}{gone}")
     except ClientFileError as error:
         complain(str(error))

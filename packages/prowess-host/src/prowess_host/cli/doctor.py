@@ -44,7 +44,7 @@ Examples:
 
 @click.command("doctor", epilog=_EPILOG)
 @project_options
-@click.option("--matrix", is_flag=True, help="Commands by clients, with the rule that is broken in each cell.")
+@click.option("--matrix", is_flag=True, help="A table of commands and clients, with the rules that are broken.")
 @click.option("--context", is_flag=True, help="What each command costs a model, and what to shorten.")
 @click.option("--server", default="prowess", metavar="NAME", help="The server's name in clients, for --matrix.")
 @click.option("--no-try", "untried", is_flag=True, help="Do not start the host as each client does.")
@@ -146,7 +146,7 @@ def _cell(findings: Sequence[lint.Finding], numbers: dict[str, str]) -> str:
 
 def _legend(matrix: Matrix, numbers: dict[str, str], style: Style) -> list[str]:
     """Each rule with its message about the first command that breaks it."""
-    lines = [style("! the client refuses it; else it cuts or changes it", "dim")]
+    lines = [style("! the client rejects the tool; without a mark, it cuts or changes it", "dim")]
     every = [(each.rule, command, each.message) for (command, _), found in matrix.cells.items() for each in found]
     for rule, cases in groupby(sorted(every), key=lambda case: case[0]):
         first = next(cases)

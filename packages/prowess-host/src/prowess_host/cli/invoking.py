@@ -32,7 +32,7 @@ _SUCCEEDED: Final = ("success", "accepted")
     help="Requests to run at once. Responses keep the order of the requests.",
 )
 def command(where: ProjectOptions, *, jobs: int) -> int:
-    """Answer request envelopes from the input: one, or one per line."""
+    """Answer request envelopes from stdin: one, or one per line."""
     return asyncio.run(_invoke(where, jobs))
 
 

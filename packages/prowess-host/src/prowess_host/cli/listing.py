@@ -22,7 +22,7 @@ __all__ = ["command"]
 @project_options
 @json_option("Print contracts and failures as JSON.")
 def command(where: ProjectOptions, *, as_json: bool) -> int:
-    """List the commands, resources and prompts of a project, and what could not be loaded."""
+    """List the commands, resources and prompts of a project, and the files that failed to load."""
     return asyncio.run(_list(where, as_json=as_json))
 
 

@@ -40,12 +40,14 @@ Examples:
 @click.command("logs", epilog=_EPILOG)
 @project_options
 @click.argument("call", required=False)
-@click.option("-f", "--follow", is_flag=True, help="Go on with what comes, until Ctrl-C.")
-@click.option("-n", "--count", type=click.IntRange(1), default=20, show_default=True, help="How many calls, at most.")
-@click.option("--command", "name", metavar="COMMAND", default="", help="Only this command, this skill, or a pattern.")
-@click.option("--client", metavar="NAME", default="", help="Only clients with this in their names.")
+@click.option("-f", "--follow", is_flag=True, help="Keep showing new calls, until Ctrl-C.")
+@click.option("-n", "--count", type=click.IntRange(1), default=20, show_default=True, help="Maximum number of calls.")
+@click.option(
+    "--command", "name", metavar="COMMAND", default="", help="Only this command or skill, or a pattern of ids."
+)
+@click.option("--client", metavar="NAME", default="", help="Only clients whose names contain this.")
 @click.option("--failed", is_flag=True, help="Only calls that failed.")
-@click.option("--since", "begin", metavar="TIME", help="Only since then: 10m, 2h, 3d, or a time like 2026-11-19T08:30.")
+@click.option("--since", "begin", metavar="TIME", help="Only calls since 10m, 2h, 3d, or a time like 2026-11-19T08:30.")
 @click.option("--cluster", is_flag=True, help="The calls of all hosts of the cluster, from its engine.")
 @json_option("Print JSON, one call per line.")
 def command(
@@ -131,5 +133,5 @@ def _painted(line: str, call: Call, style: Style) -> str:
 
 def _nothing(record: Reader, only: CallFilter) -> str:
     if only != CallFilter():
-        return "No call of the record is like that."
+        return "No recorded call matches."
     return f"No calls yet. They are recorded in {record.path}."

@@ -22,7 +22,7 @@ __all__ = ["VERSION", "PlainOptions", "leave", "main", "plain_options", "project
 
 VERSION: Final = "0.1.0"
 _BY_HAND: Final = """\
-prowess: this is what a client starts, and it waits for one to write to its input (Ctrl-D ends it).
+prowess: clients start this command. It is now waiting for a client's messages on stdin (Ctrl-D ends it).
 prowess: to connect a client: prowess connect. To call a command yourself: prowess call --help
 prowess: the project is {root}
 """

@@ -32,7 +32,7 @@ Examples:
 @click.option("--name", help="Name of the package. Default: the name in pyproject.toml, else the name of the server.")
 @click.option("--version", help="Version of the package. Default: the version in pyproject.toml, else 0.1.0.")
 @click.option("--registry", metavar="NAME", help="Name in the MCP registry, like io.github.you/name. Adds server.json.")
-@click.option("--only", type=click.Choice(_FORMS), help="Make this alone.")
+@click.option("--only", type=click.Choice(_FORMS), help="Make only this.")
 def command(
     where: ProjectOptions,
     *,

@@ -27,7 +27,7 @@ _EPILOG: Final = """\b
 Examples:
   prowess replay last
   prowess replay 3da8ed8d1 limit=5        with another argument
-  prowess replay 3da8ed8d1 password=...   with what the record does not keep
+  prowess replay 3da8ed8d1 password=...   with a secret, which the record does not keep
 """
 
 
@@ -38,7 +38,7 @@ Examples:
 @click.option("-y", "--yes", is_flag=True, help="Do not ask before a destructive command runs again.")
 @json_option("Print the difference as JSON.")
 def command(where: ProjectOptions, *, call: str, arguments: tuple[str, ...], yes: bool, as_json: bool) -> int:
-    """Run CALL again (an id, its beginning, or `last`), and show how the result differs. Arguments replace recorded ones."""
+    """Run CALL again (an id, its beginning, or `last`), and show how the result differs. The given arguments replace recorded ones."""
     return asyncio.run(_replay(where, record_of(where).call(call), arguments, yes=yes, as_json=as_json))
 
 

@@ -30,7 +30,7 @@ Examples:
   prowess serve --port 9000 --workers 4        four processes at one port
   PROWESS_AUTH__TOKEN=… prowess serve --host 0.0.0.0
 """
-_WHOLE = "prowess: max_result does not apply here: the rest of a result is kept by one process, and another one may be asked for it\n"
+_WHOLE = "prowess: max_result does not apply here: one process keeps the rest of a result, and the next request may reach another\n"
 _MISSING = "prowess serve needs {name}, which is not installed: pip install 'prowess[http]'"
 
 

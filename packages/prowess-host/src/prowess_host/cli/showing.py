@@ -42,7 +42,7 @@ Examples:
     "profiles",
     multiple=True,
     type=click.Choice([*BUILT_IN, "all"]),
-    help="Print the schemas as clients of this profile are shown them. May be repeated.",
+    help="Print the schemas that clients of this profile get. May be repeated.",
 )
 @json_option("Print the contract as JSON, with its schemas in each profile.")
 def command(where: ProjectOptions, name: str, *, profiles: tuple[str, ...], as_json: bool) -> int:
@@ -80,7 +80,7 @@ async def show_usage(where: ProjectOptions, name: str) -> int:
     lines += ["", *_parameters(contract, style), *_example(contract, style)]
     print(
         "\n".join(
-            [*lines, "", f"`prowess show {contract.id}` tells more, `prowess call --help` lists the options of call."]
+            [*lines, "", f"`prowess show {contract.id}` shows more, `prowess call --help` lists the options of call."]
         )
     )
     return DONE

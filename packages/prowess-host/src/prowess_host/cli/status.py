@@ -29,7 +29,7 @@ __all__ = ["command"]
 def command(where: ProjectOptions, *, untried: bool, as_json: bool) -> int:
     """Show which clients the project is connected to, and whether each still works.
 
-    Every connection is tried: the host is started as that client starts it. The exit code is 1 if one does not work.
+    Tries every connection: starts the host as that client starts it. The exit code is 1 if one does not work.
     """
     machine = Machine.this()
     connections = list(connections_of(where.root, machine))

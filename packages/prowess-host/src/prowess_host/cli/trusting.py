@@ -35,7 +35,7 @@ __all__ = ["command"]
 _EPILOG = """\b
 Examples:
   prowess trust acme                            show it, and ask
-  prowess trust acme --network --read data      what it may reach
+  prowess trust acme --network --read data      with these permissions
   prowess trust acme --unlimited --yes          like a skill of the project, without a question
 """
 
@@ -153,7 +153,7 @@ def _shown(name: str, facts: Sequence[SkillFacts], limits: Limits | None, sandbo
     except SettingsError:
         before = None
     if limits and before and (more := wider(limits, before)):
-        lines.append(f"That is more than before in {', '.join(more)}.")
+        lines.append(f"Wider than before: {', '.join(more)}.")
     verdict = sandbox[name]
     if verdict and verdict.contract and verdict.contract != contract_digest(facts):
         lines.append("Its commands have changed since you allowed them: `prowess check` shows the differences.")

@@ -115,10 +115,10 @@ def _check_ours(target: Target, file: Path, entry: Any) -> None:
     launch = target.client.shape.read(entry)
     other = f"{slug(root)}-skills" if slug(root) == name else slug(root)
     if launch is None or not launch.is_host:
-        reason = f"the server {name!r} in it is not one of Prowess"
+        reason = f"its server {name!r} is not a server of Prowess"
         raise ClientFileError(file, reason, f"choose another name: --name {other}")
     if launch.project is not None and not launch.serves(root):
-        reason = f"the server {name!r} in it serves {launch.project}"
+        reason = f"its server {name!r} serves {launch.project}"
         raise ClientFileError(file, reason, f"choose another name: --name {other}")
 
 

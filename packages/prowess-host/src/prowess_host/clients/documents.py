@@ -61,7 +61,7 @@ class Document:
         for name in path[:-1]:
             if not isinstance(node.get(name), dict):
                 if node.get(name) is not None:
-                    raise self._refused(f"{name!r} must hold the entries by name, but holds {_kind(node[name])}")
+                    raise self._refused(f"{name!r} must be a table of entries, not {_kind(node[name])}")
                 node[name] = {}
             node = node[name]
         node[path[-1]] = dict(value)
@@ -90,7 +90,7 @@ class Document:
         return replace(self, text=text, data=data)
 
     def _refused(self, reason: str, line: int | None = None) -> ClientFileError:
-        return ClientFileError(self.file, reason, "mend it or edit it by hand, then run the command again", line)
+        return ClientFileError(self.file, reason, "fix it or edit it by hand, then run the command again", line)
 
 
 def _without_empty(data: Any, path: Sequence[str]) -> Any:
@@ -132,10 +132,10 @@ def read_document(file: Path, form: str) -> Document:
         remedy = "correct that line, then run the command again"
         raise ClientFileError(file, reason, remedy, error.line) from None
     if not isinstance(data, dict):
-        raise ClientFileError(file, f"must hold a table of settings, but holds {_kind(data)}", "mend it by hand", 1)
+        raise ClientFileError(file, f"must be a table of settings, not {_kind(data)}", "fix it by hand", 1)
     return Document(file, form, text, data, has_bom)
 
 
 def _kind(value: Any) -> str:
-    kinds = {"dict": "a table", "list": "a list", "str": "a text", "bool": "true or false", "NoneType": "null"}
+    kinds = {"dict": "a table", "list": "a list", "str": "a string", "bool": "true or false", "NoneType": "null"}
     return kinds.get(type(value).__name__, "a number")

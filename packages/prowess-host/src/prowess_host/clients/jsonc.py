@@ -185,7 +185,7 @@ class _Reader:
 
     def _scalar(self) -> Any:
         if self.text.startswith('"', self.at):
-            return self._string("a text was expected that ends in its line")
+            return self._string("a string that ends in its line was expected")
         found = _WORD.match(self.text, self.at)
         try:
             read = json.loads(found[0] if found else "")

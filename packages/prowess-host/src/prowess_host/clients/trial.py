@@ -139,12 +139,12 @@ def _filled(value: str, seen: Mapping[str, str]) -> str:
 def _of_command(launch: Launch) -> list[Problem]:
     if os.path.isabs(launch.command) or "\\" in launch.command:  # noqa: PTH117 - a path of any system
         if is_fleeting(launch.command):
-            text = f"{launch.command} is in uv's cache and goes with it"
+            text = f"{launch.command} is in uv's cache, and is deleted with it"
             return [Problem("warning", text, "run uv tool install prowess, then prowess connect again", "fleeting")]
         return []
     found = shutil.which(launch.command)
-    text = f"the command {launch.command!r} is looked up in the client's PATH, which may be a short one"
-    return [Problem("warning", text, f"run prowess connect again to write {found or 'a whole path'}", "path")]
+    text = f"the client looks for the command {launch.command!r} in its own PATH, which may be short"
+    return [Problem("warning", text, f"run prowess connect again to write {found or 'an absolute path'}", "path")]
 
 
 def _of_session(client: Client, session: Session) -> list[Problem]:
@@ -156,7 +156,7 @@ def _of_session(client: Client, session: Session) -> list[Problem]:
         )
         remedy = "run prowess doctor to see why, then prowess connect again"
         return [Problem("error", text, remedy, "start")]
-    problems += [Problem("warning", line, "mend it and save: the host notices", "stderr") for line in said[:_SHOWN]]
+    problems += [Problem("warning", line, "fix it and save: the host reloads it", "stderr") for line in said[:_SHOWN]]
     if {tool.get("name") for tool in session.tools} <= _OURS:
         text = "the project has no commands, and some clients drop a server without tools"
         problems.append(Problem("warning", text, "write one: prowess new NAME", "no-tools"))

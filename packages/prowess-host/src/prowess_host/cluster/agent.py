@@ -278,7 +278,7 @@ class Blobs:
     def keep(self, digest: str, data: bytes) -> None:
         """Store a file. Raises `ValueError` if its content does not match the digest."""
         if digest_of(data) != digest:
-            raise _Lost("the engine has other content for the code of this worker")
+            raise _Lost("the engine has different content for the code of this worker")
         self._folder.mkdir(parents=True, exist_ok=True)
         draft = self._folder / f".{digest}.{os.urandom(4).hex()}"
         draft.write_bytes(data)

@@ -98,7 +98,7 @@ class Snapshots:
             size += now.size
             if size > _MOST:
                 raise ProwessError(
-                    f"the code in {root} is larger than the {_MOST >> 20} MB that an agent takes; keep data in another folder"
+                    f"the code in {root} is larger than the {_MOST >> 20} MB that an agent accepts; keep data in another folder"
                 )
             before = self._known.get(path)
             try:

@@ -91,7 +91,7 @@ class Unenforceable(OSError):
     def __init__(self, reasons: Sequence[str]) -> None:
         super().__init__(
             f"this system cannot enforce its limits: {'; '.join(reasons)}. Run it on a system that can, widen the limit, or "
-            f"accept that with {_SETTING} = true"
+            f"accept this with {_SETTING} = true"
         )
 
 
@@ -125,8 +125,8 @@ class System:
                 reasons.append(f'network = "{LOOPBACK}": {why}')
         if limits.processes and self.is_root and self.groups is None:
             reasons.append(
-                f"processes = {limits.processes}: the kernel counts no processes of root without a control group that can "
-                "be written; run the host as another user, or set processes = 0"
+                f"processes = {limits.processes}: the kernel counts processes of root only in a control group, and the host can "
+                "write none; run the host as another user, or set processes = 0"
             )
         return reasons
 
@@ -135,7 +135,7 @@ class System:
             yield f"there is no filter of system calls for {self.machine}, only for {' and '.join(MACHINES)}"
         if self.landlock < LEAST:
             has = f"version {self.landlock}" if self.landlock else "none"
-            yield f"Landlock {LEAST} is needed (Linux 6.2 or later, with lsm=landlock), and there is {has}"
+            yield f"Landlock {LEAST} is required (Linux 6.2 or later, with lsm=landlock), and this system has {has}"
 
     def in_words(self) -> str:
         """The mechanisms that enforce limits on this system, for people."""

@@ -101,7 +101,7 @@ class App:
             return await self._called(request)
         if (request.method, path) == ("POST", "api/answer"):
             return self._answered(request)
-        return text_response(405, "the page asks with GET, and calls commands with POST")
+        return text_response(405, "only GET and POST are allowed here")
 
     def _refusal(self, request: Request) -> Response | None:
         """The response that rejects a request of another origin, or without the token."""
@@ -115,9 +115,9 @@ class App:
             return text_response(403, "other pages may not use this one")
         token = request.path.removeprefix("/").partition("/")[0]
         if not hmac.compare_digest(token.encode("utf-8", "replace"), self.token.encode()):
-            return text_response(404, "there is nothing here: use the address that `prowess dev` has printed")
+            return text_response(404, "there is nothing at this address: use the one that `prowess dev` printed")
         if request.method == "POST" and request.headers.get("content-type") != "application/json":
-            return text_response(415, "calls are JSON")
+            return text_response(415, "Content-Type must be application/json")
         return None
 
     def _got(self, path: str, request: Request) -> Response | Stream:
@@ -171,9 +171,9 @@ class App:
             body: Any = json.loads(request.body)
             command, arguments, page = body["command"], body["arguments"], body.get("page")
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            return json_response({"error": 'a call has a "command" and "arguments"'}, 400)
+            return json_response({"error": 'a call needs a "command" and "arguments"'}, 400)
         if not isinstance(command, str) or not isinstance(arguments, dict):
-            return json_response({"error": "the command is a text, and the arguments are an object"}, 400)
+            return json_response({"error": "the command must be a string, and the arguments an object"}, 400)
         asking = partial(self._ask, page, command) if isinstance(page, str) else None
         outcome = await self._project.call(command, arguments, audience=Audience(ask=asking))
         payload = outcome.payload(self._project.own.profile)
@@ -202,7 +202,7 @@ class App:
             number, answers = sent["id"], dict(sent["answers"])
             actions = {key: answer["action"] for key, answer in answers.items()}
         except (ValueError, TypeError, KeyError, RecursionError):
-            return json_response({"error": 'an answer has an "id", and "answers" with an "action" each'}, 400)
+            return json_response({"error": 'an answer needs an "id", and "answers" with an "action" each'}, 400)
         pending = self._asked.get(number) if isinstance(number, str) else None
         if pending is None or pending[1].done():
             return json_response({"error": "this question is closed, because its call has ended"}, 404)

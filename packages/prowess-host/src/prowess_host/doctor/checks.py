@@ -126,7 +126,12 @@ def _limits() -> Iterator[Finding]:
     lacking = system().lacking(Limits())
     if lacking:
         text = f"skills with limits do not run here: {'; '.join(lacking)}"
-        yield Finding("limits", "warning", text, "run the host where they can be enforced, or leave limits out")
+        yield Finding(
+            "limits",
+            "warning",
+            text,
+            "run the host on a system that enforces them; with sandbox.unenforced = true, such skills run without these",
+        )
     else:
         yield Finding("limits", "ok", f"limits of skills are enforced by {system().in_words()}")
 
@@ -199,10 +204,12 @@ async def examine_cluster(settings: Settings) -> AsyncIterator[Finding]:
         )
     if settings.get("auth.state_key", None) is None:
         text = (
-            "auth.state_key is not set: replicas on several machines cannot continue each other's questions, and the keys of "
-            "the secret for the keys of shared results is stored in the engine, so every reader of the whole engine knows it"
+            "auth.state_key is not set: replicas on several machines cannot continue each other's questions, and the engine "
+            "stores the secret for the keys of shared results, so everyone who can read the whole engine knows it"
         )
-        yield Finding("cluster", "note", text, "set it to the same secret text of 32 characters on all of them")
+        yield Finding(
+            "cluster", "note", text, "set it to the same secret text of at least 32 characters on all of them"
+        )
 
 
 # --- settings -------------------------------------------------------------------------------------
@@ -212,7 +219,7 @@ def _settings(settings: Settings, patient: Patient) -> Iterator[Finding]:
     """The source of each setting. The values of skills' settings are not shown."""
     file = settings.config_file
     if file is None:
-        yield Finding("settings", "ok", "no prowess.toml: the defaults hold")
+        yield Finding("settings", "ok", "no prowess.toml: the defaults apply")
     own = {key.name for key in own_keys()}
     for key in settings.keys():  # noqa: SIM118 - Settings is not a mapping
         is_own = key in own - PRIVATE or key.split(".")[0] in ("wire_names", "resources")
@@ -304,8 +311,8 @@ def _manifest(settings: Settings, patient: Patient) -> Iterator[Finding]:
     if standing.complete:
         yield Finding("manifest", "ok", f"up to date: a host starts without importing a skill ({paths.cache_dir})")
     else:
-        text = "out of date or not there: the next start imports skills to describe them"
-        yield Finding("manifest", "note", text, "nothing to do: it is written by that start")
+        text = "out of date or missing: the next start imports skills to describe them"
+        yield Finding("manifest", "note", text, "nothing to do: that start writes it")
 
 
 async def _catalog(settings: Settings, patient: Patient) -> tuple[Catalog, list[Trouble]]:
@@ -319,7 +326,7 @@ async def _catalog(settings: Settings, patient: Patient) -> tuple[Catalog, list[
 
 def _skills(catalog: Catalog, troubles: Iterable[Trouble]) -> Iterator[Finding]:
     for failure in catalog.failures:
-        yield Finding("skills", "error", str(failure), "mend it and save: a running host notices")
+        yield Finding("skills", "error", str(failure), "fix it and save: a running host reloads it")
     for trouble in troubles:
         yield Finding("skills", "error" if trouble.fatal else "warning", str(trouble), "correct the file")
     for warning in catalog.warnings:

@@ -68,4 +68,4 @@ def _parts(contract: Contract, schema: Schema) -> Iterator[tuple[int, str]]:
         tokens = _tokens(str(held.get("description", "")))
         yield tokens, f"the description of {name} ({tokens})"
         rest = _tokens({key: value for key, value in held.items() if key != "description"})
-        yield rest, f"the type of {name} ({rest}): a plainer one, or a text that the command reads"
+        yield rest, f"the type of {name} ({rest}): use a simpler one, or a string that the command parses"

@@ -18,7 +18,7 @@ _DAYS: Final = 7
 _MOST: Final = 1000
 _SHOWN: Final = 5
 _KINDS: Final = {
-    "worker_lost": ("lost its worker", "see its last words: prowess logs"),
+    "worker_lost": ("lost its worker", "see what it printed last: prowess logs"),
     "crashed": ("crashed", "see the exception: prowess logs"),
     "timeout": ("ran out of time", "make it faster, or give it more: timeout= of its decorator"),
     LOST: ("was cut off with its host", "see what it did last: prowess logs"),
@@ -33,7 +33,7 @@ def examine_runs(path: Path, *, now: float | None = None) -> Iterator[Finding]:
     try:
         calls = Reader(path).newest(CallFilter(failed=True, since=since), _MOST)
     except ProwessError as error:
-        yield Finding("runs", "warning", str(error), f"delete {path}: it is made anew")
+        yield Finding("runs", "warning", str(error), f"delete {path}: the next call creates a new one")
         return
     counted = Counter((call.command, call.kind) for call in calls if call.kind in _KINDS)
     for (command, kind), count in counted.most_common(_SHOWN):

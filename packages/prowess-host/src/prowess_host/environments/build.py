@@ -27,8 +27,8 @@ from prowess_host.environments.wheels import pack
 __all__ = ["build", "find_uv", "lock", "main"]
 
 _MISSING: Final = (
-    "uv is not installed, which makes the environments of skills: install it with `pip install 'prowess[uv]'`, "
-    "or as https://docs.astral.sh/uv/ says, or name it in the setting environments.uv"
+    "uv, which makes the environments of skills, is not installed: install it with `pip install 'prowess[uv]'`, "
+    "or as https://docs.astral.sh/uv/ explains, or name it in the setting environments.uv"
 )
 _UNREACHABLE: Final = re.compile(
     r"error sending request|dns error|failed to fetch|request failed|connection refused|timed out|"

@@ -202,7 +202,7 @@ class _Helper:
                 process_group=0,
             )
         except OSError as error:
-            self._over.set_result(f"{cache} cannot be used, or {sys.executable} not be run: {error}")
+            self._over.set_result(f"{cache} cannot be used, or {sys.executable} cannot be run: {error}")
             return
         threading.Thread(target=self._read, args=(self._process,), name="prowess-build", daemon=True).start()
 

@@ -83,20 +83,18 @@ def check_limited(found: Declared) -> None:
     file = Path(found.file)
     if found.by_file:
         raise NeedsError(
-            file, "has options, paths or settings of uv, which a skill with limits may not have: name packages"
+            file, "has options, paths or settings of uv, which are not allowed for a skill with limits: name packages"
         )
     locked = [line for line in found.locked.splitlines() if line.strip() and not line.lstrip().startswith("#")]
     for line, place in (*((each, file) for each in found.dependencies), *((each, Path(found.lock)) for each in locked)):
         if _NAMED.fullmatch(line) is None:
             raise NeedsError(
                 place,
-                f"{line!r} is not the name of a package with versions, and a skill with limits may need nothing else",
+                f"{line!r} must be the name of a package with versions, because the skill has limits",
             )
     for each in (found.python, found.requires_python):
         if _VERSION.fullmatch(each) is None:
-            raise NeedsError(
-                file, f"{each!r} is not a version of Python, and a skill with limits may ask for nothing else"
-            )
+            raise NeedsError(file, f"{each!r} must be a version of Python, because the skill has limits")
 
 
 def satisfies(version: tuple[int, ...], specifier: str) -> bool:

@@ -197,7 +197,7 @@ class Book:
         if not self._warned:
             self._warned = True
             _log.warning(
-                "calls are not recorded: %s: %s (set record.on = false to do without, or cache_dir for another place)",
+                "calls are not recorded: %s: %s (set record.on = false to turn the record off, or cache_dir to another folder)",
                 *(self._path, message_of(error)),
             )
 

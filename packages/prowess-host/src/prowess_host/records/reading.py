@@ -55,7 +55,7 @@ class Event(NamedTuple):
         if self.kind == "asked":
             return "; ".join(map(str, self.data.values()))
         if self.kind == "dropped":
-            return f"{self.data} more are not kept"
+            return f"{self.data} more were dropped"
         return str(self.data)
 
 
@@ -157,7 +157,7 @@ class Reader:
         if len(found) == 1:
             return found[0]
         if not found:
-            raise NoSuchCall(f"the record has no call {name!r}; see `prowess logs`, or say `last`")
+            raise NoSuchCall(f"the record has no call {name!r}; see `prowess logs`, or use `last`")
         ids = ", ".join(call.id for call in found)
         raise NoSuchCall(f"several calls match {name!r} ({ids}, …): write more of the id")
 
@@ -173,7 +173,7 @@ class Reader:
                 raise ProwessError(f"the record {self.path} cannot be read: {error}") from error
             except sqlite3.DatabaseError as error:
                 raise ProwessError(
-                    f"the record {self.path} is damaged ({error}): delete it, or let the next call do so"
+                    f"the record {self.path} is damaged ({error}): delete it, or make a call, which begins a new one"
                 ) from error
         return [_call(*row) for row in rows]
 

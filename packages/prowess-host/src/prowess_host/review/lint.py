@@ -268,7 +268,7 @@ def _leftover_refs(tool: _Tool) -> Iterator[_Hurt]:
     """References that cannot be inlined: recursive ones, and those without a target."""
     for where, _, node in tool.nodes():
         if isinstance(ref := node.get("$ref"), str) and not _ends(tool.input, ref, ()):
-            text = f"the reference {ref!r} is recursive or leads nowhere, so it cannot be written out"
+            text = f"the reference {ref!r} is recursive or has no target, so it cannot be inlined"
             yield _Hurt("reference", tool.contract.id, text, f"{where}/$ref")
 
 
@@ -331,7 +331,7 @@ def _long_node_descriptions(tool: _Tool) -> Iterator[_Hurt]:
 
 def _hidden_content(tool: _Tool) -> Iterator[_Hurt]:
     if tool.output is not None and tool.contract.output.content:
-        text = "returns content beside structured data, and models are shown the data alone"
+        text = "returns content beside structured data, and models see only the data"
         advice = "put all a model needs into the data, or return the content without an output schema"
         yield _Hurt("hidden-content", tool.contract.id, f"{text}: {advice}", "/outputSchema", refused=False)
 
@@ -342,14 +342,14 @@ _CODEX_ALL: Final = 64_000
 
 def _large(tool: _Tool) -> Iterator[_Hurt]:
     if _size(tool) > _CODEX_TOOL:
-        text = f"the tool has {_size(tool)} bytes; those of plugins may have {_CODEX_TOOL}"
+        text = f"the tool has {_size(tool)} bytes; the limit for plugins is {_CODEX_TOOL}"
         yield _Hurt("tool-size", tool.contract.id, text, "", refused=False)
 
 
 def _all_large(tools: Sequence[_Tool]) -> Iterator[_Hurt]:
     size = sum(map(_size, tools))
     if size > _CODEX_ALL:
-        text = f"all tools have {size} bytes; those of plugins may have {_CODEX_ALL}"
+        text = f"all tools have {size} bytes; the limit for plugins is {_CODEX_ALL}"
         yield _Hurt("tool-size", "", text, "", refused=False)
 
 
@@ -363,7 +363,7 @@ def _too_many(limit: int, does: str, *, refused: bool = True) -> _Whole:
 
 def _server_name(tools: Sequence[_Tool]) -> Iterator[_Hurt]:
     for server in sorted({tool.server for tool in tools if "_" in tool.server}):
-        text = f"the server name {server!r} has a _, which policies read as its end"
+        text = f"the server name {server!r} has a _, where policies take the name to end"
         yield _Hurt("server-name", "", text, "", refused=False)
 
 
@@ -395,7 +395,7 @@ _CLIENTS: Final[Mapping[str, _Client]] = {
             _null_type,
             _positions,
         ),
-        (_too_many(40, "are left out unseen", refused=False),),
+        (_too_many(40, "are silently left out", refused=False),),
     ),
     "gemini": _Client(
         (
@@ -413,7 +413,7 @@ _CLIENTS: Final[Mapping[str, _Client]] = {
         (_root_union(refused=False, does="is deleted"), _no_items, _long_node_descriptions),
         (_too_many(128, "are refused"),),
     ),
-    "windsurf": _Client((), (_too_many(100, "are not taken, those of all servers together"),)),
+    "windsurf": _Client((), (_too_many(100, "of all servers together are rejected"),)),
     "zed": _Client(
         (
             _long_name("{tool}", _NAME_LIMIT, refused=False, does="are cut"),

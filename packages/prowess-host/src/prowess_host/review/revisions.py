@@ -42,7 +42,7 @@ def _git(root: Path, *words: str, failing: str) -> str:
     try:
         done = subprocess.run(command, capture_output=True, timeout=_SECONDS, check=False)
     except FileNotFoundError as error:
-        raise RevisionError("git is not installed, and `--against` asks it") from error
+        raise RevisionError("git is not installed, and `--against` needs it") from error
     except subprocess.TimeoutExpired as error:
         raise RevisionError(f"{failing}: git did not answer within {_SECONDS} s") from error
     if done.returncode:

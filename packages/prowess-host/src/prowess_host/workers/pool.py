@@ -251,7 +251,7 @@ class Pool:
         self.send(worker, Event.DISCARD)
 
     def _refuse_frame(self, worker: Worker, size: int) -> None:
-        self.condemn(worker, f"a frame of {size} bytes, and {_MOST_FRAME} are the most")
+        self.condemn(worker, f"a frame of {size} bytes; the limit is {_MOST_FRAME}")
 
     # Choosing a worker
 

@@ -47,7 +47,7 @@ function showState(overview) {
     const before = find("ul", failures).textContent;
     find("ul", failures).replaceChildren(...texts);
     if (find("ul", failures).textContent !== before) {
-      announce(texts.length ? `Could not be loaded: ${find("ul", failures).textContent}` : "Everything can be loaded again");
+      announce(texts.length ? `Could not be loaded: ${find("ul", failures).textContent}` : "Everything loads again");
     }
   }
   failures.hidden = !texts.length;
@@ -330,7 +330,7 @@ function setRunning(is) {
 
 function showResult(place, payload, _schema, shortened = false) {
   if (!payload) {
-    place.replaceChildren(make("p", { class: "hint" }, "No result is kept."));
+    place.replaceChildren(make("p", { class: "hint" }, "The record has no result."));
     return;
   }
   const person = make("div", {});
@@ -374,7 +374,7 @@ function personView(place, payload) {
     }
   }
   if (structured !== undefined) place.append(dataView(data));
-  if (!place.childNodes.length) place.append(make("p", { class: "hint" }, "Nothing came back."));
+  if (!place.childNodes.length) place.append(make("p", { class: "hint" }, "The result is empty."));
 }
 
 const isRecord = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
@@ -463,12 +463,12 @@ async function openStory(id, { keepFocus = false } = {}) {
   const facts = [call.client, new Date(call.began * 1000).toLocaleString(), took(call.duration), call.attempts > 1 ? `${call.attempts} attempts` : "",
     call.cached ? "from the cache" : "", call.worker ? `worker ${call.worker}` : "", `id ${call.id}`];
   find("#story-facts").replaceChildren(...facts.filter(Boolean).map((text) => make("span", {}, text)));
-  const withheld = call.withheld.length ? make("p", { class: "hint" }, call.withheld[0] === "*" ? "The arguments are not kept." : `Not kept: ${call.withheld.join(", ")}`) : null;
+  const withheld = call.withheld.length ? make("p", { class: "hint" }, call.withheld[0] === "*" ? "The record has no arguments." : `Not recorded: ${call.withheld.join(", ")}`) : null;
   find("#story-arguments").replaceChildren(...[call.arguments && !Object.keys(call.arguments).length ? make("p", { class: "hint" }, "None.") : call.arguments ? make("pre", { tabindex: "0" }, shown(call.arguments)) : null, withheld].filter(Boolean));
   find("#story-events").hidden = !call.events.length;
   find("#story-events tbody").replaceChildren(...call.events.map((event) =>
     make("tr", {}, make("td", {}, `${event.at.toFixed(3)} s`), make("td", {}, event.kind), make("td", {}, eventText(event)))));
-  if (call.kind === "running") find("#story-result").replaceChildren(make("p", { class: "hint" }, "It still runs."));
+  if (call.kind === "running") find("#story-result").replaceChildren(make("p", { class: "hint" }, "Still running."));
   else showResult(find("#story-result"), call.result, null, call.shortened);
   find("#again").onclick = () => again(call);
   find("#again").hidden = !state.commands.some((each) => each.id === call.command);
@@ -481,7 +481,7 @@ function eventText({ kind, data }) {
   if (kind === "progress") return `${data[0]}${data[1] === null ? "" : `/${data[1]}`}${data[2] ? ` ${data[2]}` : ""}`;
   if (kind === "log") return `${data[0]}: ${typeof data[1] === "string" ? data[1] : JSON.stringify(data[1])}`;
   if (kind === "asked") return Object.values(data).join("; ");
-  if (kind === "dropped") return `${data} more are not kept`;
+  if (kind === "dropped") return `${data} more were dropped`;
   return String(data);
 }
 
@@ -490,7 +490,7 @@ function again(call) {
   const values = { ...(call.arguments || {}) };
   const lacking = new Set(call.withheld.map((path) => path.split(/[.[]/)[0]));
   for (const name of lacking) delete values[name];
-  const note = !lacking.size ? "" : lacking.has("*") ? "The record keeps no arguments of this call." : `The record keeps no value of: ${[...lacking].join(", ")}.`;
+  const note = !lacking.size ? "" : lacking.has("*") ? "The record has no arguments of this call. Type them again." : `The record leaves out ${[...lacking].join(", ")}. Type these values again.`;
   openCommand(command, values, { note });
 }
 
