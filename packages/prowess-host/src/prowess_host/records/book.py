@@ -72,7 +72,7 @@ class Book:
         own = self._settings.own.record
         redactor = self._ready_redactor(own)
         redactor.keep_out(secrets)
-        kept = [state for state in states if state.size <= own.max_value]  # larger ones are looked at one by one
+        kept = (state for state in states if state.size <= own.max_value)  # larger ones are looked at one by one
         texts = [text for state in kept for text in (state.arguments, state.body) if text]
         page = _Page(own, redactor, redactor.may_be_in(b"\n".join(texts)), self._now() - time.monotonic(), os.getpid())
         ordinary, others = self._sorted(states, page)
@@ -119,7 +119,7 @@ class Book:
                 or arguments is None
                 or body is None
                 or state.serial in self._ids
-                or len(arguments) + len(body) > own.max_value
+                or state.size > own.max_value
             ):
                 others.append(state)
                 continue

@@ -13,7 +13,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from prowess.contracts.contract import Contract
 from prowess.jsontypes import JsonObject
@@ -67,6 +67,8 @@ class CallState:
     facts: JsonObject | None = None
     """The result as data, if it was never encoded."""
     events: list[Event] | None = None
+    size = 0
+    """The bytes of its arguments and its result."""
     waiting = 0
     """Its bytes that count as waiting."""
 
@@ -78,11 +80,7 @@ class CallState:
         """Take the data of the job."""
         self.contract, self.head, self.arguments = job.contract, job.head, job.arguments
         self.number, self.worker = job.number, job.worker
-
-    @property
-    def size(self) -> int:
-        """The bytes of its arguments and its result."""
-        return len(self.body or b"") + len(self.arguments or b"")
+        self.size = len(job.arguments)
 
 
 class Recording(CallState):
@@ -95,30 +93,24 @@ class Recording(CallState):
         self.serial = serial
         self.since = time.monotonic()
         self._recorder = recorder
-        self._listener: Listener = job.listener
+        self._listener: Any = job.listener
         self.job: Job | None = job
 
     # Events for listeners
 
     def result(self, meta: bytes, body: bytes) -> None:
         """The call has ended with a payload."""
-        self._end("result", meta, body)
-        self._listener.result(meta, body)
-        self._let_go()
+        self._end("result", meta, body).result(meta, body)
 
     def input_required(self, questions: JsonObject) -> None:
         """The call has ended with questions."""
         self.facts = questions
-        self._end("input_required")
-        self._listener.input_required(questions)
-        self._let_go()
+        self._end("input_required").input_required(questions)
 
     def refused(self, facts: JsonObject) -> None:
         """The call has ended without a result."""
         self.facts = facts
-        self._end("refused")
-        self._listener.refused(facts)
-        self._let_go()
+        self._end("refused").refused(facts)
 
     def rest(self, token: str, text: bytes) -> None:
         """Not recorded: the record keeps the part that the client got."""
@@ -152,7 +144,6 @@ class Recording(CallState):
     def cancelled(self) -> None:
         """The call was cancelled."""
         self._end("cancelled")
-        self._let_go()
 
     def note(self, kind: str, data: Any) -> None:
         """Note an event during the call, or just after it."""
@@ -181,7 +172,12 @@ class Recording(CallState):
             events.append((at, "dropped", 1))
         recorder.touch(self)
 
-    def _end(self, kind: str, meta: bytes = b"{}", body: bytes | None = None) -> None:
+    def _end(self, kind: str, meta: bytes = b"{}", body: bytes | None = None) -> Listener:
+        """Note the end of the call, and return the listener.
+
+        The recording is kept for a moment longer than the call, so it lets go of the listener, which holds much.
+        """
+        listener, self._listener = self._listener, None
         job = self.job
         if job is not None:
             self.job = None  # breaks a reference cycle
@@ -189,10 +185,7 @@ class Recording(CallState):
             self.kind, self.meta, self.body = kind, meta, body
             self.note_job(job)
             self._recorder.end(self)
-
-    def _let_go(self) -> None:
-        """Release the listener, which holds much, because the recording is kept for a moment longer than the call."""
-        self._listener = cast("Listener", None)
+        return listener
 
     def state(self) -> CallState:
         """The current state; a copy while the call runs."""
@@ -329,15 +322,16 @@ class Recorder:
             self._turning = True
             self._loop.call_later(_LATE, self._turn)
         self._ended.append(recording)
-        arguments, body = recording.arguments or b"", recording.body
-        size = len(arguments) + len(body) if body is not None else len(arguments)
+        body = recording.body
+        size = recording.size = recording.size + (len(body) if body is not None else 0)
         if size >= LARGE and body is not None and recording.meta == b"{}":
             contract = recording.contract
-            if contract is not None and self._is_dropped(contract, arguments):
+            if contract is not None and self._is_dropped(contract, recording.arguments or b""):
                 recording.arguments = None  # frees the memory for the next call
-                size = len(body)
+                size = recording.size = len(body)
         if self._given.bytes + size - self._written.bytes > _MOST_WAITING:
             recording.body = recording.arguments = None
+            recording.size = 0
         else:
             self._given.bytes += size
             recording.waiting = size
@@ -355,12 +349,13 @@ class Recorder:
         """Pass new states to the thread: those of new calls, and of calls with new events."""
         self._due = False
         now = time.monotonic()
-        ended, self._ended = self._ended, []
+        ended, self._ended = dict.fromkeys(self._ended), []
         touched, self._touched = self._touched, {}
         running = self._just_running(now)
         unknown = list(self._unknown)
         self._unknown.clear()
-        self._give([*(recording.state() for recording in dict.fromkeys([*ended, *touched, *running])), *unknown])
+        others = (each.state() for each in dict.fromkeys([*touched, *running]) if each not in ended)
+        self._give([*ended, *others, *unknown])
         if self._fresh:
             self._schedule()
 
