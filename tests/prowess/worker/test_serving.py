@@ -7,6 +7,8 @@ import contextlib
 import importlib
 import json
 import os
+import re
+import signal
 import socket
 import subprocess
 import sys
@@ -814,7 +816,7 @@ def begin(flags: dict | None = None, written: tuple[str, ...] | None = None, **m
 
 
 def started(
-    root: Path, flags: dict | None = None, *, at: str = "", **more: Any
+    root: Path, flags: dict | None = None, *, at: str = "", labelled: bool = False, **more: Any
 ) -> tuple[subprocess.Popen, socket.socket, Board]:
     """A worker process, and our end of its link."""
     ours, theirs = socket.socketpair()
@@ -822,7 +824,7 @@ def started(
     ours.sendall(begin(flags, **more))
     command = [sys.executable, "-P", "-m", "prowess.worker", str(theirs.fileno()), str(board.fd)]
     process = subprocess.Popen(
-        [*command, at or str(root)],
+        [*command, at or str(root), *(["labelled"] if labelled else [])],
         pass_fds=(theirs.fileno(), board.fd),
         stderr=subprocess.PIPE,
         cwd=root,
@@ -919,6 +921,45 @@ async def test_a_process_goes_with_its_host(tmp_path: Path):
     process, sock, board = started(write(tmp_path))
     sock.shutdown(socket.SHUT_WR)
     assert 0 == (await finished(process, sock, board))[0]
+
+
+async def test_a_process_whose_host_is_gone_stays_until_its_children_are_killed(tmp_path: Path):
+    """Its guard finds them through it, and may need a while on a busy machine."""
+    skill = """
+        import subprocess
+        from pathlib import Path
+        from prowess import hookimpl, skill_command
+
+        class Service:
+            pass
+
+        def service():
+            yield Service()
+            Path("closed").touch()
+
+        @hookimpl
+        def prowess_injectables(provide):
+            provide(Service, service)
+
+        @skill_command
+        async def start(service: Service) -> int:
+            return subprocess.Popen(["sleep", "600"], env={}, start_new_session=True).pid
+    """
+    process, sock, board = started(write(tmp_path, t=skill), labelled=True)
+    sock.sendall(encode_frame(Kind.CALL, 1, b'{"command":"t.start"}', b"{}"))
+    child = int(re.search(rb'"result":(\d+)', await until_answered(sock))[1])  # type: ignore[index]
+    sock.shutdown(socket.SHUT_WR)
+    with fail_after(PATIENCE):
+        while not (tmp_path / "closed").exists():  # noqa: ASYNC110 - another process makes it
+            await asyncio.sleep(0.01)
+    await asyncio.to_thread(subprocess.run, [sys.executable, "-c", ""], check=True)  # long enough to end in
+    assert process.poll() is None
+    os.kill(child, signal.SIGKILL)
+    with fail_after(PATIENCE):
+        assert 0 == await asyncio.to_thread(process.wait)
+    sock.close()
+    process.communicate()
+    board.close()
 
 
 async def test_a_child_does_not_hold_the_link(tmp_path: Path):

@@ -92,12 +92,19 @@ _QUIET: Final = 0.05
 """Seconds after the start until a waiting request of the host has arrived."""
 _LEAVING: Final = 1.0
 """Seconds that singletons get to close."""
+_GUARD: Final = 20.0
+"""Seconds in which the guard of a worker whose host is gone kills everything, also on a busy machine."""
+_LOOK: Final = 0.05
+"""Seconds between two looks for children."""
 _LAST_WORDS: Final = 0.5
 """Seconds that the host gets to read some of the last output."""
 
 
 class LinkServer:
     """The worker's end of the link, and the runtime behind it."""
+
+    lost = False
+    """Whether the host has left without a word."""
 
     def __init__(
         self,
@@ -129,7 +136,7 @@ class LinkServer:
         self._reported: set[str] = set()
         """Imported skills whose digests were sent to the host."""
         self.gone = asyncio.Event()
-        self.link = board if isinstance(board, Stream) else Link(self._on_frame, self.gone.set)
+        self.link = board if isinstance(board, Stream) else Link(self._on_frame, self._on_lost)
         self.link.on_room = self._send_progress
         if isinstance(self.link, Link):
             self._watchdog.stuck = self.link.release_from_thread
@@ -146,7 +153,7 @@ class LinkServer:
         ready: ReadyHead = {**hello(), "pid": os.getpid()}
         link.send(Kind.READY, 0, to_json(ready))
         if isinstance(link, Stream):
-            link.listen(self._on_frame, self.gone.set)
+            link.listen(self._on_frame, self._on_lost)
         else:
             await asyncio.get_running_loop().create_connection(lambda: link, sock=sock)
         self._spawn(self._prepare())
@@ -173,6 +180,10 @@ class LinkServer:
             self._shared.found(frame)
         elif frame.kind == Kind.QUIT:
             self.gone.set()
+
+    def _on_lost(self) -> None:
+        self.lost = True
+        self.gone.set()
 
     def _pong(self) -> None:
         self.link.send(Kind.PONG, self._lingering())
@@ -514,16 +525,21 @@ def _number(value: Any) -> int | float | None:
     return number if math.isfinite(number) else None
 
 
-async def serve(sock: socket.socket, shared: Board | None, root: Path) -> int:
-    """Serve one host until it is gone, and return the exit code. Without a shared board, frames replace it."""
+async def serve(sock: socket.socket, shared: Board | None, root: Path, *, guarded: bool = False) -> int:
+    """Serve one host until it is gone, and return the exit code. Without a shared board, frames replace it.
+
+    `guarded` says whether a guard kills this process and its children after the host has ended.
+    """
     try:
         begin = receive(sock)
     except EOFError:  # the host is already gone
         return 0
-    return await serve_begun(sock, shared or Stream(sock), root, begin.head)
+    return await serve_begun(sock, shared or Stream(sock), root, begin.head, guarded=guarded)
 
 
-async def serve_begun(sock: socket.socket, board: Board | Stream, root: Path, head: bytes) -> int:
+async def serve_begun(
+    sock: socket.socket, board: Board | Stream, root: Path, head: bytes, *, guarded: bool = False
+) -> int:
     """The same after reading the first frame."""
     try:
         begin: BeginHead = from_json(head)
@@ -543,7 +559,26 @@ async def serve_begun(sock: socket.socket, board: Board | Stream, root: Path, he
     await worker.gone.wait()
     with anyio.move_on_after(_LEAVING):
         await runtime.aclose()
+    if guarded and worker.lost:
+        await _wait_for_guard()
     return 0
+
+
+async def _wait_for_guard() -> None:
+    """Stay while there are children: the guard finds them through this process, and kills them with it."""
+    with anyio.move_on_after(_GUARD):
+        while _has_children():  # noqa: ASYNC110 - nothing tells of the end of a stranger's child
+            await asyncio.sleep(_LOOK)
+
+
+def _has_children() -> bool:
+    """Whether this process has children that have not ended."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return False
+    return True
 
 
 def _check_version(begin: BeginHead) -> None:
@@ -604,7 +639,8 @@ def main(argv: list[str] | None = None) -> None:
     code = 1
     try:
         # The loop is never closed: abandoned tasks and threads must not delay the exit.
-        code = asyncio.Runner(loop_factory=new_loop).run(serve(socket.socket(fileno=int(link)), shared, Path(root)))
+        serving = serve(socket.socket(fileno=int(link)), shared, Path(root), guarded=bool(more))
+        code = asyncio.Runner(loop_factory=new_loop).run(serving)
     except BaseException:  # noqa: BLE001 - logged here, because the process ends at once
         _log.exception("the worker failed")
     with contextlib.suppress(BaseException):
