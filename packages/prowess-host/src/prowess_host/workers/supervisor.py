@@ -24,6 +24,7 @@ from prowess.worker.heap import LARGE, give_back_soon
 from prowess.worker.link import Frame
 from prowess.worker.messages import CancelHead, DescribeHead, FailedHead, Kind, LiveHead, RefusedHead, SecretsHead
 from prowess_host.workers.backoff import BackOff
+from prowess_host.workers.clock import Clock
 from prowess_host.workers.describe import Describing, LostImport
 from prowess_host.workers.describers import Ask, Describers
 from prowess_host.workers.jobs import (
@@ -198,6 +199,12 @@ class Supervisor:
             waited += min(self._now() - since, 2 * most)
             left = min(seconds - (self._timeouts.loading - before), seconds - waited / _SLOWEST)
         return not pending
+
+    def clock(self) -> Clock:
+        """A clock for those who wait for calls."""
+        return Clock(
+            lambda: [worker for pool in self._pools.values() for worker in pool.workers if worker.is_busy], self._now
+        )
 
     def configure(self, settings: Settings) -> None:
         """Use other settings from now on."""
