@@ -92,8 +92,8 @@ _QUIET: Final = 0.05
 """Seconds after the start until a waiting request of the host has arrived."""
 _LEAVING: Final = 1.0
 """Seconds that singletons get to close."""
-_LAST_WORDS: Final = 0.5
-"""Seconds that the host gets to read some of the last output."""
+_LAST_WORDS: Final = 3.0
+"""Seconds that the host gets to read some of the last output. On a busy machine it may get no processor for that long."""
 
 
 class LinkServer:

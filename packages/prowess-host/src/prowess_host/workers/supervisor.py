@@ -146,7 +146,7 @@ class Supervisor:
             on_unbegun=self._take_back,
             on_overdue_import=self._answer_import,
             on_preparing=self._on_preparing,
-            later=lambda *wait: self._timeouts.after(*wait),  # made after the first pool
+            later=self._later,
             placement=placement,
             mark=self._pool.mark if placement != OWN else "",
         )
@@ -154,6 +154,10 @@ class Supervisor:
         pool.on_room = self._release_soon
         pool.gone = self._gone
         return pool
+
+    def _later(self, worker: Worker, seconds: float, act: Callable[[], None]) -> None:
+        """Call `act` when a worker could have run for this long. The timeouts are made after the first pool."""
+        self._timeouts.after(worker, seconds, act)
 
     def _pool_of(self, placement: Placement) -> Pool:
         """The pool of a placement, made at first use. All pools except the project's own end when idle."""
