@@ -90,8 +90,8 @@ _MOST_SECRETS: Final = 1000
 """Injected texts that the worker remembers as sent. Some calls have new ones each time."""
 _QUIET: Final = 0.05
 """Seconds after the start until a waiting request of the host has arrived."""
-_LEAVING: Final = 1.0
-"""Seconds that singletons get to close."""
+_LEAVING: Final = 3.0
+"""Seconds that singletons get to close. The host ends the worker earlier if it could run all that time."""
 _LAST_WORDS: Final = 3.0
 """Seconds that the host gets to read some of the last output. On a busy machine it may get no processor for that long."""
 
