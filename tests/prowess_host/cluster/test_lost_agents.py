@@ -14,7 +14,7 @@ from typing import Any
 
 import anyio
 import pytest
-from inside import inside
+from inside import Inside, inside
 from patience import PATIENCE
 from piped import result, until
 from proxy import Proxy
@@ -25,6 +25,7 @@ from prowess.worker.messages import Kind
 from prowess_host.cluster.agent import Agent
 from prowess_host.cluster.deadlines import Deadlines
 from prowess_host.cluster.local import LocalEngine
+from prowess_host.cluster.remote import RemoteWorker
 
 Start = Callable[..., Awaitable[Agent]]
 SKILL = """
@@ -271,13 +272,23 @@ async def test_agent_that_is_stopped_lets_calls_end_and_takes_no_more(
     assert str(first.cache) in lines(mark)[0]
 
 
+def give_up(host: Inside, agent: Agent) -> None:
+    """Let a host believe that an agent has been silent for too long."""
+    assert host.project.agents is not None
+    host.project.agents._forget_agent(agent.id)
+    for pool in host.project.workers._pools.values():
+        for worker in pool.workers:
+            if isinstance(worker.process, RemoteWorker) and worker.process._agent_id == agent.id:
+                worker.process._lose()
+
+
 async def test_two_agents_that_both_believe_they_have_a_call(
     start: Start, proxy: Proxy, env: dict[str, str], tmp_path: Path
 ) -> None:
     """The first one got it, and is not heard. The call runs elsewhere if it may, and the first answer counts for nothing."""
     first = await start("first", url=await proxy.start())
     root = written(tmp_path / "p", jobs=SKILL)
-    env = {**env, "PROWESS_CLUSTER__SILENCE": "2", "PROWESS_CLUSTER__WORKERS": "1"}
+    env = {**env, "PROWESS_CLUSTER__SILENCE": str(PATIENCE), "PROWESS_CLUSTER__WORKERS": "1"}
     looked, done = tmp_path / "looked", tmp_path / "done"
     async with inside(root, env=env) as host:
         await host.call("jobs_look", mark=str(tmp_path / "warm"))
@@ -285,6 +296,8 @@ async def test_two_agents_that_both_believe_they_have_a_call(
         proxy.hush()
         look = host.start_call("jobs_look", mark=str(looked), number=1)
         effect = host.start_call("jobs_effect", mark=str(done), number=2)
+        await until(lambda: lines(looked) and lines(done))
+        give_up(host, first)
         assert "1" == (await result(look))["content"][0]["text"]
         answer = (await result(effect))["content"][0]["text"]
         assert "It may have taken effect" in answer
