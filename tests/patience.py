@@ -18,5 +18,5 @@ def time_is_up() -> None:
     """End the time of all calls of a runtime that run on this loop, so that what a test needs has happened before."""
     from prowess.calls.deadline import Deadlines  # few tests need it
 
-    for deadline in list(Deadlines.of(asyncio.get_running_loop())._running):
+    for deadline in list(Deadlines.of(asyncio.get_running_loop())._running):  # noqa: SLF001 - only tests need them all
         deadline.move(-math.inf)

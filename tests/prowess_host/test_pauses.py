@@ -12,7 +12,6 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
-from patience import PATIENCE
 from piped import Client, hosted, make_project, processes, result, until
 
 SKILL = """

@@ -206,7 +206,7 @@ async def test_deadlines_of_an_agent(monkeypatch: pytest.MonkeyPatch) -> None:
     def made() -> Deadlines:
         killed.clear()
         pinged.clear()
-        return Deadlines(host, pinged.set, lambda _: killed.set())
+        return Deadlines(host, pinged.set, lambda _: killed.set(), asyncio.get_running_loop().time)
 
     with anyio.fail_after(PATIENCE):
         late = made()
@@ -242,6 +242,35 @@ async def test_deadlines_of_an_agent(monkeypatch: pytest.MonkeyPatch) -> None:
         assert ended.from_worker(Kind.RESULT, 1)
         ended.close()
     assert not killed.is_set()
+
+
+async def test_deadlines_of_an_agent_stand_still_while_its_worker_is_starved() -> None:
+    """Neither is it asked, nor does the grace of its other calls pass."""
+    killed, pinged, usable, reads = asyncio.Event(), asyncio.Event(), 0.0, 0
+
+    def clock() -> float:
+        nonlocal reads
+        reads += 1
+        return usable
+
+    async def looked_again() -> None:
+        before = reads
+        await until(lambda: reads > before + 2)
+
+    host = HostSettings(cancel_grace=0.0, grace=0.0)
+    deadlines = Deadlines(host, pinged.set, lambda _: killed.set(), clock)
+    deadlines.limit(1, 600.0)
+    deadlines.from_host(Kind.CANCEL, 2)
+    await looked_again()
+    assert not pinged.is_set()
+    usable += 10.0
+    with anyio.fail_after(PATIENCE):
+        await pinged.wait()
+    await looked_again()
+    assert not killed.is_set()
+    usable += 10.0
+    with anyio.fail_after(PATIENCE):
+        await killed.wait()
 
 
 async def test_agent_that_is_stopped_lets_calls_end_and_takes_no_more(

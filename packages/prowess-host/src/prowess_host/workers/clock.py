@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from typing import Final
 
 from prowess.worker.progress import Progress
-from prowess_host.workers.worker import Worker
+from prowess_host.workers.linked import LinkedWorker
 
 __all__ = ["Clock"]
 
@@ -17,12 +17,12 @@ _STEP: Final = 0.1
 class Clock:
     """Counts the seconds that all busy workers could use. `read` it often: a late question counts as two steps at most."""
 
-    def __init__(self, busy: Callable[[], Collection[Worker]], now: Callable[[], float]) -> None:
+    def __init__(self, busy: Callable[[], Collection[LinkedWorker]], now: Callable[[], float]) -> None:
         self._busy = busy
         self._now = now
         self._last = now()
         self._seconds = 0.0
-        self._measured: dict[Worker, Progress] = {}
+        self._measured: dict[LinkedWorker, Progress] = {}
         self._measure(busy())
 
     def read(self) -> float:
@@ -41,12 +41,11 @@ class Clock:
         usable = progress.usable(seconds)
         return usable if progress.is_exact else seconds
 
-    def _measure(self, workers: Collection[Worker]) -> None:
+    def _measure(self, workers: Collection[LinkedWorker]) -> None:
         self._measured = {worker: self._measured.get(worker) or _started(worker) for worker in workers}
 
 
-def _started(worker: Worker) -> Progress:
-    process = worker.process
-    progress = Progress(process.threads, lambda: process.beats)
+def _started(worker: LinkedWorker) -> Progress:
+    progress = Progress(worker.threads, lambda: worker.beats)
     progress.start()
     return progress

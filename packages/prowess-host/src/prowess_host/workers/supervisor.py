@@ -43,6 +43,7 @@ from prowess_host.workers.jobs import (
     take_place,
 )
 from prowess_host.workers.lifecycle import Event, State
+from prowess_host.workers.linked import LinkedWorker
 from prowess_host.workers.placement import OWN, Placement, Unplaced
 from prowess_host.workers.pool import Pool
 from prowess_host.workers.process import Spawn, WorkerProcess, describe_exit
@@ -206,9 +207,12 @@ class Supervisor:
 
     def clock(self) -> Clock:
         """A clock for those who wait for calls."""
-        return Clock(
-            lambda: [worker for pool in self._pools.values() for worker in pool.workers if worker.is_busy], self._now
-        )
+
+        def busy() -> list[LinkedWorker]:
+            workers = (worker for pool in self._pools.values() for worker in pool.workers)
+            return [worker.process for worker in workers if worker.is_busy]
+
+        return Clock(busy, self._now)
 
     def configure(self, settings: Settings) -> None:
         """Use other settings from now on."""
