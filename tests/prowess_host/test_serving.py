@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
@@ -201,6 +202,27 @@ async def test_a_client_that_leaves_without_reading_is_noticed(tmp_path: Path, m
         await until(lambda: client.host._writer.full)
         client.send({"id": 4, "method": "ping"})
         await until(lambda: not client.host._reader._active)
+
+
+async def test_a_host_hears_signals_while_it_waits_for_a_client_to_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Its loop goes on, so that whoever does not want to read can end it."""
+    waiting, go_on, went_on = threading.Event(), threading.Event(), list[bool]()
+
+    def flush(_writer: object, _seconds: float) -> None:
+        waiting.set()
+        went_on.append(go_on.wait(PATIENCE))
+
+    monkeypatch.setattr(wire_module.Writer, "flush", flush)
+    async with inside(make_project(tmp_path, t=SAY)) as client:
+        assert "result" in await client.answer(call(1))
+        await asyncio.to_thread(client.send, call(2, text="x" * 200_000))
+        await until(lambda: client.host._writer.backlog)
+        client.host._ended.set()
+        await until(waiting.is_set)
+        go_on.set()
+    assert [True] == went_on
 
 
 async def test_a_batch_of_calls_that_are_cancelled_and_answered(tmp_path: Path):

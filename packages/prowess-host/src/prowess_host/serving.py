@@ -79,7 +79,9 @@ class StdioHost:
         self._reader.pause()
         await self._drain()
         await self._project.close()
-        self._writer.flush(0.0 if self._broke else _FLUSH)
+        await asyncio.sleep(0)  # lines that were held back have been sent
+        if self._writer.backlog:  # in a thread, so that a signal ends the host meanwhile
+            await asyncio.to_thread(self._writer.flush, 0.0 if self._broke else _FLUSH)
         return self._exit_code
 
     def _on_bytes(self, data: bytes) -> None:
