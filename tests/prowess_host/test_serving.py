@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from prowess_host.protocol.identity import Server
 from prowess_host.serving import StdioHost
 from prowess_host.transports import stdio as wire_module
 from prowess_host.transports.claim import Claim
+from prowess_host.workers import supervisor as supervisor_module
 
 SAY = "@skill_command\ndef say(text: str = '') -> str:\n    return text\n"
 
@@ -131,6 +133,7 @@ async def test_skills_that_take_long_to_load_do_not_hold_up_the_list(tmp_path: P
 async def test_skills_that_load_on_a_busy_machine_are_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Only time in which their worker could run counts."""
     monkeypatch.setattr(learning_module, "_LOADING", 0.1)
+    monkeypatch.setattr(supervisor_module, "_SLOWEST", 1e6)
     checked, usable = 0, 0.0
 
     def measured(*_: object) -> float:
@@ -147,6 +150,32 @@ async def test_skills_that_load_on_a_busy_machine_are_waited_for(tmp_path: Path,
         usable = 1.0
         assert "prowess_diagnostics" in json.dumps(await listing)
         (tmp_path / "gate").touch()
+
+
+async def test_calls_on_a_busy_machine_are_waited_for_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Only time in which their worker could run counts."""
+    began, gate, checked, usable = tmp_path / "began", tmp_path / "gate", 0, 0.0
+    hold = (
+        f"open({str(began)!r}, 'w').close()\n    while not os.path.exists({str(gate)!r}):\n        time.sleep(0.01)\n"
+    )
+
+    def measured(*_: object) -> float:
+        nonlocal checked
+        checked += 1
+        return usable
+
+    monkeypatch.setattr(Progress, "usable", measured)
+    project = make_project(
+        tmp_path, "[host]\ndrain = 0.1\n", t=f"@skill_command\ndef hold() -> str:\n    {hold}    return 'x'\n"
+    )
+    async with inside(project) as client:
+        client.send({"id": 1, "method": "tools/call", "params": {"name": "t_hold", "arguments": {}}})
+        await until(began.exists)
+        client.host._ended.set()
+        at_end = checked
+        await until(lambda: checked > at_end + 10)
+        gate.touch()
+        assert "x" == (await client.next())["result"]["content"][0]["text"]
 
 
 async def test_a_client_that_does_not_read_is_not_read_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -173,6 +202,27 @@ async def test_a_client_that_leaves_without_reading_is_noticed(tmp_path: Path, m
         await until(lambda: client.host._writer.full)
         client.send({"id": 4, "method": "ping"})
         await until(lambda: not client.host._reader._active)
+
+
+async def test_a_host_hears_signals_while_it_waits_for_a_client_to_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Its loop goes on, so that whoever does not want to read can end it."""
+    waiting, go_on, went_on = threading.Event(), threading.Event(), list[bool]()
+
+    def flush(_writer: object, _seconds: float) -> None:
+        waiting.set()
+        went_on.append(go_on.wait(PATIENCE))
+
+    monkeypatch.setattr(wire_module.Writer, "flush", flush)
+    async with inside(make_project(tmp_path, t=SAY)) as client:
+        assert "result" in await client.answer(call(1))
+        await asyncio.to_thread(client.send, call(2, text="x" * 200_000))
+        await until(lambda: client.host._writer.backlog)
+        client.host._ended.set()
+        await until(waiting.is_set)
+        go_on.set()
+    assert [True] == went_on
 
 
 async def test_a_batch_of_calls_that_are_cancelled_and_answered(tmp_path: Path):

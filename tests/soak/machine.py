@@ -46,7 +46,7 @@ class Machine:
         self.busy = 0
         """How often the processors were taken away."""
         self.naps = 0
-        """How often a host and all that belongs to it was stopped for a while."""
+        """How often a host and what belongs to it, or a part of that, was stopped for a while."""
         self._spinners: list[subprocess.Popen[bytes]] = []
 
     @property
@@ -76,12 +76,16 @@ class Machine:
             self._spinners.append(subprocess.Popen(command, stdin=subprocess.PIPE))
 
     async def send_to_sleep(self, pids: Iterable[int]) -> None:
-        """Stop these processes for a while, as a laptop does whose lid is closed."""
+        """Stop these processes for a while, as a laptop does whose lid is closed; or some of them, which get no processor."""
         self.naps += 1
-        pids = list(pids)
-        _send(pids, signal.SIGSTOP)
-        await asyncio.sleep(self._rng.choice([0.3, 1.5]))
-        _send(pids, signal.SIGCONT)
+        pids = sorted(pids)
+        if self._rng.random() < 0.5:
+            pids = self._rng.sample(pids, self._rng.randint(min(1, len(pids)), len(pids)))
+        try:
+            _send(pids, signal.SIGSTOP)
+            await asyncio.sleep(self._rng.choice([0.3, 1.5, 2.5]))
+        finally:
+            _send(pids, signal.SIGCONT)
 
     def rest(self) -> None:
         """Nothing runs beside."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import anyio
 import pytest
-from patience import PATIENCE
+from patience import PATIENCE, time_is_up
 
 from prowess import Outcome, Runtime, skill_command
 from prowess.calls.threads import Inline, Raised, Threads
@@ -274,10 +274,11 @@ def test_a_loop_that_ends_first_leaves_the_closing_to_the_thread(tmp_path: Path)
 async def test_what_is_opened_too_late_is_closed_where_it_was(tmp_path: Path):
     """A factory that outlasts the call: its thing first, and then those that were there."""
     hanging = Hanging()
-    seen, go_on = hanging.seen, threading.Event()
+    seen, opening, go_on = hanging.seen, threading.Event(), threading.Event()
 
     class Slow(Bound):
         def __enter__(self) -> Slow:
+            opening.set()
             go_on.wait(PATIENCE)
             self.touch("open slow")
             return self
@@ -285,7 +286,7 @@ async def test_what_is_opened_too_late_is_closed_where_it_was(tmp_path: Path):
         def __exit__(self, *_: object) -> None:
             self.touch("close slow")
 
-    @skill_command(timeout=0.5)
+    @skill_command(timeout=PATIENCE)
     def wanting(bound: Bound, slow: Slow) -> None:
         """Never runs."""
 
@@ -293,7 +294,10 @@ async def test_what_is_opened_too_late_is_closed_where_it_was(tmp_path: Path):
         injectables(runtime).provide(Bound, hanging.open_bound, lifetime="call")
         injectables(runtime).provide(Slow, lambda: Slow(seen), lifetime="call")
         runtime_entry = runtime.entry_of(declaration_of(wanting))  # type: ignore[arg-type]
-        assert "timeout" == (await runtime_entry.call({})).kind
+        outcome = asyncio.ensure_future(runtime_entry.call({}))
+        await until(opening.is_set)
+        time_is_up()
+        assert "timeout" == (await outcome).kind
         go_on.set()
         await until(lambda: len(seen) == 3)
     assert ["open slow", "close slow", "close bound"] == seen

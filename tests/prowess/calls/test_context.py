@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import anyio
 import pytest
-from patience import PATIENCE
+from patience import PATIENCE, time_is_up
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
@@ -131,7 +131,7 @@ async def test_cancelled_is_seen_while_the_cancellation_is_on_its_way(tmp_path: 
     """A thread that an async body waits for can stop by itself, so that the body can end."""
     begun = threading.Event()
 
-    @skill_command(timeout=0.5)
+    @skill_command(timeout=PATIENCE)
     async def waiting(ctx: Context):
         def work() -> None:
             begun.set()
@@ -141,7 +141,10 @@ async def test_cancelled_is_seen_while_the_cancellation_is_on_its_way(tmp_path: 
         await anyio.to_thread.run_sync(work)
 
     async with Runtime.open(tmp_path) as runtime:
-        assert "ok" == (await call(runtime, waiting)).kind  # it came to its end, which beats the deadline
+        task = asyncio.ensure_future(call(runtime, waiting))
+        await until(begun.is_set)
+        time_is_up()
+        assert "ok" == (await task).kind  # it came to its end, which beats the deadline
         begun.clear()
         task = asyncio.ensure_future(call(runtime, waiting))
         await until(begun.is_set)

@@ -13,7 +13,7 @@ from typing import Any
 
 import anyio
 import pytest
-from patience import PATIENCE
+from patience import PATIENCE, time_is_up
 
 from prowess import Outcome, Runtime, skill_command
 from prowess.calls.channel import Channel
@@ -299,10 +299,11 @@ async def test_a_cancelled_async_generator_is_closed(tmp_path: Path):
     """Its clean-up runs before the call is answered."""
     closed = []
 
-    @skill_command(timeout=0.5)
+    @skill_command(timeout=PATIENCE)
     async def endless() -> AsyncIterator[int]:
         try:
             yield 1
+            time_is_up()
             await anyio.sleep_forever()
         finally:
             closed.append(1)

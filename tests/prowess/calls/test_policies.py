@@ -16,7 +16,7 @@ from typing import Any
 
 import anyio
 import pytest
-from patience import PATIENCE
+from patience import PATIENCE, time_is_up
 
 from prowess import Context, Inject, Outcome, Runtime, SkillError, skill_command
 from prowess.calls import groups
@@ -191,11 +191,12 @@ async def test_the_one_exception_of_a_group_is_retried(tmp_path: Path):
 async def test_the_deadline_covers_attempts_and_back_off(tmp_path: Path):
     """A back-off that would outlast the deadline ends with it."""
 
-    @skill_command(retry_on=ValueError, timeout=0.5)
+    @skill_command(retry_on=ValueError, timeout=PATIENCE)
     async def patient():
+        asyncio.get_running_loop().call_soon(time_is_up)
         raise ValueError
 
-    async with Runtime.open(tmp_path, flags={"retry": {"initial": 60.0, "maximum": 60.0}}) as runtime:
+    async with Runtime.open(tmp_path, flags={"retry": {"initial": PATIENCE, "maximum": PATIENCE}}) as runtime:
         with anyio.fail_after(PATIENCE):
             outcome = await call(runtime, patient)
     assert ("timeout", 1) == (outcome.kind, outcome.attempts)
@@ -257,15 +258,16 @@ async def test_an_async_command_is_stopped_at_its_deadline(tmp_path: Path):
     """It is cancelled, and the outcome says how long it had."""
     gate = Gate()
 
-    @skill_command(timeout=0.5)
+    @skill_command(timeout=PATIENCE)
     async def endless():
+        time_is_up()
         await gate.pass_("run")
 
     async with Runtime.open(tmp_path) as runtime:
         with anyio.fail_after(PATIENCE):
             outcome = await call(runtime, endless)
     assert ("timeout", ["run"]) == (outcome.kind, gate.cancelled)
-    assert "test_policies.endless timed out after 0.5 s" == outcome.text
+    assert f"test_policies.endless timed out after {PATIENCE:g} s" == outcome.text
 
 
 async def test_a_sync_command_is_answered_at_its_deadline_and_told(tmp_path: Path):
@@ -326,8 +328,9 @@ async def test_a_timeout_error_of_the_body_is_a_crash(tmp_path: Path):
 async def test_a_result_beats_a_deadline_that_it_ignored(tmp_path: Path):
     """A body that swallows its cancellation and returns has returned."""
 
-    @skill_command(timeout=0.5)
+    @skill_command(timeout=PATIENCE)
     async def stubborn() -> str:
+        time_is_up()
         with contextlib.suppress(asyncio.CancelledError):
             await anyio.sleep_forever()
         return "late"
@@ -690,11 +693,12 @@ async def test_a_shared_run_has_a_deadline_of_its_own(tmp_path: Path):
     """It ends with it, and so do those who wait for it."""
     gate = Gate()
 
-    @skill_command(cache_ttl=60, timeout=0.5)
+    @skill_command(cache_ttl=60, timeout=PATIENCE)
     async def endless():
         await gate.pass_("run")
 
     async with Runtime.open(tmp_path) as runtime, calling(runtime, (endless, None), (endless, None)) as tasks:
+        time_is_up()
         assert ["timeout", "timeout"] == [(await task).kind for task in tasks]
         await settle()
         assert (["run"], 1) == (gate.cancelled, len(gate.runs))

@@ -146,7 +146,7 @@ def test_a_flush_gives_up_where_nobody_reads_and_says_what_was_dropped(outlet: O
     pipe.fill()
     for _ in range(1000):
         Printer(outlet, 1).write(b"one\n")
-    outlet.flush(0.01)
+    outlet.flush(0.01, notice=0.01)
     assert [("prowess", "1000 pieces of output were lost: the host did not read them in time\n")] == pipe.records(
         b"in time\n"
     )
@@ -190,7 +190,7 @@ def test_a_flush_of_what_never_ends_is_bounded_and_the_numbers_add_up(outlet: Ou
     printer = Printer(outlet, 1)
     for number in range(20_000):
         printer.write(b"%d\n" % number)
-    outlet.flush(0.01, 0.0)
+    outlet.flush(0.01, 0.0, 0.01)
     *kept, last = pipe.records(b"in time\n")
     assert [f"{number}\n" for number in range(len(kept))] == [text for _, text in kept]
     assert f"{20_000 - len(kept)} pieces of output were lost: the host did not read them in time\n" == last[1]
@@ -206,6 +206,22 @@ def test_what_the_event_loop_cannot_keep_is_lost_and_that_is_told(pipe: Pipe):
     kept = len(told) - 1
     assert [*(("t", f"{number:04d}\n") for number in range(kept))] == told[:-1]
     assert ("prowess", f"{1000 - kept} pieces of output were lost: the host did not read them in time\n") == told[-1]
+
+
+def test_a_note_about_lost_output_that_is_lost_itself_counts_for_what_it_tells(pipe: Pipe):
+    """The numbers add up, although nobody read for long."""
+    pipe.fill()
+    outlet = Outlet(pipe.writing, most=150, patience=0.0, loop_patience=0.0)
+    for size, count in (
+        (100, 11),
+        (1, 1),
+    ):  # of the eleven, the first is kept; the last fits after the note about the others
+        for _ in range(count):
+            outlet.send(b"\x1et\x1f%b\n\x1d" % (b"x" * size))
+    outlet.flush(0.01, 0.0, 0.01)
+    assert [("prowess", "12 pieces of output were lost: the host did not read them in time\n")] == pipe.records(
+        b"in time\n"
+    )
 
 
 def test_what_is_lost_is_told_where_it_is_missing(pipe: Pipe):

@@ -93,7 +93,7 @@ async def test_skill_is_described_although_a_call_ends_the_worker(project: Path)
     write_skill(project, "d.py", gated(project, "d"))
     async with inside(project) as host:
         tools = await listed_despite(project, host, lambda: host.call("a_die"))
-        assert ["a_die", *ALL, "d_say"] == tools
+        assert ["a_die", *ALL, "d_say"] == tools, host.stderr
 
 
 async def test_skill_is_described_although_a_call_is_killed_with_its_worker(project: Path):

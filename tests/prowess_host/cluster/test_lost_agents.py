@@ -14,7 +14,7 @@ from typing import Any
 
 import anyio
 import pytest
-from inside import inside
+from inside import Inside, inside
 from patience import PATIENCE
 from piped import result, until
 from proxy import Proxy
@@ -25,6 +25,7 @@ from prowess.worker.messages import Kind
 from prowess_host.cluster.agent import Agent
 from prowess_host.cluster.deadlines import Deadlines
 from prowess_host.cluster.local import LocalEngine
+from prowess_host.cluster.remote import RemoteWorker
 
 Start = Callable[..., Awaitable[Agent]]
 SKILL = """
@@ -205,7 +206,7 @@ async def test_deadlines_of_an_agent(monkeypatch: pytest.MonkeyPatch) -> None:
     def made() -> Deadlines:
         killed.clear()
         pinged.clear()
-        return Deadlines(host, pinged.set, lambda _: killed.set())
+        return Deadlines(host, pinged.set, lambda _: killed.set(), asyncio.get_running_loop().time)
 
     with anyio.fail_after(PATIENCE):
         late = made()
@@ -243,6 +244,35 @@ async def test_deadlines_of_an_agent(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not killed.is_set()
 
 
+async def test_deadlines_of_an_agent_stand_still_while_its_worker_is_starved() -> None:
+    """Neither is it asked, nor does the grace of its other calls pass."""
+    killed, pinged, usable, reads = asyncio.Event(), asyncio.Event(), 0.0, 0
+
+    def clock() -> float:
+        nonlocal reads
+        reads += 1
+        return usable
+
+    async def looked_again() -> None:
+        before = reads
+        await until(lambda: reads > before + 2)
+
+    host = HostSettings(cancel_grace=0.0, grace=0.0)
+    deadlines = Deadlines(host, pinged.set, lambda _: killed.set(), clock)
+    deadlines.limit(1, 600.0)
+    deadlines.from_host(Kind.CANCEL, 2)
+    await looked_again()
+    assert not pinged.is_set()
+    usable += 10.0
+    with anyio.fail_after(PATIENCE):
+        await pinged.wait()
+    await looked_again()
+    assert not killed.is_set()
+    usable += 10.0
+    with anyio.fail_after(PATIENCE):
+        await killed.wait()
+
+
 async def test_agent_that_is_stopped_lets_calls_end_and_takes_no_more(
     start: Start, env: dict[str, str], tmp_path: Path
 ) -> None:
@@ -271,13 +301,23 @@ async def test_agent_that_is_stopped_lets_calls_end_and_takes_no_more(
     assert str(first.cache) in lines(mark)[0]
 
 
+def give_up(host: Inside, agent: Agent) -> None:
+    """Let a host believe that an agent has been silent for too long."""
+    assert host.project.agents is not None
+    host.project.agents._forget_agent(agent.id)
+    for pool in host.project.workers._pools.values():
+        for worker in pool.workers:
+            if isinstance(worker.process, RemoteWorker) and worker.process._agent_id == agent.id:
+                worker.process._lose()
+
+
 async def test_two_agents_that_both_believe_they_have_a_call(
     start: Start, proxy: Proxy, env: dict[str, str], tmp_path: Path
 ) -> None:
     """The first one got it, and is not heard. The call runs elsewhere if it may, and the first answer counts for nothing."""
     first = await start("first", url=await proxy.start())
     root = written(tmp_path / "p", jobs=SKILL)
-    env = {**env, "PROWESS_CLUSTER__SILENCE": "2", "PROWESS_CLUSTER__WORKERS": "1"}
+    env = {**env, "PROWESS_CLUSTER__SILENCE": str(PATIENCE), "PROWESS_CLUSTER__WORKERS": "1"}
     looked, done = tmp_path / "looked", tmp_path / "done"
     async with inside(root, env=env) as host:
         await host.call("jobs_look", mark=str(tmp_path / "warm"))
@@ -285,6 +325,8 @@ async def test_two_agents_that_both_believe_they_have_a_call(
         proxy.hush()
         look = host.start_call("jobs_look", mark=str(looked), number=1)
         effect = host.start_call("jobs_effect", mark=str(done), number=2)
+        await until(lambda: lines(looked) and lines(done))
+        give_up(host, first)
         assert "1" == (await result(look))["content"][0]["text"]
         answer = (await result(effect))["content"][0]["text"]
         assert "It may have taken effect" in answer

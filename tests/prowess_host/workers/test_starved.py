@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 
 from anyio import fail_after
@@ -91,6 +92,22 @@ async def test_the_neighbours_of_a_call_that_does_not_end_have_their_grace_altho
         await progress.often()
         (tmp_path / "two").touch()
         assert "held" == (await result(neighbour))["content"][0]["text"]
+
+
+async def test_an_answer_that_came_while_the_host_stood_still_is_passed_on(tmp_path: Path):
+    """Although the time of its call is up when the host goes on, and it takes several reads."""
+    done = tmp_path / "done"
+    body = f"@skill_command(timeout=3)\ndef tell() -> str:\n    open({str(done)!r}, 'w').close()\n    return 'x' * 600_000\n"
+    async with inside(make_project(tmp_path, t=f"{body}\n@skill_command\ndef say() -> None: ...\n")) as host:
+        await host.text("t_say")
+        answer = host.start_call("t_tell")
+        (worker,) = host.project.workers._pool.active
+        await until(lambda: worker.jobs)
+        ((_, job),) = worker.jobs.items()
+        latest = time.monotonic() + PATIENCE
+        while (not done.exists() or time.monotonic() < job.due + 1) and time.monotonic() < latest:
+            time.sleep(0.01)  # noqa: ASYNC251 - the loop stands still
+        assert "x" * 600_000 == (await result(answer))["content"][0]["text"]
 
 
 async def test_the_first_list_does_not_wait_for_a_worker_that_never_runs(tmp_path: Path):

@@ -544,8 +544,13 @@ async def test_two_hundred_sleepers_starve_nobody(hosts: Hosts, tmp_path: Path):
 
 async def test_no_spare_is_left_behind(tmp_path: Path):
     """A worker that was started ahead in vain goes again."""
-    async with hosted(make_project(tmp_path, "timeout = 2\n[host]\nstall_limit = 0.4\n", t=SKILL), forked=True) as host:
-        answer = host.start_call("t_hold", gate=str(tmp_path / "gate"))
+    project = make_project(tmp_path, f"timeout = {PATIENCE}\n[host]\nstall_limit = 0.4\n", t=SKILL)
+    async with inside(project) as host:
+        answer = host.start_call("t_hold", gate=str(tmp_path / "gate"), started=str(tmp_path / "started"))
+        await until((tmp_path / "started").exists)
+        (worker,) = host.project.workers._pool.active
+        for job in worker.jobs.values():
+            job.due -= PATIENCE / 2 + 1  # more than half of its time has passed
         await until(lambda: len(host.workers()) == 2)
         (tmp_path / "gate").touch()
         await text(answer)

@@ -54,10 +54,13 @@ _log = logging.getLogger("prowess.host")
 _KINDS: Final = frozenset(row.kind for row in ROWS)
 _SAVING: Final = 10.0
 """Seconds for saving the manifest when the project is closed. It takes milliseconds unless the disk hangs."""
-_RECORDING: Final = 1.0
-"""Seconds for saving the last calls of the record."""
-_CLOSING: Final = 5.0
-"""Seconds that the workers get to end. A process that is stuck in the kernel survives even a kill."""
+_RECORDING: Final = 10.0
+"""Seconds for saving the last calls of the record. It takes milliseconds, too, unless the disk hangs."""
+_PARTING: Final = 1.0
+"""Seconds for telling the other hosts that this one leaves. They notice it anyway."""
+_CLOSING: Final = 30.0
+"""Seconds that the workers get to end. A process that is stuck in the kernel survives even a kill; others need that long only
+if they get no processor."""
 
 
 class Client(Protocol):
@@ -521,7 +524,7 @@ class Project:
         if self.agents is not None:
             self.agents.close()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._leave(self.agents.engine), _RECORDING)
+                await asyncio.wait_for(self._leave(self.agents.engine), _PARTING)
 
 
 def _no_others(_news: JsonObject) -> None:

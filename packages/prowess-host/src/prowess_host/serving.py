@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import signal
 import sys
@@ -25,9 +26,9 @@ from prowess_host.workers.process_tree import end_remaining, reap_orphans
 
 __all__ = ["StdioHost", "serve_stdio"]
 
-_FLUSH: Final = 1.0
-"""Seconds without a byte after which a client counts as not reading when the host ends."""
-"""Seconds that the client gets to read the last answers."""
+_FLUSH: Final = 5.0
+"""Seconds without a byte after which a client counts as not reading when the host ends. On a busy machine, a client that
+wants its answers may get no processor for some seconds."""
 _LOOK: Final = 0.005
 """Seconds between two checks for running calls, at end of input."""
 _LOOK_AGAIN: Final = 0.25
@@ -78,7 +79,9 @@ class StdioHost:
         self._reader.pause()
         await self._drain()
         await self._project.close()
-        self._writer.flush(0.0 if self._broke else _FLUSH)
+        await asyncio.sleep(0)  # lines that were held back have been sent
+        if self._writer.backlog:  # in a thread, so that a signal ends the host meanwhile
+            await asyncio.to_thread(self._writer.flush, 0.0 if self._broke else _FLUSH)
         return self._exit_code
 
     def _on_bytes(self, data: bytes) -> None:
@@ -117,19 +120,18 @@ class StdioHost:
     async def _drain(self) -> None:
         """Let the accepted calls finish, within bounds.
 
-        The time of a call starts when it begins. For a call that waits for others, it starts when one of them has ended.
+        The time of a call starts when it begins, and stands still while the worker gets no processor. For a call that waits
+        for others, it starts when one of them has ended.
         """
-        connection = self._connection
-        now = self._loop.time()
-        end, due, before = now + _LONGEST, now, None
-        while connection.in_flight and not self._is_left and now < min(end, due if before else end):
+        connection, clock = self._connection, self._project.workers.clock()
+        end, due, before = self._loop.time() + _LONGEST, math.inf, None
+        while connection.in_flight and not self._is_left and clock.read() < due and self._loop.time() < end:
             unbegun = 0 if self._exit_code else connection.unbegun
             state = (connection.in_flight, connection.running, unbegun)
             if state != before:
-                due = now + max(self._project.own.host.drain, _NOT_YET if unbegun else 0.0)
+                due = clock.read() + max(self._project.own.host.drain, _NOT_YET if unbegun else 0.0)
                 before = state
             await asyncio.sleep(_LOOK)
-            now = self._loop.time()
 
     @property
     def _is_left(self) -> bool:

@@ -48,6 +48,9 @@ _LOOP_PATIENCE: Final = 0.5
 """Seconds that the event loop waits for room, below the stall limit. The host reads all the time unless it lacks a processor."""
 _MOST_FLUSHING: Final = 3.0
 """Seconds that a reading host gets for the last output before the rest is dropped. The host itself waits longer."""
+_NOTICE: Final = 30.0
+"""Seconds that the host then gets to read how much was dropped. It reads nothing for that long only if it is stuck or stopped,
+and it may end the worker before."""
 _OPEN_PIPES: Final = "/proc/self/fd"
 """The folder in which Linux lists open descriptors, so that they can be reopened."""
 
@@ -60,6 +63,17 @@ importing: Final[ContextVar[str]] = ContextVar("prowess_importing", default="")
 def label_of_call(number: int, command: str) -> str:
     """The label of what a call prints."""
     return f"{number}{NUMBER_END.decode()}{command}"
+
+
+class _Group:
+    """Records that a pipe takes in one piece."""
+
+    __slots__ = ("data", "pieces")
+
+    def __init__(self, record: bytes, pieces: int) -> None:
+        self.data = bytearray(record)
+        self.pieces = pieces
+        """The pieces of output that are lost with it. A note about lost ones stands for these."""
 
 
 class Outlet:
@@ -85,8 +99,7 @@ class Outlet:
     def _begin(self) -> None:
         """Start with an empty queue, also in a forked child, because the parent writes the waiting output."""
         self._changed = threading.Condition(threading.RLock())
-        self._waiting: deque[bytearray] = deque()
-        """Groups of records that the pipe takes in one piece."""
+        self._waiting: deque[_Group] = deque()
         self._size = 0
         self._written = 0
         """The number of written bytes that had waited."""
@@ -105,12 +118,12 @@ class Outlet:
                 self._lost += 1
                 return
             self._report_lost()
-            self._keep(record)
+            self._keep(_Group(record, 1))
 
-    def flush(self, seconds: float, most: float = _MOST_FLUSHING) -> None:
+    def flush(self, seconds: float, most: float = _MOST_FLUSHING, notice: float = _NOTICE) -> None:
         """Wait until the output so far is written, as long as the host reads something every `seconds`.
 
-        After `most` seconds, the rest is dropped, and the host gets the number of dropped lines.
+        After `most` seconds, the rest is dropped, and the host gets the number of dropped lines. It has `notice` seconds for it.
         """
         with self._changed:
             until = time.monotonic() + most
@@ -120,11 +133,11 @@ class Outlet:
                 if not self._changed.wait_for(lambda before=before: self._written > before, min(seconds, left)):
                     break
             if self._waiting:
-                self._lost += sum(records.count(END) for records in self._waiting)
+                self._lost += sum(group.pieces for group in self._waiting)
                 note = self._note_of_lost()
-                self._waiting = deque([bytearray(note)])  # for the thread that already waits for room
-                self._size = len(note)
-                self._changed.wait_for(lambda: not self._waiting, seconds)
+                self._waiting = deque([note])  # for the thread that already waits for room
+                self._size = len(note.data)
+                self._changed.wait_for(lambda: not self._waiting, notice)
 
     def _wait_for_room(self, size: int) -> None:
         if not self._deaf:
@@ -144,31 +157,34 @@ class Outlet:
             return True
         return True
 
-    def _keep(self, record: bytes) -> None:
-        self._size += len(record)
+    def _keep(self, group: _Group) -> None:
+        self._size += len(group.data)
         if self._waiting:
-            if len(self._waiting[-1]) + len(record) <= select.PIPE_BUF:
-                self._waiting[-1] += record
+            last = self._waiting[-1]
+            if len(last.data) + len(group.data) <= select.PIPE_BUF:
+                last.data += group.data
+                last.pieces += group.pieces
             else:
-                self._waiting.append(bytearray(record))
+                self._waiting.append(group)
         else:
-            self._waiting.append(bytearray(record))
+            self._waiting.append(group)
             threading.Thread(target=self._drain, name="prowess-output", daemon=True).start()
 
     def _report_lost(self) -> None:
         if self._lost:
             self._keep(self._note_of_lost())
 
-    def _note_of_lost(self) -> bytes:
+    def _note_of_lost(self) -> _Group:
         lost, self._lost = self._lost, 0
-        return _record(b"prowess", b"%d pieces of output were lost: the host did not read them in time\n" % lost)
+        text = b"%d pieces of output were lost: the host did not read them in time\n" % lost
+        return _Group(_record(b"prowess", text), lost)
 
     def _drain(self) -> None:
         while True:
             self._poll.poll()
             with self._changed:
-                while self._waiting and self._write(self._waiting[0]):
-                    written = len(self._waiting.popleft())
+                while self._waiting and self._write(self._waiting[0].data):
+                    written = len(self._waiting.popleft().data)
                     self._size -= written
                     self._written += written
                     self._deaf = False

@@ -90,14 +90,14 @@ _MOST_SECRETS: Final = 1000
 """Injected texts that the worker remembers as sent. Some calls have new ones each time."""
 _QUIET: Final = 0.05
 """Seconds after the start until a waiting request of the host has arrived."""
-_LEAVING: Final = 1.0
-"""Seconds that singletons get to close."""
+_LEAVING: Final = 3.0
+"""Seconds that singletons get to close. The host ends the worker earlier if it could run all that time."""
 _GUARD: Final = 20.0
 """Seconds in which the guard of a worker whose host is gone kills everything, also on a busy machine."""
 _LOOK: Final = 0.05
 """Seconds between two looks for children."""
-_LAST_WORDS: Final = 0.5
-"""Seconds that the host gets to read some of the last output."""
+_LAST_WORDS: Final = 3.0
+"""Seconds that the host gets to read some of the last output. On a busy machine it may get no processor for that long."""
 
 
 class LinkServer:

@@ -48,6 +48,7 @@ from prowess_host.cluster.protocol import (
 )
 from prowess_host.cluster.streams import Stream
 from prowess_host.confinement.grants import Grant
+from prowess_host.workers.clock import Clock
 from prowess_host.workers.launch import Launched
 from prowess_host.workers.placement import OWN, Placement
 from prowess_host.workers.process import WorkerProcess
@@ -309,8 +310,9 @@ class _Tenant:
         )
         self.stream.start()
         self._reader = FrameReader()
-        self._deadlines = Deadlines(agent.settings.own.host, self._ping, self.end)
         self._worker: _Relayed | None = None
+        clock = Clock(lambda: [] if self._worker is None else [self._worker], asyncio.get_running_loop().time)
+        self._deadlines = Deadlines(agent.settings.own.host, self._ping, self.end, clock.read)
         self._reason = ""
         self.over = asyncio.Event()
         agent.unconfirmed.add(self)

@@ -1,7 +1,8 @@
 """Time limits of the calls of one worker, enforced by its agent while the host is cut off.
 
 The host enforces the same limits a moment earlier, so this code acts only without it. A call that overruns its time, or
-continues after its cancellation, ends with its worker. Other calls in the worker get the grace.
+continues after its cancellation, ends with its worker. Other calls in the worker get the grace. What the worker has to do in
+time goes by a clock that stands still while it gets no processor.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ _LATER: Final = 1.0
 """Seconds by which the host is earlier."""
 _ANSWER: Final = 1.0
 """Seconds that a worker has to answer whether cancelled calls still run."""
+_LOOK: Final = 0.1
+"""Seconds between two looks at the clock of the worker."""
 _LAST: Final = frozenset({Kind.RESULT, Kind.INPUT_REQUIRED, Kind.REFUSED, Kind.UNBEGUN})
 _OWN, _OF_HOST = True, False
 
@@ -30,21 +33,27 @@ _OWN, _OF_HOST = True, False
 class Deadlines:
     """Watches the frames in both directions. `ping` asks the worker how many cancelled calls still run, and `kill` ends it."""
 
-    def __init__(self, host: HostSettings, ping: Callable[[], None], kill: Callable[[str], None]) -> None:
+    def __init__(
+        self, host: HostSettings, ping: Callable[[], None], kill: Callable[[str], None], clock: Callable[[], float]
+    ) -> None:
+        """`clock` returns the seconds that the worker could use so far."""
         self._grace = host.grace
         self._wait = host.cancel_grace + _LATER
         self._ping = ping
         self._kill = kill
+        self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._due: dict[int, float] = {}
         """The time at which each call must have ended."""
         self._left: dict[int, float] = {}
         """The remaining seconds of each call that waits for a person."""
         self._suspected: float | None = None
-        """The time to ask whether cancelled calls still run."""
+        """The time, by the clock of the worker, to ask whether cancelled calls still run."""
         self._pings: deque[bool] = deque()
         """The senders of the unanswered pings."""
         self._doomed = ""
+        self._doom_at = 0.0
+        """The time, by the clock of the worker, at which it is killed."""
         self._timer: asyncio.TimerHandle | None = None
 
     def limit(self, number: int, seconds: float) -> None:
@@ -92,8 +101,8 @@ class Deadlines:
 
     def _suspect(self) -> None:
         if self._suspected is None:
-            self._suspected = self._loop.time() + self._wait
-            self._look_by(self._suspected)
+            self._suspected = self._clock() + self._wait
+            self._look_by(self._loop.time() + _LOOK)
 
     def _doom(self, why: str) -> None:
         """Kill the worker, at once if nothing else runs in it, else after the grace."""
@@ -101,7 +110,8 @@ class Deadlines:
             return
         self._doomed = f"{why}, and its host was silent"
         if self._due or self._left:
-            self._loop.call_later(self._grace, self._kill, self._doomed)
+            self._doom_at = self._clock() + self._grace
+            self._look_by(self._loop.time() + _LOOK)
         else:
             self._kill(self._doomed)
 
@@ -111,19 +121,23 @@ class Deadlines:
             self._timer = self._loop.call_at(when, self._look)
 
     def _look(self) -> None:
-        self._timer, now = None, self._loop.time()
+        self._timer, now, usable = None, self._loop.time(), self._clock()
         late = [number for number, due in self._due.items() if due <= now]
         for number in late:
             del self._due[number]
         if late:
             self._doom("a call in it overran its time limit")
-        if self._suspected is not None and self._suspected <= now:
+        if self._suspected is not None and self._suspected <= usable:
             if _OWN in self._pings:
                 self._doom("it did not say whether a cancelled call still runs")
             else:
                 self._pings.append(_OWN)
                 self._ping()
-                self._suspected = now + _ANSWER
-        coming = [*self._due.values(), *([] if self._suspected is None or self._doomed else [self._suspected])]
-        if coming:
-            self._look_by(min(coming))
+                self._suspected = usable + _ANSWER
+        if self._doomed and self._doom_at <= usable:
+            self._kill(self._doomed)
+            return
+        if self._suspected is not None or self._doomed:
+            self._look_by(now + _LOOK)
+        if self._due:
+            self._look_by(min(self._due.values()))

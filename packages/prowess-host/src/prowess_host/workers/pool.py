@@ -457,7 +457,7 @@ class Pool:
     @property
     def is_idle(self) -> bool:
         """Whether all its workers are idle."""
-        return not any(worker.jobs or worker.describes or not worker.is_up for worker in self.workers)
+        return not any(worker.is_busy for worker in self.workers)
 
     def rest(self) -> None:
         """End all workers until the next call."""

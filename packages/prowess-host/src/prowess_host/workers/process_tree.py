@@ -43,6 +43,8 @@ _AGAIN: Final = 0.01
 """Seconds between two searches for remaining processes of a worker."""
 _PATIENCE: Final = 2.0
 """Seconds after which remaining processes are given up: the kernel may hold them, or they belong to another user."""
+_LISTING: Final = 10.0
+"""Seconds that `ps` gets, which is slow on a busy machine: without its list, descendants would live on."""
 _PR_SET_CHILD_SUBREAPER: Final = 36
 
 _GUARD: Final = r"""
@@ -197,7 +199,9 @@ def _children(pid: int) -> list[int]:
 def _parents() -> dict[int, int]:
     """The parent of every process, from `ps`, for systems without lists of children."""
     try:
-        output = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, timeout=1, check=False).stdout
+        output = subprocess.run(
+            ["ps", "-A", "-o", "pid=,ppid="], capture_output=True, timeout=_LISTING, check=False
+        ).stdout
     except (OSError, subprocess.SubprocessError):
         return {}
     rows = (line.split() for line in output.decode("ascii", "replace").splitlines())

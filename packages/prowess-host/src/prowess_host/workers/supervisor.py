@@ -24,6 +24,7 @@ from prowess.worker.heap import LARGE, give_back_soon
 from prowess.worker.link import Frame
 from prowess.worker.messages import CancelHead, DescribeHead, FailedHead, Kind, LiveHead, RefusedHead, SecretsHead
 from prowess_host.workers.backoff import BackOff
+from prowess_host.workers.clock import Clock
 from prowess_host.workers.describe import Describing, LostImport
 from prowess_host.workers.describers import Ask, Describers
 from prowess_host.workers.jobs import (
@@ -42,6 +43,7 @@ from prowess_host.workers.jobs import (
     take_place,
 )
 from prowess_host.workers.lifecycle import Event, State
+from prowess_host.workers.linked import LinkedWorker
 from prowess_host.workers.placement import OWN, Placement, Unplaced
 from prowess_host.workers.pool import Pool
 from prowess_host.workers.process import Spawn, WorkerProcess, describe_exit
@@ -145,7 +147,7 @@ class Supervisor:
             on_unbegun=self._take_back,
             on_overdue_import=self._answer_import,
             on_preparing=self._on_preparing,
-            later=lambda *wait: self._timeouts.after(*wait),  # made after the first pool
+            later=self._later,
             placement=placement,
             mark=self._pool.mark if placement != OWN else "",
         )
@@ -153,6 +155,10 @@ class Supervisor:
         pool.on_room = self._release_soon
         pool.gone = self._gone
         return pool
+
+    def _later(self, worker: Worker, seconds: float, act: Callable[[], None]) -> None:
+        """Call `act` when a worker could have run for this long. The timeouts are made after the first pool."""
+        self._timeouts.after(worker, seconds, act)
 
     def _pool_of(self, placement: Placement) -> Pool:
         """The pool of a placement, made at first use. All pools except the project's own end when idle."""
@@ -198,6 +204,15 @@ class Supervisor:
             waited += min(self._now() - since, 2 * most)
             left = min(seconds - (self._timeouts.loading - before), seconds - waited / _SLOWEST)
         return not pending
+
+    def clock(self) -> Clock:
+        """A clock for those who wait for calls."""
+
+        def busy() -> list[LinkedWorker]:
+            workers = (worker for pool in self._pools.values() for worker in pool.workers)
+            return [worker.process for worker in workers if worker.is_busy]
+
+        return Clock(busy, self._now)
 
     def configure(self, settings: Settings) -> None:
         """Use other settings from now on."""

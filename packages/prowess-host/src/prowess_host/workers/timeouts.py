@@ -29,6 +29,8 @@ __all__ = ["Timeouts"]
 _log = logging.getLogger("prowess.host")
 _LATE: Final = 0.1
 """Seconds that a worker gets to answer itself after a call has timed out."""
+_READING: Final = 0.1
+"""Seconds for reading messages that have arrived while the host stood still."""
 _BLAMED: Final = 10
 """Stall limits of silence after which a call that should have ended is blamed instead of an import."""
 
@@ -50,6 +52,8 @@ class Timeouts:
         self._loop = asyncio.get_running_loop()
         self._now = self._loop.time
         self._timer: asyncio.TimerHandle | None = None
+        self._stood_still = False
+        """Whether the last check was late, so that no call was judged."""
         self.loading = 0.0
         """Usable seconds, so far, in which workers started or described skills."""
         self.configure(host)
@@ -150,12 +154,13 @@ class Timeouts:
         self._timer = self._loop.call_at(when, self._check)
 
     def _check(self) -> None:
-        self._timer = None
-        now = self._now()
+        timer, self._timer, now = self._timer, None, self._now()
+        # A host that stood still reads its messages first: the answer to an overdue call may be among them.
+        self._stood_still = not self._stood_still and timer is not None and now > timer.when() + self._often
         due = now + self._often
         for job in self._jobs():
-            if job.due > now:
-                due = min(due, job.due)
+            if job.due > now or self._stood_still:
+                due = min(due, max(job.due, now + _READING))
             elif not job.over:
                 self._on_overdue(job)
         goes_on, loading = False, 0.0

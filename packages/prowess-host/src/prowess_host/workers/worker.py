@@ -99,6 +99,11 @@ class Worker:
         return bool(self.jobs or self.may_linger or self.waits or not self.is_up or self.describes or self.importing)
 
     @property
+    def is_busy(self) -> bool:
+        """Whether it runs calls, starts, or describes skills."""
+        return bool(self.jobs or self.describes or not self.is_up)
+
+    @property
     def is_measured(self) -> bool:
         """Whether something depends on the time that it could use."""
         waits = self.questions or self.waits
