@@ -223,6 +223,11 @@ class Entry:
         if isinstance(error, InputError):
             return "input", str(error), {"problems": tuple(error.problems)}
         if isinstance(error, Expired):
+            if error.__cause__ is not None:
+                trace = call.shown(shortened(error.__cause__))
+                _log.warning(
+                    "%s raised an exception after its time was up (call %s)\n%s", self.contract.id, call.id, trace
+                )
             return "timeout", f"{self.contract.id} {error}", {}
         if isinstance(error, OutputError):
             _log.error("%s (call %s): %s", self.contract.id, call.id, call.shown(str(error)))
