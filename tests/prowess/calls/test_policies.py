@@ -343,12 +343,14 @@ async def test_an_error_that_a_command_makes_of_its_deadline_is_a_timeout(
 ):
     """Whatever a body or a cleanup raises when it is stopped, the caller learns that the time was up. The log has the error."""
 
+    def close():
+        raise ConnectionError("closed in use")
+
     @contextlib.asynccontextmanager
     async def connection():
-        try:
+        with contextlib.ExitStack() as stack:
+            stack.callback(close)
             yield 1
-        except BaseException:
-            raise ConnectionError("closed in use") from None
 
     began: list[str] = []
 
