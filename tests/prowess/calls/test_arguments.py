@@ -391,6 +391,32 @@ def test_defaults_are_part_of_the_canonical_form(runtime: Runtime):
     assert left_out == sent
 
 
+def test_the_canonical_form_holds_each_field_once(runtime: Runtime):
+    """The form is kept with every cached result."""
+
+    @dataclass
+    class Note:
+        text: str
+
+    assert 1 == keys(runtime, Note, [{"text": "milk"}])[0].count("milk")
+
+
+async def test_the_log_says_once_that_the_cache_is_of_no_use(runtime: Runtime, caplog: pytest.LogCaptureFixture):
+    """An object that cannot be compared would be looked for in vain, call after call."""
+
+    class Guarded(BaseModel):
+        n: int
+        _lock: Any = PrivateAttr(default_factory=threading.Lock)
+
+    @skill_command(cache_ttl=60)
+    def run(it: Guarded) -> int:
+        return it.n
+
+    entry = runtime.entry_of(declaration_of(run))
+    assert [False, False] == [(await entry.call({"it": {"n": 1}})).cached for _ in range(2)]
+    assert 1 == caplog.text.count("run: the cache never answers calls whose arguments hold an object of the class lock")
+
+
 # --- no arguments whatsoever
 
 numbers = st.floats() | st.integers() | st.integers(min_value=10**30)

@@ -473,8 +473,11 @@ class Injectables:
         import difflib  # for a mistake alone
 
         name, names = shown(_named_key(key)), {shown(each) for each in (*known, *self._ready, *PER_CALL)}
-        parts = (name, name.rpartition(".")[2])
-        near = next(filter(None, (difflib.get_close_matches(part, sorted(names), n=1) for part in parts)), [])
+        near = [
+            close
+            for part in (name, name.rpartition(".")[2])
+            for close in difflib.get_close_matches(part, sorted(names))
+        ][:1]
         hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(names))}"
         if near == [name]:
             hint = "another class of that name has one"

@@ -67,6 +67,10 @@ _DIFFERS: Final = (
     "the text of the result differs from its structured content, and clients show models only one of them; "
     "say the same in both, or leave one out"
 )
+_UNLIKE: Final = (
+    "the cache never answers calls whose arguments hold an object of the class {}, because such objects cannot be compared; "
+    "let pickle read their state (`__reduce__` or `__getstate__`), or drop cache_ttl"
+)
 _LONGEST: Final = 365 * 86400
 """Seconds that other hosts may use a result without an expiry."""
 _NO_ARGUMENTS: Final = Arguments({})
@@ -99,7 +103,7 @@ class Entry:
         self._step = self._compose()
         self.may_wait = bool(plan.declaration.cache_ttl) or plan.declaration.concurrency is not None
         """Whether a call may have to wait for its turn before the command runs."""
-        self._text_differed = False
+        self._text_differed = self._told_of_unlike = False
         self._fingerprint: str | None = None
         self.completions = {argument: Entry(each, services) for argument, each in plan.completions.items()}
         """The completing functions by argument."""
@@ -358,8 +362,12 @@ class Entry:
         return value
 
     def _cache_key(self, call: Call) -> Any:
-        given = call.arguments
-        key = cache_key(self.plan.reader.canonical({**given.named, "*": given.extra_args}, self.plan.defaults))
+        given, unlike = call.arguments, list[str]()
+        values = {**given.named, "*": given.extra_args}
+        key = cache_key(self.plan.reader.canonical(values, self.plan.defaults, unlike))
+        if unlike and not self._told_of_unlike:
+            self._told_of_unlike = True
+            _log.warning("%s: %s", self.contract.id, _UNLIKE.format(unlike[0]))
         return (key, call.channel.scopes) if call.channel.scopes else key
 
     async def _shared_key(self, call: Call, key: Hashable) -> str:
