@@ -658,6 +658,42 @@ def test_what_cannot_be_told_apart_equals_nothing(runtime: Runtime, value: Any):
     assert plan.reader.canonical({"a": value}, {}) != plan.reader.canonical({"a": value}, {})
 
 
+def test_very_many_problems_of_an_array_are_counted_and_not_listed(runtime: Runtime):
+    """Listing those of a million items takes seconds. Other arguments are described as ever."""
+
+    def function(words: list[int], sets: dict[str, set[int]], pair: tuple[int, int], n: int) -> None: ...
+
+    reader = _reader(function, runtime)
+    for count, lines in ((9_990, 20), (20_000, 5)):
+        sent = {"words": ["x"] * count, "sets": {"a": ["y", "z"]}, "pair": ["p", "q"]}
+        with pytest.raises(InputError) as caught:
+            reader.from_json(sent)
+        problems = caught.value.problems
+        assert (lines, "n: required") == (len(problems), problems[0])
+        assert 'words[0]: expected an integer, got "x"' in problems
+        assert ('words[1]: expected an integer, got "x"' in problems) == (lines == 20)
+    assert 'sets.a[0]: expected an integer, got "y"' in problems
+    assert 'pair[0]: expected an integer, got "p"' in problems
+    assert "... and 20001 more" == problems[-1]
+
+
+def test_problems_that_a_second_look_does_not_find_are_listed_one_by_one(runtime: Runtime):
+    """A validator of the author may change its mind."""
+    seen = itertools.count()
+
+    def moody(value: int) -> int:
+        if next(seen) < 20_000:
+            raise ValueError("not today")
+        return value
+
+    def function(words: Any) -> None: ...
+
+    function.__annotations__["words"] = list[Annotated[int, AfterValidator(moody)]]
+    with pytest.raises(InputError) as caught:
+        _reader(function, runtime).from_json({"words": [1] * 20_000})
+    assert (20, "... and 19981 more") == (len(caught.value.problems), caught.value.problems[-1])
+
+
 async def test_very_many_unknown_names_are_counted_and_not_described(runtime: Runtime, monkeypatch: pytest.MonkeyPatch):
     """A million of them would take seconds and a gigabyte. The known names are still read."""
     described: list[int] = []

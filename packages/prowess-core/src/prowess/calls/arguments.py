@@ -30,6 +30,8 @@ __all__ = ["ArgumentReader", "JsonText", "changeable", "copies", "positional"]
 _Read: TypeAlias = "Callable[[dict[str, Any]], dict[str, Any]]"
 _MOST_UNKNOWN = 1000
 """Unknown names of one call that are looked at."""
+_MOST_ERRORS = 10_000
+"""Problems of one call that are all looked at."""
 
 
 class JsonText(bytes):
@@ -137,12 +139,23 @@ class ArgumentReader:
             values = self._with_nulls(sent, read)
         except ValidationError as error:
             refused = {item["loc"] for item in errors}
+            count, error = error.error_count(), self._shortened(error, sent) if read == self._from_text else error
+            unread += count - error.error_count()
             found = [item for item in error.errors(include_url=False) if item["loc"][:1] not in refused]
             errors = [*found, *errors]
         if errors:
             problems = problem_lines(errors, sent, allowed=self.allowed, injected=self.injected, unread=unread)
             raise InputError(self.command, problems)
         return self._with_gaps(values)
+
+    def _shortened(self, error: ValidationError, sent: dict[str, Any]) -> ValidationError:
+        """The error with the first problem of each array, if there are very many: listing a million takes seconds."""
+        if error.error_count() > _MOST_ERRORS:
+            try:
+                self.adapter.read_until_first(to_json(sent, bytes_mode="base64"))
+            except ValidationError as shorter:
+                return shorter
+        return error
 
     def _with_gaps(self, values: dict[str, Any]) -> dict[str, Any]:
         if not self.gaps:

@@ -43,6 +43,8 @@ class _Decoder:
 
     def decode(self, schemas: list[Any], value: Any, path: str, depth: int, texts: int) -> Any:
         """A value that any of the schemas may apply to."""
+        if not _may_hold_text(value):
+            return value
         nodes = [node for schema in schemas for node in self._choices(schema, frozenset())]
         if isinstance(value, str):
             opened = self._opened(nodes, value) if texts < _MOST_TEXTS else value
@@ -94,10 +96,15 @@ class _Decoder:
 _NOTHING: Final = object()
 
 
+def _may_hold_text(value: Any) -> bool:
+    """Whether a value is a text of an array, an object or null, or may contain one. Very long arrays hold other values."""
+    if isinstance(value, str):
+        return value.lstrip()[:1] in ("{", "[") or value == "null"
+    return isinstance(value, (dict, list))
+
+
 def _parsed(text: str) -> Any:
     """An array, an object or null; `_NOTHING` for other texts. Pydantic reads numbers and flags from texts itself."""
-    if text.lstrip()[:1] not in ("{", "[") and text != "null":
-        return _NOTHING
     try:
         return from_json(text, allow_inf_nan=False)
     except ValueError:  # not JSON, or nested too deeply

@@ -34,6 +34,7 @@ from prowess.schemas.choices import described_choice, is_choice
 from prowess.schemas.core_schemas import (
     WIRE,
     Rebuilder,
+    failing_fast,
     has_untyped_serializer,
     holds_anything,
     holds_instances,
@@ -92,6 +93,10 @@ class Adapter:
     def read_json(self, text: bytes | str) -> Any:
         """A value from JSON text. Raises pydantic's `ValidationError`."""
         return self._validator.validate_json(text)
+
+    def read_until_first(self, text: bytes) -> Any:
+        """A value from JSON text. Raises pydantic's `ValidationError` with the first problem of each array."""
+        return self._hasty_reader.validate_json(text)
 
     def read(self, value: Any) -> Any:
         """A value from Python objects; instances pass as they are. Raises pydantic's `ValidationError`."""
@@ -169,6 +174,10 @@ class Adapter:
     @cached_property
     def _reader(self) -> SchemaValidator:
         return _validator(trusting(self._core, everywhere=False))
+
+    @cached_property
+    def _hasty_reader(self) -> SchemaValidator:
+        return _validator(failing_fast(self._core))
 
     @cached_property
     def _accepter(self) -> SchemaValidator:

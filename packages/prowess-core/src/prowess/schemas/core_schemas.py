@@ -19,6 +19,7 @@ from prowess.schemas.choices import choice_of, is_choice, is_plain, tags
 __all__ = [
     "WIRE",
     "Rebuilder",
+    "failing_fast",
     "has_untyped_serializer",
     "holds_anything",
     "holds_instances",
@@ -48,6 +49,7 @@ _NOT_TEXT: Final = frozenset(
 """Kinds of values that cannot be written as the name of a property."""
 _FORKS: Final = frozenset({"lax-or-strict", "tagged-union", "union"})
 """Kinds that try another branch when one does not fit."""
+_ARRAYS: Final = frozenset({"frozenset", "list", "set", "tuple"})
 _MAPS: Final = frozenset({"counter", "defaultdict", "dict", "frozendict", "ordered-dict"})
 _PLAIN_KEYS: Final = ({"type": "any"}, {"type": "str"})
 _ANY: Final = {"type": "any"}
@@ -236,6 +238,19 @@ def without_functions(core: Any) -> Any:
             if _is_schema(node) and node["type"] == "default":
                 return {"type": "default", "schema": copied(node["schema"]), "default": None}
             return {key: held if _is_data(node, key) else copied(held) for key, held in _validating(node)}
+        return type(part)(copied(item) for item in part) if type(part) in (list, tuple) else part
+
+    return copied(core)
+
+
+def failing_fast(core: Any) -> Any:
+    """A copy of a rebuilt core schema whose arrays report only their first problem."""
+
+    def copied(part: Any) -> Any:
+        if isinstance(part, dict):
+            node = cast("dict[str, Any]", part)
+            copy = {key: held if _is_data(node, key) else copied(held) for key, held in _validating(node)}
+            return {**copy, "fail_fast": True} if _is_schema(node) and node["type"] in _ARRAYS else copy
         return type(part)(copied(item) for item in part) if type(part) in (list, tuple) else part
 
     return copied(core)
