@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from pydantic_core import from_json, to_json
 
@@ -55,6 +55,7 @@ from prowess.injection.call_scope import CallScope
 from prowess.injection.injectables import Injectables
 from prowess.plugins import Plugins
 from prowess.profiles.profile import Profile
+from prowess.results.entries import lost_entry
 from prowess.results.kinds import NORMALIZERS
 from prowess.results.normalize import Result, normalize, says_the_same, text_result
 from prowess.settings.settings import Settings
@@ -73,6 +74,8 @@ _UNLIKE: Final = (
 )
 _LONGEST: Final = 365 * 86400
 """Seconds that other hosts may use a result without an expiry."""
+_MOST_SHOWN: Final = 5
+"""Exceptions of a group that a message names."""
 _NO_ARGUMENTS: Final = Arguments({})
 _FOR_THE_MODEL: Final = (AskError, MissingCapability, SettingsError)
 
@@ -245,6 +248,7 @@ class Entry:
 
     def _raised(self, error: BaseException, call: Call, *, retried: bool) -> tuple[Kind, str, dict[str, Any]]:
         """The same for an exception of the command, a provider or a plugin."""
+        error = _as_one(error)
         if isinstance(error, SkillError):
             kind: Kind = "retryable" if retried or error.retryable else "failed"
             facts = {"data": call.shown_data(_as_json(error.data)), "retry_after": _seconds(error.retry_after)}
@@ -260,7 +264,7 @@ class Entry:
         notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
         help_ = advice(error)
         more = f". {help_}" if help_ else ""
-        return kind, f"{named_error(error)}{notes}{more}{tries} (call {call.id})", {}
+        return kind, f"{named_error(error)}{_inside(error)}{notes}{more}{tries} (call {call.id})", {}
 
     def _outcome(self, kind: Kind, result: Result, call: Call, **facts: Any) -> Outcome:
         return Outcome(
@@ -414,6 +418,40 @@ def _wrapped(
     return run
 
 
+def _leaves(error: BaseException) -> list[BaseException]:
+    """The exceptions of a group and of the groups in it; else the exception itself."""
+    if not isinstance(error, BaseExceptionGroup):
+        return [error]
+    group = cast("BaseExceptionGroup[BaseException]", error)
+    return [leaf for part in group.exceptions for leaf in _leaves(part)]
+
+
+def _as_one(error: BaseException) -> BaseException:
+    """A group that consists of `SkillError`, as from tasks that failed together, as one `SkillError`."""
+    leaves = _leaves(error)
+    said = [leaf for leaf in leaves if isinstance(leaf, SkillError)]
+    if leaves == [error] or len(said) < len(leaves):
+        return error
+    texts = dict.fromkeys(message_of(leaf) or type(leaf).__name__ for leaf in said)
+    waits = [seconds for leaf in said if (seconds := _seconds(leaf.retry_after)) is not None]
+    data = [leaf.data for leaf in said if leaf.data is not None]
+    return SkillError(
+        "\n".join(texts),
+        retryable=all(leaf.retryable for leaf in said),
+        retry_after=max(waits, default=None),
+        data=data[0] if len(data) == 1 else data or None,
+    )
+
+
+def _inside(error: BaseException) -> str:
+    """The first exceptions of a group, for a message."""
+    leaves = _leaves(error)
+    if leaves == [error]:
+        return ""
+    more = len(leaves) - _MOST_SHOWN
+    return f": {'; '.join(map(named_error, leaves[:_MOST_SHOWN]))}{f' and {more} more' if more > 0 else ''}"
+
+
 def _masked(result: Result, call: Call) -> Result:
     """An error of the command with injected secrets masked."""
     if not call.secrets:
@@ -425,7 +463,8 @@ def _masked(result: Result, call: Call) -> Result:
 
 def _as_json(data: Any) -> Any:
     try:
-        return from_json(to_json(data, by_alias=True, bytes_mode="base64", inf_nan_mode="strings", fallback=repr))
+        text = to_json(data, by_alias=True, bytes_mode="base64", inf_nan_mode="strings", fallback=repr)
+        return from_json(text) if lost_entry(text) is None else repr(data)
     except Exception:  # noqa: BLE001 - an author's value may raise anything
         return repr(data)
 
