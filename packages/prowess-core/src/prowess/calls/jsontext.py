@@ -1,6 +1,7 @@
 """Decodes arrays and objects that some clients send as JSON text.
 
-A text is decoded only if the schema does not allow a string there. A schema without a type allows everything.
+A text is decoded only if the schema does not allow a string there, or only other ones by name. A schema without a type allows
+everything.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class _Decoder:
 
     def _opened(self, nodes: list[Any], text: str) -> Any:
         """The decoded text, if a schema allows that and none allows a string."""
-        if not nodes or any(_admits(node, "string") for node in nodes):
+        if not nodes or any(_takes_text(node, text) for node in nodes):
             return text
         found = _parsed(text)
         kind = "object" if isinstance(found, dict) else "array" if isinstance(found, list) else "null"
@@ -111,12 +112,24 @@ def _parsed(text: str) -> Any:
         return _NOTHING
 
 
+def _takes_text(node: Any, text: str) -> bool:
+    """Whether a schema allows this string. Of the strings that patterns and formats refuse, none is decoded either."""
+    return text in values if (values := _listed(node)) is not None else _admits(node, "string")
+
+
+def _listed(node: Any) -> list[Any] | None:
+    """The values of a constant or an enumeration; `None` for other schemas."""
+    if not is_schema(node) or not {"const", "enum"} & node.keys():
+        return None
+    values: list[Any] = node.get("enum", [node.get("const")])
+    return values
+
+
 def _admits(node: Any, kind: str) -> bool:
     """Whether a schema allows a type. A schema without a type allows everything."""
     if not is_schema(node):
         return node is not False
-    if "const" in node or "enum" in node:
-        values: list[Any] = node.get("enum", [node.get("const")])
+    if (values := _listed(node)) is not None:
         return any(_kind(value) == kind for value in values)
     types = node.get("type")
     return types is None or kind == types or (isinstance(types, list) and kind in types)
