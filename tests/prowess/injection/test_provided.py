@@ -599,6 +599,7 @@ def test_ancestors_have_their_arguments_filled_in():
 def test_names_of_a_type():
     assert ["Db", "test_provided.Db"] == list(names_of(Db))[:2]
     assert "Repo[User]" == shown(Repo[User])
+    assert "Repo[User] | Db" == shown(Repo[User] | Db)
     assert "7" == shown(7)
 
 
