@@ -13,7 +13,7 @@ import math
 import re
 import threading
 import uuid
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -359,6 +359,9 @@ DIFFERENT: list[tuple[Any, list[Any]]] = [
 ]
 
 
+Steps = typing_extensions.TypeAliasType("Steps", "dict[int, Steps]")
+
+
 def keys(runtime: Runtime, annotation: Any, values: list[Any]) -> list[str]:
     def function(x: Any, y: int = 1) -> None: ...
 
@@ -656,6 +659,57 @@ def test_what_cannot_be_told_apart_equals_nothing(runtime: Runtime, value: Any):
 
     plan = runtime.entry_of(declaration_of(skill_command(function))).plan
     assert plan.reader.canonical({"a": value}, {}) != plan.reader.canonical({"a": value}, {})
+
+
+class Numbered(BaseModel):
+    held: dict[int, bytes]
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(strict=True)
+    held: dict[int, str]
+
+
+@pytest.mark.parametrize(
+    ("annotation", "sent", "place"),
+    [
+        (dict[int, str], {"1": "a", "01": "b"}, "it"),
+        (list[dict[float, int]], [{"1": 1}, {"1": 1, "1.0": 2}], "it[1]"),
+        (dict[str, dict[bool, int]], {"x": {"true": 1, "1": 2}}, "it.x"),
+        (Numbered, {"held": {"1": "", "+1": ""}}, "it.held"),
+        (defaultdict[int, list[int]], {"1": [], " 1": []}, "it"),
+        (Steps, {"1": {"2": {}, "02": {}}}, 'it["1"]'),
+    ],
+)
+def test_keys_that_are_read_alike_lose_no_entry(runtime: Runtime, annotation: Any, sent: Any, place: str):
+    """A function that gets one of two values knows nothing of the other."""
+
+    def function(it: Any) -> None: ...
+
+    function.__annotations__["it"] = annotation
+    with pytest.raises(InputError) as caught:
+        _reader(function, runtime).from_json({"it": sent})
+    assert f"{place}: two of its keys are the same for its type, so an entry would be lost" in caught.value.problems[0]
+    with pytest.raises(InputError):
+        _reader(function, runtime).from_python({"it": sent})
+
+
+@pytest.mark.parametrize(
+    ("annotation", "sent", "value"),
+    [
+        (dict[int, str], {"1": "a", "2": "b"}, {1: "a", 2: "b"}),
+        (Numbered, {"held": {"1": "_w=="}}, Numbered(held={1: b"\xff"})),
+        (Strict, {"held": {"1": "a"}}, Strict(held={1: "a"})),
+        (Steps, {"1": {"2": {}}}, {1: {2: {}}}),
+    ],
+)
+def test_keys_that_differ_are_read_as_ever(runtime: Runtime, annotation: Any, sent: Any, value: Any):
+    """Also those of a strict type, and bytes beside them."""
+
+    def function(it: Any) -> None: ...
+
+    function.__annotations__["it"] = annotation
+    assert {"it": value} == _reader(function, runtime).from_json({"it": sent})
 
 
 def test_very_many_problems_of_an_array_are_counted_and_not_listed(runtime: Runtime):

@@ -13,11 +13,15 @@ from typing import Annotated, Any, Generic, TypedDict, TypeVar
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, computed_field, model_serializer
 from pydantic.dataclasses import dataclass as pydantic_dataclass
+from typing_extensions import TypeAliasType
 
 from prowess import Outcome, Runtime, skill_command
 from prowess.errors import LoadError
 
 T = TypeVar("T")
+
+
+Steps = TypeAliasType("Steps", "dict[int, Steps]")
 
 
 class Size(enum.Enum):
@@ -150,6 +154,7 @@ async def test_a_declared_type_loses_no_entry_either(returns: Any, value: Any):
         (dict[int, str], BOTH),
         (dict[int, str], {"1": "a", "01": "b"}),
         (dict[float, int], {1: 1, "1": 2}),
+        (Steps, {1: {2: {}, "2": {}}}),
         (list[int] | dict[int, str], {"1": "a", "+1": "b"}),
     ],
 )

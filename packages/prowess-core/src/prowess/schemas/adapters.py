@@ -34,6 +34,7 @@ from prowess.schemas.choices import described_choice, is_choice
 from prowess.schemas.core_schemas import (
     WIRE,
     Rebuilder,
+    complete,
     failing_fast,
     has_untyped_serializer,
     holds_anything,
@@ -83,7 +84,7 @@ class Adapter:
             _adopt_typed_dicts(annotation, known)
             core = _core_schema(annotation, known)
             self._core = Rebuilder(lambda cls, name: _field_core(cls, name, known)).rebuild(core)
-            self._validator = _validator(self._core)
+            self._validator = _validator(complete(self._core))
             self._serializer = SchemaSerializer(self._core, cast("Any", WIRE), _use_prebuilt=False)
             self._scalar = None if "serialization" in self._core else _SCALARS.get(self._core["type"])
             """The type whose values are JSON already, such as `str`; else `None`."""
@@ -173,7 +174,7 @@ class Adapter:
 
     @cached_property
     def _reader(self) -> SchemaValidator:
-        return _validator(trusting(self._core, everywhere=False))
+        return _validator(trusting(complete(self._core), everywhere=False))
 
     @cached_property
     def _hasty_reader(self) -> SchemaValidator:

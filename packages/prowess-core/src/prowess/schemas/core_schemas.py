@@ -19,6 +19,7 @@ from prowess.schemas.choices import choice_of, is_choice, is_plain, tags
 __all__ = [
     "WIRE",
     "Rebuilder",
+    "complete",
     "failing_fast",
     "has_untyped_serializer",
     "holds_anything",
@@ -265,15 +266,43 @@ def _skipping(schema: dict[str, Any], classes: tuple[type[Any], ...]) -> Any:
     def trust(value: Any, handler: Callable[[Any], Any]) -> Any:
         return value if isinstance(value, classes) else handler(value)
 
+    return _wrapped(trust, schema)
+
+
+def _wrapped(function: Callable[[Any, Callable[[Any], Any]], Any], schema: dict[str, Any]) -> Any:
+    """A schema inside a validator function, under the same reference."""
     inner = {key: value for key, value in schema.items() if key != "ref"}
     ref = {"ref": schema["ref"]} if "ref" in schema else {}
-    return {**core_schema.no_info_wrap_validator_function(trust, cast("Any", inner)), **ref}
+    return {**core_schema.no_info_wrap_validator_function(function, cast("Any", inner)), **ref}
+
+
+def complete(core: Any) -> Any:
+    """A copy of a rebuilt core schema whose objects refuse keys that it reads alike.
+
+    A strict type stays as it is: it would take the keys of JSON, which are texts, for texts of Python.
+    """
+    if all(node["type"] not in _MAPS or _has_plain_keys(node) for node in _parts(core)) or _is_strict(core):
+        return core
+
+    def copied(part: Any) -> Any:
+        if isinstance(part, dict):
+            node = cast("dict[str, Any]", part)
+            copy = {key: held if _is_data(node, key) else copied(held) for key, held in node.items()}
+            is_map = _is_schema(node) and node["type"] in _MAPS and not _has_plain_keys(node)
+            return _with_all_entries(copy) if is_map else copy
+        return type(part)(copied(item) for item in part) if type(part) in (list, tuple) else part
+
+    return copied(core)
+
+
+def _is_strict(core: Any) -> bool:
+    return any(node.get("strict") or node.get("config", {}).get("strict") for node in _parts(core))
 
 
 def _with_all_entries(schema: dict[str, Any]) -> Any:
     """A schema of an object that refuses keys which it reads alike, like `1` and `"1"` as integers."""
 
-    def complete(value: Any, handler: Callable[[Any], Any]) -> Any:
+    def keep(value: Any, handler: Callable[[Any], Any]) -> Any:
         read = handler(value)
         if len(read) < len(value):
             raise PydanticCustomError(
@@ -281,7 +310,7 @@ def _with_all_entries(schema: dict[str, Any]) -> Any:
             )
         return read
 
-    return core_schema.no_info_wrap_validator_function(complete, cast("Any", schema))
+    return _wrapped(keep, schema)
 
 
 def _classes(
