@@ -13,7 +13,7 @@ import math
 import re
 import threading
 import uuid
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -359,6 +359,9 @@ DIFFERENT: list[tuple[Any, list[Any]]] = [
 ]
 
 
+Steps = typing_extensions.TypeAliasType("Steps", "dict[int, Steps]")
+
+
 def keys(runtime: Runtime, annotation: Any, values: list[Any]) -> list[str]:
     def function(x: Any, y: int = 1) -> None: ...
 
@@ -389,6 +392,32 @@ def test_defaults_are_part_of_the_canonical_form(runtime: Runtime):
     plan = runtime.entry_of(declaration_of(skill_command(cache_ttl=1)(function))).plan
     left_out, sent = (plan.reader.canonical(plan.reader.from_json(item), plan.defaults) for item in ({}, {"a": "1"}))
     assert left_out == sent
+
+
+def test_the_canonical_form_holds_each_field_once(runtime: Runtime):
+    """The form is kept with every cached result."""
+
+    @dataclass
+    class Note:
+        text: str
+
+    assert 1 == keys(runtime, Note, [{"text": "milk"}])[0].count("milk")
+
+
+async def test_the_log_says_once_that_the_cache_is_of_no_use(runtime: Runtime, caplog: pytest.LogCaptureFixture):
+    """An object that cannot be compared would be looked for in vain, call after call."""
+
+    class Guarded(BaseModel):
+        n: int
+        _lock: Any = PrivateAttr(default_factory=threading.Lock)
+
+    @skill_command(cache_ttl=60)
+    def run(it: Guarded) -> int:
+        return it.n
+
+    entry = runtime.entry_of(declaration_of(run))
+    assert [False, False] == [(await entry.call({"it": {"n": 1}})).cached for _ in range(2)]
+    assert 1 == caplog.text.count("run: the cache never answers calls whose arguments hold an object of the class lock")
 
 
 # --- no arguments whatsoever
@@ -630,6 +659,93 @@ def test_what_cannot_be_told_apart_equals_nothing(runtime: Runtime, value: Any):
 
     plan = runtime.entry_of(declaration_of(skill_command(function))).plan
     assert plan.reader.canonical({"a": value}, {}) != plan.reader.canonical({"a": value}, {})
+
+
+class Numbered(BaseModel):
+    held: dict[int, bytes]
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(strict=True)
+    held: dict[int, str]
+
+
+@pytest.mark.parametrize(
+    ("annotation", "sent", "place"),
+    [
+        (dict[int, str], {"1": "a", "01": "b"}, "it"),
+        (list[dict[float, int]], [{"1": 1}, {"1": 1, "1.0": 2}], "it[1]"),
+        (dict[str, dict[bool, int]], {"x": {"true": 1, "1": 2}}, "it.x"),
+        (Numbered, {"held": {"1": "", "+1": ""}}, "it.held"),
+        (defaultdict[int, list[int]], {"1": [], " 1": []}, "it"),
+        (Steps, {"1": {"2": {}, "02": {}}}, 'it["1"]'),
+    ],
+)
+def test_keys_that_are_read_alike_lose_no_entry(runtime: Runtime, annotation: Any, sent: Any, place: str):
+    """A function that gets one of two values knows nothing of the other."""
+
+    def function(it: Any) -> None: ...
+
+    function.__annotations__["it"] = annotation
+    with pytest.raises(InputError) as caught:
+        _reader(function, runtime).from_json({"it": sent})
+    assert f"{place}: two of its keys are the same for its type, so an entry would be lost" in caught.value.problems[0]
+    with pytest.raises(InputError):
+        _reader(function, runtime).from_python({"it": sent})
+
+
+@pytest.mark.parametrize(
+    ("annotation", "sent", "value"),
+    [
+        (dict[int, str], {"1": "a", "2": "b"}, {1: "a", 2: "b"}),
+        (Numbered, {"held": {"1": "_w=="}}, Numbered(held={1: b"\xff"})),
+        (Strict, {"held": {"1": "a"}}, Strict(held={1: "a"})),
+        (Steps, {"1": {"2": {}}}, {1: {2: {}}}),
+    ],
+)
+def test_keys_that_differ_are_read_as_ever(runtime: Runtime, annotation: Any, sent: Any, value: Any):
+    """Also those of a strict type, and bytes beside them."""
+
+    def function(it: Any) -> None: ...
+
+    function.__annotations__["it"] = annotation
+    assert {"it": value} == _reader(function, runtime).from_json({"it": sent})
+
+
+def test_very_many_problems_of_an_array_are_counted_and_not_listed(runtime: Runtime):
+    """Listing those of a million items takes seconds. Other arguments are described as ever."""
+
+    def function(words: list[int], sets: dict[str, set[int]], pair: tuple[int, int], n: int) -> None: ...
+
+    reader = _reader(function, runtime)
+    for count, lines in ((9_990, 20), (20_000, 5)):
+        sent = {"words": ["x"] * count, "sets": {"a": ["y", "z"]}, "pair": ["p", "q"]}
+        with pytest.raises(InputError) as caught:
+            reader.from_json(sent)
+        problems = caught.value.problems
+        assert (lines, "n: required") == (len(problems), problems[0])
+        assert 'words[0]: expected an integer, got "x"' in problems
+        assert ('words[1]: expected an integer, got "x"' in problems) == (lines == 20)
+    assert 'sets.a[0]: expected an integer, got "y"' in problems
+    assert 'pair[0]: expected an integer, got "p"' in problems
+    assert "... and 20001 more" == problems[-1]
+
+
+def test_problems_that_a_second_look_does_not_find_are_listed_one_by_one(runtime: Runtime):
+    """A validator of the author may change its mind."""
+    seen = itertools.count()
+
+    def moody(value: int) -> int:
+        if next(seen) < 20_000:
+            raise ValueError("not today")
+        return value
+
+    def function(words: Any) -> None: ...
+
+    function.__annotations__["words"] = list[Annotated[int, AfterValidator(moody)]]
+    with pytest.raises(InputError) as caught:
+        _reader(function, runtime).from_json({"words": [1] * 20_000})
+    assert (20, "... and 19981 more") == (len(caught.value.problems), caught.value.problems[-1])
 
 
 async def test_very_many_unknown_names_are_counted_and_not_described(runtime: Runtime, monkeypatch: pytest.MonkeyPatch):

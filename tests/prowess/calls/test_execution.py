@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gc
 import itertools
+import math
 import threading
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ import anyio
 import pytest
 from patience import PATIENCE, time_is_up
 
-from prowess import Outcome, Runtime, skill_command
+from prowess import Outcome, Runtime, SkillError, skill_command
 from prowess.calls.channel import Channel
 from prowess.command import Command
 from prowess.contracts.declaration import declaration_of
@@ -470,7 +471,52 @@ async def test_a_group_of_one_is_unwrapped(tmp_path: Path, thread: bool):
     async with Runtime.open(tmp_path) as runtime:
         assert (await call(runtime, grouped, {"n": 1})).text.startswith("ValueError: 0")
         assert (await call(runtime, grouped, {"n": 2})).text.startswith("ExceptionGroup: inner (2 sub-exceptions)")
+        assert "sub-exceptions): ValueError: 0; ValueError: 1 (call " in (await call(runtime, grouped, {"n": 2})).text
+        assert "; ValueError: 4 and 3 more (call " in (await call(runtime, grouped, {"n": 8})).text
         assert (await call(runtime, async_grouped)).text.startswith("KeyError: 'one'")
+
+
+async def test_skill_errors_of_several_tasks_are_one_for_the_model(tmp_path: Path):
+    """All of them say something to it. One crash among them makes a crash, whose message names all."""
+
+    @skill_command
+    async def together(crashes: bool):
+        first = SkillError("no milk", retryable=True, retry_after=3, data={"shelf": 1})
+        second = SkillError("no bread", retryable=True, retry_after=math.nan)
+        raise ExceptionGroup(
+            "g", [ExceptionGroup("h", [first, second]), ValueError() if crashes else SkillError("no milk")]
+        )
+
+    @skill_command
+    async def later(shelves: int):
+        errors = [SkillError(f"{n}", retryable=True, retry_after=n, data=n) for n in range(shelves)]
+        raise ExceptionGroup("g", [*errors, SkillError("", retryable=True)])
+
+    async with Runtime.open(tmp_path) as runtime:
+        outcome = await call(runtime, together, {"crashes": False})
+        assert ("failed", "no milk\nno bread") == (outcome.kind, outcome.text)
+        assert ({"shelf": 1}, 3) == (outcome.data, outcome.retry_after)
+        outcome = await call(runtime, later, {"shelves": 2})
+        assert ("retryable", "0\n1\nSkillError", [0, 1], 1) == (
+            outcome.kind,
+            outcome.text,
+            outcome.data,
+            outcome.retry_after,
+        )
+        outcome = await call(runtime, together, {"crashes": True})
+    assert "crashed" == outcome.kind
+    assert "g (2 sub-exceptions): SkillError: no milk; SkillError: no bread; ValueError (call" in outcome.text
+
+
+async def test_the_data_of_an_error_loses_no_entry(tmp_path: Path):
+    """Two keys of one text would be one, so the data is sent as a text."""
+
+    @skill_command
+    def fail():
+        raise SkillError("no", data={1: "a", "1": "b"})
+
+    async with Runtime.open(tmp_path) as runtime:
+        assert "{1: 'a', '1': 'b'}" == (await call(runtime, fail)).data
 
 
 async def test_a_call_whose_loop_ends_ends_quietly(tmp_path: Path):

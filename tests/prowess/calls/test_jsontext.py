@@ -68,6 +68,8 @@ DECODED = [
     (list[Point], ['{"x":1}', {"x": 2, "tags": '["a"]'}], [1, 2]),
     (Point, {"x": 1, "near": '[{"x":2,"near":"[]"}]'}, None),
     (int | list[int], "[1]", [1]),
+    (Literal["asc", "desc"] | list[str], '["asc"]', ["asc"]),
+    (list[Literal["all"] | list[int]], '["all","[1]"]', ["all", [1]]),
     (Literal[1, 2] | list[int], "[1]", [1]),
     (Annotated[Cat | Dog, Field(discriminator="kind")], {"kind": "cat", "lives": "[9]"}, None),
     (Annotated[Cat | Dog, Discriminator("kind")], '{"kind":"dog","lives":"[9]"}', {"kind": "dog", "lives": "[9]"}),

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Annotated, Any
 
 import anyio
 import pytest
@@ -338,6 +338,68 @@ async def test_a_result_beats_a_deadline_that_it_ignored(tmp_path: Path):
     async with Runtime.open(tmp_path) as runtime:
         with anyio.fail_after(PATIENCE):
             assert "late" == (await call(runtime, stubborn)).value
+
+
+@pytest.mark.parametrize("cache_ttl", [None, 60])
+async def test_an_error_that_a_command_makes_of_its_deadline_is_a_timeout(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, cache_ttl: float | None
+):
+    """Whatever a body or a cleanup raises when it is stopped, the caller learns that the time was up. The log has the error."""
+
+    def close():
+        raise ConnectionError("closed in use")
+
+    @contextlib.asynccontextmanager
+    async def connection():
+        with contextlib.ExitStack() as stack:
+            stack.callback(close)
+            yield 1
+
+    began: list[str] = []
+
+    @skill_command(timeout=0.5, cache_ttl=cache_ttl, retry_on=OSError, max_attempts=3)
+    async def stubborn(kind: str, held: Annotated[Any, Inject("connection")]):
+        began.append(kind)
+        try:
+            await anyio.sleep_forever()
+        except BaseException as error:
+            if kind == "error":
+                raise OSError("the line is dead") from error
+            if kind == "group":
+                raise ExceptionGroup("two", [ValueError("a"), OSError("b")]) from None
+            raise
+        finally:
+            if kind == "finally":
+                raise LookupError(kind)
+
+    async with Runtime.open(tmp_path) as runtime:
+        runtime._services.injectables.provide("connection", connection, lifetime="call")
+        with anyio.fail_after(PATIENCE):
+            kinds = ("error", "group", "finally", "cleanup")
+            outcomes = await asyncio.gather(*(call(runtime, stubborn, {"kind": kind}) for kind in kinds))
+    for outcome in outcomes:
+        assert ("timeout", 1) == (outcome.kind, outcome.attempts)
+        assert "test_policies.stubborn timed out after 0.5 s" == outcome.text
+    said = (
+        0 if cache_ttl else len({*began} - {"cleanup"})
+    )  # an execution for several calls has a deadline for each, and ends later than they do
+    assert said == caplog.text.count("raised an exception after its time was up")
+
+
+async def test_a_skill_error_beats_a_deadline(tmp_path: Path):
+    """Whoever catches the cancellation to say something to the model says it."""
+
+    @skill_command(timeout=0.5)
+    async def polite():
+        try:
+            await anyio.sleep_forever()
+        except asyncio.CancelledError:
+            raise SkillError("the archive is too slow today") from None
+
+    async with Runtime.open(tmp_path) as runtime:
+        with anyio.fail_after(PATIENCE):
+            outcome = await call(runtime, polite)
+    assert ("failed", "the archive is too slow today") == (outcome.kind, outcome.text)
 
 
 # Concurrency

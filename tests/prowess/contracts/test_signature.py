@@ -5,7 +5,17 @@ from __future__ import annotations
 import sys
 import typing
 from collections import abc
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Generator, Iterable, Iterator
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Generator,
+    Iterable,
+    Iterator,
+)
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -268,6 +278,9 @@ async def test_an_unresolvable_annotation_fails_its_command_and_no_other(tmp_pat
         (AsyncGenerator[int, None], list[int]),
         (Generator[int, None, None], list[int]),
         (Generator[int, None, str], str),
+        (Awaitable[int], int),
+        (Coroutine[Any, Any, AsyncIterator[int]], list[int]),
+        (Awaitable, Any),
         (Generator[int, None, dict[str, int]], dict[str, int]),
         (Generator, list[Any]),
         (typing.Generator, list[Any]),
@@ -275,7 +288,7 @@ async def test_an_unresolvable_annotation_fails_its_command_and_no_other(tmp_pat
     ],
 )
 def test_what_is_yielded_is_a_list(written: Any, result: Any):
-    """And a generator that returns something returns that."""
+    """A generator that returns something returns that, and an awaitable gives what is awaited."""
 
     def function() -> Any: ...
 

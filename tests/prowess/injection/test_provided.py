@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -498,9 +500,78 @@ async def test_a_test_overrides_by_name_or_by_a_class_of_the_same_file(tmp_path:
         with runtime.override(key, Fake()):
             assert ["then", "then"] == (await runtime.call("clocks.now")).value
         assert ["now", "now"] == (await runtime.call("clocks.now")).value
-        with runtime.override(key, Fake()), runtime.override("Other", Fake()):
+        with runtime.override(key, Fake()), runtime.override("Logger", Fake()):
             assert ["then", "then"] == (await runtime.call("clocks.now")).value
         assert ["now", "now"] == (await runtime.call("clocks.now")).value
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ("Clok", "did you mean 'Clock'?"),
+        ("clocks.Diry", "did you mean 'Diary'?"),
+        ("zzz", "there are Clock, ConfigPaths, Context, Diary, Logger, Settings"),
+        (Db, "the override of 'Db' replaces nothing: it has no provider, and nothing asks for it"),
+        (type("Clock", (), {}), "another class of that name has one"),
+        (str, "an override of str would replace every parameter of that type in every skill; override a name"),
+    ],
+)
+@pytest.mark.parametrize("early", [True, False])
+async def test_an_override_that_replaces_nothing_is_refused(tmp_path: Path, key: Any, said: str, early: bool):
+    """A slip in a name would leave the real thing in place."""
+    (tmp_path / "skills").mkdir()
+    (tmp_path / "skills/clocks.py").write_text(dedent(CLOCKS), "utf-8")
+
+    async def overridden() -> None:
+        async with Runtime.open(tmp_path, overrides={key: 1} if early else {}) as runtime:
+            with runtime.override(key, 1):
+                pass
+
+    with pytest.raises(InjectionError, match=re.escape(said)):
+        await overridden()
+    async with Runtime.open(tmp_path) as runtime:
+        with contextlib.suppress(InjectionError), runtime.override(key, 1):
+            pass
+        assert ["now", "now"] == (await runtime.call("clocks.now")).value
+
+
+async def test_an_override_may_fill_what_only_a_command_asks_for(tmp_path: Path):
+    """A skill that is not loaded yet, the factory of a provider, or a command that Python code brings later."""
+    (tmp_path / "skills").mkdir()
+    for name in ("asking", "other"):
+        source = f"""
+            from typing import Annotated
+            from prowess import Inject, hookimpl, skill_command
+
+            @skill_command
+            def token(it: Annotated[str, Inject("{name}_token")]) -> str:
+                return it
+            """
+        (tmp_path / f"skills/{name}.py").write_text(dedent(source), "utf-8")
+    async with Runtime.open(tmp_path, overrides={"other_token": "y"}) as runtime:
+        assert "y" == (await runtime.call("other.token")).value
+        with (
+            pytest.raises(InjectionError, match=r"This could not be loaded: asking\.token"),
+            runtime.override("tokens", 1),
+        ):
+            pass
+        with runtime.override("asking_token", "x"):
+            assert "x" == (await runtime.call("asking.token")).value
+
+        with pytest.raises(InjectionError, match="there are"), runtime.override(Db, Db()):
+            pass
+
+        @skill_command
+        async def plain() -> int:
+            return 1
+
+        @skill_command
+        async def needy(db: Db) -> str:
+            return db.name
+
+        assert 1 == (await call(runtime, plain)).value
+        with runtime.override(Db, Db()):
+            assert "db" == (await call(runtime, needy)).value
 
 
 async def test_a_command_that_lost_its_provider_says_so(tmp_path: Path):
@@ -528,6 +599,7 @@ def test_ancestors_have_their_arguments_filled_in():
 def test_names_of_a_type():
     assert ["Db", "test_provided.Db"] == list(names_of(Db))[:2]
     assert "Repo[User]" == shown(Repo[User])
+    assert "Repo[User] | Db" == shown(Repo[User] | Db)
     assert "7" == shown(7)
 
 

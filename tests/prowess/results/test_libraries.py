@@ -82,6 +82,14 @@ async def test_a_frame_is_rows_where_data_is_declared(tmp_path: Path, pandas: An
         assert {"result": ROWS} == (await shown(tmp_path, frame, output=list[dict[str, Any]]))["structuredContent"]
 
 
+async def test_rows_lose_no_column(tmp_path: Path, pandas: Any):
+    """Mappings cannot have two columns of one name, while a table shows both."""
+    frame = pandas.DataFrame([[1, 2]], columns=["n", "n"])
+    assert "| n | n |" in await text_of(tmp_path, frame)
+    payload = await shown(tmp_path, frame, output=list[dict[str, int]])
+    assert "two columns of the table are called 'n'; rename one" in payload["content"][0]["text"]
+
+
 async def test_a_long_table_says_how_long_it_is(tmp_path: Path, pandas: Any, polars: Any):
     """It ends after a hundred rows; an empty one says so."""
     for library in (pandas, polars):

@@ -80,6 +80,8 @@ SENTINEL = object()
     [
         (int, "no", "unable to parse string as an integer); change the default or the type"),
         (int, "3", 'expected integer, got "3"'),
+        (int, True, "expected integer, got true"),
+        (float | None, False, "got false"),
         (float, [], "input should be a valid number"),
         (str, 3, "input should be a valid string"),
         (list[int], ["a"], "unable to parse string as an integer"),

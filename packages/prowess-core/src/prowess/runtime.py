@@ -6,6 +6,7 @@ import asyncio
 import atexit
 import contextlib
 import contextvars
+import functools
 import logging
 import os
 import threading
@@ -96,10 +97,12 @@ class Runtime:
         """A runtime for a project, closed at the end.
 
         `overrides` replaces injected values, by type or by name. `flags` are settings that override files and environment.
-        `timer` is the clock of the cache.
+        `timer` is the clock of the cache. Raises `InjectionError` for an override that replaces nothing.
         """
         runtime = cls(Path(project_root), overrides=overrides, flags=flags, timer=timer)
         try:
+            for key in overrides or ():
+                await runtime._in_thread(functools.partial(runtime._library.check_override, key))
             with runtime.as_current():
                 yield runtime
         finally:
@@ -186,9 +189,13 @@ class Runtime:
             with contextlib.suppress(ValueError):  # some test runners end a fixture in another context
                 _current.reset(token)
 
-    def override(self, key: Key, value: Any) -> contextlib.AbstractContextManager[None]:
-        """Replace the injected value of a type or a name, inside a `with` block."""
-        return self._services.injectables.override(key, value)
+    @contextlib.contextmanager
+    def override(self, key: Key, value: Any) -> Generator[None]:
+        """Replace the injected value of a type or a name, inside a `with` block. Raises `InjectionError` if that replaces nothing."""
+        with self._services.injectables.override(key, value):
+            with self.as_current():
+                self._library.check_override(key)
+            yield
 
     @property
     def profiles(self) -> Mapping[str, Profile]:

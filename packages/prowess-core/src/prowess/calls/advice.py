@@ -53,6 +53,12 @@ def advice(error: BaseException, file: str | None = None) -> str:
         return _of_name(found[1]) if found else ""
     if isinstance(error, FileNotFoundError):
         return _of_path(error)
+    if (
+        isinstance(error, SyntaxError) and file is not None and error.filename == file
+    ):  # else it is about a text of the command
+        from prowess.calls.syntax import newer_syntax  # its patterns are for a mistake alone
+
+        return newer_syntax(error)
     if isinstance(error, (AttributeError, TypeError)) and _COROUTINE.search(message_of(error)):
         return "An `await` is missing: async code gets the result of an async function by `await`, as in `await ctx.ask(...)`"
     return ""

@@ -30,6 +30,8 @@ __all__ = ["ArgumentReader", "JsonText", "changeable", "copies", "positional"]
 _Read: TypeAlias = "Callable[[dict[str, Any]], dict[str, Any]]"
 _MOST_UNKNOWN = 1000
 """Unknown names of one call that are looked at."""
+_MOST_ERRORS = 10_000
+"""Problems of one call that are all looked at."""
 
 
 class JsonText(bytes):
@@ -137,12 +139,23 @@ class ArgumentReader:
             values = self._with_nulls(sent, read)
         except ValidationError as error:
             refused = {item["loc"] for item in errors}
+            count, error = error.error_count(), self._shortened(error, sent) if read == self._from_text else error
+            unread += count - error.error_count()
             found = [item for item in error.errors(include_url=False) if item["loc"][:1] not in refused]
             errors = [*found, *errors]
         if errors:
             problems = problem_lines(errors, sent, allowed=self.allowed, injected=self.injected, unread=unread)
             raise InputError(self.command, problems)
         return self._with_gaps(values)
+
+    def _shortened(self, error: ValidationError, sent: dict[str, Any]) -> ValidationError:
+        """The error with the first problem of each array, if there are very many: listing a million takes seconds."""
+        if error.error_count() > _MOST_ERRORS:
+            try:
+                self.adapter.read_until_first(to_json(sent, bytes_mode="base64"))
+            except ValidationError as shorter:
+                return shorter
+        return error
 
     def _with_gaps(self, values: dict[str, Any]) -> dict[str, Any]:
         if not self.gaps:
@@ -187,9 +200,12 @@ class ArgumentReader:
             text = str(error).encode("utf-8", "backslashreplace").decode()
             raise InputError(self.command, [f"arguments: cannot be read as JSON ({text})"]) from error
 
-    def canonical(self, values: dict[str, Any], defaults: Mapping[str, Any]) -> Json:
-        """Validated arguments with defaults as JSON data, which is equal only for equal arguments."""
-        return _faithful({**defaults, **values})
+    def canonical(self, values: dict[str, Any], defaults: Mapping[str, Any], unlike: list[str] | None = None) -> Json:
+        """Validated arguments with defaults as JSON data, which is equal only for equal arguments.
+
+        An object that cannot be compared equals none. `unlike` gets the name of its class.
+        """
+        return _Canonical([] if unlike is None else unlike).of({**defaults, **values})
 
 
 def positional(names: Sequence[str], values: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
@@ -224,38 +240,43 @@ def _copy(value: Any) -> Any:
         return value
 
 
-def _faithful(value: Any) -> Json:
-    """A value as JSON data without loss. A serializer may omit or mask something."""
-    if value is None or type(value) in (bool, int, float, str):
-        return value
-    kind = f"{type(value).__module__}.{type(value).__qualname__}"
-    if isinstance(value, BaseModel):
-        private = getattr(value, "__pydantic_private__", None)
-        return [kind, _faithful({**vars(value), **(value.model_extra or {}), **(private or {})})]
-    if dataclasses.is_dataclass(value):
-        fields = [_faithful(getattr(value, item.name, None)) for item in dataclasses.fields(value)]
-        return [kind, fields, _faithful(getattr(value, "__dict__", None))]
-    if isinstance(value, Mapping):
-        pairs = cast("Mapping[Any, Any]", value).items()
-        return [kind, _sorted([_faithful(key), _faithful(held)] for key, held in pairs)]
-    if isinstance(value, (set, frozenset)):
-        return [kind, _sorted(map(_faithful, cast("Iterable[Any]", value)))]
-    if isinstance(value, (list, tuple, deque)):
-        return [kind, [_faithful(item) for item in cast("Iterable[Any]", value)]]
-    if isinstance(value, PurePath):  # its pickled state keeps how it was spelled, on some versions of Python
-        return [kind, str(value)]
-    secret = getattr(value, "get_secret_value", None)
-    return [kind, _faithful(secret()) if secret else _pickled(value)]
+class _Canonical:
+    """Writes values as JSON data without loss. A serializer may omit or mask something."""
 
+    def __init__(self, unlike: list[str]) -> None:
+        self._unlike = unlike
 
-def _pickled(value: Any) -> str:
-    """The state of an object. Its `repr` may be shortened, or name an address that the next object gets again."""
-    text = io.BytesIO()
-    try:
-        _pickler()(text).dump(value)
-    except Exception:  # noqa: BLE001 - the object of an author may raise anything
-        return os.urandom(16).hex()  # nothing can tell it from others, so it equals none
-    return text.getvalue().hex()
+    def of(self, value: Any) -> Json:
+        if value is None or type(value) in (bool, int, float, str):
+            return value
+        kind = f"{type(value).__module__}.{type(value).__qualname__}"
+        if isinstance(value, BaseModel):
+            private = getattr(value, "__pydantic_private__", None)
+            return [kind, self.of({**vars(value), **(value.model_extra or {}), **(private or {})})]
+        if dataclasses.is_dataclass(value):
+            fields = {item.name: getattr(value, item.name, None) for item in dataclasses.fields(value)}
+            return [kind, self.of({**fields, **getattr(value, "__dict__", {})})]
+        if isinstance(value, Mapping):
+            pairs = cast("Mapping[Any, Any]", value).items()
+            return [kind, _sorted([self.of(key), self.of(held)] for key, held in pairs)]
+        if isinstance(value, (set, frozenset)):
+            return [kind, _sorted(map(self.of, cast("Iterable[Any]", value)))]
+        if isinstance(value, (list, tuple, deque)):
+            return [kind, [self.of(item) for item in cast("Iterable[Any]", value)]]
+        if isinstance(value, PurePath):  # its pickled state keeps how it was spelled, on some versions of Python
+            return [kind, str(value)]
+        secret = getattr(value, "get_secret_value", None)
+        return [kind, self.of(secret()) if secret else self._pickled(value)]
+
+    def _pickled(self, value: Any) -> str:
+        """The state of an object. Its `repr` may be shortened, or name an address that the next object gets again."""
+        text = io.BytesIO()
+        try:
+            _pickler()(text).dump(value)
+        except Exception:  # noqa: BLE001 - the object of an author may raise anything
+            self._unlike.append(type(value).__qualname__)
+            return os.urandom(16).hex()  # nothing can tell it from others, so it equals none
+        return text.getvalue().hex()
 
 
 @functools.cache

@@ -1,6 +1,7 @@
 """Decodes arrays and objects that some clients send as JSON text.
 
-A text is decoded only if the schema does not allow a string there. A schema without a type allows everything.
+A text is decoded only if the schema does not allow a string there, or only other ones by name. A schema without a type allows
+everything.
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ class _Decoder:
 
     def decode(self, schemas: list[Any], value: Any, path: str, depth: int, texts: int) -> Any:
         """A value that any of the schemas may apply to."""
+        if not _may_hold_text(value):
+            return value
         nodes = [node for schema in schemas for node in self._choices(schema, frozenset())]
         if isinstance(value, str):
             opened = self._opened(nodes, value) if texts < _MOST_TEXTS else value
@@ -67,7 +70,7 @@ class _Decoder:
 
     def _opened(self, nodes: list[Any], text: str) -> Any:
         """The decoded text, if a schema allows that and none allows a string."""
-        if not nodes or any(_admits(node, "string") for node in nodes):
+        if not nodes or any(_takes_text(node, text) for node in nodes):
             return text
         found = _parsed(text)
         kind = "object" if isinstance(found, dict) else "array" if isinstance(found, list) else "null"
@@ -94,22 +97,39 @@ class _Decoder:
 _NOTHING: Final = object()
 
 
+def _may_hold_text(value: Any) -> bool:
+    """Whether a value is a text of an array, an object or null, or may contain one. Very long arrays hold other values."""
+    if isinstance(value, str):
+        return value.lstrip()[:1] in ("{", "[") or value == "null"
+    return isinstance(value, (dict, list))
+
+
 def _parsed(text: str) -> Any:
     """An array, an object or null; `_NOTHING` for other texts. Pydantic reads numbers and flags from texts itself."""
-    if text.lstrip()[:1] not in ("{", "[") and text != "null":
-        return _NOTHING
     try:
         return from_json(text, allow_inf_nan=False)
     except ValueError:  # not JSON, or nested too deeply
         return _NOTHING
 
 
+def _takes_text(node: Any, text: str) -> bool:
+    """Whether a schema allows this string. Of the strings that patterns and formats refuse, none is decoded either."""
+    return text in values if (values := _listed(node)) is not None else _admits(node, "string")
+
+
+def _listed(node: Any) -> list[Any] | None:
+    """The values of a constant or an enumeration; `None` for other schemas."""
+    if not is_schema(node) or not {"const", "enum"} & node.keys():
+        return None
+    values: list[Any] = node.get("enum", [node.get("const")])
+    return values
+
+
 def _admits(node: Any, kind: str) -> bool:
     """Whether a schema allows a type. A schema without a type allows everything."""
     if not is_schema(node):
         return node is not False
-    if "const" in node or "enum" in node:
-        values: list[Any] = node.get("enum", [node.get("const")])
+    if (values := _listed(node)) is not None:
         return any(_kind(value) == kind for value in values)
     types = node.get("type")
     return types is None or kind == types or (isinstance(types, list) and kind in types)

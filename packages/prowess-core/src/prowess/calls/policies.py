@@ -15,6 +15,7 @@ import anyio
 from prowess.calls.channel import Arguments, Call, Withdrawn
 from prowess.calls.deadline import Deadlines
 from prowess.calls.threads import Raised
+from prowess.errors import SkillError
 from prowess.frozen import frozen
 from prowess.jsontypes import copied
 from prowess.results.normalize import Result
@@ -61,6 +62,12 @@ def with_deadline(step: Step, seconds: float) -> Step:
         try:
             with call.time.scope:
                 return await step(call)
+        except (
+            Raised
+        ) as raised:  # a body may turn its cancellation into an error of its own, on purpose only a `SkillError`
+            if not call.time.is_over or isinstance(raised.error, SkillError):
+                raise
+            raise Expired(seconds) from raised.error
         finally:
             deadlines.end(call.time)
         raise Expired(seconds)

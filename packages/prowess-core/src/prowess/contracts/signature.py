@@ -43,6 +43,7 @@ _ITERATORS = (
     collections.abc.AsyncIterable,
     collections.abc.AsyncGenerator,
 )
+_AWAITABLES = (collections.abc.Awaitable, collections.abc.Coroutine)
 _PASSED: dict[Any, Passed] = {
     inspect.Parameter.POSITIONAL_ONLY: "by position",
     inspect.Parameter.POSITIONAL_OR_KEYWORD: "either way",
@@ -196,8 +197,10 @@ def _unqualified(hint: Any, *, required: bool) -> tuple[bool, Any]:
 
 
 def _result_type(returns: Any) -> Any:
-    """The type of the collected result: a list of yielded items, or the return value of a generator."""
+    """The type of the collected result: a list of yielded items, the return value of a generator, or what is awaited."""
     kind = get_origin(returns) or returns
+    if kind in _AWAITABLES:  # a plain function may return what an async one made
+        return _result_type((get_args(returns) or (Any,))[-1])
     item, _, final = (*(get_args(returns) or (Any,)), None, None)[:3]
     if kind is collections.abc.Generator:
         return list[item] if final in (None, type(None)) else final

@@ -457,6 +457,40 @@ class Injectables:
             self._overrides = [each for each in self._overrides if each is not override]
             self._changed()
 
+    def replaces(self, key: Key, asked: Iterable[Key]) -> bool:
+        """Whether an override of a key has an effect on the providers here, or on commands that ask for these keys."""
+        key = _named_key(key)
+        if not isinstance(key, str) and is_data(key):
+            raise InjectionError(
+                f"an override of {shown(key)} would replace every parameter of that type in every skill; override a name"
+            )
+        return any(self._means(key, each) for each in (*self._asked(asked), *self._ready, *PER_CALL))
+
+    def why_unused(self, key: Key, asked: Iterable[Key]) -> tuple[str, bool]:
+        """The message for an override without an effect, and whether it is a slip. Empty if nothing is provided or asked for."""
+        if not (known := self._asked(asked)):
+            return "", False
+        import difflib  # for a mistake alone
+
+        name, names = shown(_named_key(key)), {shown(each) for each in (*known, *self._ready, *PER_CALL)}
+        near = [
+            close
+            for part in (name, name.rpartition(".")[2])
+            for close in difflib.get_close_matches(part, sorted(names))
+        ][:1]
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(names))}"
+        if near == [name]:
+            hint = "another class of that name has one"
+        return f"the override of {name!r} replaces nothing: it has no provider, and nothing asks for it; {hint}", bool(
+            near
+        )
+
+    def _asked(self, asked: Iterable[Key]) -> set[Key]:
+        """Everything with a provider, and everything that providers or others ask for."""
+        recipes = self._recipes.values()
+        typed = (recipe.type for recipe in recipes if recipe.type is not None)
+        return {*self._recipes, *typed, *(need for recipe in recipes for _, need in recipe.needs), *asked}
+
     def _reach(self, override: _Override, recipes: list[Recipe]) -> None:
         """Override the matching providers in the container, because other providers may need them."""
         for recipe in recipes:

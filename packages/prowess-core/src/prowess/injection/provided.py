@@ -15,7 +15,7 @@ from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar, cast, get_
 import typing_extensions
 from pydantic import BaseModel
 
-from prowess.contracts.signature import MISSING, without_none
+from prowess.contracts.signature import MISSING, is_union, without_none
 from prowess.errors import InjectionError
 
 __all__ = [
@@ -92,6 +92,8 @@ def shown(key: Any) -> str:
     """A key for messages."""
     if isinstance(key, str):
         return key
+    if is_union(key):
+        return " | ".join(map(shown, get_args(key)))
     if get_origin(key) is not None and get_args(key):
         inner = ", ".join(map(shown, get_args(key)))
         return f"{shown(get_origin(key))}[{inner}]"

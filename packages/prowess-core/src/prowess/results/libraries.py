@@ -10,6 +10,7 @@ import functools
 import io
 import itertools
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, cast, get_args
 
@@ -33,7 +34,10 @@ class Table:
         self._rows = rows
 
     def records(self) -> list[dict[str, Any]]:
-        """All rows as mappings. Missing values are `None`."""
+        """All rows as mappings. Missing values are `None`. Raises `ValueError` for columns of one name, which mappings cannot have."""
+        twice = [name for name, count in Counter(self._columns).items() if count > 1]
+        if twice:
+            raise ValueError(f"two columns of the table are called {twice[0]!r}; rename one")
         return [dict(zip(self._columns, map(_known, row), strict=True)) for row in self._rows(self._count)]
 
     def text(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import operator
@@ -19,6 +20,7 @@ from prowess.errors import OutputError
 from prowess.frozen import frozen
 from prowess.jsontypes import Json, JsonObject, Schema, new_object
 from prowess.results.content import as_block, as_payload, is_content, placeholder, text_block
+from prowess.results.entries import fields_may_meet, keys_may_meet, lost_entry
 from prowess.results.libraries import Table
 from prowess.results.published import validate
 from prowess.results.unsendable import (
@@ -320,27 +322,39 @@ class Writer:
         self.content: dict[str, JsonObject] = {}
         """Blocks of content that was found in the data, by placeholder."""
         self._refused: Any = _ABSENT
+        self._names_may_meet = False
+        """Whether two keys of a foreign mapping in the value may get the same name."""
 
     def typed(self, adapter: Adapter, value: Any) -> Json:
         """Write a value of a declared type."""
         refusal: ValidationError | None = None
-        for form in (value,) if type(value) in SCALARS else self._forms(adapter, value):
+        found = _looked_through(value) if adapter.keys_may_meet and type(value) not in SCALARS else _PLAIN_VALUE
+        for form in (value,) if type(value) in SCALARS else self._forms(adapter, value, found):
             try:
-                return self._written(form, self._dumped, adapter, adapter.accept(form))
+                accepted = adapter.accept(form)
+                data = self._written(form, self._dumped, adapter, accepted)
             except Misfit as error:
                 raise OutputError(broken(error.problems)) from error
             except ValidationError as error:
                 refusal = refusal or error
+                continue
+            if found.names_may_meet or self._names_may_meet:
+                self._check_entries(functools.partial(adapter.text_of, accepted))
+            return data
         raise OutputError(broken(problems_of(cast("ValidationError", refusal), value))) from refusal
 
     def untyped(self, value: Any) -> Json:
         """Convert a value of an undeclared type according to its own type."""
-        value = self._outlined(value) if _looked_through(value).blocks else value
-        return self._written(value, self._jsonable, value)
+        found = _looked_through(value)
+        value = self._outlined(value) if found.blocks else value
+        data = self._written(value, self._jsonable, value)
+        if found.names_may_meet or self._names_may_meet:
+            self._check_entries(functools.partial(self._jsonable, value, into=to_json))
+        return data
 
-    def _forms(self, adapter: Adapter, value: Any) -> Iterator[Any]:
+    def _forms(self, adapter: Adapter, value: Any, found: _Found) -> Iterator[Any]:
         """The value, then converted forms of it, which are tried if it does not fit its type."""
-        if adapter.open and _looked_through(value).blocks:
+        if adapter.open and found.blocks:
             yield self._outlined(value)
             self.content.clear()
         yield value
@@ -358,16 +372,33 @@ class Writer:
                 raise
         return adapter.dump(self._by_type(value), self._simpler)
 
-    def _jsonable(self, value: Any) -> Json:
-        def write(outer: Any) -> Json:
-            return to_jsonable_python(
-                outer, by_alias=True, bytes_mode="base64", inf_nan_mode="constants", fallback=self._simpler
-            )
+    def _jsonable(
+        self,
+        value: Any,
+        fallback: Callable[[Any], Any] | None = None,
+        into: Callable[..., Any] = to_jsonable_python,
+    ) -> Any:
+        options = {"by_alias": True, "bytes_mode": "base64", "inf_nan_mode": "constants"}
+
+        def write(outer: Any) -> Any:
+            return into(outer, fallback=fallback or self._simpler, **options)
 
         try:
             return write(value)
-        except UnicodeDecodeError:  # a model writes bytes as UTF-8, unless our schema for its type is used
-            return write(self._by_type(value))
+        except (UnicodeDecodeError, PydanticSerializationError) as error:
+            if "utf-8" not in str(error):
+                raise
+        return write(self._by_type(value))  # a model writes bytes as UTF-8, unless our schema for its type is used
+
+    def _check_entries(self, write: Callable[[Callable[[Any], Any]], bytes]) -> None:
+        """Refuse a value that was written without one of its entries. `write` writes it as text, which has all of them."""
+        try:
+            text = write(Writer(self.render)._simpler)  # noqa: SLF001 - another writer, because this one has counted the content
+        except Exception:  # noqa: BLE001 - what data can hold and text cannot, like a lone surrogate, has a message of its own
+            return
+        lost = lost_entry(text)
+        if lost is not None:
+            raise OutputError(lost)
 
     def _written(self, value: Any, write: Callable[..., Json], *args: Any) -> Json:
         try:
@@ -389,6 +420,8 @@ class Writer:
         if simple is value:
             self._refused = value
             raise OutputError(f"an object of the type {kind_name(value)} cannot be written as JSON")
+        if isinstance(simple, dict) and keys_may_meet(cast("dict[Any, Any]", simple)):
+            self._names_may_meet = True
         return self._outlined(simple)
 
     def _apart(self, value: Any) -> Any:
@@ -450,25 +483,36 @@ def _is_sent_beside(value: object) -> bool:
 class _Found(NamedTuple):
     blocks: bool
     iterators: bool
+    names_may_meet: bool
+    """Whether two entries may get the same name in JSON."""
+
+
+_PLAIN_VALUE: Final = _Found(blocks=False, iterators=False, names_may_meet=False)
 
 
 def _looked_through(value: Any) -> _Found:
     """The kinds of values in the built-in containers of a value."""
-    blocks = iterators = False
+    blocks = iterators = odd = False
     seen: set[int] = set()
+    objects: list[Any] = []
     waiting = [value]
     while waiting:
         held = waiting.pop()
         if isinstance(cast("object", held), (dict, list, tuple, deque)):
             if id(held) not in seen:
                 seen.add(id(held))
-                inside = cast("Iterable[Any]", held.values() if isinstance(held, dict) else held)
-                waiting.extend(item for item in inside if type(item) not in SCALARS)
+                inside = cast("Iterable[Any]", held)
+                if isinstance(held, dict):
+                    inside = cast("dict[Any, Any]", held).values()
+                    odd = odd or keys_may_meet(cast("dict[Any, Any]", held))
+                waiting.extend([item for item in inside if type(item) not in SCALARS])
         elif isinstance(held, Iterator):
             iterators = True
         elif _is_sent_beside(held):
             blocks = True
-    return _Found(blocks, iterators)
+        else:
+            objects.append(held)
+    return _Found(blocks, iterators, odd or fields_may_meet(objects))
 
 
 def _rendered(value: Any, render: Render) -> Any:

@@ -19,7 +19,9 @@ __all__ = [
     "LONE_SURROGATE",
     "SCALARS",
     "broken",
+    "first_inside",
     "kind_name",
+    "path_text",
     "problems_of",
     "serializer_message",
     "unsendable",
@@ -61,15 +63,15 @@ def unwritten(value: Any, error: BaseException) -> str:
 
 def _circular(place: _Place, around: _Place) -> str:
     return (
-        f"{_path(place)}: refers to {_path(around)}, which contains it, and JSON has no circular data. "
+        f"{path_text(place)}: refers to {path_text(around)}, which contains it, and JSON has no circular data. "
         "Return data without that reference"
     )
 
 
 def unsendable(value: Any) -> str | None:
     """The place and the reason of a value that JSON or UTF-8 cannot encode, or `None`."""
-    found = _first(value, _obstacle)
-    return f"{_path(found[0])}: {found[1]}" if found else None
+    found = first_inside(value, _obstacle)
+    return f"{path_text(found[0])}: {found[1]}" if found else None
 
 
 def _obstacle(value: Any) -> str | None:
@@ -89,13 +91,13 @@ def _obstacle(value: Any) -> str | None:
 
 def unwritable(value: Any, culprit: Any) -> str:
     """The message for an object that JSON has no form for, with its place in the value."""
-    found = _first(value, lambda held: held is culprit or None)
-    where = f"{_path(found[0])}: " if found and found[0] else ""
+    found = first_inside(value, lambda held: held is culprit or None)
+    where = f"{path_text(found[0])}: " if found and found[0] else ""
     remedy = "Return plain data, a dataclass or a model, or convert the type in a plugin with the hook `prowess_render`"
     return f"{where}an object of the type {kind_name(culprit)} cannot be written as JSON. {remedy}"
 
 
-def _first(value: Any, answer_for: Callable[[Any], _Answer | None]) -> tuple[_Place, _Answer] | None:
+def first_inside(value: Any, answer_for: Callable[[Any], _Answer | None]) -> tuple[_Place, _Answer] | None:
     """The first inner value for which `asked` returns an answer, searched in containers and fields of objects."""
     seen: set[int] = set()
     waiting: list[tuple[_Place, Any]] = [((), value)]
@@ -139,7 +141,8 @@ def _inside(value: Any) -> list[tuple[str | int, Any]]:
     return list(getattr(value, "__dict__", {}).items())
 
 
-def _path(place: _Place) -> str:
+def path_text(place: _Place) -> str:
+    """The place of a value inside a result, for messages."""
     steps = (f"[{step}]" if isinstance(step, int) else _key(step) for step in place)
     text = "result" + "".join(steps)
     return text.encode("utf-8", "backslashreplace").decode()

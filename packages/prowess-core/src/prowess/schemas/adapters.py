@@ -12,7 +12,7 @@ import math
 import re
 import sys
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any, Final, Literal, cast, get_args
 
@@ -34,9 +34,12 @@ from prowess.schemas.choices import described_choice, is_choice
 from prowess.schemas.core_schemas import (
     WIRE,
     Rebuilder,
+    complete,
+    failing_fast,
     has_untyped_serializer,
     holds_anything,
     holds_instances,
+    keys_may_meet,
     may_add_keys,
     repeats_matter,
     runs_validators,
@@ -81,7 +84,7 @@ class Adapter:
             _adopt_typed_dicts(annotation, known)
             core = _core_schema(annotation, known)
             self._core = Rebuilder(lambda cls, name: _field_core(cls, name, known)).rebuild(core)
-            self._validator = _validator(self._core)
+            self._validator = _validator(complete(self._core))
             self._serializer = SchemaSerializer(self._core, cast("Any", WIRE), _use_prebuilt=False)
             self._scalar = None if "serialization" in self._core else _SCALARS.get(self._core["type"])
             """The type whose values are JSON already, such as `str`; else `None`."""
@@ -91,6 +94,10 @@ class Adapter:
     def read_json(self, text: bytes | str) -> Any:
         """A value from JSON text. Raises pydantic's `ValidationError`."""
         return self._validator.validate_json(text)
+
+    def read_until_first(self, text: bytes) -> Any:
+        """A value from JSON text. Raises pydantic's `ValidationError` with the first problem of each array."""
+        return self._hasty_reader.validate_json(text)
 
     def read(self, value: Any) -> Any:
         """A value from Python objects; instances pass as they are. Raises pydantic's `ValidationError`."""
@@ -119,6 +126,10 @@ class Adapter:
         if self._checks_what_is_written:
             self._check(data)
         return data
+
+    def text_of(self, value: Any, fallback: Callable[[Any], Any] | None = None) -> bytes:
+        """A value as JSON text, which has all entries, also those of one name."""
+        return self._serializer.to_json(value, by_alias=True, warnings="none", fallback=fallback)
 
     def unfit(self, values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         """Names and reasons of the values that the field types of a record refuse. Runs no validator of the author."""
@@ -157,8 +168,17 @@ class Adapter:
         return holds_anything(self._core)
 
     @cached_property
+    def keys_may_meet(self) -> bool:
+        """Whether two entries of a value may get the same name in JSON."""
+        return keys_may_meet(self._core)
+
+    @cached_property
     def _reader(self) -> SchemaValidator:
-        return _validator(trusting(self._core, everywhere=False))
+        return _validator(trusting(complete(self._core), everywhere=False))
+
+    @cached_property
+    def _hasty_reader(self) -> SchemaValidator:
+        return _validator(failing_fast(self._core))
 
     @cached_property
     def _accepter(self) -> SchemaValidator:
@@ -241,6 +261,38 @@ class _SchemaWriter(GenerateJsonSchema):
                 **shown,
             }  # the author's schema may describe only some of the properties
         return shown
+
+    def model_fields_schema(self, schema: Any) -> JsonSchemaValue:
+        self._check_names(schema, schema["fields"].items())
+        return super().model_fields_schema(schema)
+
+    def typed_dict_schema(self, schema: Any) -> JsonSchemaValue:
+        self._check_names(schema, schema["fields"].items())
+        return super().typed_dict_schema(schema)
+
+    def dataclass_args_schema(self, schema: Any) -> JsonSchemaValue:
+        self._check_names(schema, ((field["name"], field) for field in schema["fields"]))
+        return super().dataclass_args_schema(schema)
+
+    def _check_names(self, schema: Any, fields: Iterable[tuple[str, Any]]) -> None:
+        """Refuse a class that writes two fields under one name."""
+        if self.mode == "validation":
+            return
+        known: dict[str, str] = {}
+        written = [
+            (field.get("serialization_alias", name), name)
+            for name, field in fields
+            if not field.get("serialization_exclude")
+        ]
+        computed = [
+            (field.get("alias", field["property_name"]), field["property_name"])
+            for field in schema.get("computed_fields", ())
+        ]
+        for alias, name in [*written, *computed]:
+            if known.setdefault(alias, name) != name:
+                raise Unusable(
+                    f"the fields {known[alias]!r} and {name!r} are both written as {alias!r}; change an alias"
+                )
 
     def typed_dict_field_schema(self, schema: Any) -> JsonSchemaValue:
         return self._shown_field(schema, super().typed_dict_field_schema)

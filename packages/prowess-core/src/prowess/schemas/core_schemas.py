@@ -12,16 +12,19 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, cast
 
 from pydantic.types import Base64Encoder, Base64UrlEncoder, EncodedBytes, EncodedStr
-from pydantic_core import CoreSchema, core_schema
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from prowess.schemas.choices import choice_of, is_choice, is_plain, tags
 
 __all__ = [
     "WIRE",
     "Rebuilder",
+    "complete",
+    "failing_fast",
     "has_untyped_serializer",
     "holds_anything",
     "holds_instances",
+    "keys_may_meet",
     "may_add_keys",
     "repeats_matter",
     "runs_validators",
@@ -47,8 +50,12 @@ _NOT_TEXT: Final = frozenset(
 """Kinds of values that cannot be written as the name of a property."""
 _FORKS: Final = frozenset({"lax-or-strict", "tagged-union", "union"})
 """Kinds that try another branch when one does not fit."""
+_ARRAYS: Final = frozenset({"frozenset", "list", "set", "tuple"})
+_MAPS: Final = frozenset({"counter", "defaultdict", "dict", "frozendict", "ordered-dict"})
 _PLAIN_KEYS: Final = ({"type": "any"}, {"type": "str"})
 _ANY: Final = {"type": "any"}
+_DISTINCT: Final = frozenset({"bool", "date", "datetime", "decimal", "enum", "int", "literal", "str", "time", "uuid"})
+"""Kinds of keys of which different ones are written differently."""
 _ANYTHING: Final = frozenset({"any", "is-instance"})
 """Kinds of schemas that accept any content."""
 _WITH_KEYS: Final = frozenset({*_ANYTHING, *_CLASSES, "definition-ref", "dict"})
@@ -202,6 +209,8 @@ def trusting(core: Any, *, everywhere: bool) -> Any:
         kind, classes = node["type"], _classes(node, definitions)
         if everywhere and (kind == "json" or _is_decoded(node)):  # a command returns what it means, not its text
             return copy.get("schema", _ANY)
+        if everywhere and kind in _MAPS and not _has_plain_keys(node):
+            return _with_all_entries(copy)
         if everywhere and kind in _INSTANCES and "config" in copy:
             copy["config"] = {**copy["config"], "revalidate_instances": "never"}
         if _runs_function(node):
@@ -235,6 +244,19 @@ def without_functions(core: Any) -> Any:
     return copied(core)
 
 
+def failing_fast(core: Any) -> Any:
+    """A copy of a rebuilt core schema whose arrays report only their first problem."""
+
+    def copied(part: Any) -> Any:
+        if isinstance(part, dict):
+            node = cast("dict[str, Any]", part)
+            copy = {key: held if _is_data(node, key) else copied(held) for key, held in _validating(node)}
+            return {**copy, "fail_fast": True} if _is_schema(node) and node["type"] in _ARRAYS else copy
+        return type(part)(copied(item) for item in part) if type(part) in (list, tuple) else part
+
+    return copied(core)
+
+
 def _validating(node: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     """The entries of a node without its serializer, whose schema looks like that of a validator."""
     return ((key, held) for key, held in node.items() if key != "serialization" or not _is_schema(node))
@@ -244,9 +266,51 @@ def _skipping(schema: dict[str, Any], classes: tuple[type[Any], ...]) -> Any:
     def trust(value: Any, handler: Callable[[Any], Any]) -> Any:
         return value if isinstance(value, classes) else handler(value)
 
+    return _wrapped(trust, schema)
+
+
+def _wrapped(function: Callable[[Any, Callable[[Any], Any]], Any], schema: dict[str, Any]) -> Any:
+    """A schema inside a validator function, under the same reference."""
     inner = {key: value for key, value in schema.items() if key != "ref"}
     ref = {"ref": schema["ref"]} if "ref" in schema else {}
-    return {**core_schema.no_info_wrap_validator_function(trust, cast("Any", inner)), **ref}
+    return {**core_schema.no_info_wrap_validator_function(function, cast("Any", inner)), **ref}
+
+
+def complete(core: Any) -> Any:
+    """A copy of a rebuilt core schema whose objects refuse keys that it reads alike.
+
+    A strict type stays as it is: it would take the keys of JSON, which are texts, for texts of Python.
+    """
+    if all(node["type"] not in _MAPS or _has_plain_keys(node) for node in _parts(core)) or _is_strict(core):
+        return core
+
+    def copied(part: Any) -> Any:
+        if isinstance(part, dict):
+            node = cast("dict[str, Any]", part)
+            copy = {key: held if _is_data(node, key) else copied(held) for key, held in node.items()}
+            is_map = _is_schema(node) and node["type"] in _MAPS and not _has_plain_keys(node)
+            return _with_all_entries(copy) if is_map else copy
+        return type(part)(copied(item) for item in part) if type(part) in (list, tuple) else part
+
+    return copied(core)
+
+
+def _is_strict(core: Any) -> bool:
+    return any(node.get("strict") or node.get("config", {}).get("strict") for node in _parts(core))
+
+
+def _with_all_entries(schema: dict[str, Any]) -> Any:
+    """A schema of an object that refuses keys which it reads alike, like `1` and `"1"` as integers."""
+
+    def keep(value: Any, handler: Callable[[Any], Any]) -> Any:
+        read = handler(value)
+        if len(read) < len(value):
+            raise PydanticCustomError(
+                "keys_alike", "two of its keys are the same for its type, so an entry would be lost"
+            )
+        return read
+
+    return _wrapped(keep, schema)
 
 
 def _classes(
@@ -337,7 +401,7 @@ def repeats_matter(core: Any) -> bool:
 
 
 def _is_map(schema: dict[str, Any]) -> bool:
-    return schema["type"] == "dict" or "extras_schema" in schema
+    return schema["type"] in _MAPS or "extras_schema" in schema
 
 
 def _has_plain_keys(schema: dict[str, Any]) -> bool:
@@ -346,6 +410,23 @@ def _has_plain_keys(schema: dict[str, Any]) -> bool:
 
 def _may_hold_a_map(schema: dict[str, Any]) -> bool:
     return any(_is_map(part) or part["type"] == "definition-ref" for part in _parts(schema))
+
+
+def keys_may_meet(core: Any) -> bool:
+    """Whether different keys of an object may be written alike, like `1` and `"1"`."""
+    return any(
+        part["type"] in _ANYTHING or "allow" in _extra_behaviors(part) or not _has_distinct_keys(part)
+        for part in _parts(core)
+    )
+
+
+def _extra_behaviors(schema: dict[str, Any]) -> tuple[Any, ...]:
+    return schema.get("extra_behavior"), schema.get("config", {}).get("extra_fields_behavior")
+
+
+def _has_distinct_keys(schema: dict[str, Any]) -> bool:
+    keys = schema.get("keys_schema", _ANY)
+    return schema["type"] not in _MAPS or (keys["type"] in _DISTINCT and "serialization" not in keys)
 
 
 def may_add_keys(core: Any) -> bool:

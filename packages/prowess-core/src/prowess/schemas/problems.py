@@ -63,7 +63,9 @@ def _some_of_each(errors: Iterable[ErrorDetails]) -> list[ErrorDetails]:
         counts[place] += 1
         if counts[place] <= _MAX_ITEMS:
             read.append(error)
-    return read[:_MAX_READ]
+        if len(read) == _MAX_READ:
+            break
+    return read
 
 
 def _capped(lines: list[str], unread: int) -> list[str]:

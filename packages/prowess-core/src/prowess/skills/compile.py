@@ -452,7 +452,7 @@ class _Compiler:
         for sent_as, reason in adapter.unfit({name: field.written for name, field in shown.items()}):
             raise self._wrong_default(shown[names.get(sent_as, sent_as)], f"{reason[:1].lower()}{reason[1:]}")
         for field in shown.values():
-            if type(field.written) is str and (problems := _misfits(schema, field)):
+            if type(field.written) in (bool, str) and (problems := _misfits(schema, field)):
                 raise self._wrong_default(field, problems[0].removeprefix("value: "))
 
     def _wrong_default(self, field: _Field, reason: str) -> SchemaError:

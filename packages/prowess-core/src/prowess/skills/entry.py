@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from pydantic_core import from_json, to_json
 
@@ -55,6 +55,7 @@ from prowess.injection.call_scope import CallScope
 from prowess.injection.injectables import Injectables
 from prowess.plugins import Plugins
 from prowess.profiles.profile import Profile
+from prowess.results.entries import lost_entry
 from prowess.results.kinds import NORMALIZERS
 from prowess.results.normalize import Result, normalize, says_the_same, text_result
 from prowess.settings.settings import Settings
@@ -67,8 +68,14 @@ _DIFFERS: Final = (
     "the text of the result differs from its structured content, and clients show models only one of them; "
     "say the same in both, or leave one out"
 )
+_UNLIKE: Final = (
+    "the cache never answers calls whose arguments hold an object of the class {}, because such objects cannot be compared; "
+    "let pickle read their state (`__reduce__` or `__getstate__`), or drop cache_ttl"
+)
 _LONGEST: Final = 365 * 86400
 """Seconds that other hosts may use a result without an expiry."""
+_MOST_SHOWN: Final = 5
+"""Exceptions of a group that a message names."""
 _NO_ARGUMENTS: Final = Arguments({})
 _FOR_THE_MODEL: Final = (AskError, MissingCapability, SettingsError)
 
@@ -99,7 +106,7 @@ class Entry:
         self._step = self._compose()
         self.may_wait = bool(plan.declaration.cache_ttl) or plan.declaration.concurrency is not None
         """Whether a call may have to wait for its turn before the command runs."""
-        self._text_differed = False
+        self._text_differed = self._told_of_unlike = False
         self._fingerprint: str | None = None
         self.completions = {argument: Entry(each, services) for argument, each in plan.completions.items()}
         """The completing functions by argument."""
@@ -223,6 +230,11 @@ class Entry:
         if isinstance(error, InputError):
             return "input", str(error), {"problems": tuple(error.problems)}
         if isinstance(error, Expired):
+            if error.__cause__ is not None:
+                trace = call.shown(shortened(error.__cause__))
+                _log.warning(
+                    "%s raised an exception after its time was up (call %s)\n%s", self.contract.id, call.id, trace
+                )
             return "timeout", f"{self.contract.id} {error}", {}
         if isinstance(error, OutputError):
             _log.error("%s (call %s): %s", self.contract.id, call.id, call.shown(str(error)))
@@ -236,6 +248,7 @@ class Entry:
 
     def _raised(self, error: BaseException, call: Call, *, retried: bool) -> tuple[Kind, str, dict[str, Any]]:
         """The same for an exception of the command, a provider or a plugin."""
+        error = _as_one(error)
         if isinstance(error, SkillError):
             kind: Kind = "retryable" if retried or error.retryable else "failed"
             facts = {"data": call.shown_data(_as_json(error.data)), "retry_after": _seconds(error.retry_after)}
@@ -251,7 +264,7 @@ class Entry:
         notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
         help_ = advice(error)
         more = f". {help_}" if help_ else ""
-        return kind, f"{named_error(error)}{notes}{more}{tries} (call {call.id})", {}
+        return kind, f"{named_error(error)}{_inside(error)}{notes}{more}{tries} (call {call.id})", {}
 
     def _outcome(self, kind: Kind, result: Result, call: Call, **facts: Any) -> Outcome:
         return Outcome(
@@ -353,8 +366,12 @@ class Entry:
         return value
 
     def _cache_key(self, call: Call) -> Any:
-        given = call.arguments
-        key = cache_key(self.plan.reader.canonical({**given.named, "*": given.extra_args}, self.plan.defaults))
+        given, unlike = call.arguments, list[str]()
+        values = {**given.named, "*": given.extra_args}
+        key = cache_key(self.plan.reader.canonical(values, self.plan.defaults, unlike))
+        if unlike and not self._told_of_unlike:
+            self._told_of_unlike = True
+            _log.warning("%s: %s", self.contract.id, _UNLIKE.format(unlike[0]))
         return (key, call.channel.scopes) if call.channel.scopes else key
 
     async def _shared_key(self, call: Call, key: Hashable) -> str:
@@ -401,6 +418,40 @@ def _wrapped(
     return run
 
 
+def _leaves(error: BaseException) -> list[BaseException]:
+    """The exceptions of a group and of the groups in it; else the exception itself."""
+    if not isinstance(error, BaseExceptionGroup):
+        return [error]
+    group = cast("BaseExceptionGroup[BaseException]", error)
+    return [leaf for part in group.exceptions for leaf in _leaves(part)]
+
+
+def _as_one(error: BaseException) -> BaseException:
+    """A group that consists of `SkillError`, as from tasks that failed together, as one `SkillError`."""
+    leaves = _leaves(error)
+    said = [leaf for leaf in leaves if isinstance(leaf, SkillError)]
+    if leaves == [error] or len(said) < len(leaves):
+        return error
+    texts = dict.fromkeys(message_of(leaf) or type(leaf).__name__ for leaf in said)
+    waits = [seconds for leaf in said if (seconds := _seconds(leaf.retry_after)) is not None]
+    data = [leaf.data for leaf in said if leaf.data is not None]
+    return SkillError(
+        "\n".join(texts),
+        retryable=all(leaf.retryable for leaf in said),
+        retry_after=max(waits, default=None),
+        data=data[0] if len(data) == 1 else data or None,
+    )
+
+
+def _inside(error: BaseException) -> str:
+    """The first exceptions of a group, for a message."""
+    leaves = _leaves(error)
+    if leaves == [error]:
+        return ""
+    more = len(leaves) - _MOST_SHOWN
+    return f": {'; '.join(map(named_error, leaves[:_MOST_SHOWN]))}{f' and {more} more' if more > 0 else ''}"
+
+
 def _masked(result: Result, call: Call) -> Result:
     """An error of the command with injected secrets masked."""
     if not call.secrets:
@@ -412,7 +463,8 @@ def _masked(result: Result, call: Call) -> Result:
 
 def _as_json(data: Any) -> Any:
     try:
-        return from_json(to_json(data, by_alias=True, bytes_mode="base64", inf_nan_mode="strings", fallback=repr))
+        text = to_json(data, by_alias=True, bytes_mode="base64", inf_nan_mode="strings", fallback=repr)
+        return from_json(text) if lost_entry(text) is None else repr(data)
     except Exception:  # noqa: BLE001 - an author's value may raise anything
         return repr(data)
 

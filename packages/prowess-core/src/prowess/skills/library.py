@@ -26,9 +26,10 @@ from prowess.contracts.catalog import Catalog, Failure
 from prowess.contracts.contract import Contract
 from prowess.contracts.declaration import NAME, Declaration, note_of
 from prowess.contracts.names import Names, assign
-from prowess.errors import LoadError, SchemaError, did_you_mean, message_of
+from prowess.errors import InjectionError, LoadError, SchemaError, did_you_mean, message_of
 from prowess.frozen import frozen
 from prowess.injection.builtin import Libraries, OldSkills
+from prowess.injection.provided import Key
 from prowess.plugins import Installed, installed
 from prowess.profiles.profile import Profile
 from prowess.settings.limits import normal_name
@@ -347,6 +348,28 @@ class Library:
             with self._strangers_lock:  # a module may call this during its import, without the other lock
                 self._strangers[id(declared)] = known
         return known
+
+    def check_override(self, key: Key) -> None:
+        """Raise an error if an override replaces nothing. Loads everything if what is loaded does not say that it does."""
+        injectables = self._services.injectables
+        with self._lock:
+            self._prepare()
+        if injectables.replaces(key, self._asked()):
+            return
+        self._settled = False  # a command that lacked the value failed to load, and no longer does
+        failures = self.catalog().failures
+        if injectables.replaces(key, self._asked()):
+            return
+        reason, is_slip = injectables.why_unused(key, self._asked(strangers=False))
+        if reason and (is_slip or not self._strangers):  # where Python code adds commands, the next one may ask for it
+            failed = f". This could not be loaded: {failures[0]}" if failures else ""
+            raise InjectionError(f"{reason}{failed}")
+
+    def _asked(self, *, strangers: bool = True) -> set[Key]:
+        """The keys that the commands of the skills ask for, and those of `strangers`."""
+        with self._lock:
+            entries = [*self._entries.values(), *(self._strangers.values() if strangers else ())]
+        return {need.key for entry in entries for need in entry.plan.needs if need.source == "provider"}
 
     # Loading
 
