@@ -110,7 +110,7 @@ def _connect(client: Client, request: _Request, machine: Machine, needed: Sequen
         if trial is not None and not _show_trial(trial, style):
             complain(f"{client.title} was not connected: nothing was written. --no-try writes it all the same")
             return FAILED
-        backup = execute(plan, ledger)
+        backup = execute(plan, ledger, lambda: plan_connect(target, launch, machine, ledger))
     except ClientFileError as error:
         complain(str(error))
         return FAILED
