@@ -109,7 +109,7 @@ def test_file_that_holds_something_else_is_refused(content: bytes, form: str, me
 
 
 def test_folder_in_the_place_of_a_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ClientFileError, match="it is a folder.*move it away"):
+    with pytest.raises(ClientFileError, match=r"it is a folder.*move it away"):
         read_document(tmp_path, "json")
 
 
@@ -118,14 +118,14 @@ def test_pipe_in_the_place_of_a_file_is_refused(tmp_path: Path) -> None:
     pipe = tmp_path / "mcp.json"
     os.mkfifo(pipe)
 
-    with pytest.raises(ClientFileError, match="it is no regular file.*move it away"):
+    with pytest.raises(ClientFileError, match=r"it is no regular file.*move it away"):
         read_document(pipe, "json")
 
 
 def test_file_below_a_file_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 
-    with pytest.raises(ClientFileError, match="cannot be read: Not a directory.*check its path"):
+    with pytest.raises(ClientFileError, match=r"cannot be read: Not a directory.*check its path"):
         read_document(tmp_path / "file" / "mcp.json", "json")
 
 
