@@ -127,6 +127,15 @@ async def test_a_forgotten_await_is_named(tmp_path: Path):
     assert "" == advice(ValueError("'coroutine'"))
 
 
+async def test_what_other_frameworks_call_otherwise_is_named(tmp_path: Path):
+    @skill_command
+    def asks(ctx: Context) -> str:
+        return ctx.elicit("Sure?")  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType]
+
+    assert "In Prowess, this is `ctx.ask(" in await text_of(tmp_path, asks)
+    assert "" == advice(AttributeError("no", name="elicit", obj=object()))
+
+
 def test_help_explains_every_option():
     """By its name, with a colon."""
     text = inspect.getdoc(skill_command) or ""

@@ -143,6 +143,20 @@ def test_an_empty_record_says_where_it_would_be(tmp_path: Path):
     assert "cache/records/" in done.stdout
 
 
+def test_a_call_of_an_empty_record_is_explained(tmp_path: Path):
+    done = prowess(make_project(tmp_path, t=SKILL), "replay", "last")
+    assert 2 == done.returncode
+    assert "the record has no calls yet" in done.stderr
+
+
+def test_long_ids_are_shown_by_their_beginning(used: Path):
+    assert 0 == prowess(used, "replay", id_of(used, "t.add")).returncode
+    long = max(logged(used), key=lambda call: len(call["id"]))["id"]
+    shown = prowess(used, "logs").stdout
+    assert (32, True, False) == (len(long), long[:9] in shown, long in shown)
+    assert long in prowess(used, "logs", long[:9]).stdout
+
+
 def test_nothing_that_fits_says_so(used: Path):
     assert "No call of the record is like that.\n" == prowess(used, "logs", "--client", "nobody").stdout
 
