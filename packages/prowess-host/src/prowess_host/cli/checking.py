@@ -14,6 +14,7 @@ from typing import Any, Final
 import click
 
 from prowess.contracts.contract import Contract
+from prowess.errors import ProwessError
 from prowess.frozen import frozen
 from prowess.profiles.profile import BUILT_IN, Profile
 from prowess_host.cli.catalogs import Loaded, catalog_option, failure_lines, failures_as_json, load
@@ -109,6 +110,8 @@ async def _check(where: ProjectOptions, options: _Options) -> int:
 
 
 def _examine(options: _Options, loaded: Loaded) -> _Report:
+    if options.against == "":  # from an unset variable of a CI: to compare with the folder would find nothing
+        raise ProwessError("--against is empty: name a revision of git, for example origin/main")
     file = loaded.file(options.file)
     committed = read_revision(file, loaded.root, options.against) if options.against else read_snapshot(file)
     contracts = loaded.catalog.contracts
