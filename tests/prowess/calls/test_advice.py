@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import bdb
 import importlib.util
 import inspect
+import io
 import shlex
 import subprocess
 import sys
@@ -134,6 +136,14 @@ async def test_what_other_frameworks_call_otherwise_is_named(tmp_path: Path):
 
     assert "In Prowess, this is `ctx.ask(" in await text_of(tmp_path, asks)
     assert "" == advice(AttributeError("no", name="elicit", obj=object()))
+
+
+def test_a_breakpoint_without_a_terminal_is_explained(monkeypatch: pytest.MonkeyPatch):
+    """At a terminal, the person has left the debugger."""
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    assert "--in-process" in advice(bdb.BdbQuit())
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
+    assert "" == advice(bdb.BdbQuit())
 
 
 def test_help_explains_every_option():

@@ -68,6 +68,8 @@ def advice(error: BaseException, file: str | None = None) -> str:
         and isinstance(error.obj, sys.modules["prowess"].Context)
     ):
         return f"In Prowess, this is {_OF_CONTEXT[error.name]}"
+    if type(error).__name__ == "BdbQuit" and not sys.stdin.isatty():
+        return "A worker has no terminal for a debugger: run the command by `prowess call ... --in-process`"
     return ""
 
 
