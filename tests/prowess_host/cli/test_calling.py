@@ -124,6 +124,7 @@ def test_end_of_input_is_no_answer(project: Path) -> None:
         terminal.type("\x03")
         assert 130 == terminal.finish()
         assert "Traceback" not in terminal.seen
+        assert terminal.seen.endswith("\n")
         assert_nothing_is_drawn(terminal)
 
 
@@ -243,6 +244,16 @@ def test_wrong_values_are_told_with_right_ones(
     err = capsys.readouterr().err
     for text in told:
         assert text in err
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"), [("t.oder", '; did you mean "t.order"?'), ("zzz", ". `prowess list` shows the commands")]
+)
+def test_unknown_command_says_what_to_type(
+    name: str, advice: str, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert 2 == run(["call", name])
+    assert f"prowess: Unknown command: {name}{advice}\n" == capsys.readouterr().err
 
 
 def test_help_of_a_command_shows_its_parameters(project: Path, capsys: pytest.CaptureFixture[str]) -> None:

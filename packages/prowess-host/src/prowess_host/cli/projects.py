@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from prowess.contracts.catalog import Catalog
-from prowess.errors import ProwessError
+from prowess.errors import ProwessError, UnknownCommand
 from prowess.settings.files import is_configured
 from prowess.settings.paths import ConfigPaths
 from prowess.settings.settings import Settings
@@ -27,6 +27,7 @@ __all__ = [
     "remembered",
     "settings_of",
     "shown_path",
+    "unknown_command",
 ]
 
 _PATIENT = {"host.import_limit": "1e9", "host.stall_limit": "1e9"}
@@ -78,6 +79,14 @@ def check_project(where: ProjectOptions) -> Path:
             "--project FOLDER, or make one: prowess new --project"
         )
     return root
+
+
+def unknown_command(name: str, catalog: Catalog) -> UnknownCommand:
+    """The error for a name that no command has, with what to type next."""
+    error = UnknownCommand(name, [each.id for each in catalog])
+    if "did you mean" not in str(error):
+        error.args = (f"{error}. `prowess list` shows the commands",)
+    return error
 
 
 def shown_path(file: Path, root: Path) -> str:
