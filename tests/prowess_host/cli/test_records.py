@@ -165,6 +165,7 @@ def test_long_ids_are_shown_by_their_beginning(used: Path):
     shown = prowess(used, "logs").stdout
     assert (32, True, False) == (len(long), long[:9] in shown, long in shown)
     assert long in prowess(used, "logs", long[:9]).stdout
+    assert f"test_t_add_{long[:9]}.py written" in prowess(used, "test-from", long).stdout
 
 
 def test_nothing_that_fits_says_so(used: Path):

@@ -34,6 +34,7 @@ __all__ = [
     "look",
     "record_of",
     "record_of_cluster",
+    "short_id",
     "story",
     "took",
     "unboxed",
@@ -178,7 +179,7 @@ def call_row(call: Call) -> tuple[str, ...]:
     kind = call.kind + (f" ×{call.attempts}" if call.attempts > 1 else "") + (" (cache)" if call.cached else "")
     row = (
         day,
-        call.id[:_SHORT] if len(call.id) > _LONG else call.id,
+        short_id(call),
         call.command or "?",
         call.client,
         kind,
@@ -186,6 +187,11 @@ def call_row(call: Call) -> tuple[str, ...]:
         arguments_line(call),
     )
     return tuple(map(_flat, row))
+
+
+def short_id(call: Call) -> str:
+    """The id, or its beginning if it is long: commands take both."""
+    return call.id[:_SHORT] if len(call.id) > _LONG else call.id
 
 
 def call_line(call: Call, style: Style) -> str:

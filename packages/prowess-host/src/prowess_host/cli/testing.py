@@ -20,7 +20,7 @@ from prowess.jsontypes import JsonObject
 from prowess_host.cli.exit_codes import DONE
 from prowess_host.cli.options import ProjectOptions, project_options
 from prowess_host.cli.projects import opened, unknown_command
-from prowess_host.cli.records import CALL_ID, record_of, unboxed
+from prowess_host.cli.records import CALL_ID, record_of, short_id, unboxed
 from prowess_host.cli.replaying import completed_arguments
 from prowess_host.records.reading import RUNNING, Call
 from prowess_host.records.redaction import MASK
@@ -54,7 +54,7 @@ async def _write(where: ProjectOptions, call: Call, words: Sequence[str], target
         if contract is None:
             raise unknown_command(call.command, project.catalog())
     arguments = completed_arguments(call, words, contract, "prowess test-from")
-    name = re.sub(r"\W", "_", f"{call.command}_{call.id}")
+    name = re.sub(r"\W", "_", f"{call.command}_{short_id(call)}")
     file = Path(target) if target else where.root / "tests" / f"test_{name}.py"
     file.parent.mkdir(parents=True, exist_ok=True)
     try:
