@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import bdb
 import importlib.util
 import inspect
+import io
 import shlex
 import subprocess
 import sys
@@ -125,6 +127,23 @@ async def test_a_forgotten_await_is_named(tmp_path: Path):
     assert "An `await` is missing" in await text_of(tmp_path, forgetful)
     assert "" == advice(AttributeError("'int' object has no attribute 'x'"))
     assert "" == advice(ValueError("'coroutine'"))
+
+
+async def test_what_other_frameworks_call_otherwise_is_named(tmp_path: Path):
+    @skill_command
+    def asks(ctx: Context) -> str:
+        return ctx.elicit("Sure?")  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType]
+
+    assert "In Prowess, this is `ctx.ask(" in await text_of(tmp_path, asks)
+    assert "" == advice(AttributeError("no", name="elicit", obj=object()))
+
+
+def test_a_breakpoint_without_a_terminal_is_explained(monkeypatch: pytest.MonkeyPatch):
+    """At a terminal, the person has left the debugger."""
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    assert "--in-process" in advice(bdb.BdbQuit())
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
+    assert "" == advice(bdb.BdbQuit())
 
 
 def test_help_explains_every_option():

@@ -535,6 +535,13 @@ def test_a_broken_dotenv_stops_nothing(tmp_path: Path):
     assert () == load(tmp_path).warnings
 
 
+@pytest.mark.parametrize("file, head", [("prowess.toml", ""), ("pyproject.toml", "[tool.prowess]\n")])
+def test_byte_order_mark_is_no_part_of_the_settings(file: str, head: str, tmp_path: Path):
+    """Editors of Windows write one."""
+    (tmp_path / file).write_text(f"{head}threads = 3\n", "utf-8-sig")
+    assert 3 == load(tmp_path).own.threads
+
+
 def test_dotenv_is_read_again_as_it_was(tmp_path: Path):
     """In the workers, whatever the file says by now; `written` tells that it was saved."""
     (tmp_path / ".env").write_text("A=1\nPROWESS_THREADS=2")

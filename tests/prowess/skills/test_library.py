@@ -108,7 +108,8 @@ async def test_unknown_command_is_an_outcome(tmp_path: Path) -> None:
     ("text", "line", "reason"),
     [
         ("x = 1 / 0\n", 4, "ZeroDivisionError: division by zero"),
-        ("def f(:\n", 4, "SyntaxError: invalid syntax"),
+        ("def f(:\n", 4, "SyntaxError: invalid syntax: def f(:"),
+        ("x = 1\n  y = 2\n", 5, "IndentationError: unexpected indent: y = 2"),
         ("raise SystemExit(3)\n", 4, "SystemExit: 3"),
         ("import asyncio\nraise asyncio.CancelledError\n", 5, "CancelledError"),
         ("class Odd(BaseException): pass\nraise Odd('x')\n", 5, "Odd: x"),

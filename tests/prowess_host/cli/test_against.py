@@ -98,6 +98,8 @@ def test_revisions_that_cannot_be_compared_with(
     assert "There is no schemas/catalog.json in before to compare with.\n" in capsys.readouterr().out
     assert 2 == run(["check", "--against", "origin/mian"])
     assert "git knows no revision 'origin/mian'; fetch it first" in capsys.readouterr().err
+    assert 2 == run(["check", "--against", ""])
+    assert "--against is empty: name a revision" in capsys.readouterr().err
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     assert 2 == run(["check", "--against", "main", "--catalog", str(elsewhere / "catalog.json")])
     assert "is outside of the repository" in capsys.readouterr().err

@@ -7,7 +7,8 @@ import json
 from pathlib import Path
 
 import pytest
-from on_a_terminal import on_a_terminal
+from on_a_terminal import Terminal, on_a_terminal
+from terminal import plain
 
 from prowess_host.cli.commands import run
 
@@ -37,6 +38,17 @@ def slow(ctx: Context, file: str) -> str:
     """Wait for a file."""
     ctx.progress(3, 4, "almost")
     ctx.info("I am here")
+    while not Path(file).exists():
+        time.sleep(0.02)
+    return "done"
+
+@skill_command
+def loud(ctx: Context, file: str) -> str:
+    """Print while it waits for a file."""
+    ctx.progress(3, 4, "almost")
+    while not Path(file + ".drawn").exists():
+        time.sleep(0.02)
+    print("printed")
     while not Path(file).exists():
         time.sleep(0.02)
     return "done"
@@ -94,6 +106,12 @@ def test_a_person_is_asked_what_the_command_asks(project: Path) -> None:
     assert terminal.seen.rstrip().endswith("2 large sure: True")
 
 
+def assert_nothing_is_drawn(terminal: Terminal) -> None:
+    """The bar is gone, and the cursor is back."""
+    assert "━" not in plain(terminal.raw)
+    assert terminal.raw.count("\x1b[?25l") <= terminal.raw.count("\x1b[?25h")
+
+
 def test_end_of_input_is_no_answer(project: Path) -> None:
     """Ctrl-D leaves the question; the command goes on as for a person who closes a form. Ctrl-C ends all."""
     with on_a_terminal("call", "t.order", cwd=project) as terminal:
@@ -106,6 +124,8 @@ def test_end_of_input_is_no_answer(project: Path) -> None:
         terminal.type("\x03")
         assert 130 == terminal.finish()
         assert "Traceback" not in terminal.seen
+        assert terminal.seen.endswith("\n")
+        assert_nothing_is_drawn(terminal)
 
 
 def test_a_pipe_cannot_be_asked(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -124,6 +144,27 @@ def test_progress_and_logs_are_seen_on_a_terminal(project: Path) -> None:
         file.touch()
         assert 0 == terminal.finish()
     assert terminal.seen.rstrip().endswith("done")
+
+
+def test_prints_of_a_command_stand_above_its_progress(project: Path) -> None:
+    """On lines of their own."""
+    file = project / "file"
+    with on_a_terminal("call", "t.loud", f"file={file}", cwd=project) as terminal:
+        terminal.wait_for("75%")
+        Path(f"{file}.drawn").touch()
+        terminal.wait_for("printed")
+        file.touch()
+        assert 0 == terminal.finish()
+    assert ["[t.loud] printed", "done"] == plain(terminal.raw).split("\n")[:2]
+    assert_nothing_is_drawn(terminal)
+
+
+def test_call_that_is_interrupted_leaves_nothing_on_the_terminal(project: Path) -> None:
+    with on_a_terminal("call", "t.slow", f"file={project / 'file'}", cwd=project) as terminal:
+        terminal.wait_for("75%")
+        terminal.type("\x03")
+        assert 130 == terminal.finish()
+    assert_nothing_is_drawn(terminal)
 
 
 def test_logs_are_silent_unless_asked_for(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -203,6 +244,16 @@ def test_wrong_values_are_told_with_right_ones(
     err = capsys.readouterr().err
     for text in told:
         assert text in err
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"), [("t.oder", '; did you mean "t.order"?'), ("zzz", ". `prowess list` shows the commands")]
+)
+def test_unknown_command_says_what_to_type(
+    name: str, advice: str, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert 2 == run(["call", name])
+    assert f"prowess: Unknown command: {name}{advice}\n" == capsys.readouterr().err
 
 
 def test_help_of_a_command_shows_its_parameters(project: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -91,7 +91,8 @@ def test_nothing_is_overwritten(empty: Path, capsys: pytest.CaptureFixture[str])
     [
         ("My Skill", "how about 'my_skill'?"),
         ("9x", "must be"),
-        ("class", "must be"),
+        ("class", "is a word of Python: choose another one, like 'my_class'"),
+        ("Über", "how about 'uber'?"),
         ("../x", "how about 'x'?"),
         ("x.py", "'x'"),
     ],
@@ -101,6 +102,21 @@ def test_names_are_checked(name: str, told: str, empty: Path, capsys: pytest.Cap
     assert 2 == run(["new", name, "--project"])
     assert told in capsys.readouterr().err
     assert [] == files(empty)
+
+
+@pytest.mark.parametrize(
+    ("name", "slug"), [("my_skill", "my-skill"), ("my-skill-", "my-skill"), ("my__skill", "my-skill")]
+)
+def test_folder_has_a_name_that_agents_accept(
+    name: str, slug: str, empty: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A SKILL.md is offered to clients if its name is that of its folder, in words with single hyphens between them."""
+    assert 0 == run(["new", name, "--project", "--folder"])
+    assert f"prowess call {slug}.greet" in capsys.readouterr().out
+    assert f"\nname: {slug}\n" in (empty / "skills" / slug / "SKILL.md").read_text("utf-8")
+    assert 0 == run(["call", f"{slug}.greet", "name=Ada"])
+    assert 0 == run(["doctor"])
+    assert "must be the same" not in capsys.readouterr().out
 
 
 def test_skill_needs_a_project(empty: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import subprocess
 import sys
 from itertools import pairwise
@@ -70,6 +71,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["lits"], "There is no command 'lits'; did you mean \"list\"?"),
         (["zzz"], "There is no command 'zzz'"),
         (["list", "--jso"], "--json"),
+        (["--project", ".", "list"], "Options stand after the command, like `prowess list --project …`"),
         (["call"], "Missing argument"),
         (["completion", "tcsh"], "'bash', 'zsh', 'fish'"),
     ],
@@ -150,10 +152,63 @@ def test_reader_that_leaves_is_no_error(project: Path) -> None:
     assert ("141\n", "") == (done.stdout, done.stderr)
 
 
+@pytest.mark.parametrize("words", [["list"], ["list", "--json"], ["call", "shop.find", "query=x"]], ids="-".join)
+def test_full_disk_is_reported_without_a_traceback(words: list[str], project: Path) -> None:
+    assert 0 == run(["list"])  # then the next one is printed from the manifest
+    with open("/dev/full", "w") as full:  # noqa: PTH123 - a device
+        argv = [sys.executable, "-c", MAIN, *words]
+        done = subprocess.run(argv, stdout=full, stderr=subprocess.PIPE, text=True, timeout=PATIENCE, check=False)
+    assert 2 == done.returncode
+    assert "prowess: the output: No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["package", "--output", "file/below"],
+        ["test-from", "last", "--to", "file/below/test_x.py"],
+        ["build", "--output", "file/below/catalog.json"],
+        ["new", "--project", "file/below"],
+        ["approve", "--new-key", "file/below/key"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_place_that_cannot_be_written_is_named(
+    words: list[str], project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert 0 == run(["call", "shop.find", "query=x"])
+    (project / "file").touch()
+    assert 2 == run(words)
+    assert "file/below" in capsys.readouterr().err
+
+
+def test_another_error_of_the_system_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(argv: list[str]) -> int:
+        raise OSError(errno.EPERM, "no")
+
+    monkeypatch.setattr(commands, "_run", fail)
+    with pytest.raises(PermissionError):
+        run(["list"])
+
+
+@pytest.mark.parametrize(
+    "words", [["check"], ["build"], ["status"], ["package"], ["dev", "--plain"], ["connect", "zed"]], ids="-".join
+)
+def test_folder_that_is_no_project_is_named(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert 2 == run(words)
+    told = capsys.readouterr().err
+    assert f"prowess: {tmp_path} is not a project" in told
+    assert "prowess new --project" in told
+
+
 @pytest.mark.parametrize(
     ("argv", "reason"),
     [
-        (["call", "shop.find", "query=\udcff"], "the arguments cannot be sent: "),
+        (["call", "shop.find", "query=\udcff"], r"'query=\udcff' is not Unicode text"),
         (["call", "shop.find", "--json", '{"query": "\\ud800"}'], "the arguments cannot be sent: "),
         (["call", "shop.find", "--json", '{"query": NaN}'], "the arguments cannot be sent: "),
         (["replay", "\udcff"], r"'\udcff' is not Unicode text"),

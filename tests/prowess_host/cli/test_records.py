@@ -15,6 +15,7 @@ from typing import Any
 import anyio
 import pytest
 import shell
+from on_a_terminal import on_a_terminal
 from patience import PATIENCE
 from piped import hosted, make_project
 
@@ -141,6 +142,30 @@ def test_an_empty_record_says_where_it_would_be(tmp_path: Path):
     assert 0 == done.returncode
     assert "No calls yet" in done.stdout
     assert "cache/records/" in done.stdout
+
+
+def test_a_call_of_an_empty_record_is_explained(tmp_path: Path):
+    done = prowess(make_project(tmp_path, t=SKILL), "replay", "last")
+    assert 2 == done.returncode
+    assert "the record has no calls yet" in done.stderr
+
+
+@pytest.mark.parametrize(("columns", "has_client"), [(80, False), (140, True)])
+def test_narrow_terminal_has_room_for_arguments(columns: int, has_client: bool, used: Path):
+    with on_a_terminal("logs", "--command", "t.add", cwd=used, columns=columns) as terminal:
+        assert 0 == terminal.finish()
+    header, *rows = terminal.seen.rstrip().splitlines()
+    assert has_client == ("CLIENT" in header)
+    assert all("one=" in row and len(row) <= columns for row in rows)
+
+
+def test_long_ids_are_shown_by_their_beginning(used: Path):
+    assert 0 == prowess(used, "replay", id_of(used, "t.add")).returncode
+    long = max(logged(used), key=lambda call: len(call["id"]))["id"]
+    shown = prowess(used, "logs").stdout
+    assert (32, True, False) == (len(long), long[:9] in shown, long in shown)
+    assert long in prowess(used, "logs", long[:9]).stdout
+    assert f"test_t_add_{long[:9]}.py written" in prowess(used, "test-from", long).stdout
 
 
 def test_nothing_that_fits_says_so(used: Path):

@@ -43,10 +43,18 @@ def test_table_is_as_wide_as_the_terminal(monkeypatch: pytest.MonkeyPatch) -> No
     rows = [("A", "B", "C"), ("one", "x" * 50, "three")]
     assert ["A    B" + " " * 51 + "C", "one  " + "x" * 50 + "  three"] == table(rows, 80, style=PLAIN)
     assert "one  " + "x" * 27 + "…  three" == table(rows, 40, style=PLAIN)[1]
-    assert "one  " + "x" * 23 + "…  three" == table(rows, 10, style=PLAIN)[1]
+    assert "one  " + "x" * 23 + "…  three" == table(rows, 36, style=PLAIN)[1]
+    longer = [(*row[:2], row[2].ljust(9, "e")) for row in rows]
+    assert "one  " + "x" * 22 + "…  thr…" == table(longer, 34, style=PLAIN)[1]
     monkeypatch.setenv("COLUMNS", "57")
     assert 57 == width(Terminal())
     assert 160 == width(io.StringIO())
+
+
+def test_table_that_wraps_puts_its_texts_below_on_a_narrow_terminal() -> None:
+    rows = [("NAME", "TYPE", "ABOUT"), ("first", "integer", "some words about it"), ("second", "text", "")]
+    expected = ["NAME    TYPE", "first   integer", "    some words", "    about it", "second  text"]
+    assert expected == table(rows, 16, yields=2, wraps=True, style=PLAIN)
 
 
 def test_wide_letters_take_two_columns() -> None:

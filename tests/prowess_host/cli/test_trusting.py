@@ -159,6 +159,33 @@ def test_unlimited_package_runs_with_the_skills_of_the_project(project: Path) ->
 
 
 @needs_limits
+def test_package_that_brings_folders_of_skills_runs_without_limits_or_not_at_all(project: Path) -> None:
+    """As the packages of `prowess package` do. Its limits would not hold there, so nobody is made to believe in them."""
+    site = project.parent / "site"
+    (site / "more").mkdir()
+    (site / "more" / "shop.py").write_text(SOURCE)
+    hook = "    @hookimpl\n    def prowess_skill_folders(self):\n        return [Path(__file__).parent / 'more']\n"
+    text = f"from pathlib import Path\nfrom prowess import hookimpl\n\nclass Plugin:\n{hook}\nplugin = Plugin()\n"
+    (site / "ext_skill.py").write_text(text)
+    (site / "ext_tools-1.0.dist-info" / "entry_points.txt").write_text("[prowess.skills]\next = ext_skill:plugin\n")
+
+    done = prowess(project, "trust", "ext", "--yes")
+    assert 2 == done.returncode
+    assert (
+        f"ext brings folders of skills, and limits of a package do not apply to those: read {site / 'more'}"
+        in done.stderr
+    )
+    assert "sandbox" not in (project / "prowess.toml").read_text()
+
+    done = prowess(project, "trust", "ext", "--unlimited", "--yes")
+    assert 0 == done.returncode
+    assert (
+        f"ext brings 0 commands.\nIt brings the skills in these folders. Read them: they run without another question, also after an update.\n  {site / 'more'}"
+        in done.stdout
+    )
+    assert ["shop.hi", "shop.token"] == listed(project)[0]
+
+
 def test_limits_are_shown_and_committed_and_wider_ones_are_reported(project: Path) -> None:
     """So that a review sees them, and CI fails until somebody agrees."""
     (project / "skills" / "own.py").write_text(

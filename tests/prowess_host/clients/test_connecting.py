@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import fcntl
 import os
 from pathlib import Path
 
@@ -291,6 +292,40 @@ def test_file_that_changes_between_looking_and_writing_is_left_alone(tmp_path: P
 
     with pytest.raises(ClientFileError, match="changed by another program just now"):
         execute(plan, place.ledger)
+
+
+def test_entries_that_are_written_at_the_same_time_all_stay(tmp_path: Path) -> None:
+    """Each was planned before any was written; each plan is made anew once it is its turn."""
+    place = Place(tmp_path)
+    plans = {name: place.plan(CLIENTS["cursor"], "user", name) for name in ("one", "two", "three")}
+
+    for name, plan in plans.items():
+        execute(plan, place.ledger, lambda name=name: place.plan(CLIENTS["cursor"], "user", name))
+
+    found = {each.name for each in connections_of(place.root, place.machine)}
+    assert set(plans) == found == {each.name for each in place.ledger.records()}
+
+
+def test_only_one_process_writes_at_a_time(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+
+    def plan_while_held() -> Plan:
+        with (tmp_path / "state" / "connections.lock").open("a") as file, pytest.raises(BlockingIOError):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return place.plan(CLIENTS["cursor"], "user")
+
+    execute(place.plan(CLIENTS["cursor"], "user"), place.ledger, plan_while_held)
+
+
+def test_file_is_left_alone_if_its_change_cannot_be_remembered(tmp_path: Path) -> None:
+    """Then `disconnect` could not undo it exactly."""
+    (tmp_path / "state").write_text("a file where a folder has to be")
+    place = Place(tmp_path)
+
+    with pytest.raises(ClientFileError, match="cannot be written"):
+        place.connect(CLIENTS["cursor"], "user")
+
+    assert not (place.home / ".cursor").exists()
 
 
 def test_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:

@@ -22,6 +22,18 @@ def test_file_is_replaced_whole_with_its_mode(tmp_path: Path) -> None:
     assert [file] == list(tmp_path.iterdir())
 
 
+def test_read_only_file_is_left_alone(tmp_path: Path) -> None:
+    """A rename could replace it all the same, but somebody wanted it to stay."""
+    file = tmp_path / "mcp.json"
+    file.write_bytes(b"old")
+    file.chmod(0o444)
+
+    with pytest.raises(PermissionError, match="it is read-only"):
+        write(file, b"new")
+
+    assert (b"old", [file]) == (file.read_bytes(), list(tmp_path.iterdir()))
+
+
 def test_new_file_has_the_usual_mode_and_its_folders_are_told(tmp_path: Path) -> None:
     plain = tmp_path / "plain"
     plain.touch()
@@ -97,8 +109,24 @@ def test_file_that_holds_something_else_is_refused(content: bytes, form: str, me
 
 
 def test_folder_in_the_place_of_a_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ClientFileError, match=r"cannot be read: .*check its permissions"):
+    with pytest.raises(ClientFileError, match=r"it is a folder.*move it away"):
         read_document(tmp_path, "json")
+
+
+def test_pipe_in_the_place_of_a_file_is_refused(tmp_path: Path) -> None:
+    """Reading it would wait for a writer."""
+    pipe = tmp_path / "mcp.json"
+    os.mkfifo(pipe)
+
+    with pytest.raises(ClientFileError, match=r"it is no regular file.*move it away"):
+        read_document(pipe, "json")
+
+
+def test_file_below_a_file_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+
+    with pytest.raises(ClientFileError, match=r"cannot be read: Not a directory.*check its path"):
+        read_document(tmp_path / "file" / "mcp.json", "json")
 
 
 @pytest.mark.parametrize(

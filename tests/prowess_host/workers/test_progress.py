@@ -131,6 +131,7 @@ async def test_an_import_over_its_limit_is_answered_by_name(tmp_path: Path, hang
         told = await text(slow)
         assert f"the import of slow ({project / 'skills/slow.py'}) takes more than 2 s" in told
         assert "host.import_limit" in told
+        assert f"still importing slow ({project / 'skills/slow.py'}) after 0 s" in host.stderr
         assert "quick" == await host.text("quick_say")
         assert 1 == imports(project, "slow")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
 
@@ -20,8 +21,16 @@ class _Formatter(logging.Formatter):
         return shown(text).replace("\n", "\n  ")
 
 
+class _Handler(logging.Handler):
+    """Writes to what is `sys.stderr` at that time: something that draws on the terminal replaces it for a while."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with contextlib.suppress(OSError):  # nobody reads it
+            sys.stderr.write(f"{self.format(record)}\n")
+
+
 def log_to_stderr() -> None:
     """Write warnings and errors of this process to stderr."""
-    handler = logging.StreamHandler(sys.stderr)
+    handler = _Handler()
     handler.setFormatter(_Formatter("prowess: %(message)s"))
     logging.basicConfig(level=logging.WARNING, handlers=[handler])

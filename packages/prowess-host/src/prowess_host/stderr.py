@@ -12,6 +12,7 @@ import socket
 import stat
 import threading
 from collections import deque
+from collections.abc import Callable
 from typing import Final
 
 __all__ = ["Complaints", "Room", "complaints", "write_all", "write_some"]
@@ -64,6 +65,8 @@ class Complaints(io.TextIOBase):
     """
 
     def __init__(self, fd: int = 2, most: int = _MOST_COMPLAINTS) -> None:
+        self.instead: Callable[[str], object] | None = None
+        """What writes instead, while something is drawn on the terminal."""
         self._fd = fd
         self._most = most
         self._changed = threading.Condition(threading.RLock())
@@ -89,6 +92,9 @@ class Complaints(io.TextIOBase):
 
     def send(self, data: bytes) -> None:
         """Write bytes, after all that were sent before."""
+        if self.instead is not None:
+            self.instead(data.decode("utf-8", "backslashreplace"))
+            return
         with self._changed:
             if not self._draining and (done := self._write_at_once(data)):
                 self._is_line_whole = data[done - 1 : done] == b"\n"

@@ -17,6 +17,13 @@ __all__ = ["advice"]
 
 _DECORATORS: Final = frozenset({"FastMCP", "command", "function_tool", "mcp", "mcp_tool", "server", "skill", "tool"})
 """Names of the decorator in other frameworks."""
+_OF_CONTEXT: Final = {
+    "elicit": '`ctx.ask("key", "message", bool)`',
+    "elicit_url": '`ctx.ask_url("key", "message", "https://...")`',
+    "list_roots": "`ctx.roots()`",
+    "request_id": "`ctx.call_id`",
+}
+"""What the contexts of other frameworks have under another name."""
 _DISTRIBUTIONS: Final = {
     "PIL": "pillow",
     "bs4": "beautifulsoup4",
@@ -61,6 +68,14 @@ def advice(error: BaseException, file: str | None = None) -> str:
         return newer_syntax(error)
     if isinstance(error, (AttributeError, TypeError)) and _COROUTINE.search(message_of(error)):
         return "An `await` is missing: async code gets the result of an async function by `await`, as in `await ctx.ask(...)`"
+    if (
+        isinstance(error, AttributeError)
+        and error.name in _OF_CONTEXT
+        and isinstance(error.obj, sys.modules["prowess"].Context)
+    ):
+        return f"In Prowess, this is {_OF_CONTEXT[error.name]}"
+    if type(error).__name__ == "BdbQuit" and not sys.stdin.isatty():
+        return "A worker has no terminal for a debugger: run the command by `prowess call ... --in-process`"
     return ""
 
 

@@ -11,12 +11,14 @@ from typing import Final
 
 from prowess.calls.advice import advice
 from prowess.contracts.catalog import Failure
-from prowess.errors import DeclarationError, LoadError, ProwessError, message_of, named_error
+from prowess.errors import DeclarationError, LoadError, ProwessError, message_of, named_error, shortened
 
 __all__ = ["failure_of", "is_interrupt"]
 
 _SYNTHETIC: Final = re.compile(r"\bprowess_skills_\d+\.f\d+")
 """The prefix of synthetic module names. Authors know such a module by its relative name."""
+_LINE: Final = 80
+"""Characters of a line of code that a message shows."""
 
 
 def failure_of(error: BaseException, *, source: str, package: str, file: str | None = None) -> Failure:
@@ -56,7 +58,8 @@ def _reason(error: BaseException, place: tuple[str | None, int | None] | None) -
     if isinstance(error, DeclarationError):
         text = text.removeprefix(f"{error.file}:{error.line}: ")
     elif isinstance(error, SyntaxError) and place is not None:
-        text = error.msg
+        line = shortened((error.text or "").strip(), _LINE)
+        text = f"{error.msg}: {line}" if line else error.msg
     if not isinstance(error, ProwessError):
         text = named_error(error, text)
     return _SYNTHETIC.sub("", text).encode(errors="backslashreplace").decode()

@@ -145,7 +145,7 @@ def _read(file: Path, format_: str = "UTF-8, as TOML must be") -> str:
     except OSError as error:
         raise SettingsError(f"{file}: cannot be read: {error.strerror}") from error
     try:
-        return raw.decode()
+        return raw.decode("utf-8-sig")  # editors of Windows write a byte order mark
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         raise SettingsError(f"{file}:{line}: not {format_}") from None

@@ -16,7 +16,7 @@ from prowess.frozen import frozen
 from prowess_host.cli.catalogs import Loaded, catalog_option, check_profile, failure_lines, load
 from prowess_host.cli.exit_codes import DONE, FAILED
 from prowess_host.cli.options import ProjectOptions, project_options
-from prowess_host.cli.projects import is_project, shown_path
+from prowess_host.cli.projects import check_project, shown_path
 from prowess_host.cli.terminal import plural
 from prowess_host.review.snapshot import Snapshot, SnapshotError, is_damaged_catalog, read_snapshot, write_snapshot
 
@@ -52,8 +52,7 @@ def command(where: ProjectOptions, **options: Any) -> int:
 async def _build(where: ProjectOptions, options: _Options) -> int:
     for name in options.profile:
         check_profile(name)
-    if not is_project(where.root):
-        raise ProwessError(f"{where.root} is not a project: it has neither prowess.toml nor a folder skills")
+    check_project(where)
     loaded = await load(where)
     if loaded.catalog.failures:
         print("\n".join(failure_lines(loaded)), file=sys.stderr)

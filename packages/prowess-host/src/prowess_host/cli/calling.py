@@ -13,7 +13,6 @@ from typing import Any, Final
 import click
 
 from prowess.contracts.contract import Contract
-from prowess.errors import UnknownCommand
 from prowess.frozen import frozen
 from prowess.jsontypes import JsonObject
 from prowess_host.cli.asking import LineReader, answer_questions, can_ask
@@ -22,7 +21,7 @@ from prowess_host.cli.exit_codes import DONE, FAILED, WRONG_USE
 from prowess_host.cli.options import CommandId, ProjectOptions, project_options
 from prowess_host.cli.parameters import as_object, example_of, read_arguments
 from prowess_host.cli.progress import LiveCall
-from prowess_host.cli.projects import catalog_of, opened
+from prowess_host.cli.projects import catalog_of, opened, unknown_command
 from prowess_host.cli.results import Files, show_result
 from prowess_host.cli.terminal import Style, complain
 from prowess_host.direct_calls import Audience
@@ -123,7 +122,7 @@ async def find(project: Project, name: str) -> Contract:
         raise NotLoaded("\n".join(f"{name} could not be loaded: {reason}" for reason in reasons))
     if not catalog.contracts and not catalog.failures:
         raise NotLoaded(f"{project.where_it_looked()}\n{NEXT}")
-    raise UnknownCommand(name, [each.id for each in catalog])
+    raise unknown_command(name, catalog)
 
 
 async def _call(where: ProjectOptions, name: str, options: _Options) -> int:
@@ -166,8 +165,12 @@ def _audience(live: LiveCall, options: _Options) -> Audience:
 
     async def ask(questions: JsonObject) -> JsonObject:
         assert reader is not None  # noqa: S101 - see below
-        with live.paused():
-            return await answer_questions(questions, reader.line)
+        try:
+            with live.paused():
+                return await answer_questions(questions, reader.line)
+        except asyncio.CancelledError:
+            print(file=sys.stderr)  # the cursor stands behind the question
+            raise
 
     return Audience(
         progress=live.progress if _may_draw(options) else None,

@@ -14,12 +14,13 @@ from typing import Any, Final
 import click
 
 from prowess.contracts.contract import Contract
+from prowess.errors import ProwessError
 from prowess.frozen import frozen
 from prowess.profiles.profile import BUILT_IN, Profile
 from prowess_host.cli.catalogs import Loaded, catalog_option, failure_lines, failures_as_json, load
 from prowess_host.cli.exit_codes import DONE, FAILED, WRONG_USE
 from prowess_host.cli.options import ProjectOptions, json_option, project_options
-from prowess_host.cli.projects import shown_path
+from prowess_host.cli.projects import check_project, shown_path
 from prowess_host.cli.terminal import Style, plural
 from prowess_host.review.compare import Difference, compare
 from prowess_host.review.lint import CLIENTS, Finding, count_tokens, lint, wider_limits
@@ -67,6 +68,7 @@ class _Options:
 @json_option("Print everything as JSON.")
 def command(where: ProjectOptions, **options: Any) -> int:
     """Report breaking changes since the committed catalog, and schemas that clients reject."""
+    check_project(where)
     return asyncio.run(_check(where, _Options(**options)))
 
 
@@ -108,6 +110,8 @@ async def _check(where: ProjectOptions, options: _Options) -> int:
 
 
 def _examine(options: _Options, loaded: Loaded) -> _Report:
+    if options.against == "":  # from an unset variable of a CI: to compare with the folder would find nothing
+        raise ProwessError("--against is empty: name a revision of git, for example origin/main")
     file = loaded.file(options.file)
     committed = read_revision(file, loaded.root, options.against) if options.against else read_snapshot(file)
     contracts = loaded.catalog.contracts

@@ -68,6 +68,8 @@ def list_at_once(options: PlainOptions) -> int | None:
     except BrokenPipeError:
         forget_output()
         return UNREAD
+    except OSError:  # the whole command reports it
+        return None
     return DONE
 
 

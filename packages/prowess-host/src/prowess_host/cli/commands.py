@@ -6,6 +6,7 @@ module is imported when the command is used: `prowess list` imports what `list` 
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from typing import Final, NamedTuple
 import click
 
 from prowess.errors import ProwessError, did_you_mean
+from prowess.logs import log_to_stderr
 from prowess_host.cli.command_table import forget_output
 from prowess_host.cli.exit_codes import DONE, FAILED, INTERRUPTED, UNREAD, WRONG_USE
 from prowess_host.cli.main import VERSION
@@ -23,6 +25,8 @@ from prowess_host.cli.terminal import Style, complain
 
 __all__ = ["COMMANDS", "COMPLETE", "Entry", "prowess", "run"]
 
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Errors of writing that name no file."""
 COMPLETE: Final = "_PROWESS_COMPLETE"
 """The variable in which a shell asks for completions."""
 
@@ -124,6 +128,7 @@ def prowess(ctx: click.Context) -> int:
 
 def run(argv: Sequence[str]) -> int:
     """Run one command and return the exit code. Wrong use gets a message without a traceback."""
+    log_to_stderr()
     try:
         shell = os.environ.get(COMPLETE)
         code = _complete(shell) if shell else _run(argv)
@@ -148,6 +153,13 @@ def run(argv: Sequence[str]) -> int:
     except BrokenPipeError:
         forget_output()
         return UNREAD
+    except OSError as error:
+        if error.filename is None and error.errno not in _FULL:
+            raise
+        place = error.filename or "the output"
+        complain(f"{os.fsdecode(place)}: {error.strerror}; check the path, its permissions and the space on the disk")
+        forget_output()
+        return WRONG_USE
     return code
 
 
@@ -163,13 +175,12 @@ def _problem_in(argv: Sequence[str], error: ValueError) -> str:
     """What is wrong with the words of the command line, if an error is about them; else empty."""
     from prowess_host.protocol.rpc import EncodeError
 
-    if isinstance(error, EncodeError):
-        return f"the arguments cannot be sent: {error}"
-    return (
-        f"{error.object!r} is not Unicode text"
-        if isinstance(error, UnicodeEncodeError) and error.object in argv
-        else ""
-    )
+    if isinstance(error, UnicodeEncodeError) and error.object in argv:
+        return f"{error.object!r} is not Unicode text"
+    if not isinstance(error, EncodeError):
+        return ""
+    strange = [word for word in argv if any("\ud800" <= letter <= "\udfff" for letter in word)]
+    return f"{strange[0]!r} is not Unicode text" if strange else f"the arguments cannot be sent: {error}"
 
 
 def _complete(shell: str) -> int:
@@ -182,6 +193,8 @@ def _complete(shell: str) -> int:
 def _explain(error: click.UsageError, argv: Sequence[str]) -> None:
     """Print the error in the command line, and where to find help."""
     complain(error.format_message())
+    if isinstance(error, click.NoSuchOption) and error.ctx is not None and error.ctx.command is prowess:
+        print(f"Options stand after the command, like `prowess list {error.option_name} …`.", file=sys.stderr)
     path = error.ctx.command_path if error.ctx is not None else f"prowess {argv[0]}"
     usage = f"{error.ctx.get_usage()}\n" if error.ctx is not None else ""
     print(Style.of(sys.stderr)(f"{usage}`{path} --help` explains it.", "dim"), file=sys.stderr)

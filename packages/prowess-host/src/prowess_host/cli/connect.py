@@ -13,7 +13,6 @@ import click
 from prowess.errors import ProwessError
 from prowess.frozen import frozen
 from prowess_host.cli.connections import (
-    check_project,
     client_names,
     needed_by,
     no_client,
@@ -24,6 +23,7 @@ from prowess_host.cli.connections import (
 )
 from prowess_host.cli.exit_codes import DONE, FAILED, WRONG_USE
 from prowess_host.cli.options import ProjectOptions, project_options
+from prowess_host.cli.projects import check_project
 from prowess_host.cli.terminal import Style, complain
 from prowess_host.clients.connecting import Plan, Target, execute, plan_connect
 from prowess_host.clients.documents import ClientFileError
@@ -110,7 +110,7 @@ def _connect(client: Client, request: _Request, machine: Machine, needed: Sequen
         if trial is not None and not _show_trial(trial, style):
             complain(f"{client.title} was not connected: nothing was written. --no-try skips the trial and writes")
             return FAILED
-        backup = execute(plan, ledger)
+        backup = execute(plan, ledger, lambda: plan_connect(target, launch, machine, ledger))
     except ClientFileError as error:
         complain(str(error))
         return FAILED

@@ -9,10 +9,8 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from prowess.errors import ProwessError
-from prowess.settings.files import is_configured
 from prowess_host.cli.options import ProjectOptions
-from prowess_host.cli.projects import opened, settings_of
+from prowess_host.cli.projects import opened
 from prowess_host.cli.terminal import Style, plural, table
 from prowess_host.clients.machine import Machine
 from prowess_host.clients.needs import needed_variables
@@ -20,7 +18,6 @@ from prowess_host.clients.table import CLIENTS, SCOPES, client_named
 from prowess_host.clients.trial import Problem, Trial
 
 __all__ = [
-    "check_project",
     "client_names",
     "needed_by",
     "no_client",
@@ -72,16 +69,6 @@ def no_client(machine: Machine, verb: str) -> str:
     listed = "\n".join(f"  {line}" for line in table(rows, 80, style=style))
     example = " ".join(found[:1]) or "claude-code"
     return f"name a client, for example: prowess {verb} {example}\n{listed}"
-
-
-def check_project(where: ProjectOptions) -> Path:
-    """The root of the project. Raises `ProwessError` if there is no project to connect."""
-    root = where.root
-    if not is_configured(root) and not any((root / folder).is_dir() for folder in settings_of(where).own.skills):
-        raise ProwessError(
-            f"{root} is not a project: it has neither prowess.toml nor a folder skills; make one: prowess new --project"
-        )
-    return root
 
 
 def needed_by(where: ProjectOptions, machine: Machine) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import keyword
 import os
 import re
+import unicodedata
 from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from pathlib import Path
@@ -78,6 +79,8 @@ def command(name: str | None, project: str | None, template: str, *, folder: boo
     if name is None and project is None:
         raise click.UsageError("Name a skill, or use --project", click.get_current_context())
     skill = _checked(name or _FIRST)
+    if folder:
+        skill = _slug(skill)
     if project is not None:
         root = Path(os.path.expanduser(project)).absolute()  # noqa: PTH111 - Path.expanduser raises for an unknown user
         _make_project(root, skill, template, folder=folder)
@@ -92,13 +95,21 @@ def command(name: str | None, project: str | None, template: str, *, folder: boo
 
 def _checked(name: str) -> str:
     """Check that a name works as a file, as the first part of an id, and in a tool name of every client."""
-    if not _NAME.fullmatch(name) or keyword.iskeyword(name):
-        near = re.sub(r"[^a-z0-9_-]+", "_", name.removesuffix(".py").lower()).strip("_-")
+    if keyword.iskeyword(name):
+        raise ProwessError(f"the name {name!r} is a word of Python: choose another one, like 'my_{name}'")
+    if not _NAME.fullmatch(name):
+        plain = unicodedata.normalize("NFKD", name.removesuffix(".py").lower()).encode("ascii", "ignore").decode()
+        near = re.sub(r"[^a-z0-9_-]+", "_", plain).strip("_-")
         meant = f"; how about {near!r}?" if _NAME.fullmatch(near) and not keyword.iskeyword(near) else ""
         raise ProwessError(
             f"the name {name!r} must be lower-case letters, digits, _ and -, beginning with a letter{meant}"
         )
     return name
+
+
+def _slug(name: str) -> str:
+    """The name as agents accept it for a folder with a SKILL.md: words with single hyphens between them."""
+    return re.sub(r"[_-]+", "-", name).strip("-")
 
 
 def _skills_folder(root: Path) -> str:
@@ -142,7 +153,7 @@ def _words(skill: str, template: str) -> dict[str, str]:
     known = TEMPLATES[template]
     return {
         "name": skill,
-        "slug": skill.replace("_", "-"),
+        "slug": _slug(skill),
         "summary": known.summary,
         "command": known.command,
         "arguments": known.arguments,

@@ -14,7 +14,7 @@ from prowess.errors import ProwessError
 from prowess_host.cli.exit_codes import DONE, INTERRUPTED
 from prowess_host.cli.main import leave
 from prowess_host.cli.options import ProjectOptions, project_options
-from prowess_host.cli.projects import opened
+from prowess_host.cli.projects import check_project, opened
 from prowess_host.cli.records import call_line, record_of
 from prowess_host.cli.terminal import Style, plural
 from prowess_host.records.reading import CallFilter, Reader
@@ -36,6 +36,7 @@ _LOOK_AGAIN: Final = 0.3
 @click.option("--plain", is_flag=True, help="Show calls and failures as text, without a page.")
 def command(where: ProjectOptions, *, port: int, no_browser: bool, plain: bool) -> int:
     """Watch a project: its commands with forms, calls as they happen (those of your IDE, too), failures on save."""
+    check_project(where)
     code = DONE
     try:
         asyncio.run(_plain(where) if plain else _page(where, port, browser=not no_browser))

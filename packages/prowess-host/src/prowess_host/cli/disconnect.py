@@ -69,7 +69,7 @@ def _disconnect(target: Target, machine: Machine, *, dry_run: bool) -> bool:
         print(f"{style(target.client.title, 'bold')}  {shown_path(plan.file, target.root, machine)}")
         print("\n".join(diff_lines(plan, style)))
         if not dry_run:
-            execute(plan, ledger)
+            execute(plan, ledger, lambda: plan_disconnect(target, machine, ledger))
             gone = "" if plan.file.exists() else "; the file was created for it, and is deleted"
             print(f"  disconnected: {target.name}{gone}")
     except ClientFileError as error:

@@ -23,6 +23,8 @@ __all__ = ["command", "since"]
 
 _HEADER: Final = ("TIME", "ID", "COMMAND", "CLIENT", "OUTCOME", "TOOK", "ARGUMENTS")
 _YIELDS: Final = len(_HEADER) - 1
+_CLIENT: Final = _HEADER.index("CLIENT")
+_FOR_ARGUMENTS: Final = 24
 _LOOK_AGAIN: Final = 0.3
 """Seconds between two polls for new calls."""
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -119,8 +121,12 @@ def _as_json(call: Call) -> str:
 
 
 def _table(calls: list[Call], style: Style) -> list[str]:
-    rows = [_HEADER, *map(call_row, calls)]
-    lines = table(rows, width(sys.stdout), yields=_YIELDS, style=Style(colours=False))
+    """The table. A narrow terminal has no place for the client, which is in the details of a call."""
+    rows, columns = [_HEADER, *map(call_row, calls)], width(sys.stdout)
+    narrowest = sum(max(len(row[column]) + 2 for row in rows) for column in range(_YIELDS)) + _FOR_ARGUMENTS
+    if narrowest > columns:
+        rows = [(*row[:_CLIENT], *row[_CLIENT + 1 :]) for row in rows]
+    lines = table(rows, columns, yields=len(rows[0]) - 1, style=Style(colours=False))
     return [style(lines[0], "dim"), *(_painted(line, call, style) for line, call in zip(lines[1:], calls, strict=True))]
 
 

@@ -13,7 +13,7 @@ from prowess.errors import ProwessError
 from prowess_host.cli.catalogs import failure_lines, load
 from prowess_host.cli.exit_codes import DONE, FAILED
 from prowess_host.cli.options import ProjectOptions, project_options
-from prowess_host.cli.projects import settings_of
+from prowess_host.cli.projects import check_project, settings_of
 
 __all__ = ["command"]
 
@@ -49,6 +49,7 @@ def command(
 
     if only == "server.json" and registry is None:
         raise ProwessError("server.json needs a registry name: --registry io.github.you/name")
+    check_project(where)
     settings = settings_of(where)
     source = read_source(settings, name, version)
     loaded = asyncio.run(load(where))

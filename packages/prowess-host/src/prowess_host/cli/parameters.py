@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from prowess.contracts.contract import Contract
-from prowess.errors import ProwessError
+from prowess.errors import ProwessError, did_you_mean
 from prowess.jsontypes import JsonObject, Schema
 from prowess.schemas.walk import is_list, is_schema
 
@@ -223,6 +223,12 @@ def _pair(word: str, rest: list[str], contract: Contract) -> tuple[str, str]:
         return key, text
     if negated or _is_flag(contract.input_schema.get("properties", {}).get(key), contract.input_schema):
         return key, "false" if negated else "true"
+    properties: JsonObject = contract.input_schema.get("properties", {})
+    if not rest and key not in properties and contract.input_schema.get("additionalProperties") is False:
+        known = [f"--{name.replace('_', '-')}" for name in properties]
+        raise ArgumentError(
+            f"{contract.id} has no parameter {word}{did_you_mean(word, known) or '.'} {_usage(contract)}"
+        )
     if not rest:
         raise ArgumentError(f"the option {word} needs a value. {_usage(contract)}")
     return key, rest.pop(0)

@@ -12,6 +12,7 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from prowess_host.cli.terminal import Style, console
+from prowess_host.stderr import complaints
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -42,10 +43,7 @@ class LiveCall:
 
     def __exit__(self, *_: object) -> None:
         """Clear the line."""
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._drawn is not None:
-            self._drawn.stop()
+        self._clear()
 
     def progress(self, done: float, total: float | None, message: str | None) -> None:
         """Show the progress that the command reports."""
@@ -62,17 +60,19 @@ class LiveCall:
 
     @contextlib.contextmanager
     def paused(self) -> Generator[None]:
-        """Pause while something else draws on the terminal."""
+        """Pause while something else draws on the terminal. If that is cancelled, the call is at its end."""
+        self._clear()
+        yield
+        if self._moves:
+            self._draw()
+
+    def _clear(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
         if self._drawn is not None:
+            complaints().instead = None
             self._drawn.stop()
             self._drawn = None
-        try:
-            yield
-        finally:
-            if self._moves:
-                self._draw()
 
     def _draw(self) -> None:
         from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
@@ -88,6 +88,7 @@ class LiveCall:
         )
         self._task = self._drawn.add_task(self._command, total=None)
         self._drawn.start()
+        complaints().instead = sys.stderr.write  # rich has replaced it, and writes above what is drawn
         self._update()
 
     def _update(self) -> None:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from prowess.contracts.catalog import Catalog
+from prowess.errors import ProwessError, UnknownCommand
 from prowess.settings.files import is_configured
 from prowess.settings.paths import ConfigPaths
 from prowess.settings.settings import Settings
@@ -17,7 +18,17 @@ from prowess_host.catalog.known import KnownCatalog
 from prowess_host.cli.options import ProjectOptions
 from prowess_host.project import Project
 
-__all__ = ["agents_of", "catalog_of", "is_project", "opened", "remembered", "settings_of", "shown_path"]
+__all__ = [
+    "agents_of",
+    "catalog_of",
+    "check_project",
+    "is_project",
+    "opened",
+    "remembered",
+    "settings_of",
+    "shown_path",
+    "unknown_command",
+]
 
 _PATIENT = {"host.import_limit": "1e9", "host.stall_limit": "1e9"}
 """In a debugger, an import may stand still for hours."""
@@ -57,6 +68,25 @@ def catalog_of(project: Project) -> Catalog:
 def is_project(root: Path) -> bool:
     """Whether a folder has settings for Prowess, or a folder `skills`."""
     return is_configured(root) or (root / "skills").is_dir()
+
+
+def check_project(where: ProjectOptions) -> Path:
+    """The root of the project. Raises `ProwessError` for a folder that is no project."""
+    root = where.root
+    if not is_configured(root) and not any((root / folder).is_dir() for folder in settings_of(where).own.skills):
+        raise ProwessError(
+            f"{root} is not a project: it has neither prowess.toml nor a folder skills. Go to your project, name it with "
+            "--project FOLDER, or make one: prowess new --project"
+        )
+    return root
+
+
+def unknown_command(name: str, catalog: Catalog) -> UnknownCommand:
+    """The error for a name that no command has, with what to type next."""
+    error = UnknownCommand(name, [each.id for each in catalog])
+    if "did you mean" not in str(error):
+        error.args = (f"{error}. `prowess list` shows the commands",)
+    return error
 
 
 def shown_path(file: Path, root: Path) -> str:

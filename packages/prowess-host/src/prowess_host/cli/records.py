@@ -34,6 +34,7 @@ __all__ = [
     "look",
     "record_of",
     "record_of_cluster",
+    "short_id",
     "story",
     "took",
     "unboxed",
@@ -43,6 +44,9 @@ OUTCOMES: Final = {"ok": "green", "running": "cyan", "input_required": "cyan", "
 CALL_ID: Final = re.compile(r" ?\(call [\w-]+\)")
 """The call id in the text of a failure, which differs from call to call."""
 _INDENT: Final = "  "
+_LONG: Final = 16
+"""Characters of an id. Longer ones are random, and the first characters are enough to name a call."""
+_SHORT: Final = 9
 _MOST_FETCHED: Final = 2000
 """Calls that are fetched from an engine."""
 
@@ -173,8 +177,21 @@ def call_row(call: Call) -> tuple[str, ...]:
     """The columns of a call: time, id, command, client, outcome, duration, arguments."""
     day = time.strftime("%m-%d %H:%M:%S", time.localtime(call.began))
     kind = call.kind + (f" ×{call.attempts}" if call.attempts > 1 else "") + (" (cache)" if call.cached else "")
-    row = day, call.id, call.command or "?", call.client, kind, took(call.duration), arguments_line(call)
+    row = (
+        day,
+        short_id(call),
+        call.command or "?",
+        call.client,
+        kind,
+        took(call.duration),
+        arguments_line(call),
+    )
     return tuple(map(_flat, row))
+
+
+def short_id(call: Call) -> str:
+    """The id, or its beginning if it is long: commands take both."""
+    return call.id[:_SHORT] if len(call.id) > _LONG else call.id
 
 
 def call_line(call: Call, style: Style) -> str:

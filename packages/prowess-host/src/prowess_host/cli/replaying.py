@@ -12,11 +12,11 @@ from typing import Any, Final
 import click
 
 from prowess.contracts.contract import Contract
-from prowess.errors import ProwessError, UnknownCommand
+from prowess.errors import ProwessError
 from prowess.jsontypes import JsonObject
 from prowess_host.cli.exit_codes import DONE, FAILED, WRONG_USE
 from prowess_host.cli.options import ProjectOptions, json_option, project_options
-from prowess_host.cli.projects import opened
+from prowess_host.cli.projects import opened, unknown_command
 from prowess_host.cli.records import CALL_ID, content_lines, look, record_of, took
 from prowess_host.cli.terminal import Style, complain
 from prowess_host.records.reading import Call
@@ -47,7 +47,7 @@ async def _replay(where: ProjectOptions, before: Call, words: Sequence[str], *, 
         await project.load(before.command)
         contract = await project.contract_of(before.command)
         if contract is None:
-            raise UnknownCommand(before.command, [each.id for each in project.catalog()])
+            raise unknown_command(before.command, project.catalog())
         arguments = completed_arguments(before, words, contract, "prowess replay")
         if contract.hints.destructive and not yes and not _is_agreed(contract, arguments):
             return WRONG_USE

@@ -12,7 +12,7 @@ import click
 from prowess_host.cli.connections import needed_by, problem_lines, shown_path, trial_line
 from prowess_host.cli.exit_codes import DONE, FAILED
 from prowess_host.cli.options import ProjectOptions, json_option, project_options
-from prowess_host.cli.projects import agents_of, settings_of
+from prowess_host.cli.projects import agents_of, check_project, settings_of
 from prowess_host.cli.terminal import Style
 from prowess_host.clients.connecting import Connection, connections_of
 from prowess_host.clients.machine import Machine
@@ -32,6 +32,7 @@ def command(where: ProjectOptions, *, untried: bool, as_json: bool) -> int:
     Tries every connection: starts the host as that client starts it. The exit code is 1 if one does not work.
     """
     machine = Machine.this()
+    check_project(where)
     connections = list(connections_of(where.root, machine))
     needed = needed_by(where, machine) if connections and not untried else []
     trials = [None if untried else _tried(each, where, machine, needed) for each in connections]

@@ -25,6 +25,7 @@ _PIPED_WIDTH: Final = 160
 """Columns without a terminal, for output in a file."""
 _GAP: Final = "  "
 _LEAST: Final = 24
+_NARROWEST: Final = 4
 
 
 def has_colours(stream: TextIO) -> bool:
@@ -90,13 +91,18 @@ def table(
 ) -> list[str]:
     """Lay out rows in columns; the first row is the header. If they do not fit, the column `yields` becomes narrower.
 
-    A text that is too long is cut, or continues on further lines if the table `wraps`.
+    A text that is too long is cut, or continues on further lines if the table `wraps`. On a very narrow terminal it then
+    stands on lines of its own, and without `wraps` the other columns are cut, too.
     """
     rows = [[harmless(cell).replace("\n", " ") for cell in row] for row in rows]
     widths = [max(_cells(row[column]) for row in rows) for column in range(len(rows[0]))]
     others = sum(widths) - widths[yields] + len(_GAP) * (len(widths) - 1)
     widths[yields] = max(min(widths[yields], columns - others), min(widths[yields], _LEAST))
     painted = [*looks] or [()] * len(widths)
+    if columns < _PIPED_WIDTH and others + widths[yields] > columns:
+        if wraps:
+            return _stacked(rows, columns, yields, painted, style)
+        widths = _narrowed(widths, columns)
     header, *body = rows
     lines = [style(_line(header, widths), "dim")]
     for row in body:
@@ -105,6 +111,29 @@ def table(
             cells = [text if column == yields else "" if number else cell for column, cell in enumerate(row)]
             lines.append(_line(cells, widths, style, painted))
     return lines
+
+
+def _stacked(
+    rows: Sequence[Sequence[str]], columns: int, yields: int, looks: Sequence[Sequence[str]], style: Style
+) -> list[str]:
+    """The table without the column `yields`, whose texts stand below their rows."""
+    rest = [[cell for column, cell in enumerate(row) if column != yields] for row in rows]
+    painted = [look for column, look in enumerate(looks) if column != yields]
+    lines: list[str] = []
+    for row, line in zip(rows, table(rest, columns, yields=len(rest[0]) - 1, looks=painted, style=style), strict=True):
+        lines.append(line)
+        if row is not rows[0]:
+            lines += textwrap.wrap(row[yields], columns, initial_indent="    ", subsequent_indent="    ")
+    return lines
+
+
+def _narrowed(widths: Sequence[int], columns: int) -> list[int]:
+    """The widths for a terminal that is too narrow: the last columns become narrower first, and the first one stays."""
+    narrowed = [*widths]
+    for column in range(len(widths) - 1, 0, -1):
+        over = sum(narrowed) + len(_GAP) * (len(widths) - 1) - columns
+        narrowed[column] = min(narrowed[column], max(narrowed[column] - over, _NARROWEST))
+    return narrowed
 
 
 def _line(

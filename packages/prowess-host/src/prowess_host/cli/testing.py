@@ -15,12 +15,12 @@ from typing import Any, Final, cast
 import click
 
 from prowess.contracts.contract import Contract
-from prowess.errors import ProwessError, UnknownCommand
+from prowess.errors import ProwessError
 from prowess.jsontypes import JsonObject
 from prowess_host.cli.exit_codes import DONE
 from prowess_host.cli.options import ProjectOptions, project_options
-from prowess_host.cli.projects import opened
-from prowess_host.cli.records import CALL_ID, record_of, unboxed
+from prowess_host.cli.projects import opened, unknown_command
+from prowess_host.cli.records import CALL_ID, record_of, short_id, unboxed
 from prowess_host.cli.replaying import completed_arguments
 from prowess_host.records.reading import RUNNING, Call
 from prowess_host.records.redaction import MASK
@@ -52,9 +52,9 @@ async def _write(where: ProjectOptions, call: Call, words: Sequence[str], target
         await project.load(call.command)
         contract = await project.contract_of(call.command)
         if contract is None:
-            raise UnknownCommand(call.command, [each.id for each in project.catalog()])
+            raise unknown_command(call.command, project.catalog())
     arguments = completed_arguments(call, words, contract, "prowess test-from")
-    name = re.sub(r"\W", "_", f"{call.command}_{call.id}")
+    name = re.sub(r"\W", "_", f"{call.command}_{short_id(call)}")
     file = Path(target) if target else where.root / "tests" / f"test_{name}.py"
     file.parent.mkdir(parents=True, exist_ok=True)
     try:

@@ -24,7 +24,7 @@ from prowess_host.cli.command_table import hints_of
 from prowess_host.cli.exit_codes import DONE, FAILED
 from prowess_host.cli.options import ProjectOptions, project_options
 from prowess_host.cli.projects import settings_of
-from prowess_host.cli.terminal import Style, complain
+from prowess_host.cli.terminal import Style, complain, plural
 from prowess_host.clients.toml_sections import put
 from prowess_host.confinement.grants import Grant, passed_settings, passed_variables
 from prowess_host.workers.placement import OWN, Placement
@@ -93,8 +93,13 @@ def command(where: ProjectOptions, name: str, **options: Any) -> int:
     table = {**(dict(before.limits or {}) if before else {}), **request.limits()}
     limits = None if request.unlimited else limits_of((table, f"{file}: [{TABLE}.{name}]"))
     # It is described under limits in any case, because nothing has been allowed yet.
-    facts = asyncio.run(_facts(where, settings, name, limits or Limits(), sandbox))
-    print("\n".join(_shown(name, facts, limits, sandbox)))
+    facts, folders = asyncio.run(_facts(where, settings, name, limits or Limits(), sandbox))
+    if folders and limits:
+        raise ProwessError(
+            f"{name} brings folders of skills, and limits of a package do not apply to those: read {', '.join(folders)}, "
+            f"then run `prowess trust {name} --unlimited`"
+        )
+    print("\n".join(_shown(name, facts, folders, limits, sandbox)))
     digest = contract_digest(facts)
     if not request.yes and not _agreed():
         return FAILED
@@ -113,8 +118,8 @@ def _agreed() -> bool:
 
 async def _facts(
     where: ProjectOptions, settings: Settings, name: str, limits: Limits, sandbox: Sandbox
-) -> Sequence[SkillFacts]:
-    """The skill of a package, described by a worker within its limits."""
+) -> tuple[Sequence[SkillFacts], list[str]]:
+    """The skill of a package, described by a worker within its limits, and the folders of skills that it brings."""
     supervisor = Supervisor(settings.root, settings, where.flags)
     root = settings.root.resolve()
     grant = Grant(
@@ -125,7 +130,7 @@ async def _facts(
     supervisor.share_of = lambda at: {} if at is OWN else share
     try:
         successor = await supervisor.next_of(placement)
-        skills = successor.description.skills
+        skills, folders = successor.description.skills, successor.description.folders
     finally:
         await supervisor.close()
     found = [facts for key, facts in skills.items() if key.startswith(f"package:{name}:")]
@@ -135,18 +140,26 @@ async def _facts(
         )
     for failure in (failure for facts in found for failure in facts.failures):
         complain(str(failure))
-    return found
+    own = {(root / folder).resolve() for folder in settings.own.skills}
+    return found, [folder for folder in folders if Path(folder).resolve() not in own]
 
 
-def _shown(name: str, facts: Sequence[SkillFacts], limits: Limits | None, sandbox: Sandbox) -> list[str]:
+def _shown(
+    name: str, facts: Sequence[SkillFacts], folders: Sequence[str], limits: Limits | None, sandbox: Sandbox
+) -> list[str]:
     style = Style.of(sys.stdout)
     contracts = [contract for each in facts for contract in each.contracts]
-    lines = [f"{style(name, 'bold')} brings {len(contracts)} commands:"]
+    lines = [f"{style(name, 'bold')} brings {plural(len(contracts), 'command')}{':' if contracts else '.'}"]
     for contract in contracts:
         hints = ", ".join(hints_of(contract))
         lines.append(f"  {contract.id}  {shown(contract.summary)}" + (f"  ({hints})" if hints else ""))
         rest = contract.description.removeprefix(contract.summary).strip()
         lines += [f"      {line}" for line in shown(rest).splitlines()]  # models read all of it
+    if folders:
+        lines += [
+            "It brings the skills in these folders. Read them: they run without another question, also after an update."
+        ]
+        lines += [f"  {shown(folder)}" for folder in folders]
     lines += ["", f"Its limits: {limits.in_words() if limits else 'none: it has your permissions'}."]
     try:
         before = sandbox.limits(name)

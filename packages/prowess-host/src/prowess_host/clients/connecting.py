@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, cast
@@ -149,21 +149,29 @@ def _kept(record: Record) -> bytes | None:
 # --- executing ------------------------------------------------------------------------------------
 
 
-def execute(plan: Plan, ledger: Ledger) -> Path | None:
-    """Carry out a plan. Returns the backup, if one was made. Raises `ClientFileError` if nothing was changed."""
-    if not plan.changes:
-        if plan.launch is None and plan.record is not None:
-            ledger.forget(plan.record)
-        return None
-    _check_unchanged(plan)
+def execute(plan: Plan, ledger: Ledger, again: Callable[[], Plan] | None = None) -> Path | None:
+    """Carry out a plan. Returns the backup, if one was made. Raises `ClientFileError` if nothing was changed.
+
+    `again` makes the plan anew for the file as it is now: another `connect` may have written to it since.
+    """
     try:
-        return _connect(plan, ledger) if plan.launch is not None else _disconnect(plan, ledger)
+        with ledger.alone():
+            return _executed(again() if again is not None else plan, ledger)
     except OSError as error:
         place = error.filename or plan.file
         raise ClientFileError(plan.file, f"cannot be written: {error.strerror} ({place})", _PERMISSIONS) from error
 
 
 _PERMISSIONS: Final = "check the permissions of the file and its folder, then run the command again"
+
+
+def _executed(plan: Plan, ledger: Ledger) -> Path | None:
+    if not plan.changes:
+        if plan.launch is None and plan.record is not None:
+            ledger.forget(plan.record)
+        return None
+    _check_unchanged(plan)
+    return _connect(plan, ledger) if plan.launch is not None else _disconnect(plan, ledger)
 
 
 def _check_unchanged(plan: Plan) -> None:

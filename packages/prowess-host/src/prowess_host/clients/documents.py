@@ -7,6 +7,7 @@ refused, and the file stays as it was.
 from __future__ import annotations
 
 import copy
+import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -113,12 +114,12 @@ def entries_at(data: Any, path: Sequence[str]) -> Any:
 def read_document(file: Path, form: str) -> Document:
     """Read a file; a missing file is an empty document. Raises `ClientFileError`."""
     try:
-        raw = file.read_bytes()
+        raw = _content(file)
     except FileNotFoundError:
         return Document(file, form, "", {}, exists=False)
     except OSError as error:
         reason = f"cannot be read: {error.strerror}"
-        raise ClientFileError(file, reason, "check its permissions") from error
+        raise ClientFileError(file, reason, "check its path and its permissions") from error
     has_bom = raw.startswith(_BOM)
     try:
         text = raw.decode("utf-8-sig")
@@ -134,6 +135,15 @@ def read_document(file: Path, form: str) -> Document:
     if not isinstance(data, dict):
         raise ClientFileError(file, f"must be a table of settings, not {_kind(data)}", "fix it by hand", 1)
     return Document(file, form, text, data, has_bom)
+
+
+def _content(file: Path) -> bytes:
+    """The bytes of a file. A pipe is refused, because reading it would wait for a writer."""
+    mode = file.stat().st_mode
+    if not stat.S_ISREG(mode):
+        kind = "a folder" if stat.S_ISDIR(mode) else "no regular file"
+        raise ClientFileError(file, f"it is {kind}", "move it away, then run the command again")
+    return file.read_bytes()
 
 
 def _kind(value: Any) -> str:

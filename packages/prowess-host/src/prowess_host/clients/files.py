@@ -6,14 +6,18 @@ Mode and owner stay. A link stays a link: its target is replaced.
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import tempfile
 from pathlib import Path
+from typing import Final
 
 from prowess.frozen import frozen
 
 __all__ = ["Written", "back_up", "digest", "remove", "write"]
+
+_WRITABLE: Final = 0o222
 
 
 @frozen
@@ -31,7 +35,10 @@ def digest(content: bytes) -> str:
 
 
 def write(file: Path, content: bytes) -> Written:
-    """Replace a file in one step, and make its folders. After an `OSError`, nothing has changed."""
+    """Replace a file in one step, and make its folders. After an `OSError`, nothing has changed.
+
+    A rename would also replace a file that is read-only, so the mode is checked: somebody wanted the file to stay.
+    """
     target = Path(os.path.realpath(file))
     missing: list[Path] = []
     folder = target.parent
@@ -40,6 +47,8 @@ def write(file: Path, content: bytes) -> Written:
         folder = folder.parent
     target.parent.mkdir(parents=True, exist_ok=True)
     before = target.stat() if target.exists() else None
+    if before is not None and not before.st_mode & _WRITABLE:
+        raise PermissionError(errno.EACCES, "it is read-only", str(target))
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:
         with os.fdopen(handle, "wb") as stream:

@@ -6,7 +6,9 @@ It has paths and fingerprints, but no content of entries. Without it, `disconnec
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
+from collections.abc import Generator
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
@@ -17,6 +19,7 @@ from prowess_host.clients.files import write
 __all__ = ["Ledger", "Record"]
 
 _FILE: Final = "connections.json"
+_LOCK: Final = "connections.lock"
 _FORMAT: Final = 1
 
 
@@ -48,8 +51,17 @@ class Ledger:
     """The records. An unreadable file counts as empty, which makes undoing less exact."""
 
     def __init__(self, folder: Path) -> None:
+        self._folder = folder
         self._file = folder / _FILE
         self.backups = folder / "backups"
+
+    @contextlib.contextmanager
+    def alone(self) -> Generator[None]:
+        """Let no other `connect` or `disconnect` of the user change a file meanwhile. Raises `OSError` if that is impossible."""
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with (self._folder / _LOCK).open("a") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
 
     def records(self) -> list[Record]:
         """The entries that were connected and not disconnected since."""

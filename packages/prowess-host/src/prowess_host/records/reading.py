@@ -156,6 +156,8 @@ class Reader:
             found = self._ask(f"{_SELECT} WHERE id GLOB ? OR id GLOB ? ORDER BY number LIMIT 3", f"{name}*", f"*{name}")
         if len(found) == 1:
             return found[0]
+        if not found and name == _LAST:
+            raise NoSuchCall("the record has no calls yet: `prowess call` adds one, and so does every call of a client")
         if not found:
             raise NoSuchCall(f"the record has no call {name!r}; see `prowess logs`, or use `last`")
         ids = ", ".join(call.id for call in found)

@@ -31,6 +31,8 @@ _LATE: Final = 0.1
 """Seconds that a worker gets to answer itself after a call has timed out."""
 _READING: Final = 0.1
 """Seconds for reading messages that have arrived while the host stood still."""
+_SLOW: Final = 1 / 24
+"""The part of the limit after which an import is reported: 5 of 120 seconds."""
 _BLAMED: Final = 10
 """Stall limits of silence after which a call that should have ended is blamed instead of an import."""
 
@@ -235,6 +237,10 @@ class Timeouts:
             worker.silence = 0.0  # an import that held the interpreter has just ended: only now can the worker answer
         if worker.state is State.IMPORTING and not importing:
             worker.pool.send(worker, Event.IMPORT_ENDED)
+        for each, spent in worker.imports.items():
+            if before.get(each, 0.0) <= limit * _SLOW < spent:
+                told = "still importing %s (%s) after %.0f s; the setting host.import_limit ends that after %g s"
+                _log.warning(told, each.skill, each.file, spent, limit)
         if any(before.get(each, 0.0) <= limit < spent for each, spent in worker.imports.items()):  # reported once
             worker.pool.send(worker, Event.IMPORT_OVERDUE)
 
