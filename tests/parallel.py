@@ -28,7 +28,7 @@ from typing import Any, NoReturn
 import pytest
 from _pytest.capture import FDCapture
 
-__all__ = ["pytest_addoption", "pytest_runtestloop"]
+__all__ = ["folder_of_all", "pytest_addoption", "pytest_runtestloop"]
 
 Group = list[int]
 """The places of tests that run one after the other in one process: those of a module, or a single one."""
@@ -48,6 +48,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add `-n`."""
     group = parser.getgroup("parallel", "parallel tests")
     group._addoption("-n", dest="processes", default="0", metavar="N", help="test processes, or auto: one per core")  # noqa: SLF001 - as xdist
+
+
+def folder_of_all(folders: pytest.TempPathFactory) -> Path:
+    """The temporary folder of this run that all test processes share."""
+    base = folders.getbasetemp()
+    return base.parent if base.name == str(os.getpid()) else base
 
 
 @pytest.hookimpl(tryfirst=True)
