@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import inspect
 import os
 import signal
@@ -67,6 +68,16 @@ def bounded_by_time(test: Callable[..., Any]) -> Callable[..., Any]:
             raise
 
     return run
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect tests without collecting garbage: nearly all stays, and looking through it takes a third of the time."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

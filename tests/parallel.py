@@ -28,17 +28,18 @@ from typing import Any, NoReturn
 import pytest
 from _pytest.capture import FDCapture
 
-__all__ = ["pytest_addoption", "pytest_runtestloop"]
+__all__ = ["folder_of_all", "pytest_addoption", "pytest_runtestloop"]
 
 Group = list[int]
 """The places of tests that run one after the other in one process: those of a module, or a single one."""
 
 LONGEST = tuple(
     """
-    test_soak test_tutorial test_environments test_supervisor test_git test_documents test_node_clients test_python_clients
-    test_process_tree test_output test_quick test_progress test_fleet test_replicas test_agents test_lost_agents test_serve
-    test_shutdown test_staleness test_reload test_page test_drain test_start test_trial test_plugin test_commands test_fetch
-    test_floods test_adversity test_hostile test_memory test_api test_last_good test_faults
+    test_soak test_tutorial test_environments test_git test_supervisor test_process_tree test_documents test_adversity
+    test_python_clients test_node_clients test_quick test_limited_skills test_output test_agents test_lost_agents
+    test_progress test_page test_serve test_fleet test_fetch test_drain test_replicas test_start test_last_good
+    test_shutdown test_reload test_api test_trial test_commands test_faults test_plugin test_staleness test_trusting
+    test_floods test_hostile test_memory test_attacks test_patterns
     """.split()
 )
 """The modules that take longest, in about that order."""
@@ -48,6 +49,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add `-n`."""
     group = parser.getgroup("parallel", "parallel tests")
     group._addoption("-n", dest="processes", default="0", metavar="N", help="test processes, or auto: one per core")  # noqa: SLF001 - as xdist
+
+
+def folder_of_all(folders: pytest.TempPathFactory) -> Path:
+    """The temporary folder of this run that all test processes share."""
+    base = folders.getbasetemp()
+    return base.parent if base.name == str(os.getpid()) else base
 
 
 @pytest.hookimpl(tryfirst=True)

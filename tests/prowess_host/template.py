@@ -1,21 +1,33 @@
 """A process that others are forked from: it has imported what all of them import, and runs nothing else.
 
-As a program it is what workers are forked from (`forked`). A request is a JSON object and descriptors, over a socket: a pipe
-for the exit code, and what the new process is given. The answer is its id.
+As a program it is what workers are forked from (`forked`). It also imports what a worker would import for its settings, its
+commands and its first call: most workers would take as long for that as for all else. A request is a JSON object and
+descriptors, over a socket: a pipe for the exit code, and what the new process is given. The answer is its id.
 """
 
 from __future__ import annotations
 
+import concurrent.futures.thread
+import ctypes
+import gc
+import importlib.metadata
 import json
 import os
 import select
 import signal
 import socket
 import sys
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
+import anyio._backends._asyncio
+import anyio.to_thread
+import pydantic
+
+import prowess.command
+import prowess.served
 from prowess.worker import serving
 
 __all__ = ["MARK", "as_started", "become_worker", "main", "name_of"]
@@ -24,6 +36,18 @@ MARK = "PIPED_MARK"
 """The variable by which the processes that come from a host are found."""
 
 _LONGEST = 1 << 20
+
+
+_IMPORTED = (
+    concurrent.futures.thread,
+    ctypes,
+    importlib.metadata,
+    tomllib,
+    anyio.to_thread,
+    prowess.command,
+    prowess.served,
+)
+pydantic.TypeAdapter(int)  # looks for plugins of pydantic in all installed packages, once
 
 
 def main(control: socket.socket, become: Callable[..., NoReturn]) -> None:
@@ -96,4 +120,5 @@ def become_worker(told: dict[str, Any], link: int, output: int, board: int | Non
 
 
 if __name__ == "__main__":
+    gc.freeze()  # a collection in a forked process neither walks nor copies what all of them share
     main(socket.socket(fileno=int(sys.argv[1])), become_worker)

@@ -27,6 +27,11 @@ WHO = {
     "GIT_COMMITTER_DATE": "2024-05-31T12:00:00+02:00",
     "GIT_AUTHOR_DATE": "2024-05-31T12:00:00+02:00",
 }
+OPTIONS = [
+    *("-c", "init.defaultBranch=main"),
+    *("-c", "protocol.file.allow=always"),
+    *("-c", "maintenance.auto=false"),  # a process after each commit
+]
 Git = Callable[..., str]
 
 
@@ -38,7 +43,7 @@ def no_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run_git(folder: Path, *arguments: str, **environment: str) -> str:
-    command = ["git", "-c", "init.defaultBranch=main", "-c", "protocol.file.allow=always", *arguments]
+    command = ["git", *OPTIONS, *arguments]
     variables = {**os.environ, **WHO, **environment}
     done = subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, check=False)
     assert 0 == done.returncode or "conflict" in done.stdout.lower(), done.stderr
@@ -74,7 +79,8 @@ def commit(git: Git, root: Path) -> Callable[..., str]:
                 path.write_bytes(content if isinstance(content, bytes) else content.encode())
         git("add", "-A")
         git("commit", "-q", "--allow-empty", "-m", message, **(_environment or {}))
-        return git("rev-parse", "HEAD")
+        head = (root / ".git/HEAD").read_text().removeprefix("ref: ").strip()
+        return (root / ".git" / head).read_text().strip() if head.startswith("refs/") else head
 
     return commit
 

@@ -20,9 +20,10 @@ import anyio
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from inside import inside
+from parallel import folder_of_all
 from patience import PATIENCE
 from piped import result, until
-from wheelhouse import installed, small
+from wheelhouse import shared
 from written import is_there, seen, touch, written
 
 from prowess.settings.limits import Limits
@@ -313,15 +314,19 @@ LIMITED = """
 
 
 async def test_agent_makes_the_environment_of_a_skill_and_enforces_its_limits(
-    start: Start, env: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    start: Start,
+    env: dict[str, str],
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It also describes the skill, from what the code declares and by its own settings: the host has no uv. Costs 5 s."""
+    """It also describes the skill, from what the code declares and by its own settings: the host has no uv."""
+    wheels, cache = shared(folder_of_all(tmp_path_factory))
     for name in [name for name in os.environ if name.startswith("UV_")]:
         monkeypatch.delenv(name)
-    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "uv"))
+    monkeypatch.setenv("UV_CACHE_DIR", str(cache))
     monkeypatch.setenv("UV_NO_CONFIG", "1")
-    wheels = installed(tmp_path / "wheels", "prowess-core")
-    small(wheels, "tinypackage", "2.0")
+    monkeypatch.setenv("UV_LINK_MODE", "hardlink")
     root = written(tmp_path / "p", tiny=TINY, small=LIMITED)
     settings = {"environments.index": "", "environments.offline": True, "environments.find_links": [str(wheels)]}
     env = {**env, "PROWESS_ENVIRONMENTS__UV": "/none/uv", "PROWESS_CACHE_DIR": str(tmp_path / "host")}

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import shutil
 from pathlib import Path
 
 import pytest
@@ -30,9 +28,8 @@ def block(*dependencies: str) -> str:
 @pytest.fixture
 def project(tmp_path: Path, wheels: Path) -> Path:
     """A project whose skill takes any version of a package."""
-    links = shutil.copytree(wheels, tmp_path / "links", copy_function=os.link)
-    (links / "tinypackage-2.0-py3-none-any.whl").unlink()
-    settings = '[environments]\nindex = ""\noffline = true\nfind_links = ["links"]\n'
+    (tmp_path / "links").mkdir()  # for a version that comes later
+    settings = f'[environments]\nindex = ""\noffline = true\nfind_links = [{json.dumps(str(wheels))}, "links"]\n'
     return make_project(tmp_path, settings, tiny=f"{block('tinypackage')}{TINY}")
 
 
@@ -61,14 +58,14 @@ async def test_a_lock_is_obeyed_until_the_needs_change(project: Path, capsys: py
     code, told = await asyncio.to_thread(said, capsys, project, "lock")
     assert (0, True) == (code, "skills/tiny.py.lock written." in told)
     text = (project / "skills/tiny.py.lock").read_text()
-    assert "tinypackage==1.0" in text
+    assert "tinypackage==2.0" in text
     assert "prowess-core" not in text
-    small(project / "links", "tinypackage", "2.0")
+    small(project / "links", "tinypackage", "3.0")
     code, told = await asyncio.to_thread(said, capsys, project, "sync")
     assert 0 == code, told
     async with hosted(project, forked=True) as host:
-        assert "1.0" == await host.text("tiny_version")
-    write_skill(project, "tiny.py", f"{block('tinypackage>1')}{TINY}")
+        assert "2.0" == await host.text("tiny_version")
+    write_skill(project, "tiny.py", f"{block('tinypackage>2')}{TINY}")
     code, told = await asyncio.to_thread(said, capsys, project, "sync")
     assert (1, True) == (code, "run prowess lock" in told)
     await asyncio.to_thread(said, capsys, project, "lock", "tiny")
@@ -79,10 +76,10 @@ async def test_a_lock_is_obeyed_until_the_needs_change(project: Path, capsys: py
 async def test_clean_deletes_what_nobody_needs_or_uses(project: Path, capsys: pytest.CaptureFixture[str]):
 
     await asyncio.to_thread(said, capsys, project, "sync")
-    write_skill(project, "tiny.py", f"{block('tinypackage==1.0')}{TINY}")
+    write_skill(project, "tiny.py", f"{block('tinypackage==2.0')}{TINY}")
     store = Store(project / "cache")
     async with hosted(project, forked=True) as host:
-        assert "1.0" == await host.text("tiny_version")
+        assert "2.0" == await host.text("tiny_version")
         assert 2 == len(store.known())
         code, told = await asyncio.to_thread(said, capsys, project, "clean")
         assert (0, True) == (code, "1 environments deleted" in told)
@@ -100,9 +97,9 @@ async def test_clean_deletes_what_nobody_needs_or_uses(project: Path, capsys: py
 
 
 def test_a_call_makes_no_other_environment(project: Path, capsys: pytest.CaptureFixture[str]):
-    write_skill(project, "other.py", f"{block('tinypackage==1.0')}{TINY}")
+    write_skill(project, "other.py", f"{block('tinypackage==2.0')}{TINY}")
     code, told = said(capsys, project, "call", "tiny.version")
-    assert (0, True) == (code, "1.0" in told)
+    assert (0, True) == (code, "2.0" in told)
     assert 1 == len(Store(project / "cache").known())
 
 
@@ -123,7 +120,7 @@ def test_list_and_doctor_show_environments(project: Path, capsys: pytest.Capture
     code, told = said(capsys, project, "list")
     assert (1, True) == (code, "its environment does not exist yet: run prowess sync" in told)
     code, told = said(capsys, project, "call", "tiny.version")
-    assert (0, True) == (code, "1.0" in told)
+    assert (0, True) == (code, "2.0" in told)
     (finding,) = found(project)
     assert "environment of tiny: Python" in finding.message
     code, told = said(capsys, project, "list")

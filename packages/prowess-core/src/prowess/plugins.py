@@ -56,9 +56,9 @@ class Plugins:
     def each(self, hook: str, *, plugin: str | None = None) -> Iterator[tuple[str, Callable[..., Any]]]:
         """The implementations of a hook, each with the name of its plugin. The caller handles exceptions."""
         caller: pluggy.HookCaller = getattr(self._manager.hook, hook)
-        for impl in sorted(caller.get_hookimpls(), key=_turn):
-            if plugin is None or impl.plugin_name == plugin:
-                yield impl.plugin_name, _taking(impl)
+        found = [impl for impl in caller.get_hookimpls() if plugin is None or impl.plugin_name == plugin]
+        for impl in sorted(found, key=_turn):
+            yield impl.plugin_name, _taking(impl)
 
     def has(self, hook: str, *, beside: str = "") -> bool:
         """Whether any plugin implements a hook, ignoring names that begin with `beside`."""
