@@ -26,7 +26,7 @@ import template
 
 import prowess_host.cli.main
 import prowess_host.http
-from prowess_host import serving
+from prowess_host import stdio
 from prowess_host.cli.main import main
 from prowess_host.project import Project
 
@@ -39,7 +39,7 @@ def become_command(told: dict[str, Any], *fds: int) -> NoReturn:
     workers = template_of_workers(*fds)
     forked.template = lambda: workers
     Project.__init__.__defaults__ = (forked.spawn,)
-    serving.spawner = lambda _ahead: forked.spawn  # `host` starts its first worker before it makes a project
+    stdio.spawner = lambda _ahead: forked.spawn  # `host` starts its first worker before it makes a project
     prowess_host.cli.main._first_worker = lambda _settings: None  # noqa: SLF001
     if len(fds) == 1:
         os.login_tty(*fds)  # so that Ctrl-C reaches it

@@ -102,7 +102,7 @@ async def test_host_holds_no_skill_and_nothing_heavy(project: Path):
         modules = {
             line.rpartition("|")[2].strip() for line in host.stderr.splitlines() if line.startswith("import time:")
         }
-        assert {"prowess_host.serving", "prowess_host.catalog.manifest", "asyncio"} <= modules
+        assert {"prowess_host.stdio", "prowess_host.catalog.manifest", "asyncio"} <= modules
         assert set() == modules & HEAVY
         assert not [name for name in modules if name.startswith(("prowess_skills", "skills"))]
 

@@ -47,7 +47,7 @@ ROOMS: dict[str, str] = {
         served_calls
         project
         connection
-        serving http
+        stdio http
         dev doctor packaging
         cli
         (door)

@@ -432,10 +432,10 @@ def test_cluster_ends_whichever_of_its_threads_gets_the_signal() -> None:
     """The system chooses one, for example after a Ctrl-Z."""
     code = """if True:
         import signal, threading
-        from prowess_host.cli import clustering
-        over = clustering._over_at_signals()
+        from prowess_host.cli import cluster
+        over = cluster._over_at_signals()
         threading.Timer(0.5, lambda: signal.pthread_kill(threading.get_ident(), signal.SIGINT)).start()
-        clustering._wait_for(over)
+        cluster._wait_for(over)
     """
     assert 0 == subprocess.run([sys.executable, "-c", code], check=False, timeout=PATIENCE).returncode
 

@@ -495,7 +495,7 @@ async def test_a_host_imports_sqlite_after_the_first_answer_only(tmp_path: Path)
         before = host.stderr
         assert "1" == await host.text("t_echo", value=1)
         await until(lambda: "sqlite3" in host.stderr)
-    assert "prowess_host.serving" in before
+    assert "prowess_host.stdio" in before
     assert "sqlite3" not in before
 
 

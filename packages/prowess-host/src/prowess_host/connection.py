@@ -12,7 +12,7 @@ import logging
 import time
 from collections.abc import Callable, Coroutine, Hashable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from prowess.contracts.contract import TOOL
 from prowess.contracts.kinds import RESOURCE
@@ -53,9 +53,10 @@ if TYPE_CHECKING:
     from prowess_host.protocol.kinds import Row
     from prowess_host.protocol.lines import Oversized
     from prowess_host.tasks import Task
+    from prowess_host.transports.transport import Transport
     from prowess_host.workers.jobs import Job
 
-__all__ = ["Connection", "Transport"]
+__all__ = ["Connection"]
 
 T = TypeVar("T", bound=ToolCall)
 
@@ -67,22 +68,6 @@ _LATER: Final = 0.5
 """Seconds between two attempts to tell a client that does not read of changes."""
 _MOST_NOTICES: Final = 1024 * 1024
 """Bytes that may wait for a client before progress and logs are dropped. Answers are never dropped."""
-
-
-class Transport(Protocol):
-    """Writes to a client. Its members never block or raise, even when the client is gone.
-
-    It may have an `owner`, the authenticated caller: only the owner of a task may ask for it.
-    """
-
-    @property
-    def backlog(self) -> int:
-        """The number of bytes that the client has not read."""
-        ...
-
-    def write(self, line: bytes, *, more: bool = False) -> None:
-        """Send whole lines. `more` says that others probably follow at once, so that the transport can join them."""
-        ...
 
 
 class Connection:

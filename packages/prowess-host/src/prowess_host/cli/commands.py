@@ -1,7 +1,8 @@
 """The table of the commands of the `prowess` command line, and how one is run.
 
-A command is a module of this folder with a `click.Command` named `command`, whose callback returns the exit code. The
-module is imported when the command is used: `prowess list` imports what `list` needs, and help is printed from the table.
+A command is a module of this folder with its name (`test_from` for `test-from`) and with a `click.Command` named `command`,
+whose callback returns the exit code. The module is imported when the command is used: `prowess list` imports what `list`
+needs, and help is printed from the table.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ import click
 
 from prowess.errors import ProwessError, did_you_mean
 from prowess.logs import log_to_stderr
-from prowess_host.cli.command_table import forget_output
 from prowess_host.cli.exit_codes import DONE, FAILED, INTERRUPTED, UNREAD, WRONG_USE
+from prowess_host.cli.list_table import forget_output
 from prowess_host.cli.main import VERSION
 from prowess_host.cli.terminal import Style, complain
 
-__all__ = ["COMMANDS", "COMPLETE", "Entry", "prowess", "run"]
+__all__ = ["COMMANDS", "COMPLETE", "Entry", "module_of", "prowess", "run"]
 
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Errors of writing that name no file."""
@@ -34,8 +35,6 @@ COMPLETE: Final = "_PROWESS_COMPLETE"
 class Entry(NamedTuple):
     """A command that is not imported yet."""
 
-    module: str
-    """The name of the module in this folder."""
     help: str
     """One line, for `prowess --help`."""
     group: str
@@ -49,32 +48,32 @@ _SEE: Final = "See what happened"
 _SHELL: Final = "The shell"
 
 COMMANDS: Final[dict[str, Entry]] = {  # in the order of the help, by group
-    "new": Entry("creating", "Make a project or a skill, with a test that passes.", _MAKE),
-    "sync": Entry("syncing", "Make the environments of skills before their first call.", _MAKE),
-    "lock": Entry("locking", "Write lock files with the exact versions of dependencies.", _MAKE),
-    "clean": Entry("cleaning", "Delete the environments that no project uses.", _MAKE),
-    "package": Entry("packaging", "Make a wheel, a bundle and a registry entry of a project.", _MAKE),
-    "list": Entry("listing", "List the commands of a project.", _USE),
-    "show": Entry("showing", "Show one command: parameters, hints, schemas, an example.", _USE),
-    "call": Entry("calling", "Call a command.", _USE),
-    "invoke": Entry("invoking", "Answer request envelopes from stdin.", _USE),
-    "host": Entry("hosting", "Serve a project to an MCP client. An IDE starts this.", _SERVE),
-    "serve": Entry("serving", "Serve a project over HTTP.", _SERVE),
-    "cluster": Entry("clustering", "Start an engine, agents and servers here, to try a cluster.", _SERVE),
-    "agent": Entry("agent", "Run workers on this machine for the hosts of a cluster.", _SERVE),
-    "connect": Entry("connect", "Put the project into an IDE or another MCP client.", _SERVE),
-    "disconnect": Entry("disconnect", "Remove the project from its MCP clients.", _SERVE),
-    "status": Entry("status", "Show where the project is connected, and whether it works.", _SERVE),
-    "doctor": Entry("doctor", "Find what is wrong, from Python to each client.", _SERVE),
-    "approve": Entry("approving", "Sign the code of a project for agents that run only approved code.", _SERVE),
-    "trust": Entry("trusting", "Allow the skills of an installed package to run.", _SERVE),
-    "build": Entry("building", "Write the catalog file for commit and review.", _KEEP),
-    "check": Entry("checking", "Report breaking changes, and schemas that clients reject.", _KEEP),
-    "dev": Entry("developing", "Watch a project in a browser: commands, calls, failures.", _SEE),
-    "logs": Entry("logs", "Show the record of calls, or one call.", _SEE),
-    "replay": Entry("replaying", "Run a recorded call again, and show the difference.", _SEE),
-    "test-from": Entry("testing", "Write a pytest test of a recorded call.", _SEE),
-    "completion": Entry("completing", "Print the completion script of a shell.", _SHELL),
+    "new": Entry("Make a project or a skill, with a test that passes.", _MAKE),
+    "sync": Entry("Make the environments of skills before their first call.", _MAKE),
+    "lock": Entry("Write lock files with the exact versions of dependencies.", _MAKE),
+    "clean": Entry("Delete the environments that no project uses.", _MAKE),
+    "package": Entry("Make a wheel, a bundle and a registry entry of a project.", _MAKE),
+    "list": Entry("List the commands of a project.", _USE),
+    "show": Entry("Show one command: parameters, hints, schemas, an example.", _USE),
+    "call": Entry("Call a command.", _USE),
+    "invoke": Entry("Answer request envelopes from stdin.", _USE),
+    "host": Entry("Serve a project to an MCP client. An IDE starts this.", _SERVE),
+    "serve": Entry("Serve a project over HTTP.", _SERVE),
+    "cluster": Entry("Start an engine, agents and servers here, to try a cluster.", _SERVE),
+    "agent": Entry("Run workers on this machine for the hosts of a cluster.", _SERVE),
+    "connect": Entry("Put the project into an IDE or another MCP client.", _SERVE),
+    "disconnect": Entry("Remove the project from its MCP clients.", _SERVE),
+    "status": Entry("Show where the project is connected, and whether it works.", _SERVE),
+    "doctor": Entry("Find what is wrong, from Python to each client.", _SERVE),
+    "approve": Entry("Sign the code of a project for agents that run only approved code.", _SERVE),
+    "trust": Entry("Allow the skills of an installed package to run.", _SERVE),
+    "build": Entry("Write the catalog file for commit and review.", _KEEP),
+    "check": Entry("Report breaking changes, and schemas that clients reject.", _KEEP),
+    "dev": Entry("Watch a project in a browser: commands, calls, failures.", _SEE),
+    "logs": Entry("Show the record of calls, or one call.", _SEE),
+    "replay": Entry("Run a recorded call again, and show the difference.", _SEE),
+    "test-from": Entry("Write a pytest test of a recorded call.", _SEE),
+    "completion": Entry("Print the completion script of a shell.", _SHELL),
 }
 
 _EXAMPLES: Final = """\
@@ -86,6 +85,11 @@ Examples:
 """
 
 
+def module_of(command: str) -> str:
+    """The module of a command."""
+    return f"prowess_host.cli.{command.replace('-', '_')}"
+
+
 class _Commands(click.Group):
     """Finds commands in the table, and imports only the one that is used."""
 
@@ -93,10 +97,9 @@ class _Commands(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
-        entry = COMMANDS.get(cmd_name)
-        if entry is None:
+        if cmd_name not in COMMANDS:
             return None
-        command: click.Command = import_module(f"prowess_host.cli.{entry.module}").command
+        command: click.Command = import_module(module_of(cmd_name)).command
         return command
 
     def resolve_command(

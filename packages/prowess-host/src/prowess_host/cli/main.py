@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from prowess_host.transports.claim import Claim
     from prowess_host.workers.launch import Launched
 
-__all__ = ["VERSION", "PlainOptions", "leave", "main", "plain_options", "project_root", "serve", "setting_flags"]
+__all__ = ["VERSION", "PlainOptions", "host", "leave", "main", "plain_options", "project_root", "setting_flags"]
 
 VERSION: Final = "0.1.0"
 _BY_HAND: Final = """\
@@ -35,9 +35,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     given = list(sys.argv[1:] if argv is None else argv)
     options = plain_options(given[1:]) if given[:1] in (["host"], ["list"]) else None
     if options is not None and given[0] == "host":
-        serve(options)
+        host(options)
     if options is not None:
-        from prowess_host.cli.command_table import list_at_once
+        from prowess_host.cli.list_table import list_at_once
 
         code = list_at_once(options)
         if code is not None:
@@ -47,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     sys.exit(run(given))
 
 
-def serve(options: PlainOptions) -> NoReturn:
+def host(options: PlainOptions) -> NoReturn:
     """Serve a client on stdin and stdout. The wire is claimed before anything else is imported."""
     gc.disable()  # as in a worker: imports make many objects and drop hardly any
     from prowess_host.stderr import complaints
@@ -83,7 +83,7 @@ def _run(wire: Claim, settings: Settings, flags: JsonObject, ahead: Launched | N
     import asyncio
 
     from prowess.worker.polling import new_loop
-    from prowess_host.serving import serve_stdio
+    from prowess_host.stdio import serve_stdio
 
     if modules["ssl"] is None:
         del modules["ssl"]

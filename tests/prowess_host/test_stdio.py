@@ -22,12 +22,12 @@ from piped import HANDSHAKE, hosted, make_project, result, until, write_skill
 from prowess.settings.settings import Settings
 from prowess.worker.progress import Progress
 from prowess_host import connection as connection_module
-from prowess_host import serving as serving_module
+from prowess_host import stdio
 from prowess_host.catalog import updates as learning_module
 from prowess_host.cli.main import PlainOptions, main, plain_options
 from prowess_host.project import Project
 from prowess_host.protocol.identity import Server
-from prowess_host.serving import StdioHost
+from prowess_host.stdio import StdioHost
 from prowess_host.transports import stdio as wire_module
 from prowess_host.transports.claim import Claim
 from prowess_host.workers import supervisor as supervisor_module
@@ -195,7 +195,7 @@ async def test_a_client_that_does_not_read_is_not_read_from(tmp_path: Path, monk
 async def test_a_client_that_leaves_without_reading_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Although it is not read from any more."""
     monkeypatch.setattr(wire_module, "_MOST_BACKLOG", 1000)
-    monkeypatch.setattr(serving_module, "_FLUSH", 0.05)
+    monkeypatch.setattr(stdio, "_FLUSH", 0.05)
     async with inside(make_project(tmp_path, t=SAY)) as client:
         assert "result" in await client.answer(call(1))
         await asyncio.to_thread(client.send, call(2, text="x" * 200_000), {"id": 3, "method": "ping"})

@@ -10,7 +10,7 @@ import pytest
 from patience import PATIENCE
 
 from prowess_host.cli.commands import run
-from prowess_host.cli.creating import TEMPLATES
+from prowess_host.cli.new import TEMPLATES
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from prowess_host.cli.main import PlainOptions, serve
+from prowess_host.cli.main import PlainOptions, host
 from prowess_host.cli.options import ProjectOptions, project_options
 
 __all__ = ["command"]
@@ -19,4 +19,4 @@ Example, in the configuration of a client:
 @project_options
 def command(where: ProjectOptions) -> int:
     """Serve the commands of a project to an MCP client over stdin and stdout. An IDE starts this."""
-    serve(PlainOptions(where.project, list(where.set)))
+    host(PlainOptions(where.project, list(where.set)))

@@ -16,9 +16,9 @@ from prowess.contracts.contract import Contract
 from prowess.jsontypes import JsonObject
 from prowess.profiles.profile import BUILT_IN
 from prowess.settings.limits import Limits
-from prowess_host.cli.calling import NotLoaded, find
-from prowess_host.cli.command_table import hints_of
+from prowess_host.cli.call import NotLoaded, find
 from prowess_host.cli.exit_codes import DONE, FAILED
+from prowess_host.cli.list_table import hints_of
 from prowess_host.cli.options import CommandId, ProjectOptions, json_option, project_options
 from prowess_host.cli.parameters import example_line, parameters_of, type_in_words
 from prowess_host.cli.projects import opened

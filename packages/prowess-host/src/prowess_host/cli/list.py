@@ -9,8 +9,8 @@ import click
 
 from prowess.contracts.catalog import Catalog
 from prowess.jsontypes import JsonObject
-from prowess_host.cli.command_table import NEXT, catalog_lines
 from prowess_host.cli.exit_codes import DONE, FAILED
+from prowess_host.cli.list_table import NEXT, catalog_lines
 from prowess_host.cli.options import ProjectOptions, json_option, project_options
 from prowess_host.cli.projects import agents_of, catalog_of, opened
 from prowess_host.cli.terminal import complain

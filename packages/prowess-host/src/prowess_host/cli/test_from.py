@@ -21,7 +21,7 @@ from prowess_host.cli.exit_codes import DONE
 from prowess_host.cli.options import ProjectOptions, project_options
 from prowess_host.cli.projects import opened, unknown_command
 from prowess_host.cli.records import CALL_ID, record_of, short_id, unboxed
-from prowess_host.cli.replaying import completed_arguments
+from prowess_host.cli.replay import completed_arguments
 from prowess_host.records.reading import RUNNING, Call
 from prowess_host.records.redaction import MASK
 

@@ -20,8 +20,8 @@ from prowess.settings.settings import Settings
 from prowess.skills.description import SkillFacts
 from prowess_host.catalog.trust import contract_digest
 from prowess_host.cli.asking import can_ask
-from prowess_host.cli.command_table import hints_of
 from prowess_host.cli.exit_codes import DONE, FAILED
+from prowess_host.cli.list_table import hints_of
 from prowess_host.cli.options import ProjectOptions, project_options
 from prowess_host.cli.projects import settings_of
 from prowess_host.cli.terminal import Style, complain, plural

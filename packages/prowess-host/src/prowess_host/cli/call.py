@@ -16,8 +16,8 @@ from prowess.contracts.contract import Contract
 from prowess.frozen import frozen
 from prowess.jsontypes import JsonObject
 from prowess_host.cli.asking import LineReader, answer_questions, can_ask
-from prowess_host.cli.command_table import NEXT
 from prowess_host.cli.exit_codes import DONE, FAILED, WRONG_USE
+from prowess_host.cli.list_table import NEXT
 from prowess_host.cli.options import CommandId, ProjectOptions, project_options
 from prowess_host.cli.parameters import as_object, example_of, read_arguments
 from prowess_host.cli.progress import LiveCall
@@ -100,7 +100,7 @@ def command(ctx: click.Context, where: ProjectOptions, name: str | None, *, help
             return DONE
         raise click.UsageError("Missing argument 'COMMAND'. `prowess list` shows the commands.", ctx)
     if helps:
-        from prowess_host.cli.showing import show_usage
+        from prowess_host.cli.show import show_usage
 
         return asyncio.run(show_usage(where, name))
     try:
