@@ -133,6 +133,7 @@ async def test_two_keys_that_json_writes_alike_lose_no_entry(place: str, name: s
         (dict[str, Any], {"x": types.MappingProxyType(BOTH)}),
         (dict[Size | Shape, int], {Size.SMALL: 1, Shape.SQUARE: 2}),
         (list[Typed], [Typed(held=BOTH)]),
+        (list[dict], [types.MappingProxyType(BOTH)]),
         (Typed, {"held": BOTH}),
         (Record, Record(BOTH)),
         (Open, Open(out=2)),  # pyright: ignore[reportCallIssue]
@@ -174,6 +175,8 @@ async def test_keys_that_the_declared_type_reads_alike_are_refused(returns: Any,
         ({"out": 1, "more": {"1": 2}}, None, Open(more={1: 2})),  # pyright: ignore[reportCallIssue]
         ([[1, "a"], ["1", "b"]], None, Careful(held=BOTH)),
         ([[1, "a"], ["1", "b"]], Careful, Careful(held=BOTH)),
+        ({"x": ["a"]}, dict[str, list[str]], {"x": {"a": 1}.keys()}),
+        ([{"1": "a"}], list[dict], [types.MappingProxyType({1: "a"})]),
         ({"1": "a", "2": [1, 2]}, None, {1: "a", "2": iter([1, 2])}),
     ],
 )
