@@ -6,7 +6,7 @@ import collections
 import dataclasses
 import enum
 import types
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import date
 from typing import Annotated, Any, Generic, TypedDict, TypeVar
 
@@ -63,6 +63,22 @@ class Same(BaseModel):
 
 class Raw(BaseModel):
     held: bytes = b"\xff"
+
+
+class Foreign(Mapping[Any, str]):
+    """A mapping that no library knows."""
+
+    def __init__(self, held: dict[Any, str]) -> None:
+        self._held = held
+
+    def __getitem__(self, key: Any) -> str:
+        return self._held[key]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._held)
+
+    def __len__(self) -> int:
+        return len(self._held)
 
 
 class Careful(BaseModel):
@@ -134,6 +150,9 @@ async def test_two_keys_that_json_writes_alike_lose_no_entry(place: str, name: s
         (dict[Size | Shape, int], {Size.SMALL: 1, Shape.SQUARE: 2}),
         (list[Typed], [Typed(held=BOTH)]),
         (list[dict], [types.MappingProxyType(BOTH)]),
+        (list[dict], [collections.ChainMap({1: "a"}, {"1": "b"})]),
+        (list[dict[Any, str]], [collections.UserDict(BOTH)]),
+        (list[dict], [Foreign(BOTH)]),
         (Typed, {"held": BOTH}),
         (Record, Record(BOTH)),
         (Open, Open(out=2)),  # pyright: ignore[reportCallIssue]
