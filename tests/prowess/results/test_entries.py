@@ -6,7 +6,7 @@ import collections
 import dataclasses
 import enum
 import types
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import date
 from typing import Annotated, Any, Generic, TypedDict, TypeVar
 
@@ -63,6 +63,22 @@ class Same(BaseModel):
 
 class Raw(BaseModel):
     held: bytes = b"\xff"
+
+
+class Foreign(Mapping[Any, str]):
+    """A mapping that no library knows."""
+
+    def __init__(self, held: dict[Any, str]) -> None:
+        self._held = held
+
+    def __getitem__(self, key: Any) -> str:
+        return self._held[key]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._held)
+
+    def __len__(self) -> int:
+        return len(self._held)
 
 
 class Careful(BaseModel):
@@ -133,6 +149,10 @@ async def test_two_keys_that_json_writes_alike_lose_no_entry(place: str, name: s
         (dict[str, Any], {"x": types.MappingProxyType(BOTH)}),
         (dict[Size | Shape, int], {Size.SMALL: 1, Shape.SQUARE: 2}),
         (list[Typed], [Typed(held=BOTH)]),
+        (list[dict], [types.MappingProxyType(BOTH)]),
+        (list[dict], [collections.ChainMap({1: "a"}, {"1": "b"})]),
+        (list[dict[Any, str]], [collections.UserDict(BOTH)]),
+        (list[dict], [Foreign(BOTH)]),
         (Typed, {"held": BOTH}),
         (Record, Record(BOTH)),
         (Open, Open(out=2)),  # pyright: ignore[reportCallIssue]
@@ -174,6 +194,8 @@ async def test_keys_that_the_declared_type_reads_alike_are_refused(returns: Any,
         ({"out": 1, "more": {"1": 2}}, None, Open(more={1: 2})),  # pyright: ignore[reportCallIssue]
         ([[1, "a"], ["1", "b"]], None, Careful(held=BOTH)),
         ([[1, "a"], ["1", "b"]], Careful, Careful(held=BOTH)),
+        ({"x": ["a"]}, dict[str, list[str]], {"x": {"a": 1}.keys()}),
+        ([{"1": "a"}], list[dict], [types.MappingProxyType({1: "a"})]),
         ({"1": "a", "2": [1, 2]}, None, {1: "a", "2": iter([1, 2])}),
     ],
 )

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections import Counter, deque
-from collections.abc import Iterable
+from collections import ChainMap, Counter, UserDict, deque
+from collections.abc import Iterable, Mapping
 from datetime import date, datetime
+from types import MappingProxyType
 from typing import Any, Final, cast, get_args, get_origin
 from weakref import WeakKeyDictionary
 
@@ -20,10 +21,12 @@ from prowess.results.unsendable import SCALARS, first_inside, path_text
 
 __all__ = ["fields_may_meet", "keys_may_meet", "lost_entry"]
 
+_MAPPINGS: Final = (ChainMap, MappingProxyType, UserDict, dict)
+"""Classes whose keys are cheap to read. Other mappings are written as text without a look at their keys."""
 _DISTINCT: Final = (bool, date, datetime, int)
 
 
-def keys_may_meet(entries: dict[Any, Any]) -> bool:
+def keys_may_meet(entries: Iterable[Any]) -> bool:
     """Whether two keys may be written alike: not if all are strings, or of one type that is always written differently."""
     try:
         "".join(entries)  # the quickest look at all keys
@@ -72,7 +75,7 @@ class _Kind:
     """The fields that may hold objects with any keys."""
     names: frozenset[str] = frozenset()
     meet: bool = False
-    """Whether two of its fields have the same name in JSON."""
+    """Whether two of its fields have the same name in JSON, or may have it."""
     is_open: bool = False
     """Whether it has further fields."""
     is_mapping: bool = False
@@ -91,10 +94,12 @@ def _kind_of(cls: type[Any]) -> _Kind:
 
 
 def _read(cls: type[Any]) -> _Kind:
-    if issubclass(cls, dict):
+    if issubclass(cls, _MAPPINGS):
         return _Kind(is_mapping=True)
     if issubclass(cls, (list, tuple, deque)):
         return _Kind(is_sequence=True)
+    if issubclass(cls, Mapping):
+        return _Kind(meet=True)
     if issubclass(cls, BaseModel):
         names = [info.serialization_alias or name for name, info in cls.model_fields.items()]
         names += [computed.alias or name for name, computed in cls.model_computed_fields.items()]

@@ -338,6 +338,8 @@ class Writer:
             except ValidationError as error:
                 refusal = refusal or error
                 continue
+            if form is not value and adapter.keys_may_meet:
+                found = _looked_through(form)
             if found.names_may_meet or self._names_may_meet:
                 self._check_entries(functools.partial(adapter.text_of, accepted))
             return data
