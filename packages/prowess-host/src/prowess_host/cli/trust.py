@@ -140,8 +140,13 @@ async def _facts(
         )
     for failure in (failure for facts in found for failure in facts.failures):
         complain(str(failure))
-    own = {(root / folder).resolve() for folder in settings.own.skills}
-    return found, [folder for folder in folders if Path(folder).resolve() not in own]
+    return found, _brought(folders, settings)
+
+
+def _brought(folders: Sequence[str], settings: Settings) -> list[str]:
+    """The folders of skills that are not those of the project."""
+    own = {(settings.root / folder).resolve() for folder in settings.own.skills}
+    return [folder for folder in folders if Path(folder).resolve() not in own]
 
 
 def _shown(
