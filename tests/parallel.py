@@ -38,7 +38,7 @@ LONGEST = tuple(
     test_soak test_tutorial test_environments test_supervisor test_git test_documents test_node_clients test_python_clients
     test_process_tree test_output test_quick test_progress test_fleet test_replicas test_agents test_lost_agents test_serve
     test_shutdown test_staleness test_reload test_page test_drain test_start test_trial test_plugin test_commands test_fetch
-    test_floods test_adversity test_hostile test_memory test_api test_last_good test_faults
+    test_floods test_pauses test_adversity test_hostile test_memory test_api test_last_good test_faults
     """.split()
 )
 """The modules that take longest, in about that order."""
