@@ -17,9 +17,8 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 from packaging.requirements import Requirement
-from uv import find_uv_bin
 
-__all__ = ["installed", "shared", "small", "starts"]
+__all__ = ["cache_in", "installed", "shared", "small", "starts"]
 
 _DEEP = 20
 _WHEEL = "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
@@ -67,25 +66,32 @@ def installed(folder: Path, *names: str) -> Path:
     return folder
 
 
-def shared(folder: Path) -> tuple[Path, Path]:
-    """Wheels of what Prowess needs and of small packages, and a cache of uv that holds them compiled, made once in a folder of all test processes.
+def shared(folder: Path) -> Path:
+    """Wheels of what Prowess needs and of small packages, made once in a folder of all test processes.
 
-    An environment whose files are links into that cache is made without compiling 290 files, which takes two seconds.
+    Its `cache_in` holds them compiled: an environment whose files are links into that cache is made without compiling 290
+    files, which takes two seconds.
     """
-    wheels, cache, made = (folder / name for name in ("wheels", "uv", "wheels-made"))
+    wheels, made = folder / "wheels", folder / "wheels-made"
     with (folder / "wheels-lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not made.exists():
-            installed(wheels, "prowess-core")
-            _fill(cache, wheels)
+            _fill(cache_in(folder), installed(wheels, "prowess-core"))
             for version in ("1.0", "2.0"):
                 small(wheels, "tinypackage", version)
             small(wheels, "fickle", "1.0", "pydantic<2")
             made.touch()
-    return wheels, cache
+    return wheels
+
+
+def cache_in(folder: Path) -> Path:
+    """The cache of uv for the wheels that are shared there."""
+    return folder / "uv"
 
 
 def _fill(cache: Path, wheels: Path) -> None:
+    from uv import find_uv_bin  # tests that need none also import this module
+
     names = [wheel.name.partition("-")[0] for wheel in wheels.glob("*.whl")]
     environ = {name: value for name, value in os.environ.items() if not name.startswith("UV_")}
     uv = [find_uv_bin(), "pip", "install", "--quiet", "--no-config", "--cache-dir", cache]

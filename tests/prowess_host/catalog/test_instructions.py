@@ -115,6 +115,7 @@ def test_a_wrong_icon_is_named(tmp_path: Path, source: str, why: str) -> None:
         details_of(IdentitySettings(icons=(source,)), tmp_path)
 
 
+@pytest.mark.usefixtures("forked_hosts")
 @pytest.mark.parametrize("wire", WIRES)
 async def test_a_client_is_told_who_serves_and_how(tmp_path: Path, wire: str) -> None:
     """A wrong icon costs no more than itself. What is written wins over what is generated."""

@@ -73,7 +73,7 @@ def used(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 async def make_calls(root: Path, calls: list[tuple[str, dict[str, Any]]]) -> None:
-    async with hosted(root) as host:
+    async with hosted(root, forked=True) as host:
         for name, arguments in calls:
             await host.call(name, **arguments)
 

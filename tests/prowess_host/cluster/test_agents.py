@@ -23,7 +23,7 @@ from inside import inside
 from parallel import folder_of_all
 from patience import PATIENCE
 from piped import result, until
-from wheelhouse import shared
+from wheelhouse import cache_in, shared
 from written import is_there, seen, touch, written
 
 from prowess.settings.limits import Limits
@@ -321,10 +321,11 @@ async def test_agent_makes_the_environment_of_a_skill_and_enforces_its_limits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It also describes the skill, from what the code declares and by its own settings: the host has no uv."""
-    wheels, cache = shared(folder_of_all(tmp_path_factory))
+    folder = folder_of_all(tmp_path_factory)
+    wheels = shared(folder)
     for name in [name for name in os.environ if name.startswith("UV_")]:
         monkeypatch.delenv(name)
-    monkeypatch.setenv("UV_CACHE_DIR", str(cache))
+    monkeypatch.setenv("UV_CACHE_DIR", str(cache_in(folder)))
     monkeypatch.setenv("UV_NO_CONFIG", "1")
     monkeypatch.setenv("UV_LINK_MODE", "hardlink")
     root = written(tmp_path / "p", tiny=TINY, small=LIMITED)

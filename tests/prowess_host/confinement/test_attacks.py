@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from tests.prowess_host.confinement.limited import ATTACKS, attack, run
 
-from prowess.settings.limits import GIB, MIB, Limits
+from prowess.settings.limits import MIB, Limits
 from prowess_host.confinement.confine import Confinement, System, Unenforceable, filtered_environment, system
 from prowess_host.confinement.grants import Grant
 from prowess_host.confinement.launch import FAILED, MARK
@@ -163,7 +163,7 @@ def test_memory_is_limited(tmp_path: Path) -> None:
     """More than that is a MemoryError."""
     code = f"""
 try:
-    held = bytearray({2 * GIB})
+    held = bytearray({768 * MIB})
 except MemoryError:
     print("refused")
 """

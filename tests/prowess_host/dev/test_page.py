@@ -234,7 +234,7 @@ def test_a_failure_is_told_with_its_text(browser: Browser):
 
 async def test_a_call_of_an_ide_appears_while_it_runs(browser: Browser, dev: Served):
     """Its host is another process. The story grows, and is complete at the end."""
-    async with hosted(dev.root) as host:
+    async with hosted(dev.root, forked=True) as host:
         answer = host.start_call("t_slow")
         browser.until_text("#calls li:first-child", "piped")
         browser.click("#calls li:first-child button")

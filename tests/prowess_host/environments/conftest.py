@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 from parallel import folder_of_all
-from wheelhouse import shared
+from wheelhouse import cache_in, shared
 
 
 @pytest.fixture
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Small packages in two versions, one with other needs than Prowess, and what Prowess needs."""
-    return shared(folder_of_all(tmp_path_factory))[0]
+    return shared(folder_of_all(tmp_path_factory))
 
 
 @pytest.fixture(autouse=True)
@@ -21,6 +21,6 @@ def _uv(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatc
     """No configuration of this machine, and a cache that all tests share."""
     for name in [name for name in os.environ if name.startswith("UV_")]:
         monkeypatch.delenv(name)
-    monkeypatch.setenv("UV_CACHE_DIR", str(shared(folder_of_all(tmp_path_factory))[1]))
+    monkeypatch.setenv("UV_CACHE_DIR", str(cache_in(folder_of_all(tmp_path_factory))))
     monkeypatch.setenv("UV_NO_CONFIG", "1")
     monkeypatch.setenv("UV_LINK_MODE", "hardlink")
