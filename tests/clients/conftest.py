@@ -35,11 +35,13 @@ def fail() -> str:
 
 
 @skill_command
-async def count(ctx: Context, to: int = 3) -> int:
-    """Count, and say how far."""
+async def count(ctx: Context, to: int = 3, heard: Path | None = None) -> int:
+    """Count, and say how far. The client notes in a file what it has heard."""
     for number in range(1, to + 1):
         ctx.progress(number, to, f"at {number}")
-        await anyio.sleep(0.05)  # the TypeScript clients lose progress that arrives together with the answer
+        # the TypeScript clients lose progress that arrives together with the answer
+        while heard and not (heard.exists() and heard.stat().st_size >= number):
+            await anyio.sleep(0.01)
     return to
 
 

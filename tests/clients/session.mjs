@@ -1,7 +1,7 @@
 // One session of an official TypeScript client with a server: `node session.mjs v1|v2-legacy|v2-auto PROJECT COMMAND…`,
 // where the command may be an address instead.
 // Prints one JSON object with what every step came to.
-import { existsSync, writeFileSync } from "node:fs";
+import { appendFileSync, existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 
@@ -69,7 +69,12 @@ told.prompt = (await client.getPrompt({ name: "notes_review", arguments: { code:
 const completed = { ref: { type: "ref/prompt", name: "notes_review" }, argument: { name: "language", value: "py" } };
 told.completed = (await client.complete(completed)).completion.values;
 told.progress = [];
-await call("tools_count", {}, { onprogress: (step) => told.progress.push([step.progress, step.total, step.message]) });
+const heard = join(project, "heard");
+const onprogress = (step) => {
+  told.progress.push([step.progress, step.total, step.message]);
+  appendFileSync(heard, "x");
+};
+await call("tools_count", { heard }, { onprogress });
 told.asked = await caught(call("tools_confirm"));
 
 const giveUp = new AbortController();
