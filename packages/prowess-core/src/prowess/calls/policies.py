@@ -62,9 +62,8 @@ def with_deadline(step: Step, seconds: float) -> Step:
         try:
             with call.time.scope:
                 return await step(call)
-        except (
-            Raised
-        ) as raised:  # a body may turn its cancellation into an error of its own, on purpose only a `SkillError`
+        except Raised as raised:
+            # The body may turn its cancellation into an error of its own. Only a `SkillError` is on purpose.
             if not call.time.is_over or isinstance(raised.error, SkillError):
                 raise
             raise Expired(seconds) from raised.error
