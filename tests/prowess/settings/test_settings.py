@@ -578,8 +578,12 @@ def test_flags_are_dotted_keys(tmp_path: Path):
 
 
 def test_a_wrong_flag_is_named(tmp_path: Path):
-    """The place of an error is the flag."""
-    assert "flag timeout: timeout must be a number > 0, not -1" == refusal(tmp_path, timeout=-1)
+    """The place of an error is the flag as typed; a value that may belong to a skill is not shown."""
+    assert "--set timeout=-1: timeout must be a number > 0, not -1" == refusal(tmp_path, timeout=-1)
+    wrong = refusal(tmp_path, **{"host.workers": "many"})
+    assert '--set host.workers=many: host.workers must be an integer >= 1, not "many"' == wrong
+    assert refusal(tmp_path, tokn="s3cret").startswith("--set tokn=…: unknown setting 'tokn'")
+    assert "--set host.wrkers=…: " in refusal(tmp_path, **{"host.wrkers": "2"})
 
 
 # --- files ------------------------------------------------------------------------------------------
