@@ -44,6 +44,8 @@ class Layers:
     def __init__(self) -> None:
         self.free: Table = {}
         self.warnings: list[str] = []
+        self.places: dict[str, str] = {}
+        """Where each key of Prowess was set, for messages."""
         self._own: dict[tuple[str, ...], Any] = {}
 
     @classmethod
@@ -152,6 +154,7 @@ class Layers:
         found = spec.read(value)
         if found is None:
             raise SettingsError(f"{place.of(path)}: {'.'.join(own)} must be {spec.expected}, not {_shown(value)}")
+        self.places[".".join(own)] = place.of(path)
         self._own[own] = {**self._own.get(own, {}), **found} if is_table(found) else found
 
 
