@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+from prowess.errors import extra_command
 from prowess_host.environments.declared import satisfies
 from prowess_host.environments.errors import BuildError
 from prowess_host.environments.store import InUse, Store
