@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +20,8 @@ from prowess.errors import (
     SkillError,
     UnknownCommand,
     did_you_mean,
+    extra_command,
+    install_command,
     message_of,
 )
 
@@ -106,3 +109,24 @@ def test_did_you_mean_names_the_nearest(name: str, expected: str):
 def test_the_beginning_of_a_long_name_is_compared():
     """A megabyte of a name must not cost more than a long one."""
     assert "" == did_you_mean("titel" * 1_000_000, ["title", "text"])
+
+
+@pytest.mark.parametrize(
+    "place, extra, package",
+    [
+        ("uv/archive-v0/x/bin/python", "uvx --from 'prowess[http]' prowess", "uvx --with pandas prowess"),
+        (
+            "uv/tools/prowess/bin/python",
+            "uv tool install 'prowess[http]'",
+            "uv tool install --with pandas prowess",
+        ),
+        (".venv/bin/python", "pip install 'prowess[http]'", None),
+    ],
+)
+def test_the_command_that_installs_fits_the_environment(tmp_path: Path, place: str, extra: str, package: str | None):
+    """Pip would install into an environment that uv owns and makes again."""
+    (tmp_path / "uv/tools/prowess").mkdir(parents=True)
+    (tmp_path / "uv/tools/prowess/uv-receipt.toml").touch()
+    python = str(tmp_path / place)
+    assert extra == extra_command("prowess[http]", python)
+    assert (package or f"{python} -m pip install pandas") == install_command("pandas", python)

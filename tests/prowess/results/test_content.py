@@ -115,6 +115,38 @@ def test_helper_takes_one_source() -> None:
         Image("plot.png")  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    "cls, args, given, reason",
+    [
+        (Image, (PNG, "image/png"), {}, "Image: too many positional arguments; write Image(data, mime_type="),
+        (
+            Audio,
+            (WAV,),
+            {"mimetype": "audio/wav"},
+            "Audio: got an unexpected keyword argument 'mimetype'; write Audio(",
+        ),
+        (
+            File,
+            (b"x", "a.txt"),
+            {},
+            'File: too many positional arguments; write File(data, mime_type="application/pdf", uri=',
+        ),
+        (File, (b"x",), {"name": "a.txt"}, "File: got an unexpected keyword argument 'name'; write File("),
+        (Image, (PNG,), {"data": PNG}, "Image: multiple values for argument 'data'; write Image("),
+        (Image, (), {}, 'or Image(path="plot.png")'),
+        (Image, (), {"path": b"a.png"}, "Image takes path as a str or a Path, not bytes"),
+        (Image, (PNG,), {"mime_type": b"image/png"}, "Image takes mime_type as a str, not bytes"),
+        (File, (b"x",), {"uri": 5}, "File takes uri as a str, not int"),
+    ],
+)
+def test_wrong_arguments_of_a_helper_show_its_form(cls: Any, args: Any, given: Any, reason: str) -> None:
+    """The message has the name and the form that authors write, not those of a base class."""
+    with pytest.raises(TypeError) as caught:
+        cls(*args, **given)
+    assert reason in str(caught.value)
+    assert "__init__" not in str(caught.value)
+
+
 async def test_file_is_text_where_it_can_be(tmp_path: Path) -> None:
     """UTF-8 is shown as text, all else as a blob; a path gives the name."""
     (tmp_path / "a.md").write_text("é")

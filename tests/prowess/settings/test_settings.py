@@ -577,9 +577,23 @@ def test_flags_are_dotted_keys(tmp_path: Path):
     assert {"key": "k", "more": {"x": 1}} == settings.get("api")
 
 
+def test_the_place_of_a_key_is_known(tmp_path: Path):
+    """For errors that only the program around can find; the last layer counts."""
+    (tmp_path / "prowess.toml").write_text('timeout = 5\nprofile = "a"\nnames = "flat"\n', "utf-8")
+    settings = Settings.load(tmp_path, environ={"PROWESS_PROFILE": "b"}, flags={"names": "dotted"})
+    assert f"{tmp_path / 'prowess.toml'}:1" == settings.place_of("timeout")
+    assert "environment variable PROWESS_PROFILE" == settings.place_of("profile")
+    assert "--set names=dotted" == settings.place_of("names")
+    assert "" == settings.place_of("skills")
+
+
 def test_a_wrong_flag_is_named(tmp_path: Path):
-    """The place of an error is the flag."""
-    assert "flag timeout: timeout must be a number > 0, not -1" == refusal(tmp_path, timeout=-1)
+    """The place of an error is the flag as typed; a value that may belong to a skill is not shown."""
+    assert "--set timeout=-1: timeout must be a number > 0, not -1" == refusal(tmp_path, timeout=-1)
+    wrong = refusal(tmp_path, **{"host.workers": "many"})
+    assert '--set host.workers=many: host.workers must be an integer >= 1, not "many"' == wrong
+    assert refusal(tmp_path, tokn="s3cret").startswith("--set tokn=…: unknown setting 'tokn'")
+    assert "--set host.wrkers=…: " in refusal(tmp_path, **{"host.wrkers": "2"})
 
 
 # --- files ------------------------------------------------------------------------------------------

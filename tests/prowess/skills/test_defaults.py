@@ -8,8 +8,9 @@ import enum
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
+from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import pytest
 from pydantic import (
@@ -63,6 +64,20 @@ class Checked(BaseModel):
         raise AssertionError("run at load")
 
 
+class Size(enum.IntEnum):
+    SMALL = 1
+
+
+class Perm(enum.IntFlag):
+    R = 1
+    W = 2
+
+
+class Pair(NamedTuple):
+    a: int
+    b: int
+
+
 @dataclasses.dataclass
 class Point:
     x: int = 0
@@ -112,9 +127,52 @@ def test_a_default_that_its_own_type_refuses_fails_at_load(entry: Any, annotatio
 
 
 @pytest.mark.parametrize(
+    "annotation, default, remedy",
+    [
+        (dt.date, "2026-01-01", "datetime.date(2026, 1, 1)"),
+        (dt.date | None, "2026-01-01", "datetime.date(2026, 1, 1)"),
+        (int | dt.date, "2026-01-01", "datetime.date(2026, 1, 1)"),
+        (Annotated[dt.date, "a day"], "2026-01-01", "datetime.date(2026, 1, 1)"),
+        (dt.date, Field("2026-01-01"), "datetime.date(2026, 1, 1)"),
+        (dt.datetime, dt.date(2026, 1, 1), "datetime.datetime(2026, 1, 1, 0, 0)"),
+        (dt.timedelta, 60, "datetime.timedelta(seconds=60)"),
+        (Decimal, 1.5, "Decimal('1.5')"),
+        (int, 3.0, "3"),
+        (bytes, "aGk=", "b'hi'"),
+        (Color, "red", "Color.RED"),
+        (Size, 1, "Size.SMALL"),
+        (Perm, 3, "Perm(3)"),
+        (Point, {"x": 1}, "Point(x=1)"),
+        (Pair, (1, 2), "Pair(a=1, b=2)"),
+        (list[dt.date], ["2026-01-01"], "[datetime.date(2026, 1, 1)]"),
+        (dict[str, Color], {"a": "red"}, "{'a': <Color.RED: 'red'>}"),
+    ],
+)
+def test_a_default_of_another_type_is_refused_with_the_value_to_write(
+    entry: Any, annotation: Any, default: Any, remedy: str
+):
+    """The function would get it as it is: a text where it expects a date."""
+    with pytest.raises(LoadError) as caught:
+        entry(taking(annotation, default))
+    assert "is not of the declared type" in caught.value.reason
+    assert caught.value.reason.endswith(f"; write {remedy}")
+
+
+@pytest.mark.parametrize(
     "annotation, default",
     [
         (int, 3),
+        (dt.date, dt.datetime(2024, 2, 29)),
+        (dt.date, Field("2026-01-01", validate_default=True)),
+        (Decimal, 1),
+        (Size, Size.SMALL),
+        (Literal[Color.RED], Color.RED),
+        (list[int], ()),
+        (set[int], []),
+        (frozenset[int], set()),
+        (Pair, Pair(1, 2)),
+        (list[float], [1]),
+        (dict[str, int], {"a": 1}),
         (float, 1),
         (int | None, None),
         (Any, None),

@@ -167,11 +167,14 @@ async def test_clients_see_a_command_as_its_profile_shows_it(root: Path) -> None
 
 
 async def test_unknown_profile_in_the_settings_hides_everything(root: Path) -> None:
-    """Each command says why."""
+    """One failure for all skills names the file, the line and the nearest name."""
     (root / "prowess.toml").write_text('profile = "portabel"\n')
-    facts = (await described(root)).skills["one"]
-    assert not facts.views
-    assert "there is no profile 'portabel'" in facts.failures[0].reason
+    description = await described(root)
+    assert not description.skills["one"].views
+    (failure,) = (each for each in description.catalog((), root).failures if each.source != "broken")
+    assert "the setting profile" == failure.source
+    assert failure.reason.startswith(f"{root / 'prowess.toml'}:1: there is no profile 'portabel'; known: full, ")
+    assert failure.reason.endswith('; did you mean "portable"?')
 
 
 async def test_digest_is_of_what_is_promised(root: Path) -> None:

@@ -102,7 +102,28 @@ def test_what_hurts_clients_is_told(project: Path, capsys: pytest.CaptureFixture
     assert "  error   gemini: a null branch is refused  /inputSchema/properties/x/anyOf/1" in capsys.readouterr().out
     long = ["check", "--server", "s" * 60]
     run(long)
-    assert "  warning claude: 'mcp__" in capsys.readouterr().out
+    assert "  warning claude-code: 'mcp__" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["claude", "claude-code", "Claude-Code", "claude-desktop"])
+def test_clients_have_the_names_of_connect(project: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Also the other spellings that `connect` takes; one name is shown."""
+    assert 1 == run(["check", "--server", "s" * 60, "--client", name])
+    assert "  error   claude-code: 'mcp__" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "name, reason",
+    [
+        ("cursr", "unknown client 'cursr'; did you mean \"cursor\"?"),
+        ("cline", "prowess check has no rules for Cline (there are rules for: claude-code, codex, "),
+    ],
+)
+def test_client_without_rules_is_refused(
+    project: Path, name: str, reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert 2 == run(["check", "--client", name])
+    assert reason in capsys.readouterr().err
 
 
 def test_clients_with_the_same_rule_share_a_line(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -111,7 +132,9 @@ def test_clients_with_the_same_rule_share_a_line(project: Path, capsys: pytest.C
     run(["build", *dotted])
 
     assert 0 == run(["check", *dotted])
-    assert "  warning claude, codex, copilot, cursor: the name 'shop.find' may only have" in capsys.readouterr().out
+    assert (
+        "  warning claude-code, codex, copilot, cursor: the name 'shop.find' may only have" in capsys.readouterr().out
+    )
 
 
 def test_budget_of_the_settings(project: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -68,12 +68,12 @@ def test_missing_descriptions_are_told() -> None:
 
 
 CASES: list[tuple[str, Contract, tuple[str, str, str]]] = [
-    ("claude", tool({**args(), "anyOf": []}), ("error", "root-union", "/inputSchema/anyOf")),
-    ("claude", tool({"description": "d"}), ("error", "root-type", "/inputSchema")),
-    ("claude", tool(name="a.b"), ("error", "name-characters", "/name")),
-    ("claude", tool(name="x" * 51), ("error", "name-length", "/name")),
-    ("claude", tool(args(**{"x y": TEXT})), ("error", "property-name", "/inputSchema/properties/x y")),
-    ("claude", tool(description="x" * 2049), ("warning", "description-length", "/description")),
+    ("claude-code", tool({**args(), "anyOf": []}), ("error", "root-union", "/inputSchema/anyOf")),
+    ("claude-code", tool({"description": "d"}), ("error", "root-type", "/inputSchema")),
+    ("claude-code", tool(name="a.b"), ("error", "name-characters", "/name")),
+    ("claude-code", tool(name="x" * 51), ("error", "name-length", "/name")),
+    ("claude-code", tool(args(**{"x y": TEXT})), ("error", "property-name", "/inputSchema/properties/x y")),
+    ("claude-code", tool(description="x" * 2049), ("warning", "description-length", "/description")),
     ("codex", tool(name="a.b"), ("error", "name-characters", "/name")),
     ("codex", tool(description="x" * 8000), ("warning", "tool-size", "")),
     ("cursor", tool(name="x" * 54), ("error", "name-length", "/name")),
@@ -136,7 +136,7 @@ def test_all_tools_together_may_be_too_large() -> None:
 def test_server_name_is_part_of_names() -> None:
     """Some clients cannot take every name of a server."""
     assert [("warning", "server-name", "")] == found([tool()], "gemini", server="my_server")
-    assert [("error", "name-length", "/name")] == found([tool()], "claude", server="x" * 60)
+    assert [("error", "name-length", "/name")] == found([tool()], "claude-code", server="x" * 60)
 
 
 def test_portable_schemas_are_taken_by_all() -> None:
@@ -176,8 +176,8 @@ def test_finding_as_data() -> None:
 def test_content_that_a_client_would_hide_is_told() -> None:
     """Where there is structured content beside it."""
     beside = Contract("s.c", "s_c", "s", "c", "d", args(), OutputShape(args(), content=True))
-    assert ("warning", "hidden-content", "/outputSchema") in found([beside], "claude")
-    assert [] == found([tool(output=args())], "claude")
+    assert ("warning", "hidden-content", "/outputSchema") in found([beside], "claude-code")
+    assert [] == found([tool(output=args())], "claude-code")
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,7 @@ __all__ = [
     "TooMuchWork",
     "UnknownCommand",
     "did_you_mean",
+    "extra_command",
     "install_command",
     "message_of",
     "named_error",
@@ -73,9 +74,34 @@ def install_command(requirement: str, python: str = sys.executable) -> str:
     import shlex  # only for messages that show a command
     from importlib.util import find_spec
 
+    if of_uv := _uv_command(requirement, python):
+        return shlex.join(of_uv)
     if python == sys.executable and find_spec("pip") is None:
         return shlex.join(["uv", "pip", "install", "--python", python, requirement])
     return shlex.join([python, "-m", "pip", "install", requirement])
+
+
+def extra_command(requirement: str, python: str = sys.executable) -> str:
+    """The command that installs an extra of ours, as a person types it."""
+    import shlex
+
+    return shlex.join(_uv_command(requirement, python) or ["pip", "install", requirement])
+
+
+def _uv_command(requirement: str, python: str) -> list[str]:
+    """The command for an interpreter that uv made for one program; empty for others.
+
+    What pip installs there is gone when uv makes the environment again.
+    """
+    import os
+    import re
+
+    whole = requirement.startswith("prowess[")
+    if re.search(r"[/\\](?:archive|environments|builds)-v\d+[/\\]", python):  # in the cache of uv
+        return ["uvx", "--from" if whole else "--with", requirement, "prowess"]
+    if os.path.exists(os.path.join(os.path.dirname(os.path.dirname(python)), "uv-receipt.toml")):  # noqa: PTH110, PTH118, PTH120 - pathlib may not be loaded
+        return ["uv", "tool", "install", *([requirement] if whole else ["--with", requirement, "prowess"])]
+    return []
 
 
 def message_of(error: BaseException) -> str:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from prowess.contracts.catalog import Catalog
 from prowess.contracts.contract import TOOL, Contract
 from prowess.contracts.kinds import RESOURCE
-from prowess.errors import SettingsError, UnknownCommand
+from prowess.errors import SettingsError, UnknownCommand, extra_command
 from prowess.jsontypes import JsonObject
 from prowess.settings.keys import OwnSettings
 from prowess.settings.limits import Limits
@@ -136,7 +136,7 @@ class Project:
         try:
             from prowess_host.cluster.engine import Engine  # projects without a cluster pay nothing for it
         except ModuleNotFoundError as error:
-            raise SettingsError(f"cluster.url needs {error.name}: pip install 'prowess[cluster]'") from None
+            raise SettingsError(f"cluster.url needs {error.name}: {extra_command('prowess[cluster]')}") from None
         from prowess_host.cluster.remote import Agents
         from prowess_host.cluster.sharing import Sharing
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from prowess.profiles.profile import no_profile
 from prowess.runtime import Runtime
 from prowess_host.protocol.eras import REVISIONS
 from prowess_host.protocol.tool_list import define_tool, render_tool
@@ -21,7 +22,7 @@ def listed_tools(runtime: Runtime, *, profile: str | None = None, version: str =
     for contract in catalog.tools:
         name = profile or contract.profile or runtime.settings.own.profile
         if name not in runtime.profiles:
-            raise ProjectError(f"there is no profile {name!r}; known: {', '.join(sorted(runtime.profiles))}")
+            raise ProjectError(no_profile(name, runtime.profiles))
         shown = runtime.profiles[name]
         output = shown.output_schema(contract, boxed=not revision.any_output)
         tools.append(render_tool(define_tool(contract, shown.input_schema(contract), output), revision))

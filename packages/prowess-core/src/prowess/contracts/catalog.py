@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from prowess.contracts.contract import Contract
 from prowess.frozen import frozen
 
-__all__ = ["Catalog", "Failure"]
+__all__ = ["PROFILE", "Catalog", "Failure"]
+
+
+PROFILE: Final = "the setting profile"
+"""The source of the failure of all skills that the setting `profile` names no profile."""
 
 
 @frozen
@@ -69,12 +74,16 @@ class Catalog:
         raise KeyError(command)
 
     def reasons(self, name: str) -> list[str]:
-        """Why no command has a name: the failures of the command, else of the skill that would have it."""
+        """Why no command has a name: the failures of the command, else of the skill that would have it.
+
+        A wrong setting hides the commands of all skills.
+        """
         own = [str(failure) for failure in self.failures if name in _spellings(failure.source)]
         return own or [
             str(failure)
             for failure in self.failures
-            if any(name.startswith((f"{source}.", f"{source}_")) for source in _spellings(failure.source))
+            if failure.source == PROFILE
+            or any(name.startswith((f"{source}.", f"{source}_")) for source in _spellings(failure.source))
         ]
 
 

@@ -6,12 +6,13 @@ independent of Python types and of the protocol.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from types import MappingProxyType
 from typing import Any, TypeAlias, cast
 
 from prowess.contracts.contract import Contract
+from prowess.errors import did_you_mean
 from prowess.frozen import frozen
 from prowess.jsontypes import Json, JsonObject, Schema
 from prowess.schemas import nodes, steps
@@ -20,7 +21,7 @@ from prowess.schemas.naming import camel_case
 from prowess.schemas.nulls import is_nullable, omit_nulls, restore_nulls
 from prowess.schemas.walk import each_node
 
-__all__ = ["BUILT_IN", "Box", "Profile", "SchemaStep", "ValueStep", "decode_arguments"]
+__all__ = ["BUILT_IN", "Box", "Profile", "SchemaStep", "ValueStep", "decode_arguments", "no_profile"]
 
 SchemaStep: TypeAlias = Callable[[Schema], Schema]
 ValueStep: TypeAlias = Callable[[Schema, Json], Json]
@@ -130,6 +131,12 @@ class Profile:
         if self.box is None or not self.box.omit_null or schema is None or contract.output.explicit:
             return False
         return is_nullable(schema, schema)
+
+
+def no_profile(name: str, known: Iterable[str]) -> str:
+    """The message for an unknown profile."""
+    names = sorted(known)
+    return f"there is no profile {name!r}; known: {', '.join(names)}{did_you_mean(name, names)}"
 
 
 def _apply(changes: tuple[SchemaStep, ...], schema: Schema) -> Schema:

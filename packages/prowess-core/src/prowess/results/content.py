@@ -8,9 +8,9 @@ import hashlib
 import re
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Final, NamedTuple, cast, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Concatenate, Final, NamedTuple, ParamSpec, cast, get_args, get_origin
 
 import typing_extensions
 
@@ -76,21 +76,52 @@ CONTENT_MARKER: Final = "x-prowess-content"
 _NOUNS: Final = {"image": "image", "audio": "sound", "resource": "file"}
 
 
+_Given = ParamSpec("_Given")
+
+
+def _explained(
+    init: Callable[Concatenate[Any, _Given], None],
+) -> Callable[Concatenate[Any, _Given], None]:
+    """Let errors about the arguments show the right form: Python's own name `_Media.__init__`, which authors never wrote."""
+
+    @functools.wraps(init)
+    def explained(self: Any, *args: _Given.args, **given: _Given.kwargs) -> None:
+        try:
+            init(self, *args, **given)
+        except TypeError:
+            import inspect  # for a mistake alone
+
+            try:
+                inspect.signature(init).bind(self, *args, **given)
+            except TypeError as misfit:
+                name = type(self).__name__
+                raise TypeError(f"{name}: {misfit}; write {self.form.format(name)}") from None
+            raise
+
+    return explained
+
+
 class _Media:
     """Bytes or a file, with the MIME type."""
 
     kind: ClassVar[str]
+    form: ClassVar[str]
+    """How authors write it, for messages."""
 
+    @_explained
     def __init__(
         self, data: bytes | None = None, *, path: str | Path | None = None, mime_type: str | None = None
     ) -> None:
         name = type(self).__name__
         if (data is None) == (path is None):
-            raise TypeError(f"{name} takes either data or path")
+            raise TypeError(f"{name} takes either data or path: write {self.form.format(name)}")
         if not isinstance(data, (*_BYTES, type(None))):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(
                 f"{name} takes its data as bytes, not {type(data).__name__}; for a file, use {name}(path=...)"
             )
+        if not isinstance(path, (str, Path, type(None))):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"{name} takes path as a str or a Path, not {type(path).__name__}")
+        _check_text(name, "mime_type", mime_type)
         self.path = Path(path) if path is not None else None
         self.data = bytes(data) if data is not None else cast("Path", self.path).read_bytes()
         self.mime_type = mime_type or _mime_type(self.data, self.path)
@@ -120,19 +151,23 @@ class Image(_Media):
     """An image for the model: `Image(png_bytes)` or `Image(path="plot.png")`."""
 
     kind = "image"
+    form = '{0}(data, mime_type="image/png") or {0}(path="plot.png")'
 
 
 class Audio(_Media):
     """A sound for the model: `Audio(wav_bytes)` or `Audio(path="voice.wav")`."""
 
     kind = "audio"
+    form = '{0}(data, mime_type="audio/wav") or {0}(path="voice.wav")'
 
 
 class File(_Media):
     """A file as an embedded resource: text if it is UTF-8, otherwise a blob."""
 
     kind = "resource"
+    form = '{0}(data, mime_type="application/pdf", uri="file:///report.pdf") or {0}(path="report.pdf")'
 
+    @_explained
     def __init__(
         self,
         data: bytes | None = None,
@@ -142,6 +177,7 @@ class File(_Media):
         uri: str | None = None,
     ) -> None:
         super().__init__(data, path=path, mime_type=mime_type)
+        _check_text(type(self).__name__, "uri", uri)
         self.uri = uri or (self.path.resolve().as_uri() if self.path else _made_up_uri(self.data))
 
     def to_block(self) -> JsonObject:
@@ -346,6 +382,11 @@ def _mime_type(data: bytes, path: Path | None) -> str:
 
     guessed = mimetypes.guess_type(path.name)[0] if path else None
     return guessed or _ANY_BYTES
+
+
+def _check_text(name: str, argument: str, value: object) -> None:
+    if not isinstance(value, (str, type(None))):
+        raise TypeError(f"{name} takes {argument} as a str, not {type(value).__name__}")
 
 
 def _made_up_uri(data: bytes) -> str:

@@ -131,16 +131,20 @@ class Adapter:
         """A value as JSON text, which has all entries, also those of one name."""
         return self._serializer.to_json(value, by_alias=True, warnings="none", fallback=fallback)
 
-    def unfit(self, values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-        """Names and reasons of the values that the field types of a record refuse. Runs no validator of the author."""
+    def read_defaults(self, values: Mapping[str, Any]) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+        """The values as the field types of a record read them, and the names and reasons of those that they refuse.
+
+        Runs no validator of the author.
+        """
         validator = _validator(without_functions(self._core))
         try:
-            validator.validate_python(dict(values), by_alias=True, by_name=True)
+            return validator.validate_python(dict(values), by_alias=True, by_name=True), []
         except ValidationError as error:
-            for item in error.errors(include_url=False, include_context=False, include_input=False):
-                name = item["loc"][0] if item["loc"] else None
-                if name in values and not item["type"].endswith(_CHANGING):
-                    yield str(name), item["msg"]
+            problems = error.errors(include_url=False, include_context=False, include_input=False)
+        named = [(item["loc"][0] if item["loc"] else None, item) for item in problems]
+        return {}, [
+            (str(name), item["msg"]) for name, item in named if name in values and not item["type"].endswith(_CHANGING)
+        ]
 
     def _check(self, data: Json) -> None:
         if not self._surely_fits(data):

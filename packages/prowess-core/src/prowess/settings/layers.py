@@ -44,6 +44,8 @@ class Layers:
     def __init__(self) -> None:
         self.free: Table = {}
         self.warnings: list[str] = []
+        self.places: dict[str, str] = {}
+        """Where each key of Prowess was set, for messages."""
         self._own: dict[tuple[str, ...], Any] = {}
 
     @classmethod
@@ -93,7 +95,7 @@ class Layers:
             path = tuple(key.split("."))
             if value is not None:
                 typed = _typed(path, value) if isinstance(value, str) else value
-                self._add_deep(path, typed, _place(f"flag {key}"))
+                self._add_deep(path, typed, _place(f"--set {_as_typed(key, path, value)}"))
 
     def add_values(self, values: Mapping[str, Any]) -> None:
         """Add a mapping, by dotted key."""
@@ -152,6 +154,7 @@ class Layers:
         found = spec.read(value)
         if found is None:
             raise SettingsError(f"{place.of(path)}: {'.'.join(own)} must be {spec.expected}, not {_shown(value)}")
+        self.places[".".join(own)] = place.of(path)
         self._own[own] = {**self._own.get(own, {}), **found} if is_table(found) else found
 
 
@@ -249,6 +252,11 @@ def _toml_value(text: str) -> Any:
     except (ValueError, RecursionError):
         return text
     return read["value"] if len(read) == 1 else text
+
+
+def _as_typed(key: str, path: tuple[str, ...], value: Any) -> str:
+    """A flag for messages. A value of another key than ours is not shown, since it may be a secret of a skill."""
+    return f"{key}={shortened(str(value), 60)}" if normal_path(path) in SPECS else f"{key}=…"
 
 
 def _shown(value: Any) -> str:

@@ -40,6 +40,7 @@ class Settings:
     __slots__ = (
         "_environ",
         "_keys",
+        "_places",
         "_secrets",
         "_source",
         "_values",
@@ -79,6 +80,7 @@ class Settings:
         self._environ: Mapping[str, str] = {} if environ is None else environ
         self._source = source
         self._keys = layers.keys()
+        self._places = layers.places
         self._values = {**asdict(self.own), **layers.free}
         self._secrets: dict[str, str] = {}
         """Values from the keychain, by key. Reading them again could prompt the user again."""
@@ -146,6 +148,10 @@ class Settings:
     def place_in_file(self, key: str) -> str:
         """The settings file and the line of a key or its table; empty if there is no file."""
         return self._source.place(tuple(key.split("."))) if self._source is not None else ""
+
+    def place_of(self, key: str) -> str:
+        """Where a key of Prowess was set: a file with the line, a variable or a flag. Empty for a default."""
+        return self._places.get(key, "")
 
     def may_wait(self, key: str) -> bool:
         """Whether reading a key may wait for the user to unlock the keychain."""

@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import typing
+from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping
-from pathlib import Path
-from typing import Annotated, Any, Final, get_args, get_origin
+from enum import Enum
+from numbers import Number
+from pathlib import Path, PurePath
+from typing import Annotated, Any, Final, cast, get_args, get_origin
 
 import typing_extensions
 from pydantic import Field
@@ -46,6 +49,8 @@ _COMPOSITION: Final = frozenset({"$ref", "allOf", "anyOf", "dependentRequired", 
 """Keywords with which a schema may require properties besides `required`."""
 _CONTEXTS: Final = ("ctx", "context")
 """The usual names for the context of a call."""
+_ORDERED: Final = (list, tuple)
+_CONTAINERS: Final = (*_ORDERED, set, frozenset, deque, dict)
 _MEANT: Final = {"settings": "Settings", "logger": "logging.Logger", "log": "logging.Logger", "paths": "ConfigPaths"}
 """Names of parameters that are probably meant to be injected, with the necessary annotation."""
 
@@ -120,6 +125,8 @@ class _Field:
     """The default of the signature; `MISSING` without one, `ABSENT` if the key may stay absent or pydantic fills it."""
     written: Any = MISSING
     """The default in the signature or in a `Field`; `MISSING` without one."""
+    converts: bool = False
+    """Whether pydantic reads the default like a sent value (`validate_default`)."""
 
     @property
     def required(self) -> bool:
@@ -425,7 +432,8 @@ class _Compiler:
             annotation = Annotated[annotation, Field(description=description)]
         defaults = [default, *(info.default for info in reversed(infos) if info.default is not PydanticUndefined)]
         shown = next((held for held in defaults if held is not MISSING and held is not ABSENT), MISSING)
-        return _Field(parameter.name, self._sent_as(parameter.name, infos), annotation, default, shown)
+        converts = default is ABSENT and any(info.validate_default for info in infos)
+        return _Field(parameter.name, self._sent_as(parameter.name, infos), annotation, default, shown, converts)
 
     def _sent_as(self, name: str, infos: list[FieldInfo]) -> str:
         for info in reversed(infos):
@@ -449,11 +457,21 @@ class _Compiler:
         """Check that defaults in the schema fit their types. A default that is not JSON, such as a sentinel, is not checked."""
         shown = {field.name: field for field in fields if field.written is not None and _is_shown(field.written)}
         names = {field.sent_as: field.name for field in fields}
-        for sent_as, reason in adapter.unfit({name: field.written for name, field in shown.items()}):
+        read, refused = adapter.read_defaults({name: field.written for name, field in shown.items()})
+        for sent_as, reason in refused:
             raise self._wrong_default(shown[names.get(sent_as, sent_as)], f"{reason[:1].lower()}{reason[1:]}")
         for field in shown.values():
             if type(field.written) in (bool, str) and (problems := _misfits(schema, field)):
                 raise self._wrong_default(field, problems[0].removeprefix("value: "))
+        for field in shown.values():
+            value = read.get(
+                field.name, field.written
+            )  # a refused one that depends on the clock or the disk was not read
+            if not field.converts and _is_other(field.written, value):
+                raise SchemaError(
+                    f"parameter {field.name!r} of {self.id}: the default {field.written!r} is not of the declared type, and "
+                    f"defaults are passed as they are; write {_written(value)}"
+                )
 
     def _wrong_default(self, field: _Field, reason: str) -> SchemaError:
         return SchemaError(
@@ -578,6 +596,33 @@ def _misfits(schema: Schema, field: _Field) -> list[str]:
     if any(not node.get("$ref", "#/$defs/").startswith("#/$defs/") for _, node in visit(part)):
         return []  # a reference to the root of an explicit schema, which the part lacks
     return [] if quick_check(part)(field.written) else validate(part, field.written)
+
+
+def _is_other(written: Any, read: Any) -> bool:
+    """Whether a default, or a part of it, has another type than the value that its annotation reads from it.
+
+    An integer may stand for another number, a text for a path, and one container for another: functions rarely see
+    the difference.
+    """
+    if isinstance(written, type(read)) and type(read) not in (*_ORDERED, dict):
+        return False
+    if isinstance(read, Enum) or is_structure(type(read)) or hasattr(read, "_fields"):
+        return True
+    if isinstance(written, dict) and isinstance(read, dict):
+        return any(map(_is_other, cast("dict[Any, Any]", written).values(), cast("dict[Any, Any]", read).values()))
+    if isinstance(written, _CONTAINERS):
+        return isinstance(read, _ORDERED) and any(map(_is_other, cast("Any", written), cast("Any", read)))
+    if isinstance(written, int):
+        return not isinstance(read, Number)
+    return not (isinstance(written, str) and isinstance(read, PurePath))
+
+
+def _written(value: Any) -> str:
+    """A value as in source code."""
+    if not isinstance(value, Enum):
+        return repr(value)
+    kind, name = type(value).__name__, value.name
+    return f"{kind}.{name}" if name in type(value).__members__ else f"{kind}({value.value!r})"
 
 
 def _or_none(field: _Field) -> _Field:

@@ -181,6 +181,7 @@ class Description:
         contracts = {contract.id: contract for contract in names.contracts.values()}
         failures = [*self.failures, *names.clashes]
         failures.extend(failure for facts in self.skills.values() for failure in facts.failures)
+        failures = list(dict.fromkeys(failures))  # a wrong setting is a failure of every skill
         failures.sort(key=lambda item: (item.source, item.file or "", item.line or 0, item.reason))
         return Catalog(tuple(contracts[key] for key in sorted(contracts)), tuple(failures))
 

@@ -22,16 +22,16 @@ from typing import Any, Final
 
 from cachetools import LRUCache
 
-from prowess.contracts.catalog import Catalog, Failure
+from prowess.contracts.catalog import PROFILE, Catalog, Failure
 from prowess.contracts.contract import Contract
 from prowess.contracts.declaration import NAME, Declaration, note_of
 from prowess.contracts.names import Names, assign
-from prowess.errors import InjectionError, LoadError, SchemaError, did_you_mean, message_of
+from prowess.errors import InjectionError, LoadError, did_you_mean, message_of
 from prowess.frozen import frozen
 from prowess.injection.builtin import Libraries, OldSkills
 from prowess.injection.provided import Key
 from prowess.plugins import Installed, installed
-from prowess.profiles.profile import Profile
+from prowess.profiles.profile import Profile, no_profile
 from prowess.settings.limits import normal_name
 from prowess.settings.paths import ConfigPaths
 from prowess.skills.closure import Closure, closure
@@ -322,9 +322,15 @@ class Library:
     def _views(self, skill: Skill, failures: list[Failure]) -> dict[str, View]:
         """The schemas for clients. If a profile cannot show a command, a failure is added."""
         views: dict[str, View] = {}
-        profiles = self._services.profiles
+        profiles, settings = self._services.profiles, self._services.settings
+        usual = settings.own.profile
+        if skill.entries and usual not in profiles:  # the same failure for every skill, which the catalog shows once
+            reason = f"{settings.place_of('profile')}: {no_profile(usual, profiles)}"
+            failures.append(Failure(PROFILE, reason))
         for contract in (entry.contract for entry in skill.entries):
-            name = contract.profile or self._services.settings.own.profile
+            name = contract.profile or usual
+            if contract.is_tool and name not in profiles:
+                continue
             try:
                 views[contract.id] = _view(contract, name, profiles)
             except Exception as error:  # noqa: BLE001 - the steps of a plugin
@@ -617,8 +623,6 @@ class Library:
 def _view(contract: Contract, name: str, profiles: Mapping[str, Profile]) -> View:
     if not contract.is_tool:  # profiles apply only to tools
         return View(contract.input_schema, None, None)
-    if name not in profiles:
-        raise SchemaError(f"there is no profile {name!r}; known: {', '.join(sorted(profiles))}")
     profile = profiles[name]
     boxed, bare = profile.output_schema(contract), profile.output_schema(contract, boxed=False)
     return View(profile.input_schema(contract), boxed, bare)

@@ -16,7 +16,7 @@ from prowess.contracts.hidden import hidden_of
 from prowess.errors import DeclarationError, InjectionError, LoadError, SchemaError
 from prowess.hookspecs import hookimpl
 from prowess.injection.provided import Key
-from prowess.profiles.profile import Profile
+from prowess.profiles.profile import Profile, no_profile
 from prowess.skills.compile import Plan, compile_command
 from prowess.skills.discovery import Source
 from prowess.skills.entry import Entry, Services
@@ -307,8 +307,7 @@ def compiled(declared: Declaration, skill: str, services: Services) -> Plan:
         reason = f"the wire name {contract.wire_name!r} is longer than {_WIRE_NAME_LIMIT} characters; clients refuse it"
         raise LoadError(reason, file=place.file, line=place.line)
     if contract.profile is not None and contract.profile not in services.profiles:
-        known = ", ".join(sorted(services.profiles))
-        raise SchemaError(f"there is no profile {contract.profile!r}; known: {known}", file=place.file, line=place.line)
+        raise SchemaError(no_profile(contract.profile, services.profiles), file=place.file, line=place.line)
     if contract.profile is not None and contract.output.field and not services.profiles[contract.profile].structured:
         problem = (
             f"output_field={contract.output.field!r} has no effect: the profile {contract.profile!r} shows no data"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from prowess.errors import ProwessError
+from prowess.errors import ProwessError, extra_command
 from prowess_host.cli.exit_codes import DONE
 from prowess_host.cli.options import ProjectOptions, project_options
 from prowess_host.cli.projects import opened
@@ -33,7 +33,7 @@ def command(where: ProjectOptions, *, key: Path | None, new_key: Path | None) ->
         from prowess_host.cluster import code
     except ModuleNotFoundError as error:
         raise ProwessError(
-            f"prowess approve needs {error.name}, which is not installed: pip install 'prowess[cluster]'"
+            f"prowess approve needs {error.name}, which is not installed: {extra_command('prowess[cluster]')}"
         ) from None
     if new_key is not None:
         private, public = code.new_key()

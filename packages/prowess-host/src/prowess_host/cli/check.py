@@ -18,10 +18,12 @@ from prowess.errors import ProwessError
 from prowess.frozen import frozen
 from prowess.profiles.profile import BUILT_IN, Profile
 from prowess_host.cli.catalogs import Loaded, catalog_option, failure_lines, failures_as_json, load
+from prowess_host.cli.connections import ClientName
 from prowess_host.cli.exit_codes import DONE, FAILED, WRONG_USE
 from prowess_host.cli.options import ProjectOptions, json_option, project_options
 from prowess_host.cli.projects import check_project, shown_path
 from prowess_host.cli.terminal import Style, plural
+from prowess_host.clients import table as clients
 from prowess_host.review.compare import Difference, compare
 from prowess_host.review.lint import CLIENTS, Finding, count_tokens, lint, wider_limits
 from prowess_host.review.revisions import read_revision
@@ -43,6 +45,15 @@ class _Options:
     as_json: bool
 
 
+def _ruled(_context: click.Context, _option: click.Parameter, names: Sequence[str]) -> tuple[str, ...]:
+    """The names of clients in the table of rules."""
+    for row in (clients.CLIENTS[name] for name in names):
+        if row.rules is None:
+            known = ", ".join(sorted(CLIENTS))
+            raise ProwessError(f"prowess check has no rules for {row.title} (there are rules for: {known})")
+    return tuple(dict.fromkeys(clients.CLIENTS[name].rules or "" for name in names))
+
+
 @click.command("check")
 @project_options
 @catalog_option("--catalog")
@@ -54,8 +65,11 @@ class _Options:
 @click.option(
     "--client",
     multiple=True,
-    type=click.Choice(sorted(CLIENTS)),
-    help="Report what this client rejects as errors. May be repeated. Default: warn about all clients.",
+    type=ClientName(),
+    metavar="CLIENT",
+    callback=_ruled,
+    help="Report what this client, for example cursor, rejects as errors. May be repeated. Default: warn about all "
+    "clients.",
 )
 @click.option(
     "--server",

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 import click
 
@@ -42,6 +44,10 @@ Examples:
   prowess connect codex --scope user --name notes
   prowess connect claude-code --env GITHUB_TOKEN  pass on a variable, without its value
 """
+
+
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+"""The names that every shell and every client can refer to."""
 
 
 @frozen
@@ -81,6 +87,7 @@ def command(
     First starts the host as the client will start it, and checks its tools against the client's limits. Then writes the
     entry into the client's own file and keeps a backup. The rest of the file stays as it is, with comments, order and layout.
     """
+    _check_variables(variables)
     machine = Machine.this()
     root = check_project(where)
     chosen = (
@@ -94,6 +101,16 @@ def command(
     needed = () if dry_run or untried else needed_by(where, machine)
     codes = [_connect(row, request, machine, tuple(needed)) for row in chosen]
     return max(codes)
+
+
+def _check_variables(words: Sequence[str]) -> None:
+    for word in words:
+        name = word.partition("=")[0]
+        if not _VARIABLE.fullmatch(name):
+            raise ProwessError(
+                f"--env {name}: {name!r} is not the name of an environment variable; "
+                "write letters, digits and underscores, without a digit at the start: --env NAME or --env NAME=VALUE"
+            )
 
 
 def _connect(client: Client, request: _Request, machine: Machine, needed: Sequence[str]) -> int:

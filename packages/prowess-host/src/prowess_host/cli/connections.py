@@ -1,4 +1,4 @@
-"""Shared by `connect`, `disconnect`, `status` and `doctor`: the named clients, and the text about a trial."""
+"""Shared by `connect`, `disconnect`, `status`, `doctor` and `check`: the named clients, and the text about a trial."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from prowess_host.clients.table import CLIENTS, SCOPES, client_named
 from prowess_host.clients.trial import Problem, Trial
 
 __all__ = [
+    "ClientName",
     "client_names",
     "needed_by",
     "no_client",
@@ -33,7 +34,7 @@ _LOOKS: Final = {"error": ("red", "bold"), "warning": ("yellow",), "note": ("dim
 
 def client_names(function: _Function) -> _Function:
     """Add the argument `CLIENT...` and the flag `--all`."""
-    names = click.argument("clients", nargs=-1, metavar="[CLIENT]...", type=_ClientName())
+    names = click.argument("clients", nargs=-1, metavar="[CLIENT]...", type=ClientName())
     every = click.option("--all", "every", is_flag=True, help="All clients found on this machine.")
     return names(every(function))
 
@@ -44,7 +45,7 @@ def scope_option(function: _Function) -> _Function:
     return click.option("--scope", type=click.Choice(SCOPES), help=text)(function)
 
 
-class _ClientName(click.ParamType[str]):
+class ClientName(click.ParamType[str]):
     """The name of a client, completed from the table."""
 
     name = "client"

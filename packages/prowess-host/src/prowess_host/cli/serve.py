@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from prowess.errors import ProwessError
+from prowess.errors import ProwessError, extra_command
 from prowess.logs import log_to_stderr
 from prowess_host.cli.exit_codes import DONE
 from prowess_host.cli.main import VERSION, leave
@@ -31,7 +31,7 @@ Examples:
   PROWESS_AUTH__TOKEN=… prowess serve --host 0.0.0.0
 """
 _WHOLE = "prowess: max_result does not apply here: one process keeps the rest of a result, and the next request may reach another\n"
-_MISSING = "prowess serve needs {name}, which is not installed: pip install 'prowess[http]'"
+_MISSING = "prowess serve needs {name}, which is not installed: {install}"
 
 
 @click.command("serve", epilog=_EPILOG)
@@ -50,7 +50,7 @@ def command(
     try:
         from prowess_host.http import server
     except ModuleNotFoundError as error:
-        raise ProwessError(_MISSING.format(name=error.name)) from None
+        raise ProwessError(_MISSING.format(name=error.name, install=extra_command("prowess[http]"))) from None
     settings = settings_of(where)
     server.check_safe(settings)
     log_to_stderr()

@@ -151,7 +151,7 @@ CLIENTS: Final[Mapping[str, Client]] = {
             reference="${{{}:-}}",  # without the default, the client rejects the whole file if the variable is not set
             limits=Limits(start=30, definitions=25_000, result=25_000),
             next_step="start claude in the project and approve the server when it asks; /mcp shows it",
-            rules="claude",
+            rules="claude-code",
             programs=("claude",),
             marks=(Place("home", ".claude", "CLAUDE_CONFIG_DIR"),),
         ),
@@ -165,7 +165,7 @@ CLIENTS: Final[Mapping[str, Client]] = {
             limits=Limits(start=60),
             next_step="quit Claude Desktop altogether and start it again",
             folder="home",
-            rules="claude",
+            rules="claude-code",
             marks=(Place("app", "Claude"),),
         ),
         Client(

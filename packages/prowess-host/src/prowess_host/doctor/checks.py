@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from prowess.contracts.catalog import Catalog
-from prowess.errors import ProwessError, install_command
+from prowess.errors import ProwessError, extra_command, install_command
 from prowess.settings.files import is_configured
 from prowess.settings.keys import PRIVATE, own_keys
 from prowess.settings.layers import PREFIX
@@ -191,7 +191,7 @@ async def examine_cluster(settings: Settings) -> AsyncIterator[Finding]:
         from prowess_host.cluster.status import cluster_status
     except ModuleNotFoundError as error:
         text = f"the project has a cluster, and {error.name} is not installed"
-        yield Finding("cluster", "error", text, "pip install 'prowess[cluster]'")
+        yield Finding("cluster", "error", text, extra_command("prowess[cluster]"))
         return
     try:
         is_up, lines = await cluster_status(settings)
@@ -271,7 +271,7 @@ def _environments(settings: Settings, patient: Patient) -> Iterator[Finding]:
     try:
         yield Finding("environments", "ok", f"uv: {find_uv(settings.own.environments.uv)}")
     except ProwessError as error:
-        yield Finding("environments", "warning", str(error), "pip install 'prowess[uv]'")
+        yield Finding("environments", "warning", str(error), extra_command("prowess[uv]"))
     store = Store(paths.cache_dir)
     for skill, needed in found.needed.items():
         there = store.look(needed.key)

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+from prowess.errors import extra_command
 from prowess_host.environments.declared import satisfies
 from prowess_host.environments.errors import BuildError
 from prowess_host.environments.store import InUse, Store
@@ -27,7 +28,7 @@ from prowess_host.environments.wheels import pack
 __all__ = ["build", "find_uv", "lock", "main"]
 
 _MISSING: Final = (
-    "uv, which makes the environments of skills, is not installed: install it with `pip install 'prowess[uv]'`, "
+    "uv, which makes the environments of skills, is not installed: install it with `{install}`, "
     "or as https://docs.astral.sh/uv/ explains, or name it in the setting environments.uv"
 )
 _UNREACHABLE: Final = re.compile(
@@ -57,7 +58,7 @@ def find_uv(named: str | None) -> str:
         return str(find_uv_bin())  # pyright: ignore[reportUnknownArgumentType] # as above
     found = shutil.which("uv")
     if found is None:
-        raise BuildError(_MISSING)
+        raise BuildError(_MISSING.format(install=extra_command("prowess[uv]")))
     return found
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import uvicorn
 
-from prowess.errors import SettingsError
+from prowess.errors import SettingsError, extra_command
 from prowess.frozen import frozen
 from prowess.settings.credentials import Credentials
 from prowess_host.http.access import Access
@@ -71,7 +71,7 @@ def check_safe(settings: Settings) -> None:
         try:
             from prowess_host.http.oauth import require_safe
         except ModuleNotFoundError as error:
-            raise SettingsError(f"serve.oauth_issuer needs {error.name}: pip install 'prowess[oauth]'") from None
+            raise SettingsError(f"serve.oauth_issuer needs {error.name}: {extra_command('prowess[oauth]')}") from None
         for url in filter(None, (own.oauth_issuer, own.oauth_jwks)):
             require_safe(url)
     if (own.tls_cert is None) != (own.tls_key is None):

@@ -373,7 +373,7 @@ class _Client(NamedTuple):
 
 
 _CLIENTS: Final[Mapping[str, _Client]] = {
-    "claude": _Client(
+    "claude-code": _Client(
         (
             _long_name("mcp__{server}__{tool}", _NAME_LIMIT, refused=True, does="break the session"),
             _characters,
