@@ -98,11 +98,31 @@ def test_broken_skill_is_no_reason_to_forget_its_commands(project: Path, capsys:
     assert "shop.find" in catalog(project)
 
 
+def test_a_profile_of_a_plugin_is_built_and_checked_as_the_portable_one(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Only workers know it. One that nobody provides is a failure, with the place of the setting."""
+    plugin = """
+        from prowess import hookimpl
+        from prowess.profiles.profile import Profile
+
+        @hookimpl
+        def prowess_profiles(register):
+            register(Profile("mine", box=None))
+    """
+    write(project, plugin, "plugin")
+    assert 0 == run(["build", "--set", "profile=mine"])
+    assert ["portable"] == json.loads(catalog(project))["profiles"]
+    assert 0 == run(["check", "--set", "profile=mine"])
+    assert "tokens as portable" in capsys.readouterr().out
+    assert 1 == run(["build", "--set", "profile=mien"])
+    assert "mien" in capsys.readouterr().err
+
+
 def test_wrong_use_is_told(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """With what would have been right."""
     assert 2 == run(["build", "--profile", "portabel"])
     assert "unknown profile 'portabel'; did you mean \"portable\"?" in capsys.readouterr().err
-    assert 2 == run(["build", "--set", "profile=mine"])
     (project / "there").touch()
     assert 2 == run(["build", "--output", "there/catalog.json"])
     assert "cannot be written" in capsys.readouterr().err

@@ -13,7 +13,7 @@ import click
 
 from prowess.errors import ProwessError
 from prowess.frozen import frozen
-from prowess_host.cli.catalogs import Loaded, catalog_option, check_profile, failure_lines, load
+from prowess_host.cli.catalogs import Loaded, catalog_option, check_profile, failure_lines, load, shown_profile
 from prowess_host.cli.exit_codes import DONE, FAILED
 from prowess_host.cli.options import ProjectOptions, project_options
 from prowess_host.cli.projects import check_project, shown_path
@@ -89,7 +89,7 @@ def _profiles(options: _Options, loaded: Loaded, committed: Snapshot | None) -> 
     """The requested profiles; else those of the file, if the project's profile is among them."""
     if options.profile:
         return options.profile
-    own = loaded.own.profile
+    own = shown_profile(loaded.own.profile).name
     return committed.profiles if committed and own in committed.profiles else [own]
 
 

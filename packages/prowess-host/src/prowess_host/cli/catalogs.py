@@ -10,10 +10,11 @@ from typing import Any
 import click
 
 from prowess.contracts.catalog import Catalog, Failure
+from prowess.contracts.contract import Contract
 from prowess.errors import ProwessError, did_you_mean
 from prowess.frozen import frozen
 from prowess.jsontypes import JsonObject
-from prowess.profiles.profile import BUILT_IN
+from prowess.profiles.profile import BUILT_IN, Profile
 from prowess.settings.keys import OwnSettings
 from prowess.settings.limits import Limits
 from prowess_host.cli.options import ProjectOptions
@@ -21,7 +22,16 @@ from prowess_host.cli.projects import opened, shown_path
 from prowess_host.files.shelf import Trouble, look
 from prowess_host.review.snapshot import PLACE
 
-__all__ = ["Loaded", "catalog_option", "check_profile", "failure_lines", "failures_as_json", "load"]
+__all__ = [
+    "Loaded",
+    "catalog_option",
+    "check_profile",
+    "failure_lines",
+    "failures_as_json",
+    "load",
+    "profile_of",
+    "shown_profile",
+]
 
 
 @frozen
@@ -44,7 +54,6 @@ class Loaded:
 async def load(where: ProjectOptions) -> Loaded:
     """Describe the project that the options name."""
     async with opened(where) as project:
-        check_profile(project.settings.own.profile)
         try:
             catalog = await project.describe()
         except ChildProcessError as error:
@@ -62,6 +71,17 @@ def check_profile(name: str) -> None:
     """Reject a profile that is not built in: only workers know profiles of plugins."""
     if name not in BUILT_IN:
         raise ProwessError(f"unknown profile {name!r}{did_you_mean(name, BUILT_IN)} (there are: {', '.join(BUILT_IN)})")
+
+
+def shown_profile(name: str) -> Profile:
+    """The profile of a project in catalogs and reports: the portable one in place of a plugin's, which only workers know."""
+    return BUILT_IN.get(name, BUILT_IN["portable"])
+
+
+def profile_of(usual: str) -> Callable[[Contract], Profile]:
+    """The profile of each command in a project with this one."""
+    default = shown_profile(usual)
+    return lambda contract: BUILT_IN.get(contract.profile or usual, default)
 
 
 def failure_lines(loaded: Loaded) -> list[str]:

@@ -7,17 +7,23 @@ import json
 import os
 import sys
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any, Final
 
 import click
 
-from prowess.contracts.contract import Contract
 from prowess.errors import ProwessError
 from prowess.frozen import frozen
-from prowess.profiles.profile import BUILT_IN, Profile
-from prowess_host.cli.catalogs import Loaded, catalog_option, failure_lines, failures_as_json, load
+from prowess_host.cli.catalogs import (
+    Loaded,
+    catalog_option,
+    failure_lines,
+    failures_as_json,
+    load,
+    profile_of,
+    shown_profile,
+)
 from prowess_host.cli.connections import ClientName
 from prowess_host.cli.exit_codes import DONE, FAILED, WRONG_USE
 from prowess_host.cli.options import ProjectOptions, json_option, project_options
@@ -130,12 +136,12 @@ def _examine(options: _Options, loaded: Loaded) -> _Report:
     committed = read_revision(file, loaded.root, options.against) if options.against else read_snapshot(file)
     contracts = loaded.catalog.contracts
     budget = loaded.own.token_budget if options.budget is None else options.budget
-    profile = _profile_of(loaded.own.profile)
+    profile = profile_of(loaded.own.profile)
     return _Report(
         loaded,
         shown_path(file, loaded.root),
         options.against,
-        None if committed is None else compare(committed.contracts, contracts, loaded.own.profile),
+        None if committed is None else compare(committed.contracts, contracts, shown_profile(loaded.own.profile).name),
         [
             *wider_limits(loaded.limits, committed.limits if committed else {}, loaded.catalog),
             *lint(contracts, profile, server=options.server, clients=options.client, budget=budget),
@@ -151,11 +157,6 @@ def _of_files(loaded: Loaded) -> Iterator[Finding]:
     for each in loaded.troubles:
         text = str(each).replace(f"{loaded.root}{os.sep}", "")
         yield Finding("error" if each.fatal else "warning", "files", "", text)
-
-
-def _profile_of(usual: str) -> Callable[[Contract], Profile]:
-    """The profile of a command. For a pinned profile that only workers know, the usual one is used."""
-    return lambda contract: BUILT_IN.get(contract.profile or usual, BUILT_IN[usual])
 
 
 def _as_json(report: _Report) -> str:
@@ -240,7 +241,9 @@ def _summary(report: _Report, style: Style) -> list[str]:
     parts += [f"{plural(report.count('error'), 'error')}, {plural(report.count('warning'), 'warning')}"]
     limit = f" of {report.budget:,}" if report.budget else ""
     commands = plural(len(report.loaded.catalog), "command")
-    parts += [f"{commands}, about {sum(report.tokens.values()):,}{limit} tokens as {report.loaded.own.profile}"]
+    parts += [
+        f"{commands}, about {sum(report.tokens.values()):,}{limit} tokens as {shown_profile(report.loaded.own.profile).name}"
+    ]
     text = "; ".join(parts)
     lines = [style(f"{text[0].upper()}{text[1:]}.", "bold")]
     if breaking:

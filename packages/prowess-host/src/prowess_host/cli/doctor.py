@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 from typing import Final
 
 import click
 
 from prowess.contracts.contract import Contract
-from prowess.profiles.profile import BUILT_IN, Profile
+from prowess_host.cli.catalogs import profile_of
 from prowess_host.cli.exit_codes import DONE, FAILED
 from prowess_host.cli.options import ProjectOptions, json_option, project_options
 from prowess_host.cli.projects import opened, settings_of
@@ -55,7 +55,7 @@ def command(where: ProjectOptions, *, matrix: bool, context: bool, server: str, 
     The exit code is 1 if there is an error. Secrets are never printed.
     """
     if matrix or context:
-        contracts, profile = asyncio.run(_contracts(where)), _profile_of(settings_of(where).own.profile)
+        contracts, profile = asyncio.run(_contracts(where)), profile_of(settings_of(where).own.profile)
         return (
             _print_matrix(matrix_of(contracts, profile, server), as_json=as_json)
             if matrix
@@ -69,12 +69,6 @@ async def _contracts(where: ProjectOptions) -> tuple[Contract, ...]:
     async with opened(where) as project:
         await project.load()
         return project.catalog().tools
-
-
-def _profile_of(usual: str) -> Callable[[Contract], Profile]:
-    """The profile of a command. For a profile that only workers know, the portable one is used."""
-    default = BUILT_IN.get(usual, BUILT_IN["portable"])
-    return lambda contract: BUILT_IN.get(contract.profile or usual, default)
 
 
 # --- findings -------------------------------------------------------------------------------------
