@@ -118,7 +118,7 @@ def test_pipe_in_the_place_of_a_file_is_refused(tmp_path: Path) -> None:
     pipe = tmp_path / "mcp.json"
     os.mkfifo(pipe)
 
-    with pytest.raises(ClientFileError, match=r"it is no regular file.*move it away"):
+    with pytest.raises(ClientFileError, match=r"it is not a regular file.*move it away"):
         read_document(pipe, "json")
 
 

@@ -141,7 +141,7 @@ def _content(file: Path) -> bytes:
     """The bytes of a file. A pipe is refused, because reading it would wait for a writer."""
     mode = file.stat().st_mode
     if not stat.S_ISREG(mode):
-        kind = "a folder" if stat.S_ISDIR(mode) else "no regular file"
+        kind = "a folder" if stat.S_ISDIR(mode) else "not a regular file"
         raise ClientFileError(file, f"it is {kind}", "move it away, then run the command again")
     return file.read_bytes()
 
