@@ -84,6 +84,7 @@ conformance: ## run the official conformance suite on the host, over stdio and o
 programs: ## let the clients' own programs list the servers that `prowess connect` wrote (downloads 1.3 GB from npm)
 	@sh scripts/prepare.sh test
 	@npm install --prefix .cache/programs --no-audit --no-fund --ignore-scripts --no-save @openai/codex @anthropic-ai/claude-code @google/gemini-cli @github/copilot opencode-ai
+	@npm rebuild --prefix .cache/programs --loglevel=error @anthropic-ai/claude-code opencode-ai # puts their programs in place
 	@CLIENT_PROGRAMS=.cache/programs/node_modules/.bin $(PY) -m pytest -q tests/clients/test_programs.py $(ARGS)
 
 catalog: ## check that schemas/catalog.json is up to date, and that no caller is broken
