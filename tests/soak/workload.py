@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from clients import ASKING, BATCHES, STATELESS, Client, Gone, Message, Pending
-from expectations import KIND, Expect, failed, kind_of, listed, not_of, structured, text_of, value
+from expectations import KIND, Expect, failed, finished_or, kind_of, listed, not_of, structured, text_of, value
 from health import workers
 from saves import LAST, Announced, Project
 
@@ -567,7 +567,8 @@ class Mix:
         if how == "async":
             await self._call("steady_die_async", failed("", "worker_lost"))
         elif how == "block":
-            await self._call("steady_block", failed("", "timeout"), seconds=self._rng.choice([1.0, 2.5, 8.0]))
+            seconds, late = self._rng.choice([1.0, 2.5, 8.0]), failed("", "timeout")
+            await self._call("steady_block", finished_or(late) if seconds < 8 else late, seconds=seconds)
         elif how == "hang":
             await self._call("steady_hang", failed("", "timeout"))
         elif how.startswith(("ponder ", "escape ")):

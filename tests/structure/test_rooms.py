@@ -24,7 +24,7 @@ ROOMS: dict[str, str] = {
         results
         calls
         hookspecs
-        plugins
+        plugins installed
         injection telemetry
         skills
         runtime

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from inside import inside
 from piped import Client, Message, hosted, make_project, processes, until, write_skill
-from test_start import imports, listed, noting
+from test_start import CHANGED, imports, listed, noting
 
 ALL = ["a_say", "b_say", "c_say"]
 
@@ -89,11 +89,28 @@ async def test_skill_is_described_although_a_call_ends_the_worker(project: Path)
     hook = "from prowess import hookimpl\n@hookimpl\ndef prowess_call_started(call): ...\n"  # so it is imported first
     die = "@skill_command\ndef die() -> str:\n    os._exit(4)\n"
     write_skill(project, "a.py", f"{noting(project, 'a')}\n{hook}\n{die}")
+    saved = (project / "prowess.toml").stat().st_ctime_ns
+    await until(lambda: time.time_ns() > saved + 100_000_000)  # else it counts as changed, and `a` as unknown
     await listed(project)
     write_skill(project, "d.py", gated(project, "d"))
     async with inside(project) as host:
         tools = await listed_despite(project, host, lambda: host.call("a_die"))
         assert ["a_die", *ALL, "d_say"] == tools, host.stderr
+
+
+async def test_skill_is_described_again_although_a_call_ends_the_worker(project: Path):
+    """After a start, a skill that was broken before is tried once more. No save would make up for a lost attempt."""
+    write_skill(project, "a.py", noting(project, "a") + "\n@skill_command\ndef die() -> str:\n    os._exit(4)\n")
+    broken = "if 'MENDED' not in os.environ:\n    raise RuntimeError('broken')\n"
+    write_skill(project, "d.py", broken + gated(project, "d"))
+    await listed(project)
+    async with inside(project, env={"MENDED": "1"}) as host:
+        assert "d_say" not in await host.tools()
+        await until((project / "begun").exists)
+        await host.call("a_die")
+        (project / "gate").touch()
+        await host.noted(CHANGED)
+        assert ["a_die", *ALL, "d_say"] == await host.tools(), host.stderr
 
 
 async def test_skill_is_described_although_a_call_is_killed_with_its_worker(project: Path):
@@ -120,7 +137,7 @@ async def test_skill_is_described_although_another_one_ends_the_worker_when_it_i
             await host.ask("ping")
 
         called: list[asyncio.Future[Message]] = []
-        assert [*ALL, "d_say", "e_say"] == await listed_despite(project, host, mishap)
+        assert [*ALL, "d_say", "e_say"] == await listed_despite(project, host, mishap), host.stderr
         assert "while it was loaded" in (await called[0])["result"]["content"][0]["text"]
 
 

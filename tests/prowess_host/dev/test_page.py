@@ -277,6 +277,8 @@ def test_a_broken_file_is_told_as_soon_as_it_is_saved(browser: Browser, dev: Ser
     browser.until_text("#news", "Could not be loaded")
     file.unlink()
     browser.until("document.querySelector('#failures').hidden")
+    browser.until_text("#news", "Everything loads again")
+    assert "Could not be loaded" in browser.text("#news")
 
 
 def test_the_page_is_used_with_the_keyboard_alone(browser: Browser):

@@ -19,7 +19,7 @@ from piped import HANDSHAKE, STATELESS, hosted, make_project, result, until
 
 from prowess.settings.paths import ConfigPaths
 from prowess.settings.settings import Settings
-from prowess_host.records import book, recording
+from prowess_host.records import book, events, recording
 from prowess_host.records.place import record_path
 
 SKILL = """
@@ -72,6 +72,11 @@ SKILL = """
     @skill_command
     def large(size: int) -> str:
         return "x" * size
+
+    @skill_command
+    def flood(lines: int) -> None:
+        for _ in range(lines):
+            print("x" * 30)
 
     @skill_command
     async def sure(ctx: Context) -> str:
@@ -467,11 +472,12 @@ async def test_large_arguments_and_results_do_not_pile_up(tmp_path: Path, monkey
 
     (call,) = await session(tmp_path, use)
     assert (None, ["*"], None, "ok") == tuple(call[name] for name in ("arguments", "withheld", "result", "kind"))
+    assert 1 == call["shortened"]
 
 
 async def test_what_a_call_says_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(recording, "_MOST_EVENTS", 3)
-    monkeypatch.setattr(recording, "_MOST_OF_ONE", 5)
+    monkeypatch.setattr(events, "_MOST_EVENTS", 3)
+    monkeypatch.setattr(events, "_MOST_OF_ONE", 5)
 
     async def use(client: MemoryClient) -> None:
         await client.text("t_talk", word="a long word")
@@ -481,6 +487,28 @@ async def test_what_a_call_says_is_bounded(tmp_path: Path, monkeypatch: pytest.M
     assert "dropped" == call["events"][-1][1]
     assert call["events"][-1][2] >= 1
     assert all(len(data) < 10 for kind, data in said(call) if kind == "print")
+
+
+@pytest.mark.parametrize(("name", "arguments"), [("large", {"size": 5000}), ("flood", {"lines": 100})])
+async def test_calls_that_have_ended_do_not_pile_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, arguments: dict[str, int]
+):
+    """A call is kept for prints that come late, unless calls with large results or many prints follow it."""
+    monkeypatch.setattr(recording, "_MOST_KEPT", 10_000)
+    make_project(tmp_path, t=SKILL)
+    async with served(tmp_path) as project:
+        client = MemoryClient(project, HANDSHAKE)
+        await client.open()
+        recorder = project._recorder
+        assert recorder is not None
+        sizes: list[int] = []
+        for _ in range(20):
+            await client.text(f"t_{name}", **arguments)
+            await asyncio.sleep(0)
+            kept = [*recorder._recent.values(), *recorder._before.values()]
+            sizes.append(sum(len(each.body or b"") + (each.events.size if each.events else 0) for each in kept))
+        assert max(sizes) < 2 * 10_000 + 3 * 6000
+    assert 20 == len(calls(tmp_path))
 
 
 # Whole processes

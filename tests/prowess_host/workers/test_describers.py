@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -234,6 +234,31 @@ async def test_import_of_another_skill_that_ends_a_worker_is_told_of():
 
     with pytest.raises(LostImport, match="hooks"):
         await made(FakePool(Fake()), ending).ask(())
+
+
+@pytest.mark.parametrize(
+    ("more", "deaths"), [({}, 0), ({"killed": True}, 1), ({"others": True}, 3), ({"killed": True, "others": True}, 3)]
+)
+async def test_skill_is_tried_again_if_something_else_may_have_ended_its_worker(
+    tmp_path: Path, more: dict[str, bool], deaths: int
+):
+    """A kill from outside, or a call for another skill that was imported at the same time, which may end three workers."""
+    lost = LostImport(Importing(0, "s01", str(tmp_path / "s01.py")), "ended", **more)
+
+    async def failures(times: int) -> list[str]:
+        answers = iter([lost] * times)
+
+        async def ask(known: Collection[str]) -> Description:
+            for error in answers:
+                raise error
+            return part(*(name for name in NAMES if name not in known))
+
+        skills = (await described(ask, (), tmp_path)).skills
+        assert set(NAMES) == set(skills)
+        return [name for name, facts in skills.items() if facts.failures]
+
+    assert [] == await failures(deaths)
+    assert ["s01"] == await failures(deaths + 1)
 
 
 async def test_what_was_described_is_not_described_again():

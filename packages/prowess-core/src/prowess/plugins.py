@@ -12,11 +12,9 @@ import pluggy
 from prowess import hookspecs
 from prowess.contracts.declaration import place_of
 from prowess.errors import LoadError, did_you_mean
-from prowess.frozen import frozen
 
-__all__ = ["Installed", "Plugins", "installed"]
+__all__ = ["Plugins"]
 
-_GROUP: Final = "prowess.skills"
 _HOOKS: Final = {name: value for name, value in vars(hookspecs).items() if hasattr(value, "prowess_spec")}
 _OBSERVING: Final = (
     *("prowess_call_started", "prowess_call_finished", "prowess_wrap_call"),
@@ -131,29 +129,3 @@ def _taking(impl: pluggy.HookImpl) -> Callable[..., Any]:
         return impl.function(*(given[name] for name in impl.argnames), **more)
 
     return call
-
-
-@frozen
-class Installed:
-    """An entry point of an installed package."""
-
-    name: str
-    distribution: str
-    module: str
-    attribute: str
-    load: Callable[[], object]
-
-    @property
-    def package(self) -> str:
-        """The outermost package, which contains the author's code."""
-        return self.module.partition(".")[0]
-
-
-def installed() -> Iterator[Installed]:
-    """The installed skill packages, in the order of their names."""
-    from importlib.metadata import entry_points  # 25 ms, not needed for the first answer
-
-    found = [(entry, entry.dist.name if entry.dist else "") for entry in entry_points(group=_GROUP)]
-    for entry, distribution in sorted(found, key=lambda item: (item[0].name, item[1])):
-        module, _, attribute = entry.value.partition(":")
-        yield Installed(entry.name, distribution, module.strip(), attribute.strip(), entry.load)

@@ -30,7 +30,7 @@ from prowess.errors import InjectionError, LoadError, did_you_mean, message_of
 from prowess.frozen import frozen
 from prowess.injection.builtin import Libraries, OldSkills
 from prowess.injection.provided import Key
-from prowess.plugins import Installed, installed
+from prowess.installed import Installed, installed
 from prowess.profiles.profile import Profile, no_profile
 from prowess.settings.limits import normal_name
 from prowess.settings.paths import ConfigPaths

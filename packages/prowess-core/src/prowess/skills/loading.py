@@ -148,7 +148,7 @@ class Modules:
         """The modules with absolute names that come from files of a view."""
         return {
             name: module
-            for name, module in list(sys.modules.items())
+            for name, module in sys.modules.copy().items()
             if getattr(module, "__file__", None) in view.texts and not _is_inside(name, self.package)
         }
 
@@ -182,7 +182,7 @@ def project_files(root: Path, beside: str = "") -> dict[str, Stamp]:
     """The stamps of all imported project files, without modules of the package `beside`."""
     prefix = f"{root}{os.sep}"
     found: dict[str, Stamp] = {}
-    for name, module in list(sys.modules.items()):
+    for name, module in sys.modules.copy().items():
         file = getattr(module, "__file__", None)
         if beside and _is_inside(name, beside):
             continue
@@ -213,7 +213,7 @@ def distrust_bytecode_of(root: Path) -> None:
 def package_files(package: str) -> list[Path]:
     """The imported source files of an installed package."""
     files = [
-        getattr(module, "__file__", None) for name, module in list(sys.modules.items()) if _is_inside(name, package)
+        getattr(module, "__file__", None) for name, module in sys.modules.copy().items() if _is_inside(name, package)
     ]
     return [Path(file) for file in files if isinstance(file, str) and file.endswith(".py")]
 

@@ -172,7 +172,8 @@ class Skill:
         """
         registered = {id(declared) for declared in self._commands}
         parts = tuple(f"{module.__name__}." for module in self._modules)
-        below = [module for name, module in list(sys.modules.items()) if name.startswith(parts)]
+        # a copy is made in one step; a list of the items may be interrupted by an import in another thread
+        below = [module for name, module in sys.modules.copy().items() if name.startswith(parts)]
         for module in dict.fromkeys((*self._modules, *below)):
             for note in made_in(module):
                 if id(note) not in registered and (module in self._modules or _replacement(note) is not None):

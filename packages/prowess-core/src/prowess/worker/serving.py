@@ -31,6 +31,7 @@ from prowess.calls.channel import Channel, Questions, Withdrawn
 from prowess.calls.deadline import TIMED_OUT, prepare
 from prowess.calls.outcome import META_KIND, Outcome, write_outcome
 from prowess.errors import AskError, UnknownCommand, message_of
+from prowess.installed import skip_search_of_pydantic
 from prowess.jsontypes import JsonObject
 from prowess.logs import log_to_stderr
 from prowess.results.oversize import cut
@@ -634,6 +635,7 @@ def main(argv: list[str] | None = None) -> None:
     shared = None if board == "-" else Board(int(board))
     _keep_from_children(int(link), *([] if shared is None else [shared.fd]))
     can_import_project(root)
+    skip_search_of_pydantic()
     groups.mend()
     os.environ.setdefault("MPLBACKEND", "agg")  # a worker has no window for plots
     code = 1

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from prowess.contracts.catalog import Catalog, Failure
 from prowess.settings.keys import OwnSettings
@@ -26,6 +27,8 @@ from prowess_host.workers.describers import Ask
 __all__ = ["KnownCatalog", "described"]
 
 _log = logging.getLogger("prowess.host")
+_MOST_BESIDE_OTHERS: Final = 3
+"""Lost workers before a skill is to blame, if each imported another skill as well: a call for that one may end as many."""
 
 
 class KnownCatalog:
@@ -212,7 +215,7 @@ class KnownCatalog:
 async def described(ask: Ask, known: Collection[str], root: Path) -> Description:
     """Describe the skills that are not known. A skill whose import kills its worker becomes a failure."""
     lost: dict[str, LostImport] = {}
-    spared: set[str] = set()
+    spared: Counter[str] = Counter()
     while True:
         try:
             newer = await ask({*known, *lost})
@@ -220,9 +223,9 @@ async def described(ask: Ask, known: Collection[str], root: Path) -> Description
             skill = error.importing.skill
             if skill in {*lost, *known}:
                 raise  # every worker imports it: it has hooks, or it was just called
-            if error.killed and skill not in spared:
-                spared.add(skill)  # the worker may have been killed for another reason: try once more
-            else:
+            # something else may have ended the worker: try again
+            spared[skill] += 1
+            if spared[skill] > (_MOST_BESIDE_OTHERS if error.others else int(error.killed)):
                 lost[skill] = error
         else:
             return _with_lost(newer, lost, root) if lost else newer

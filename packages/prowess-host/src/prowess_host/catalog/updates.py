@@ -419,15 +419,19 @@ class CatalogUpdates:
             skills = set(skills) - apart
         if not skills:
             return
-        try:
-            await self._describe(self._known.description.skills.keys() - skills)
-        except ChildProcessError as error:
-            _log.warning("%s could not be described again: %s", ", ".join(sorted(skills)), error)
-        else:
-            lost = self._last_good() & self._proven
-            self._kept |= lost
-            self._known.hold_sources(self._kept)
-            self._adopt_known()
+        for attempt in range(1, _MOST_ATTEMPTS + 1):
+            try:
+                await self._describe(self._known.description.skills.keys() - skills)
+                break
+            except ChildProcessError as error:
+                # Something else may have ended the worker. No save will follow, so try again now.
+                if attempt == _MOST_ATTEMPTS or not isinstance(error, LostWorker):
+                    _log.warning("%s could not be described again: %s", ", ".join(sorted(skills)), error)
+                    return
+        lost = self._last_good() & self._proven
+        self._kept |= lost
+        self._known.hold_sources(self._kept)
+        self._adopt_known()
 
     def _retry_fatal(self) -> None:
         """Schedule another attempt for skills whose import killed a worker: the cause may have gone without a save."""

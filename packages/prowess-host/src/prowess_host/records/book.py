@@ -20,7 +20,8 @@ from prowess.jsontypes import JsonObject
 from prowess.settings.keys import RecordSettings
 from prowess.settings.settings import Settings
 from prowess_host.protocol.kinds import as_content
-from prowess_host.records.recording import CallState, Event
+from prowess_host.records.events import Events
+from prowess_host.records.recording import CallState
 from prowess_host.records.redaction import Redactor, secrets_of
 from prowess_host.records.rows import OrdinaryRow, Row
 
@@ -115,7 +116,7 @@ class Book:
             if (
                 common is None
                 or state.meta != b"{}"
-                or state.events
+                or state.events is not None
                 or arguments is None
                 or body is None
                 or state.serial in self._ids
@@ -220,7 +221,7 @@ class Book:
             result, shortened, events = None, 1, "[]"
         else:
             result, shortened = self._result(state, own, redactor, secrets)
-            events = _events(state.events, redactor, secrets) if state.events else "[]"
+            events = _events(state.events, redactor, secrets) if state.events is not None else "[]"
         return Row(
             call_id or (f"{self._mark}{state.number:x}" if state.number else f"{self._mark}-{state.serial:x}"),
             state.contract.id if state.contract is not None else (state.facts or {}).get("command", ""),
@@ -356,8 +357,10 @@ def _shortened(payload: JsonObject, most: int) -> JsonObject:
     return {"content": content, "isError": bool(payload.get("isError"))}
 
 
-def _events(events: list[Event], redactor: Redactor, secrets: tuple[str, ...]) -> str:
-    return _dumps([[at, kind, redactor.data(data, secrets)] for at, kind, data in list(events)]).decode()
+def _events(events: Events, redactor: Redactor, secrets: tuple[str, ...]) -> str:
+    return _dumps(
+        [[at, kind, redactor.data(data, secrets)] for at, kind, data in json.loads(events.as_json())]
+    ).decode()
 
 
 def _dumps(value: Any) -> bytes:

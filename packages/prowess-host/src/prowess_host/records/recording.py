@@ -13,16 +13,17 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from prowess.contracts.contract import Contract
 from prowess.jsontypes import JsonObject
 from prowess.worker.heap import LARGE, give_back_soon, share_one_heap
+from prowess_host.records.events import Events
 
 if TYPE_CHECKING:
     from prowess_host.workers.jobs import Job, Listener
 
-__all__ = ["CallState", "Event", "Recorder", "Recording", "Writer"]
+__all__ = ["CallState", "Recorder", "Recording", "Writer"]
 
 _log = logging.getLogger("prowess.host")
 _SOON: Final = 0.2
@@ -31,6 +32,8 @@ _LATE: Final = 1.0
 """Seconds after its end in which prints of a call still belong to it, up to twice as long."""
 _MOST_RECENT: Final = 1000
 """The same as a number of calls that end after it. Keeping more makes every call slower."""
+_MOST_KEPT: Final = 4 * 1024 * 1024
+"""The same as bytes of the calls that end after it."""
 _MOST_WAITING: Final = 32 * 1024 * 1024
 """Bytes of arguments and results that may wait to be written. Beyond that, only the facts of a call are kept."""
 _MOST_SHOWN: Final = 200
@@ -41,13 +44,8 @@ _MOST_UNKNOWN: Final = 1000
 """Calls of unknown commands in one batch that are kept, so that a client in a loop does not displace other calls."""
 _MOST_NAME: Final = 200
 """Characters that are kept of an unknown name."""
-_MOST_EVENTS: Final = 500
-_MOST_NOTED: Final = 64 * 1024
-"""The limits for the events of one call: their number, and their characters together."""
-_MOST_OF_ONE: Final = 8 * 1024
-
-Event: TypeAlias = tuple[float, str, Any]
-"""Seconds since the beginning of the call; `progress`, `log`, `print`, `asked` or `dropped`; and the data."""
+_MOST_WHY: Final = 8 * 1024
+"""Characters that are kept of the reason why a command is unknown."""
 
 
 class CallState:
@@ -66,7 +64,7 @@ class CallState:
     duration: float | None = None
     facts: JsonObject | None = None
     """The result as data, if it was never encoded."""
-    events: list[Event] | None = None
+    events: Events | None = None
     size = 0
     """The bytes of its arguments and its result."""
     waiting = 0
@@ -85,9 +83,6 @@ class CallState:
 
 class Recording(CallState):
     """A listener that notes the events of a job and passes them on to another listener."""
-
-    _noted = 0
-    """The bytes of its events."""
 
     def __init__(self, recorder: Recorder, job: Job, serial: int) -> None:
         self.serial = serial
@@ -151,26 +146,10 @@ class Recording(CallState):
         if not recorder.keeps_output:
             return
         if self.events is None:
-            self.events = []
-        events = self.events
-        if events and events[-1][1] == "dropped":  # a flood of events costs only this
-            events[-1] = (events[-1][0], "dropped", events[-1][2] + 1)
-            recorder.touch(self)
-            return
-        at = round(time.monotonic() - self.since, 4)
-        size = len(data) if isinstance(data, str) else len(str(data))
-        if size > _MOST_OF_ONE:
-            data, size = (data if isinstance(data, str) else str(data))[:_MOST_OF_ONE] + "…", _MOST_OF_ONE
-            data = [data[0], None, data] if kind == "progress" else ["", data] if kind == "log" else data
-        is_again = kind == "progress" and bool(events) and events[-1][1] == kind and not _has_message(events[-1][2])
-        if is_again:
-            events[-1] = (at, kind, data)
-        elif len(events) < _MOST_EVENTS and self._noted + size <= _MOST_NOTED:
-            self._noted += size
-            events.append((at, kind, data))
-        else:
-            events.append((at, "dropped", 1))
-        recorder.touch(self)
+            self.events = Events()
+        before = self.events.size
+        self.events.add(time.monotonic() - self.since, kind, data)
+        recorder.touch(self, self.events.size - before)
 
     def _end(self, kind: str, meta: bytes = b"{}", body: bytes | None = None) -> Listener:
         """Note the end of the call, and return the listener.
@@ -194,17 +173,13 @@ class Recording(CallState):
             return self
         copy = CallState(self.serial, self.since)
         copy.note_job(job)
-        copy.events = list(self.events or ())
+        copy.events = self.events
         return copy
 
 
 def _storable(text: str) -> str:
     """A text without lone surrogates, which the database refuses."""
     return text.encode("utf-8", "backslashreplace").decode()
-
-
-def _has_message(progress: Any) -> bool:
-    return bool(progress[2])
 
 
 class _Amount:
@@ -252,6 +227,8 @@ class Recorder:
         self._recent: dict[int, Recording] = {}
         self._before: dict[int, Recording] = {}
         """Recently ended calls by number, because their prints may arrive after their result."""
+        self._recent_size = self._before_size = 0
+        """The bytes of these calls."""
         self._turning = False
         self._due = False
         self._closed = False
@@ -289,7 +266,7 @@ class Recorder:
         state.facts = {
             "kind": "unknown",
             "command": _storable(name[:_MOST_NAME]),
-            "message": _storable(why[:_MOST_OF_ONE]),
+            "message": _storable(why[:_MOST_WHY]),
         }
         self._unknown.append(state)
         if not self._due:
@@ -307,34 +284,38 @@ class Recorder:
 
     # From recordings
 
-    def touch(self, recording: Recording) -> None:
-        """Note that a call has new events."""
+    def touch(self, recording: Recording, size: int) -> None:
+        """Note that a call has new events, of this many bytes."""
         self._touched[recording] = None
+        if recording.job is None:
+            self._recent_size += size
         if not self._due:
             self._schedule()
 
     def end(self, recording: Recording) -> None:
         """Note that a call has ended."""
-        if len(self._recent) >= _MOST_RECENT:
-            self._before, self._recent = self._recent, {}
-        self._recent[recording.number] = recording
-        if not self._turning:
-            self._turning = True
-            self._loop.call_later(_LATE, self._turn)
-        self._ended.append(recording)
-        body = recording.body
+        body, events = recording.body, recording.events
         size = recording.size = recording.size + (len(body) if body is not None else 0)
         if size >= LARGE and body is not None and recording.meta == b"{}":
             contract = recording.contract
             if contract is not None and self._is_dropped(contract, recording.arguments or b""):
                 recording.arguments = None  # frees the memory for the next call
                 size = recording.size = len(body)
-        if self._given.bytes + size - self._written.bytes > _MOST_WAITING:
-            recording.body = recording.arguments = None
-            recording.size = 0
+        held = size if events is None else size + events.size
+        if self._given.bytes + held - self._written.bytes > _MOST_WAITING:
+            recording.body = recording.arguments = recording.events = None
+            recording.size = held = 0
         else:
-            self._given.bytes += size
-            recording.waiting = size
+            self._given.bytes += held
+            recording.waiting = held
+        self._ended.append(recording)
+        self._recent[recording.number] = recording
+        self._recent_size += held
+        if self._recent_size > _MOST_KEPT or len(self._recent) > _MOST_RECENT:
+            self._drop_earlier()
+        if not self._turning:
+            self._turning = True
+            self._loop.call_later(_LATE, self._turn)
         if not self._due:
             self._schedule()
 
@@ -359,11 +340,16 @@ class Recorder:
         if self._fresh:
             self._schedule()
 
-    def _turn(self) -> None:
-        """Drop calls that ended a while ago."""
-        if any(recording.size >= LARGE for recording in self._before.values()):
+    def _drop_earlier(self) -> None:
+        """Drop the earlier half of the recent calls."""
+        if self._before_size >= LARGE:
             give_back_soon()
         self._before, self._recent = self._recent, {}
+        self._before_size, self._recent_size = self._recent_size, 0
+
+    def _turn(self) -> None:
+        """Drop calls that ended a while ago."""
+        self._drop_earlier()
         self._turning = bool(self._before) and not self._closed
         if self._turning:
             self._loop.call_later(_LATE, self._turn)

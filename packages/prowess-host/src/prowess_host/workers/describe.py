@@ -24,12 +24,14 @@ class LostWorker(ChildProcessError):
 class LostImport(LostWorker):
     """A worker ended or hung during the import of a skill."""
 
-    def __init__(self, importing: Importing, reason: str, *, killed: bool = False) -> None:
+    def __init__(self, importing: Importing, reason: str, *, killed: bool = False, others: bool = False) -> None:
         super().__init__(f"{importing.skill} ({importing.file}): {reason}")
         self.importing = importing
         self.reason = reason
         self.killed = killed
         """Whether a signal from outside seems to have ended it."""
+        self.others = others
+        """Whether it imported other skills as well, one of which may have ended it."""
 
 
 class Describing:

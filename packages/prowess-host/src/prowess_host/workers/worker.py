@@ -180,9 +180,8 @@ def cause_of_end(worker: Worker, begun: Collection[Job]) -> LostWorker:
     if begun or not worker.describes or not worker.ended_itself:  # a call or the host may have ended it
         importing = ()
     for first in importing[:1]:
-        # any of several imports may have ended it: as after a kill from outside, the skill is tried again
-        doubtful = len(importing) > 1 or code in (-signal.SIGKILL, -signal.SIGTERM)
-        return LostImport(first, f"its import ended the process ({how})", killed=doubtful)
+        killed, others = code in (-signal.SIGKILL, -signal.SIGTERM), len(importing) > 1
+        return LostImport(first, f"its import ended the process ({how})", killed=killed, others=others)
     if not worker.is_up and b"No module named 'prowess" in worker.process.last_line:
         return LostWorker(worker.pool.why_lacking())
     return LostWorker(

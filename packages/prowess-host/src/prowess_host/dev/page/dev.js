@@ -15,7 +15,12 @@ function make(tag, attributes = {}, ...children) {
   return element;
 }
 
-const announce = (text) => { find("#news").textContent = text; };
+// A screen reader reads each line that is added. A text that replaced the one before could hide it.
+function announce(text) {
+  find("#news").append(make("p", {}, text));
+  while (find("#news").children.length > 10) find("#news").firstChild.remove();
+}
+
 const shown = (value) => JSON.stringify(value, null, 2);
 
 function took(seconds) {
