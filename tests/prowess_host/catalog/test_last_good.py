@@ -6,8 +6,10 @@ import asyncio
 import contextlib
 import os
 import signal
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 from inside import inside
@@ -17,6 +19,8 @@ from prowess.skills.description import Description, SkillFacts
 from prowess.skills.stamps import Seen
 from prowess_host.catalog import updates
 from prowess_host.catalog.sources import Sources
+from prowess_host.workers.describe import LostWorker
+from prowess_host.workers.supervisor import Successor
 
 CHANGED = "notifications/tools/list_changed"
 ONE = """
@@ -55,6 +59,46 @@ async def test_skill_that_ends_workers_when_it_is_described_is_called_in_its_las
         await until(lambda: tried.exists() and len(tried.read_text()) == 5)
         await until(lambda: len(host.workers()) == 1)
         assert "one" == await host.text("t_version")
+
+
+async def test_skill_that_stops_ending_workers_is_served_without_a_save(project: Path, monkeypatch: pytest.MonkeyPatch):
+    """Also if a worker has imported its last good version meanwhile, and so cannot describe the new one."""
+    monkeypatch.setattr(updates, "_PAUSES", (0.0,) * 1000)
+    deadly, tried = project / "deadly", project / "tried"
+    deadly.touch()
+    async with inside(project) as host:
+        assert "one" == await host.text("t_version")
+        check = f"open({str(tried)!r}, 'w')\nif os.path.exists({str(deadly)!r}): os._exit(5)\n"
+        write_skill(project, "t.py", check + dedent(TWO))
+        await until(tried.exists)
+        assert "one" == await host.text("t_version")
+        deadly.unlink()
+        while "two" != await host.text("t_version"):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        assert "prowess_diagnostics" not in await host.tools()
+
+
+async def test_save_that_no_worker_could_describe_is_described_later(project: Path, monkeypatch: pytest.MonkeyPatch):
+    """Something outside ends each worker of the next generation for a while; then nobody saves again."""
+    monkeypatch.setattr(updates, "_PAUSES", (0.0,) * 1000)
+    async with inside(project) as host:
+        assert "one" == await host.text("t_version")
+        workers = host.project.workers
+        lost = 0
+
+        async def lose(known: Collection[str] = ()) -> Successor:
+            nonlocal lost
+            lost += 1
+            if lost > 5:
+                monkeypatch.undo()
+                return await workers.next_generation(known)
+            raise LostWorker("killed from outside")
+
+        monkeypatch.setattr(workers, "next_generation", lose)
+        write_skill(project, "t.py", TWO)
+        while "two" != await host.text("t_version"):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        assert "prowess_diagnostics" not in await host.tools()
 
 
 async def told_of(host: Client, text: str) -> str:

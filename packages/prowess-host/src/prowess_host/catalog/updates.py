@@ -44,7 +44,7 @@ _LOADING: Final = 60.0
 _MOST_ATTEMPTS: Final = 3
 """Workers that are started to describe a save, if they die for another reason than an import."""
 _PAUSES: Final = (5.0, 20.0, 80.0, 320.0)
-"""Seconds before each further attempt to describe a skill whose import killed its worker. A save starts over."""
+"""Seconds before each further attempt to describe what could not be described. A save starts over."""
 _SOON: Final = 0.5
 """Seconds after which a worker starts, even if no client has asked for tools."""
 
@@ -87,7 +87,7 @@ class CatalogUpdates:
         """Whether the first listing has been published."""
         self._listed = asyncio.Event()
         """Set when the skills of the project's own environment are listed or have failed."""
-        self._watcher = Watcher(paths, self._renew, lambda: {**self._known.files, **self._apart.files})
+        self._watcher = Watcher(paths, self._take_save, lambda: {**self._known.files, **self._apart.files})
         self._listing = Listing.nothing()
         self._recalled: Standing | None = None
         self._kept: set[str] = set()
@@ -101,7 +101,10 @@ class CatalogUpdates:
         self._warn(settings)
         self._one_at_a_time = asyncio.Lock()
         self._background: set[asyncio.Task[None]] = set()
-        self._retrying = False
+        self._retry: asyncio.TimerHandle | None = None
+        """The timer of the next attempt to describe what could not be described."""
+        self._is_behind = False
+        """Whether the last attempt to describe what has changed failed as a whole."""
         self.settled = asyncio.Event()
         """Set when all skills are described or have failed, so that unlisted commands do not exist."""
 
@@ -118,7 +121,7 @@ class CatalogUpdates:
         self._in_background(self._settle())
         if not self._settings_are_current() or await self._found_more_apart():  # saved before the watcher looked
             await self._renew()
-        self._retry_fatal()
+        self._retry_later()
         await self._watcher.run()
 
     async def _settle(self) -> None:
@@ -225,6 +228,8 @@ class CatalogUpdates:
         """Wait until the manifest is saved, up to this many seconds."""
         self._watcher.stop()
         self._apart.close()
+        if self._retry is not None:
+            self._retry.cancel()
         for task in self._background:
             task.cancel()
         await self._known.kept(seconds)
@@ -277,6 +282,7 @@ class CatalogUpdates:
         except LostWorker:
             await self._renew()  # in a worker without calls: a call may have ended the other one
         except ChildProcessError as error:
+            self._is_behind = True
             self._publish(partial.failing(str(error)))
         else:
             self._known.hold_sources(self._kept)
@@ -331,19 +337,24 @@ class CatalogUpdates:
 
     # Changes
 
-    async def _renew(self) -> None:
-        """Start a new generation after a save, if it can be described."""
+    async def _take_save(self) -> None:
+        await self._renew()
+        self._retry_later()
+
+    async def _renew(self, anew: Collection[str] = ()) -> None:
+        """Start a new generation after a save, if it can be described. It describes the skills in `anew` in any case."""
         async with self._one_at_a_time:
             for attempt in range(1, _MOST_ATTEMPTS + 1):
                 try:
-                    await self._next_generation()
-                    self._retry_fatal()
-                    return
+                    self._is_behind = not await self._next_generation(anew)
+                    break
                 except LostWorker as error:  # killed from outside: no save will follow, so try again now
                     if attempt == _MOST_ATTEMPTS:
+                        self._is_behind = True
                         self._publish(self._listing.failing(f"{error} (the previous version stays in use)"))
 
-    async def _next_generation(self) -> None:
+    async def _next_generation(self, anew: Collection[str]) -> bool:
+        """Describe what has changed in a new worker, and send calls there. Returns whether that worked."""
         successor: Successor | None = None
 
         async def ask(known: Collection[str]) -> Description:
@@ -362,13 +373,19 @@ class CatalogUpdates:
             loaded = self.supervisor.loaded  # import these again now, so that their next calls are fast
             stale = self._apart.names.difference(map(skill_of, standing.known - self._known.doubtful))
             self._apart.prepare(self._apart.names if changed else stale)
-            await self._known.learn(ask, (standing.known - loaded - self._known.doubtful) | self._apart.names)
+            known = standing.known - loaded - self._known.doubtful - set(anew)
+            await self._known.learn(ask, known | self._apart.names)
         except LostWorker:
             raise
         except (SettingsError, ChildProcessError) as error:
             self._publish(self._listing.failing(f"{error} (the previous version stays in use)"))
-            return
+            return False
         assert successor is not None  # noqa: S101 - else nothing was learned
+        self._adopt(successor)
+        return True
+
+    def _adopt(self, successor: Successor) -> None:
+        """Send calls to a new generation, and publish what it has described."""
         broken_plugins = self._known.sources.broken_plugins(self._known.description)
         self._kept = self._last_good() | self._awaited() | broken_plugins
         self._known.hold_sources(self._kept)
@@ -427,28 +444,30 @@ class CatalogUpdates:
                 # Something else may have ended the worker. No save will follow, so try again now.
                 if attempt == _MOST_ATTEMPTS or not isinstance(error, LostWorker):
                     _log.warning("%s could not be described again: %s", ", ".join(sorted(skills)), error)
+                    self._is_behind = True
+                    self._retry_later()
                     return
         lost = self._last_good() & self._proven
         self._kept |= lost
         self._known.hold_sources(self._kept)
         self._adopt_known()
 
-    def _retry_fatal(self) -> None:
-        """Schedule another attempt for skills whose import killed a worker: the cause may have gone without a save."""
-        if self._known.fatal and not self._retrying:
-            self._retrying = True
-            self._in_background(self._try_again())
+    def _retry_later(self, attempts: int = 0) -> None:
+        """Schedule another attempt if a skill's import killed a worker or no generation could be started: no save may follow."""
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
+        if (self._known.fatal or self._is_behind) and attempts < len(_PAUSES):
+            again = self._try_again
+            self._retry = self._loop.call_later(_PAUSES[attempts], lambda: self._in_background(again(attempts + 1)))
 
-    async def _try_again(self) -> None:
-        try:
-            for pause in _PAUSES:
-                await asyncio.sleep(pause)
-                mended = await self.supervisor.importable(self._known.fatal)
-                await self._describe_again(mended & self._known.fatal)
-                if not self._known.fatal:
-                    break
-        finally:
-            self._retrying = False
+    async def _try_again(self, attempts: int) -> None:
+        self._retry = None
+        mended = await self.supervisor.importable(self._known.fatal) & self._known.fatal
+        if mended or self._is_behind:
+            await self._renew(mended)  # a current worker may have imported the last good version
+        if self._retry is None:  # otherwise a save has started over
+            self._retry_later(attempts)
 
     def _in_background(self, work: Coroutine[None, None, None]) -> None:
         task = self._loop.create_task(work)
