@@ -6,6 +6,8 @@ import asyncio
 import errno
 import os
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,11 +15,13 @@ from typing import Any
 import pytest
 from anyio import fail_after
 from patience import PATIENCE
+from piped import until
 
 from prowess.settings.paths import ConfigPaths
 from prowess.settings.settings import Settings
 from prowess.skills.stamps import Stamp, stamp
-from prowess_host.catalog.watcher import Watcher, look
+from prowess_host.catalog import watcher
+from prowess_host.catalog.watcher import Sight, Watcher, look
 
 
 class Watched:
@@ -145,3 +149,30 @@ async def test_a_folder_that_comes_later_is_watched(root: Path):
     (root / "skills/new/c.py").write_text("newer")
     await watched.changed()
     await watched.stop()
+
+
+@pytest.mark.parametrize("mishap", ["pause", "error"])
+async def test_what_befalls_one_poll_hides_no_later_save(root: Path, monkeypatch: pytest.MonkeyPatch, mishap: str):
+    """A pause of the whole process, like that of a closed lid, makes no poll expensive; an error of ours is logged."""
+    monkeypatch.setitem(sys.modules, "watchfiles", None)
+    monkeypatch.setattr(watcher, "_PAUSE", 0.01)
+    monkeypatch.setattr(watcher, "_SHARE", 1000)
+    sight, befallen = watcher._sight, threading.Event()
+
+    def mishandled(*asked: Any) -> Sight:
+        seen = sight(*asked)
+        if watched and not befallen.is_set():
+            if mishap == "pause":
+                time.sleep(0.5)
+            befallen.set()
+            if mishap == "error":
+                raise RuntimeError("a mishap")
+        return seen
+
+    watched: list[Watched] = []
+    monkeypatch.setattr(watcher, "_sight", mishandled)
+    watched.append(Watched(root))
+    await until(befallen.is_set)
+    (root / "skills/a.py").write_text("new")
+    await watched[0].changed()
+    await watched[0].stop()

@@ -13,6 +13,7 @@ import logging
 import os
 import threading
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -32,6 +33,8 @@ _PAUSE: Final = 1.0
 """Seconds between two polls without a notification; more if a poll takes long."""
 _SHARE: Final = 50
 """Polling takes at most this fraction (1/50) of the time."""
+_MEASURED: Final = 3
+"""The last polls, the shortest of which counts: a process that was stopped for a while during one is not slow."""
 _SKIPPED: Final = frozenset({"__pycache__", "node_modules", "site-packages"})
 
 _NAMED: Final = frozenset({"SKILL.md", "pyproject.toml", "requirements.txt", "requirements.lock"})
@@ -63,6 +66,8 @@ class Watcher:
         self._loop = asyncio.get_running_loop()
         self._places: list[Place] = []
         """The folders of the last poll."""
+        self._costs: deque[float] = deque(maxlen=_MEASURED)
+        """The seconds that the last polls took."""
         self._warned = False
 
     def start(self) -> None:
@@ -95,16 +100,17 @@ class Watcher:
                 there := [place.identity for place in self._places]
             ):  # before the poll, so that no change is missed
                 watched, wait = there, self._notices([place.path for place in self._places])
-            begun = time.monotonic()
-            seen = {**self._imported(), **seen}
-            now = self._look()
-            cost = time.monotonic() - begun
-            if _differs(seen, now):
-                now = self._settled(now)
-                self._notify()
-            seen = now
+            try:
+                seen = {**self._imported(), **seen}
+                now = self._look()
+                if _differs(seen, now):
+                    now = self._settled(now)
+                    self._notify()
+                seen = now
+            except Exception:  # noqa: BLE001 - the end of this thread would hide all later saves
+                _log.exception("the files could not be polled")
             rested = time.monotonic()
-            while not wait() and time.monotonic() - rested < cost * _SHARE and not self._stop.is_set():
+            while not wait() and time.monotonic() - rested < min(self._costs) * _SHARE and not self._stop.is_set():
                 pass
 
     def _settled(self, seen: Sight) -> Sight:
@@ -121,8 +127,11 @@ class Watcher:
             self._loop.call_soon_threadsafe(self._changed.set)
 
     def _look(self) -> Sight:
+        begun = time.monotonic()
         self._places = _places(self.folders)
-        return _sight(self.settings_files, self._places, self._imported().keys())
+        seen = _sight(self.settings_files, self._places, self._imported().keys())
+        self._costs.append(time.monotonic() - begun)
+        return seen
 
     def _rest(self) -> bool:
         """Wait until the next poll. True only if there is no need to wait any longer."""
