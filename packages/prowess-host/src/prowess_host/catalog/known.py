@@ -66,16 +66,19 @@ class KnownCatalog:
 
     @property
     def files(self) -> Mapping[str, Stamp]:
-        """Project files that skills have imported, with their state at that time, and files that they would import."""
+        """Files that skills have imported or would import, with their state at that time.
+
+        An import inside a function is followed later, and a file may have been saved between its import and the description.
+        """
         description = self.description
         of, files = self._files
         if of is not description:
-            absent = {path for facts in description.skills.values() for path in facts.absent}
-            broken = (path for facts in description.skills.values() if facts.failures for path in facts.files)
-            waited_for = {
-                path: Stamp(*description.sightings[path][:4]) for path in broken if path in description.sightings
-            }
-            files = {**dict.fromkeys(absent, ABSENT), **waited_for, **description.imported}
+            skills, sightings = description.skills.values(), description.sightings
+            absent = {path for facts in skills for path in facts.absent}
+            # those of an installed package are not watched while it loads
+            own = {path for facts in skills if facts.place or facts.failures for path in facts.files}
+            seen = {path: Stamp(*sightings[path][:4]) for path in own if path in sightings}
+            files = {**dict.fromkeys(absent, ABSENT), **description.imported, **seen}
             self._files = description, files
         return files
 
@@ -136,15 +139,21 @@ class KnownCatalog:
         known = self.description.skills
         return {name for name, digest in digests.items() if name in known and known[name].digest != digest}
 
-    async def learn(self, ask: Ask, known: Collection[str]) -> None:
-        """Describe all skills except the known ones; all skills if the environment or the hooks have changed."""
+    async def learn(self, ask: Ask, known: Collection[str], kept: Collection[str] = ()) -> None:
+        """Describe all skills except the known ones; all skills if the environment or the hooks have changed.
+
+        What an active worker says about skills in `kept` is ignored: it may have imported them from other files.
+        """
         newer = await described(ask, known, self._paths.project_root)
         older = self.description
         if known and (newer.environment, newer.hooks) != (older.environment, older.hooks):
             newer = await described(ask, (), self._paths.project_root)
-        self._newest = newer
+        if not newer.skills.keys().isdisjoint(kept):
+            newer = _without(newer, kept, older)
+        torn = await asyncio.to_thread(self.sources.missed, newer)
+        # From here to the adoption nothing waits: a listing in between would have the new failures, and not what is kept.
+        self._newest, self._torn = newer, torn
         self._manifest = Manifest(replace(merged(self.description, newer), texts={}), self._shape, self.apart)
-        self._torn = await asyncio.to_thread(self.sources.missed, newer)
 
     def learn_apart(self, newer: Description, skills: Collection[str]) -> None:
         """Add the description of skills with their own environment. Their hooks shape only themselves."""
@@ -163,7 +172,7 @@ class KnownCatalog:
             sightings={**older.sightings, **seen},
             imported={**older.imported, **newer.imported},
         )
-        self._manifest = Manifest(found, self._shape, self.apart)
+        self._manifest = Manifest(found, self._shape_of_known, self.apart)
         self._newest = replace(newer, skills=facts)
 
     def begin_anew(self, whole: Description) -> None:
@@ -176,11 +185,17 @@ class KnownCatalog:
         new = {name: each for name, each in facts.items() if name not in older.skills}
         if new:
             skills = dict(sorted({**older.skills, **new}.items()))
-            self._manifest = Manifest(replace(older, skills=skills), self._shape, self.apart)
+            self._manifest = Manifest(replace(older, skills=skills), self._shape_of_known, self.apart)
+
+    @property
+    def _shape_of_known(self) -> str:
+        """The shape that most of the known skills were described in. That of the settings may be newer, if no generation could start."""
+        return self._manifest.shape if self._manifest else self._shape
 
     def hold_sources(self, kept: Collection[str]) -> None:
         """Keep the sources of the last description; for the skills in `kept`, an earlier version stays."""
         self.sources.hold(self._newest, kept)
+        self.sources.replace_outdated(self.description, {*kept, *self._newest.skills})
         self._newest = Description()
         self.sources.forget_all_but({*self.description.names, *kept})
 
@@ -248,6 +263,19 @@ def _with_lost(newer: Description, lost: Mapping[str, LostImport], root: Path) -
             if seen is not None:
                 sightings[path] = as_imported(seen, None, error.importing.since_ns)
     return replace(newer, skills=skills, sightings=sightings)
+
+
+def _without(newer: Description, dropped: Collection[str], older: Description) -> Description:
+    """A description without what it says about some skills. What is older stays; a skill that is not older is still to be described."""
+    skills = {name: facts for name, facts in newer.skills.items() if name not in dropped}
+    files = {path for name in newer.skills.keys() - skills.keys() for path in newer.skills[name].files}
+    files.difference_update(path for facts in skills.values() for path in facts.files)
+    return replace(
+        newer,
+        skills=skills,
+        names=tuple(name for name in newer.names if name not in dropped or name in older.skills),
+        sightings={path: seen for path, seen in newer.sightings.items() if path not in files},
+    )
 
 
 async def _save(path: Callable[[], Path], manifest: Manifest, before: asyncio.Task[None] | None) -> None:

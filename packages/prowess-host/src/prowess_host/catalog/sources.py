@@ -53,6 +53,8 @@ class Good:
     own: tuple[str, ...]
     has_hooks: bool
     texts: Mapping[str, bytes]
+    digests: Mapping[str, str]
+    """The digests of the texts."""
 
     def body(self) -> bytes:
         """The texts in the form that a worker reads."""
@@ -91,6 +93,19 @@ class Sources:
                 continue
             texts = {path: description.texts[path] for path in _files(facts) if path in description.texts}
             self._hold(skill, facts, texts)
+
+    def replace_outdated(self, description: Description, besides: Collection[str]) -> None:
+        """Replace the versions that the description was not made from, except those of skills that stay at an earlier version.
+
+        A skill may have been described while an earlier version stayed, and stand as described without being described again.
+        """
+        sightings = description.sightings
+        for skill, good in list(self._good.items()):
+            if skill in besides or skill not in description.skills:
+                continue
+            if any(sightings[path].digest != digest for path, digest in good.digests.items() if path in sightings):
+                del self._good[skill]
+                self.read(description, skill)
 
     def read(self, description: Description, skill: str) -> None:
         """Keep a skill from the manifest, if its files are unchanged since it was described."""
@@ -168,7 +183,8 @@ class Sources:
                 return
             self._size += more
             known = {path: self._shared.setdefault(keys[path], text) for path, text in texts.items()}
-            self._good[skill] = Good(skill, facts.place, facts.own, facts.has_hooks, known)
+            digests = {path: digest for path, (_, digest) in keys.items()}
+            self._good[skill] = Good(skill, facts.place, facts.own, facts.has_hooks, known, digests)
 
 
 def _files(facts: SkillFacts) -> list[str]:
