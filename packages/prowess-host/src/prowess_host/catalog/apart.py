@@ -112,6 +112,8 @@ class Apart:
         """The data that providers of the project send to skills with environments, by name."""
         self._failed: dict[str, _Failed] = {}
         self._undescribed: set[str] = set()
+        self._lost: set[str] = set()
+        """The skills that could not be described although their environment exists."""
         self._tasks: dict[str, asyncio.Task[None]] = {}
         """The running preparations by environment."""
         self._expected: frozenset[str] = frozenset()
@@ -207,6 +209,11 @@ class Apart:
             )
             found.append(f"environment of {skill}: {content or needed.declared.file}, {state}")
         return [*found, *(f"limits of {skill}: {limits.in_words()}" for skill, limits in sorted(self.limits.items()))]
+
+    @property
+    def lost(self) -> set[str]:
+        """The skills that could not be described although their environment exists. No call describes them again."""
+        return self._lost & self._needs.keys()
 
     # Reading the declarations
 
@@ -326,10 +333,12 @@ class Apart:
             failed = await self._described(placement, undescribed) if undescribed else {}
             for skill in self._group(key):
                 if skill in failed:
+                    self._lost.add(skill)
                     self._fail([skill], failed[skill])
                 elif skill in undescribed or skill not in self._undescribed:
                     self._active[skill] = key, placement
                     self._failed.pop(skill, None)
+                    self._lost.discard(skill)
             if self._undescribed.isdisjoint(self._group(key)):
                 return
 

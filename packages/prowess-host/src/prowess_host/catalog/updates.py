@@ -31,7 +31,7 @@ from prowess_host.catalog.manifest import Standing
 from prowess_host.catalog.sources import Parts
 from prowess_host.catalog.trust import skill_of
 from prowess_host.catalog.watcher import Watcher
-from prowess_host.workers.describe import LostWorker
+from prowess_host.workers.describe import LostImport, LostWorker
 from prowess_host.workers.placement import Placement, Unplaced
 from prowess_host.workers.process import Spawn, WorkerProcess
 from prowess_host.workers.supervisor import Source, Successor, Supervisor
@@ -44,7 +44,8 @@ _LOADING: Final = 60.0
 _MOST_ATTEMPTS: Final = 3
 """Workers that are started to describe a save, if they die for another reason than an import."""
 _PAUSES: Final = (5.0, 20.0, 80.0, 320.0)
-"""Seconds before each further attempt to describe what could not be described. A save starts over."""
+"""Seconds before each further attempt to describe what could not be described. A save starts over. The last pause repeats while
+the host is behind as a whole: then nothing else would end that."""
 _SOON: Final = 0.5
 """Seconds after which a worker starts, even if no client has asked for tools."""
 
@@ -103,8 +104,12 @@ class CatalogUpdates:
         self._background: set[asyncio.Task[None]] = set()
         self._retry: asyncio.TimerHandle | None = None
         """The timer of the next attempt to describe what could not be described."""
+        self._attempts = 0
+        """The number of such attempts since the last save."""
         self._is_behind = False
         """Whether the last attempt to describe what has changed failed as a whole."""
+        self._missed: set[str] = set()
+        """Skills that should have been described again, and could not. The next generation describes them."""
         self.settled = asyncio.Event()
         """Set when all skills are described or have failed, so that unlisted commands do not exist."""
 
@@ -307,7 +312,7 @@ class CatalogUpdates:
     async def _describe_apart(self, placement: Placement, skills: Collection[str]) -> None:
         """Describe skills in their placement, adopt the description, and send new calls there."""
         is_package = placement.limits is not None and placement.limits.package
-        successor = await self.supervisor.next_of(placement, None if is_package else skills)
+        successor = await self._next_of(placement, None if is_package else skills)
         await self._listed.wait()
         async with self._one_at_a_time:
             self._known.learn_apart(successor.description, skills)
@@ -316,11 +321,24 @@ class CatalogUpdates:
             self._known.hold_sources(self._kept)
             self.supervisor.adopt(successor, self._kept)
 
+    async def _next_of(self, placement: Placement, skills: Collection[str] | None) -> Successor:
+        for _ in range(1, _MOST_ATTEMPTS):
+            try:
+                return await self.supervisor.next_of(placement, skills)
+            except LostImport as error:
+                if not error.killed:
+                    raise
+            except LostWorker:  # killed from outside: no save will follow, so try again now
+                pass
+        return await self.supervisor.next_of(placement, skills)
+
     def _apart_changed(self) -> None:
         """Publish after an environment is ready or has failed."""
         if self._publishes:
             self._adopt_known()
         self.supervisor.placed()
+        if self._apart.lost and self._retry is None:
+            self._retry_later()
 
     def _begin_to_publish(self) -> None:
         """From now on, publish every skill as soon as it is known."""
@@ -339,22 +357,34 @@ class CatalogUpdates:
 
     async def _take_save(self) -> None:
         await self._renew()
-        self._retry_later()
+        self._retry_later(anew=True)
 
     async def _renew(self, anew: Collection[str] = ()) -> None:
         """Start a new generation after a save, if it can be described. It describes the skills in `anew` in any case."""
         async with self._one_at_a_time:
             for attempt in range(1, _MOST_ATTEMPTS + 1):
                 try:
-                    self._is_behind = not await self._next_generation(anew)
-                    break
+                    await self._next_generation(anew)
                 except LostWorker as error:  # killed from outside: no save will follow, so try again now
                     if attempt == _MOST_ATTEMPTS:
-                        self._is_behind = True
-                        self._publish(self._listing.failing(f"{error} (the previous version stays in use)"))
+                        self._fall_behind(str(error))
+                except (SettingsError, ChildProcessError) as error:
+                    self._fall_behind(str(error))
+                    break
+                except Exception as error:  # noqa: BLE001 - without this, the host would notice no later save
+                    _log.exception("the skills could not be described")
+                    self._fall_behind(f"an internal error: {type(error).__name__}: {error}")
+                    break
+                else:
+                    self._is_behind = bool(self._missed)
+                    break
 
-    async def _next_generation(self, anew: Collection[str]) -> bool:
-        """Describe what has changed in a new worker, and send calls there. Returns whether that worked."""
+    def _fall_behind(self, reason: str) -> None:
+        self._is_behind = True
+        self._publish(self._listing.failing(f"{reason} (the previous version stays in use)"))
+
+    async def _next_generation(self, anew: Collection[str]) -> None:
+        """Describe what has changed in a new worker, and send calls there."""
         successor: Successor | None = None
 
         async def ask(known: Collection[str]) -> Description:
@@ -364,25 +394,25 @@ class CatalogUpdates:
             successor = await self.supervisor.next_generation(known)
             return successor.description
 
+        before = self._written
+        self._configure(self._settings())
+        await self._read_apart()
+        standing = await asyncio.to_thread(self._known.standing)
+        changed = self._written != before
+        loaded = self.supervisor.loaded  # import these again now, so that their next calls are fast
+        stale = self._apart.names.difference(map(skill_of, standing.known - self._known.doubtful))
+        self._apart.prepare(self._apart.names if changed else stale)
+        missed = {*anew, *self._missed}
+        known = standing.known - loaded - self._known.doubtful - missed
         try:
-            before = self._written
-            self._configure(self._settings())
-            await self._read_apart()
-            standing = await asyncio.to_thread(self._known.standing)
-            changed = self._written != before
-            loaded = self.supervisor.loaded  # import these again now, so that their next calls are fast
-            stale = self._apart.names.difference(map(skill_of, standing.known - self._known.doubtful))
-            self._apart.prepare(self._apart.names if changed else stale)
-            known = standing.known - loaded - self._known.doubtful - set(anew)
             await self._known.learn(ask, known | self._apart.names)
-        except LostWorker:
+        except BaseException:
+            if successor is not None:
+                self.supervisor.discard(successor)
             raise
-        except (SettingsError, ChildProcessError) as error:
-            self._publish(self._listing.failing(f"{error} (the previous version stays in use)"))
-            return False
         assert successor is not None  # noqa: S101 - else nothing was learned
         self._adopt(successor)
-        return True
+        self._missed -= missed
 
     def _adopt(self, successor: Successor) -> None:
         """Send calls to a new generation, and publish what it has described."""
@@ -436,38 +466,60 @@ class CatalogUpdates:
             skills = set(skills) - apart
         if not skills:
             return
+        fatal = self._known.fatal
         for attempt in range(1, _MOST_ATTEMPTS + 1):
             try:
-                await self._describe(self._known.description.skills.keys() - skills)
+                if not await self._describe_current(skills):
+                    await self._renew(skills)
                 break
             except ChildProcessError as error:
                 # Something else may have ended the worker. No save will follow, so try again now.
                 if attempt == _MOST_ATTEMPTS or not isinstance(error, LostWorker):
                     _log.warning("%s could not be described again: %s", ", ".join(sorted(skills)), error)
+                    self._missed.update(skills)
                     self._is_behind = True
-                    self._retry_later()
-                    return
-        lost = self._last_good() & self._proven
-        self._kept |= lost
-        self._known.hold_sources(self._kept)
-        self._adopt_known()
+                    break
+        if self._is_behind or self._known.fatal - fatal:
+            self._retry_later(anew=True)
 
-    def _retry_later(self, attempts: int = 0) -> None:
-        """Schedule another attempt if a skill's import killed a worker or no generation could be started: no save may follow."""
+    async def _describe_current(self, skills: Collection[str]) -> bool:
+        """Describe skills in an active worker. Returns `False` if it may run with former files and settings."""
+        async with self._one_at_a_time:
+            if self._is_behind:
+                return False
+            async with self.supervisor.describers() as ask:
+                others = {*self._known.description.skills, *self._kept}.difference(skills)
+                await self._known.learn(ask, others, self._kept.difference(skills))
+            lost = self._last_good() & self._proven
+            self._kept |= lost
+            self._known.hold_sources(self._kept)
+            self._adopt_known()
+            return True
+
+    def _retry_later(self, *, anew: bool = False) -> None:
+        """Schedule another attempt if a skill or a whole generation could not be described: no save may follow.
+
+        With `anew`, the pauses start over.
+        """
+        if anew:
+            self._attempts = 0
         if self._retry is not None:
             self._retry.cancel()
             self._retry = None
-        if (self._known.fatal or self._is_behind) and attempts < len(_PAUSES):
-            again = self._try_again
-            self._retry = self._loop.call_later(_PAUSES[attempts], lambda: self._in_background(again(attempts + 1)))
+        is_lost = self._known.fatal or self._apart.lost
+        if self._is_behind or (is_lost and self._attempts < len(_PAUSES)):
+            pause = _PAUSES[min(self._attempts, len(_PAUSES) - 1)]
+            self._retry = self._loop.call_later(pause, lambda: self._in_background(self._try_again()))
 
-    async def _try_again(self, attempts: int) -> None:
+    async def _try_again(self) -> None:
         self._retry = None
+        self._attempts += 1
+        self._apart.prepare(self._apart.lost, self._apart.lost)
         mended = await self.supervisor.importable(self._known.fatal) & self._known.fatal
         if mended or self._is_behind:
             await self._renew(mended)  # a current worker may have imported the last good version
         if self._retry is None:  # otherwise a save has started over
-            self._retry_later(attempts)
+            self._retry_later()
 
     def _in_background(self, work: Coroutine[None, None, None]) -> None:
         task = self._loop.create_task(work)

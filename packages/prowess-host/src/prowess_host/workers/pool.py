@@ -483,7 +483,7 @@ class Pool:
     def adopt(self, successor: Worker) -> None:
         """Send new calls to the new generation. Old workers finish their calls."""
         old, self.active = self.active, [successor]
-        if successor.process.exit_code is not None:
+        if successor.process.exit_code is not None or not successor.gets_calls:
             self.active.clear()
         spare, self.spare = self.spare, None
         for worker in [*old, *self.stand_ins, *([spare] if spare else [])]:

@@ -1,0 +1,233 @@
+"""Whatever interrupts an update: in the end the host lists and calls the newest version, without a further save."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+from anyio import fail_after
+from inside import inside
+from patience import PATIENCE
+from piped import Client, make_project, until, write_skill
+
+from prowess.settings.limits import Limits
+from prowess_host.catalog import updates
+from prowess_host.catalog.updates import CatalogUpdates
+from prowess_host.confinement.confine import system
+from prowess_host.workers.describe import LostWorker
+from prowess_host.workers.supervisor import Successor
+
+ONE = """
+    @skill_command
+    def version() -> str:
+        return "one"
+"""
+TWO = ONE.replace("one", "two")
+NAMED = """
+    @skill_command
+    def name() -> str:
+        return NAME
+"""
+MORE = """
+    @skill_command
+    def b_c() -> str:
+        return "more"
+"""
+
+
+def gated(project: Path, imports: str) -> str:
+    """A skill that goes on after these imports as soon as `gate` is there, and says by `begun` that it waits."""
+    told = f"open({str(project / 'begun')!r}, 'w').close()\n"
+    return f"{imports}{told}while not os.path.exists({str(project / 'gate')!r}):\n    time.sleep(0.01)\n{dedent(NAMED)}"
+
+
+async def comes(host: Client, name: str, text: str) -> None:
+    """Until a command answers like this."""
+    with fail_after(PATIENCE):
+        while text != await host.text(name):  # noqa: ASYNC110 - another process decides
+            await asyncio.sleep(0.01)
+
+
+async def without_faults(host: Client) -> list[str]:
+    """The tools, as soon as nothing is wrong."""
+    with fail_after(PATIENCE):
+        while "prowess_diagnostics" in (tools := await host.tools()):  # noqa: ASYNC110 - as above
+            await asyncio.sleep(0.01)
+    return tools
+
+
+async def replace_worker(host: Client) -> None:
+    """Kill the workers, and wait until they are gone."""
+    old = host.workers()
+    for pid in old:
+        with contextlib.suppress(ProcessLookupError):  # it was about to go by itself
+            os.kill(pid, signal.SIGKILL)
+    await until(lambda: not set(old) & set(host.workers()))
+
+
+def updates_of(host: Any) -> CatalogUpdates:
+    """For what happens at a moment that no test can choose otherwise."""
+    return host.project._updates
+
+
+def losing(monkeypatch: pytest.MonkeyPatch, workers: Any, name: str, times: int) -> None:
+    """Something outside ends each worker that describes a generation, so many times."""
+    lost, real = 0, getattr(workers, name)
+
+    async def lose(*asked: Any) -> Successor:
+        nonlocal lost
+        lost += 1
+        if lost <= times:
+            raise LostWorker("killed from outside")
+        return await real(*asked)
+
+    monkeypatch.setattr(workers, name, lose)
+
+
+# Modules of the project
+
+
+async def test_module_that_a_command_imports_when_it_is_called_is_followed(tmp_path: Path):
+    """No import of the skill itself has read it."""
+    body = "@skill_command\ndef name() -> str:\n    from lib import NAME\n    return NAME\n"
+    (tmp_path / "lib.py").write_text("NAME = 'one'\n")
+    async with inside(make_project(tmp_path, t=body)) as host:
+        assert "one" == await host.text("t_name")
+        (tmp_path / "lib.py").write_text("NAME = 'two'\n")
+        await comes(host, "t_name", "two")
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+async def test_module_that_is_saved_after_its_import_and_before_the_description_counts(tmp_path: Path, is_there: bool):
+    """Nobody knew before the description that the skill imports it, or would import it."""
+    imports = "try:\n    from lib import NAME\nexcept ImportError:\n    NAME = 'one'\n"
+    if is_there:
+        (tmp_path / "lib.py").write_text("NAME = 'one'\n")
+    async with inside(make_project(tmp_path, t=gated(tmp_path, imports))) as host:
+        listing = host.request("tools/list")
+        await until((tmp_path / "begun").exists)
+        (tmp_path / "lib.py").write_text("NAME = 'two'\n")
+        (tmp_path / "gate").touch()
+        await listing
+        await comes(host, "t_name", "two")
+
+
+# The last good version, and the one after it
+
+
+async def test_skill_that_stayed_at_an_earlier_version_for_a_clash_gets_the_newest_one(tmp_path: Path):
+    """It was described while the earlier version stayed, and need not be described again when the other skill yields."""
+    make_project(tmp_path, a=ONE + MORE, a_b=ONE)
+    async with inside(tmp_path) as host:
+        tools = await host.tools()
+        write_skill(tmp_path, "a.py", TWO + MORE)
+        write_skill(tmp_path, "a_b.py", TWO + MORE.replace("b_c", "c"))
+        await until(lambda: "is also claimed by" in host.stderr)
+        await replace_worker(host)  # the next one has imported nothing
+        write_skill(tmp_path, "a_b.py", TWO)
+        assert tools == await without_faults(host)
+        await comes(host, "a_version", "two")
+
+
+async def test_skill_that_is_whole_again_when_another_one_is_described_gets_the_newest_version(tmp_path: Path):
+    """The worker that describes the other one was started since, and finds the file; the host has not noticed the save yet."""
+    make_project(tmp_path, t=ONE, u=ONE)
+    async with inside(tmp_path) as host:
+        assert "one" == await host.text("t_version")
+        (tmp_path / "skills/t.py").write_text('"""What\n')
+        await until(lambda: "the last good version stays in use" in host.stderr)
+        updating = updates_of(host)
+        updating._watcher.stop()
+        await replace_worker(host)
+        write_skill(tmp_path, "t.py", TWO)
+        await updating._describe_again({"u"})
+        assert "one" == await host.text("t_version")
+        await replace_worker(host)
+        await updating._take_save()
+        assert "two" == await host.text("t_version")
+        await replace_worker(host)
+        assert "two" == await host.text("t_version")
+        assert ["t_version", "u_version"] == await host.tools()
+
+
+# Attempts that fail
+
+
+async def test_skill_that_ends_a_worker_when_it_is_described_again_is_tried_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """What was described at a call instead of a save stands like any other."""
+    monkeypatch.setattr(updates, "_PAUSES", (0.0,) * 1000)
+    deadly = tmp_path / "deadly"
+    make_project(tmp_path, t=f"if os.path.exists({str(deadly)!r}): os._exit(5)\n{dedent(ONE)}")
+    async with inside(tmp_path) as host:
+        assert "one" == await host.text("t_version")
+        await replace_worker(host)
+        deadly.touch()
+        await updates_of(host)._describe_again({"t"})
+        assert "prowess_diagnostics" in await host.tools()
+        deadly.unlink()
+        assert ["t_version"] == await without_faults(host)
+
+
+async def test_host_that_is_behind_tries_again_however_often_that_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Until it works, since nobody saves again."""
+    monkeypatch.setattr(updates, "_PAUSES", (0.0,) * 2)
+    async with inside(make_project(tmp_path, t=ONE)) as host:
+        assert "one" == await host.text("t_version")
+        losing(monkeypatch, host.project.workers, "next_generation", 20)
+        write_skill(tmp_path, "t.py", TWO)
+        await comes(host, "t_version", "two")
+        assert ["t_version"] == await without_faults(host)
+
+
+async def test_settings_count_for_all_skills_although_one_is_described_before_they_are_in_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """The workers are those of the former settings, because no others could be started."""
+    async with inside(make_project(tmp_path, t=ONE, u=ONE)) as host:
+        assert ["t_version", "u_version"] == await host.tools()
+        await replace_worker(host)
+        losing(monkeypatch, host.project.workers, "next_generation", 3)
+        (tmp_path / "prowess.toml").write_text('cache_dir = "cache"\nnames = "dotted"\n')
+        await until(lambda: "the previous version stays in use" in host.stderr)
+        await updates_of(host)._describe_again({"t"})
+        assert ["t.version", "u.version"] == await without_faults(host)
+
+
+async def test_error_of_ours_costs_no_later_save(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """And the save itself is taken up again."""
+    monkeypatch.setattr(updates, "_PAUSES", (0.0,) * 1000)
+    async with inside(make_project(tmp_path, t=ONE)) as host:
+        assert "one" == await host.text("t_version")
+        known, lost = updates_of(host)._known, [True] * 2
+        real = known.standing
+        monkeypatch.setattr(known, "standing", lambda: real() if not lost or not lost.pop() else 1 / 0)
+        write_skill(tmp_path, "t.py", TWO)
+        await comes(host, "t_version", "two")
+        assert "ZeroDivisionError" in host.stderr
+        assert ["t_version"] == await without_faults(host)
+
+
+@pytest.mark.skipif(bool(system().lacking(Limits())), reason="this system enforces no limits")
+@pytest.mark.parametrize("times", [1, 5])
+async def test_limited_skill_whose_worker_is_killed_when_it_describes_is_described_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int
+):
+    """At once, and if that does not help, later."""
+    monkeypatch.setattr(updates, "_PAUSES", (0.0,) * 4)
+    limits = "# /// script\n# [tool.prowess.sandbox]\n# ///\n"
+    async with inside(make_project(tmp_path, t=limits + dedent(ONE))) as host:
+        assert "one" == await host.text("t_version")
+        losing(monkeypatch, host.project.workers, "next_of", times)
+        write_skill(tmp_path, "t.py", limits + dedent(TWO))
+        await comes(host, "t_version", "two")
+        assert ["t_version"] == await without_faults(host)
