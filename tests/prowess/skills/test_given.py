@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from prowess import Runtime
 from prowess.skills.discovery import Source
 from prowess.skills.loading import Given, distrust_bytecode_of
+from prowess.skills.stamps import digest_of
 from prowess.skills.texts import pack, unpack
 
 HEAD = "from prowess import skill_command\n"
@@ -63,6 +65,21 @@ def test_texts_are_unpacked_as_they_were_packed() -> None:
     texts = {"a\udcff.py": b"\xff\n", "b.py": b""}
     assert texts == unpack(pack(texts))
     assert {} == unpack(pack({})) == unpack(b"")
+
+
+async def test_a_module_of_the_project_is_described_as_it_was_imported(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if it was saved since and the clock was set back: no time shows that."""
+    write(root, skills__a=skill("x", "from noted_lib import x\n"), noted_lib="x = 1\n")
+    later = time.time_ns() + 3_600_000_000_000
+    async with Runtime.open(root) as runtime:
+        with monkeypatch.context() as clock:
+            clock.setattr(time, "time_ns", lambda: later)
+            assert 1 == await value(runtime, "a.run")
+        write(root, noted_lib="x = 2\n")
+        seen = runtime.describe().sightings[str(root / "noted_lib.py")]
+    assert (-1, digest_of(b"x = 1\n")) == (seen.mtime_ns, seen.digest)
 
 
 async def test_a_given_skill_is_imported_from_its_sources(root: Path) -> None:

@@ -81,8 +81,9 @@ class Modules:
 
     @property
     def read(self) -> dict[str, str]:
-        """The digest of every source that was read."""
-        return {str(file): digest for file, digest in self._finder.read.items()}
+        """The digest of every source that was read for an import, also for one by an absolute name."""
+        shared = {file: digest_of(text) for file, text in _texts_read.copy().items()}
+        return {**shared, **{str(file): digest for file, digest in self._finder.read.items()}}
 
     def texts_of(self, files: Iterable[str]) -> dict[str, bytes]:
         """The texts of source files at the time of their import, else their current texts, without large files."""
