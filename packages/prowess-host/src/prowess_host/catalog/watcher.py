@@ -208,7 +208,7 @@ def _sight(files: Iterable[Path], places: Iterable[Place], imported: Collection[
     paths = [*map(str, files), *imported]
     for place in places:
         paths.extend(os.path.join(place.path, name) for name in place.files if _matters(name))
-    return {path: stamp(path) for path in paths}
+    return {path: stamp(path) for path in dict.fromkeys(paths)}  # most imported files are in these folders
 
 
 def _matters(name: str) -> bool:
