@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
+from collections.abc import Collection
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -187,6 +188,22 @@ async def test_host_that_is_behind_tries_again_however_often_that_failed(
         write_skill(tmp_path, "t.py", TWO)
         await comes(host, "t_version", "two")
         assert ["t_version"] == await without_faults(host)
+
+
+async def test_host_that_is_behind_waits_for_no_import_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A skill that ended workers is tried again afterwards: that may take minutes."""
+    monkeypatch.setattr(updates, "_PAUSES", (0.0,) * 4)
+    async with inside(make_project(tmp_path, t=ONE)) as host:
+        assert "one" == await host.text("t_version")
+        workers = host.project.workers
+
+        async def hang(_skills: Collection[str]) -> set[str]:
+            return await asyncio.Future()
+
+        monkeypatch.setattr(workers, "importable", hang)
+        losing(monkeypatch, workers, "next_generation", 3)
+        write_skill(tmp_path, "t.py", TWO)
+        await comes(host, "t_version", "two")
 
 
 async def test_settings_count_for_all_skills_although_one_is_described_before_they_are_in_use(

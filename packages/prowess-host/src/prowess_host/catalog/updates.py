@@ -515,8 +515,10 @@ class CatalogUpdates:
         self._retry = None
         self._attempts += 1
         self._apart.prepare(self._apart.lost, self._apart.lost)
+        if self._is_behind:  # before anything else: an import may take long
+            await self._renew()
         mended = await self.supervisor.importable(self._known.fatal) & self._known.fatal
-        if mended or self._is_behind:
+        if mended:
             await self._renew(mended)  # a current worker may have imported the last good version
         if self._retry is None:  # otherwise a save has started over
             self._retry_later()
