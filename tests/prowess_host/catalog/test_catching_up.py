@@ -19,6 +19,7 @@ from piped import Client, make_project, until, write_skill
 
 from prowess.settings.limits import Limits
 from prowess_host.catalog import updates
+from prowess_host.catalog.listing import DIAGNOSTICS
 from prowess_host.catalog.updates import CatalogUpdates
 from prowess_host.confinement.confine import system
 from prowess_host.workers.describe import LostWorker
@@ -234,17 +235,48 @@ async def test_error_of_ours_costs_no_later_save(tmp_path: Path, monkeypatch: py
         assert ["t_version"] == await without_faults(host)
 
 
-@pytest.mark.skipif(bool(system().lacking(Limits())), reason="this system enforces no limits")
+LIMITS = "# /// script\n# [tool.prowess.sandbox]\n# ///\n"
+limited = pytest.mark.skipif(bool(system().lacking(Limits())), reason="this system enforces no limits")
+
+
+@limited
+async def test_module_that_a_limited_skill_imports_first_in_its_new_version_counts_for_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """No worker could describe these; in the description of both, a module has one version."""
+    monkeypatch.setattr(updates, "_PAUSES", (3600.0,))
+    body = "from lib import NAME\n@skill_command\ndef name(given: str = NAME) -> str:\n    return given\n"
+    (tmp_path / "lib.py").write_text("NAME = 'one'\n")
+
+    async def defaults(host: Client) -> list[str]:
+        tools = (await host.ask("tools/list"))["tools"]
+        return [tool["inputSchema"]["properties"]["given"]["default"] for tool in tools if tool["name"] != DIAGNOSTICS]
+
+    async with inside(make_project(tmp_path, a=LIMITS.replace("]", "]\n# read = ['.']") + body, t=body)) as host:
+        with fail_after(PATIENCE):
+            while ["one", "one"] != await defaults(host):  # noqa: ASYNC110 - another process decides
+                await asyncio.sleep(0.01)
+        await replace_worker(host)
+        losing(monkeypatch, host.project.workers, "next_generation", 3)
+        (tmp_path / "lib.py").write_text("NAME = 'two'\n")
+        with fail_after(PATIENCE):
+            while ["two", "one"] != await defaults(host):  # noqa: ASYNC110 - as above
+                await asyncio.sleep(0.01)
+        await until(lambda: "the previous version stays in use" in host.stderr)
+        await updates_of(host)._try_again()
+        assert ["two", "two"] == await defaults(host)
+
+
+@limited
 @pytest.mark.parametrize("times", [1, 5])
 async def test_limited_skill_whose_worker_is_killed_when_it_describes_is_described_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int
 ):
     """At once, and if that does not help, later."""
     monkeypatch.setattr(updates, "_PAUSES", (0.0,) * 4)
-    limits = "# /// script\n# [tool.prowess.sandbox]\n# ///\n"
-    async with inside(make_project(tmp_path, t=limits + dedent(ONE))) as host:
+    async with inside(make_project(tmp_path, t=LIMITS + dedent(ONE))) as host:
         assert "one" == await host.text("t_version")
         losing(monkeypatch, host.project.workers, "next_of", times)
-        write_skill(tmp_path, "t.py", limits + dedent(TWO))
+        write_skill(tmp_path, "t.py", LIMITS + dedent(TWO))
         await comes(host, "t_version", "two")
         assert ["t_version"] == await without_faults(host)

@@ -155,8 +155,11 @@ class KnownCatalog:
         self._newest, self._torn = newer, torn
         self._manifest = Manifest(replace(merged(self.description, newer), texts={}), self._shape, self.apart)
 
-    def learn_apart(self, newer: Description, skills: Collection[str]) -> None:
-        """Add the description of skills with their own environment. Their hooks shape only themselves."""
+    def learn_apart(self, newer: Description, skills: Collection[str]) -> set[str]:
+        """Add the description of skills with their own environment. Their hooks shape only themselves.
+
+        Returns the other skills that were made from another version of a file that these have imported.
+        """
         older = self.description
         facts = {
             key: replace(each, has_hooks=False, sent={})
@@ -174,6 +177,10 @@ class KnownCatalog:
         )
         self._manifest = Manifest(found, self._shape_of_known, self.apart)
         self._newest = replace(newer, skills=facts)
+        changed = {
+            path for path, now in seen.items() if path in older.sightings and older.sightings[path][:5] != now[:5]
+        }
+        return {name for name, each in older.skills.items() if name not in facts and not changed.isdisjoint(each.files)}
 
     def begin_anew(self, whole: Description) -> None:
         """Use only this description."""

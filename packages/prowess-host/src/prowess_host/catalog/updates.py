@@ -315,7 +315,10 @@ class CatalogUpdates:
         successor = await self._next_of(placement, None if is_package else skills)
         await self._listed.wait()
         async with self._one_at_a_time:
-            self._known.learn_apart(successor.description, skills)
+            # The description names one version of each file, so these would seem to be made from that of the others.
+            others = set(map(skill_of, self._known.learn_apart(successor.description, skills)))
+            self._missed |= others - self._apart.names
+            self._apart.prepare(others & self._apart.names, others & self._apart.names)
             lost = (self._last_good() | self._awaited()).intersection(skills)
             self._kept = (self._kept - set(skills)) | lost
             self._known.hold_sources(self._kept)
