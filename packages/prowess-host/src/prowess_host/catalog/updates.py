@@ -464,8 +464,10 @@ class CatalogUpdates:
     async def _try_again(self, attempts: int) -> None:
         self._retry = None
         mended = await self.supervisor.importable(self._known.fatal) & self._known.fatal
-        if mended or self._is_behind:
-            await self._renew(mended)  # a current worker may have imported the last good version
+        if self._is_behind or mended & self._kept:  # a current worker may have imported the last good version
+            await self._renew(mended)
+        else:
+            await self._describe_again(mended)
         if self._retry is None:  # otherwise a save has started over
             self._retry_later(attempts)
 
