@@ -61,6 +61,9 @@ class Counter:
         )
 '''
 
+NOTHING = {"may_miss": {}, "unjudged": [], "chance": {"files": [], "more": 0}}
+"""Settings that let nothing be missed."""
+
 
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
@@ -145,7 +148,7 @@ def told(package: Path, capsys: pytest.CaptureFixture[str], **more: Any) -> tupl
             f"import measured_one.__main__, measured_one.lost\nfrom measured_one.counter import *\nCounter().add({number})",
         )
     capsys.readouterr()
-    code = statements.report(package.parent.parent / "measurement", package.parent, **{"may_miss": {}, **more})
+    code = statements.report(package.parent.parent / "measurement", package.parent, {**NOTHING, **more})
     return code, capsys.readouterr().out
 
 
@@ -165,6 +168,13 @@ def test_as_many_as_are_known_may_be_missing(package: Path, capsys: pytest.Captu
     assert 0 == told(package, capsys, unjudged=["measured_one/c*"])[0]
 
 
+def test_a_few_more_may_be_missing_where_chance_decides(package: Path, capsys: pytest.CaptureFixture[str]):
+    """They are named all the same."""
+    code, text = told(package, capsys, chance={"files": ["measured_one/c*"], "more": 1})
+    assert (0, True) == (code, "counter.py: 1 of " in text)
+    assert 1 == told(package, capsys, chance={"files": ["measured_one/c*"], "more": 0})[0]
+
+
 def test_a_number_that_is_too_large_is_told(package: Path, capsys: pytest.CaptureFixture[str]):
     """It does not fail: chance decides whether some statements run. But a file that is gone does."""
     code, text = told(package, capsys, may_miss={"measured_one/counter.py": 3})
@@ -176,4 +186,4 @@ def test_a_number_that_is_too_large_is_told(package: Path, capsys: pytest.Captur
 def test_nothing_measured_is_no_success(tmp_path: Path):
     (tmp_path / "sources").mkdir()
     statements.begin(tmp_path / "measurement", tmp_path / "sources")
-    assert 1 == statements.report(tmp_path / "measurement", tmp_path / "sources", {})
+    assert 1 == statements.report(tmp_path / "measurement", tmp_path / "sources", NOTHING)
