@@ -5,7 +5,7 @@ byte of a file that all processes map into their memory (`hits`): that takes 0.0
 ends, and there are no files to write and to combine. A `.pth` file has processes measured that have the variable
 `STATEMENTS`, the folder of the measurement.
 
-`statements.toml` says what is measured, and what may be missing.
+The table `[tool.statements]` of `pyproject.toml` says what is measured, and how much of each room has to run.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ import shutil
 import sys
 import sysconfig
 import tomllib
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from types import CodeType
 from typing import Any
 
@@ -37,8 +38,9 @@ Place = tuple[str, int]
 
 
 def settings() -> Mapping[str, Any]:
-    """The settings of the gate."""
-    return tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+    """The settings of the gate, with the lines that are excluded from every measurement."""
+    tools = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]
+    return {**tools["statements"], "exclude": ["# pragma: no cover", *tools["coverage"]["report"]["exclude_also"]]}
 
 
 # ---------------------------------------------------------------- before the tests
@@ -140,37 +142,34 @@ def missing(folder: Path) -> Iterator[tuple[Path, int, list[int]]]:
 
 
 def report(folder: Path, sources: Path, table: Mapping[str, Any], *, everything: bool = False) -> int:
-    """Tell what did not run, of files where that is more than it may be, or of all; gives the exit code."""
-    total = missed = wrong = by_chance = 0
-    may_miss = dict(table["may_miss"])
+    """Tell which rooms fall short, with what did not run there, or all that did not run; gives the exit code.
+
+    A room is a folder of a package, or the modules beside these folders.
+    """
+    rooms: defaultdict[str, list[tuple[Path, int, list[int]]]] = defaultdict(list)
     for path, count, lines in missing(folder):
-        name = path.relative_to(sources).as_posix()
-        if _matches(name, table["unjudged"]):
-            continue
-        total, missed, most = total + count, missed + len(lines), may_miss.pop(name, 0)
-        more = max(len(lines) - most, 0)
-        if _matches(name, table["chance"]["files"]):
-            by_chance += more
-        else:
-            wrong += more
-        if more or (everything and lines):
-            print(f"\n{name}: {len(lines)} of {count} statements did not run, and {most} may be missed")
-            source = path.read_text("utf-8").splitlines()
-            for line in lines:
-                print(f"{os.path.relpath(path)}:{line}: {source[line - 1].strip()}")
-        elif len(lines) < most:
-            print(f"{name}: {most} statements may be missed, and only {len(lines)} were")
-    for name in may_miss:
-        print(f"{name} is in statements.toml, and there is no such file")
-    if by_chance:
-        most = table["chance"]["more"]
-        print(f"{by_chance} more than known were missed where chance decides on some; {most} may be")
-    print(f"statements: {total - missed} of {total} ran ({100 * (total - missed) / max(total, 1):.1f} %)")
-    return 1 if wrong or may_miss or not total or by_chance > table["chance"]["more"] else 0
+        name = path.relative_to(sources).parent.as_posix()
+        if name not in table["unjudged"]:
+            rooms[name].append((path, count, lines))
+    total = ran = short = 0
+    for name, files in sorted(rooms.items()):
+        count = sum(each for _, each, _ in files)
+        share = 100 * (1 - sum(len(lines) for _, _, lines in files) / max(count, 1))
+        total, ran = total + count, ran + round(count * share / 100)
+        if share < table["least"]:
+            short += 1
+            print(f"\n{name}: {share:.1f} % of {count} statements ran, and {table['least']} % have to")
+        if share < table["least"] or everything:
+            _show(files)
+    print(f"statements: {ran} of {total} ran ({100 * ran / max(total, 1):.1f} %), {short} rooms fall short")
+    return 1 if short or not total else 0
 
 
-def _matches(name: str, wanted: Sequence[str]) -> bool:
-    return any(PurePosixPath(name).match(pattern) for pattern in wanted)
+def _show(files: Sequence[tuple[Path, int, list[int]]]) -> None:
+    for path, _, lines in files:
+        source = path.read_text("utf-8").splitlines()
+        for line in lines:
+            print(f"{os.path.relpath(path)}:{line}: {source[line - 1].strip()}")
 
 
 def main(words: Sequence[str]) -> int:

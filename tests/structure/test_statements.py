@@ -61,7 +61,7 @@ class Counter:
         )
 '''
 
-NOTHING = {"may_miss": {}, "unjudged": [], "chance": {"files": [], "more": 0}}
+EVERYTHING = {"least": 100, "unjudged": []}
 """Settings that let nothing be missed."""
 
 
@@ -148,42 +148,33 @@ def told(package: Path, capsys: pytest.CaptureFixture[str], **more: Any) -> tupl
             f"import measured_one.__main__, measured_one.lost\nfrom measured_one.counter import *\nCounter().add({number})",
         )
     capsys.readouterr()
-    code = statements.report(package.parent.parent / "measurement", package.parent, {**NOTHING, **more})
+    code = statements.report(package.parent.parent / "measurement", package.parent, {**EVERYTHING, **more})
     return code, capsys.readouterr().out
 
 
-def test_one_statement_that_did_not_run_fails(package: Path, capsys: pytest.CaptureFixture[str]):
-    """It is named."""
+def test_room_that_falls_short_fails(package: Path, capsys: pytest.CaptureFixture[str]):
+    """What did not run is named."""
     code, text = told(package, capsys)
     assert 1 == code
+    assert "measured_one: 95.2 % of 21 statements ran, and 100 % have to" in text
     assert f"counter.py:{line('raise ValueError(number)')}: raise ValueError(number)\n" in text
     assert "lost.py:" not in text
+    assert 1 == told(package, capsys, least=96)[0]
+    assert 0 == told(package, capsys, least=95)[0]
 
 
-def test_as_many_as_are_known_may_be_missing(package: Path, capsys: pytest.CaptureFixture[str]):
-    """And no more."""
-    name = "measured_one/counter.py"
-    assert 0 == told(package, capsys, may_miss={name: 1})[0]
-    assert 1 == told(package, capsys, may_miss={name: 0})[0]
-    assert 0 == told(package, capsys, unjudged=["measured_one/c*"])[0]
-
-
-def test_a_few_more_may_be_missing_where_chance_decides(package: Path, capsys: pytest.CaptureFixture[str]):
-    """They are named all the same."""
-    code, text = told(package, capsys, chance={"files": ["measured_one/c*"], "more": 1})
-    assert (0, True) == (code, "counter.py: 1 of " in text)
-    assert 1 == told(package, capsys, chance={"files": ["measured_one/c*"], "more": 0})[0]
-
-
-def test_a_number_that_is_too_large_is_told(package: Path, capsys: pytest.CaptureFixture[str]):
-    """It does not fail: chance decides whether some statements run. But a file that is gone does."""
-    code, text = told(package, capsys, may_miss={"measured_one/counter.py": 3})
-    assert (0, True) == (code, "measured_one/counter.py: 3 statements may be missed, and only 1 were" in text)
-    code, text = told(package, capsys, may_miss={"measured_one/counter.py": 1, "measured_one/gone.py": 1})
-    assert (1, True) == (code, "gone.py" in text)
+def test_each_room_is_judged_by_itself(package: Path, capsys: pytest.CaptureFixture[str]):
+    """A large one that is well tested does not make up for a small one."""
+    room = package / "room"
+    room.mkdir()
+    (room / "small.py").write_text("import os\n")
+    code, text = told(package, capsys, least=90)
+    assert (1, True) == (code, "measured_one/room: 0.0 % of 1 statements ran" in text)
+    assert "counter.py" not in text
+    assert 0 == told(package, capsys, least=90, unjudged=["measured_one/room"])[0]
 
 
 def test_nothing_measured_is_no_success(tmp_path: Path):
     (tmp_path / "sources").mkdir()
     statements.begin(tmp_path / "measurement", tmp_path / "sources")
-    assert 1 == statements.report(tmp_path / "measurement", tmp_path / "sources", NOTHING)
+    assert 1 == statements.report(tmp_path / "measurement", tmp_path / "sources", EVERYTHING)
