@@ -35,7 +35,7 @@ screens: ## update the pictures of the command line in the documentation
 	@sh scripts/prepare.sh test
 	@$(PY) scripts/screens.py
 
-test: ## set up, and run all the tests with the coverage gate
+test: ## set up, and run all the tests with the coverage gates
 	@sh scripts/prepare.sh test
 	@sh scripts/test.sh
 
@@ -51,8 +51,9 @@ test-lowest: ## run the tests on the lowest supported versions of the dependenci
 	@sh scripts/prepare.sh lowest
 	@.venv-lowest/bin/python -m pytest $(ARGS)
 
-cov: ## write the coverage of the last `make test` to htmlcov/
+cov: ## of the last `make test`, write the coverage of the core to htmlcov/, and show what did not run of the host
 	@$(PY) -m coverage html --fail-under=0 --directory htmlcov
+	@STATEMENTS=.cache/statements $(PY) tests/statements.py report --all
 
 check: format lint types ## all static checks: format, lint, types
 

@@ -100,6 +100,29 @@ async def test_skills_are_described_one_by_one(tmp_path: Path):
         assert ["clock.now"] == [contract.id for contract in runtime.contracts_of("clock")]
 
 
+async def test_skill_is_loaded_once_its_commands_can_be_called(tmp_path: Path):
+    """Not before: the host would compare contracts that are not there yet with those that it knows."""
+    skill(tmp_path, "clock", CLOCK)
+    skill(tmp_path, "later", CLOCK)
+    begun, may_end = threading.Event(), threading.Event()
+
+    def wait(name: str, file: str) -> None:
+        if name == "later" and file:
+            begun.set()
+            assert may_end.wait(PATIENCE)
+
+    runtime = Runtime(tmp_path, on_import=wait)
+    describing = threading.Thread(target=runtime.catalog)
+    describing.start()
+    assert begun.wait(PATIENCE)
+    assert not runtime.loaded, "clock is imported"
+    may_end.set()
+    describing.join(PATIENCE)
+    assert {"clock", "later"} == set(runtime.loaded)
+    assert ["clock.now"] == [contract.id for contract in runtime.contracts_of("clock")]
+    await runtime.aclose()
+
+
 async def test_who_wants_to_hears_what_is_about_to_be_imported(tmp_path: Path):
     """And that it is over, also when it failed."""
     skill(tmp_path, "clock", CLOCK)

@@ -233,3 +233,13 @@ def test_environment_is_told_by_the_interpreter_and_what_is_installed(tmp_path: 
     there = environment_of(str(python), [str(site)])
     (site / "a-1.0.dist-info").mkdir(parents=True)
     assert 3 == len({before, there, environment_of(str(python), [str(site)])})
+
+
+def test_environment_is_the_same_after_its_interpreter_was_linked_into_another_one(tmp_path: Path) -> None:
+    """As conda does it."""
+    python = tmp_path / "python"
+    python.touch()
+    before, changed_at = environment_of(str(python), []), python.stat().st_ctime_ns
+    while python.stat().st_ctime_ns == changed_at:
+        python.chmod(0o755)
+    assert before == environment_of(str(python), [])

@@ -134,6 +134,21 @@ def test_listing_tells_of_what_is_installed_anew(tmp_path: Path) -> None:
     assert 3 == len({before, after, listing([str(tmp_path)], (".dist-info",))})
 
 
+def test_listing_is_the_same_after_a_file_was_linked_into_another_environment(tmp_path: Path) -> None:
+    """As uv does it, which changes the file's ctime; another content counts."""
+    place = tmp_path / "a.pth"
+    place.write_text("import a\n")
+    before = listing([str(tmp_path)], (".pth",))
+    changed_at = place.stat().st_ctime_ns
+    while place.stat().st_ctime_ns == changed_at:
+        other = tmp_path / "other"
+        os.link(place, other)
+        other.unlink()
+    assert before == listing([str(tmp_path)], (".pth",))
+    place.write_text("import b\n")
+    assert before != listing([str(tmp_path)], (".pth",))
+
+
 def test_pipe_is_not_waited_for(file: Path) -> None:
     """Whatever has taken the place of a file, looking at it comes to an end."""
     before = seen(file)

@@ -229,6 +229,11 @@ def test_a_secret_must_be_passed_again(used: Path):
     assert 0 == prowess(used, "replay", name, "password=pass-word-0815").returncode
 
 
+def test_an_argument_of_another_form_is_refused(used: Path):
+    done = prowess(used, "replay", id_of(used, "t.add"), "2")
+    assert (2, True) == (done.returncode, "the argument '2' must have the form KEY=VALUE" in done.stderr)
+
+
 def test_a_destructive_command_runs_again_only_where_that_is_wanted(used: Path):
     file = used / "victim"
     file.touch()

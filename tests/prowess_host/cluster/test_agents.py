@@ -477,3 +477,16 @@ def test_approved_code_is_signed_by_a_command(tmp_path: Path) -> None:
     check_approved(digest, [signature], [public])
     with pytest.raises(Unapproved):
         check_approved(digest[::-1], [signature], [public])
+
+
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [
+        ("prowess approve needs --key FILE", ["approve"]),
+        ("no-key has no private key", ["approve", "--key", "no-key"]),
+        ("--locked needs the public keys", ["agent", "--locked"]),
+    ],
+)
+def test_keys_are_asked_for(message: str, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert 2 == run([*words, "--project", str(project(tmp_path))])
+    assert message in capsys.readouterr().err

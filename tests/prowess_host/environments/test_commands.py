@@ -53,6 +53,11 @@ def test_sync_makes_what_is_missing(project: Path, capsys: pytest.CaptureFixture
     assert (1, True, True) == (code, "bad: uv says:" in told, "tiny: is there" in told)
 
 
+@pytest.mark.parametrize("command", ["sync", "lock"])
+def test_a_project_without_environments_needs_nothing(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    assert (0, "No skill has an environment of its own.\n") == said(capsys, make_project(tmp_path, t=""), command)
+
+
 async def test_a_lock_is_obeyed_until_the_needs_change(project: Path, capsys: pytest.CaptureFixture[str]):
     """A newer version that comes later is not taken. A lock of other needs is a failure that names the remedy."""
     code, told = await asyncio.to_thread(said, capsys, project, "lock")

@@ -22,6 +22,7 @@ from patience import PATIENCE
 
 from prowess.errors import ProwessError
 from prowess.settings.settings import Settings
+from prowess_host.cli.commands import run
 from prowess_host.packaging.archives import SERVER_SCHEMA, bundle, server_json, wheel
 from prowess_host.packaging.source import Source, read_source
 
@@ -340,3 +341,26 @@ def test_the_command_writes_all_three(project: Path, tmp_path: Path) -> None:
     manifest = json.loads(unzipped((project / "dist" / made[1]).read_bytes())["manifest.json"])
     assert ["sums_add", "words_say"] == [tool["name"] for tool in manifest["tools"]]
     assert 3 == len(re.findall(r"\d bytes", done.stdout))
+
+
+def packed(root: Path, capsys: pytest.CaptureFixture[str], *options: str) -> tuple[int, str]:
+    code = run(["package", "--project", str(root), "--output", "made", *options])
+    told = capsys.readouterr()
+    return code, told.out + told.err
+
+
+def test_a_command_makes_all_three(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The entry of the registry only where the project has a name there."""
+    code, told = packed(project, capsys, "--registry", "io.github.me/sums")
+    assert 0 == code, told
+    assert {".json", ".mcpb", ".whl"} == {file.suffix for file in (project / "made").iterdir()}
+    code, told = packed(project, capsys, "--only", "server.json")
+    assert (2, True) == (code, "--registry io.github.you/name" in told)
+
+
+def test_a_project_that_does_not_load_is_not_packed(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whoever installs it would only learn then."""
+    (project / "skills/broken.py").write_text(f"import nothing_like_this\n{SKILL}")
+    code, told = packed(project, capsys)
+    assert (1, True) == (code, "nothing_like_this" in told)
+    assert not (project / "made").exists()

@@ -742,14 +742,16 @@ async def test_a_worker_that_says_nothing_of_its_version_is_a_diagnosis(tmp_path
 
 
 async def test_a_skill_that_ended_its_worker_is_listed_when_the_cause_has_gone(tmp_path: Path):
-    """Nothing was saved: the list is tried again after a pause, apart from the worker that is called. A new one follows it."""
+    """Nothing was saved: the list is tried again after a pause, apart from the worker that is called."""
     fatal = tmp_path / "fatal"
     fatal.touch()
     body = f"if os.path.exists({str(fatal)!r}):\n    os._exit(5)\n@skill_command\ndef say() -> str:\n    return 'x'\n"
     project = make_project(tmp_path, "", t=body, u="@skill_command\ndef pid() -> int:\n    return os.getpid()\n")
     async with hosted(project, forked=True) as host:
         assert ["prowess_diagnostics", "u_pid"] == sorted(await host.tools())
+        before = await host.text("u_pid")
         fatal.unlink()
         await host.noted("notifications/tools/list_changed")
         assert ["t_say", "u_pid"] == sorted(await host.tools())
         assert "x" == await host.text("t_say")
+        assert before == await host.text("u_pid")

@@ -128,7 +128,7 @@ class Runtime:
 
     @property
     def loaded(self) -> Collection[str]:
-        """A live view of the imported skills."""
+        """The skills whose commands can be called."""
         return self._library.loaded
 
     def reasons(self, command: str) -> list[str]:
@@ -136,7 +136,7 @@ class Runtime:
         return self._library.reasons(command)
 
     def contracts_of(self, skill: str) -> tuple[Contract, ...]:
-        """The contracts of an imported skill."""
+        """The contracts of a loaded skill."""
         return self._library.contracts_of(skill)
 
     def give(self, given: Given) -> None:

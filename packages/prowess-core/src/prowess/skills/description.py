@@ -260,7 +260,7 @@ def seen_all(paths: Iterable[str], read: Mapping[str, str], since_ns: int) -> di
 
 def environment_of(interpreter: str, sites: Iterable[str]) -> str:
     """A digest of an interpreter and its packages: names contain versions, and times show a new installation."""
-    now = stamp(interpreter)
+    now = stamp(interpreter)._replace(ctime_ns=0)  # it changes when conda links the file into another environment
     version = f"{interpreter} is missing" if now == ABSENT else f"{interpreter} {' '.join(map(str, now))}"
     return f"{version} {listing(sites, _PACKAGES)}"
 

@@ -114,6 +114,8 @@ class Library:
         self._names = Names()
         self._entries: dict[str, Entry] = {}
         """The entries by all their names."""
+        self._contracts: Mapping[str, tuple[Contract, ...]] = {}
+        """The contracts of the skills whose commands can be called, by skill."""
         self._compiled_for: object = None
         self._declared: dict[int, Entry] = {}
         """The entries of the skills, by the id of their declaration."""
@@ -227,8 +229,8 @@ class Library:
 
     @property
     def loaded(self) -> Collection[str]:
-        """A live view of the imported skills."""
-        return self._skills.keys()
+        """The skills whose commands can be called. A skill that another thread is importing is not among them yet."""
+        return self._contracts.keys()
 
     def give(self, given: Given) -> None:
         """Import a skill from these sources from now on. Does not wait, and does not import yet."""
@@ -246,8 +248,8 @@ class Library:
         return [str(failure) for skill in skills for failure in skill.failures]
 
     def contracts_of(self, skill: str) -> tuple[Contract, ...]:
-        """The contracts of an imported skill."""
-        return tuple(entry.contract for entry in self._skills[skill].entries)
+        """The contracts of a loaded skill."""
+        return self._contracts[skill]
 
     def fingerprint(self, skill: str) -> str:
         """A digest of the code that the results of a skill depend on; empty if that is unknown."""
@@ -608,6 +610,9 @@ class Library:
         self._names = assign((entry.contract for entry in entries), services.settings.own.hide, services.root)
         owners = {id(entry.contract): entry for entry in entries}
         self._entries = {name: owners[id(contract)] for name, contract in self._names.contracts.items()}
+        self._contracts = {
+            name: tuple(entry.contract for entry in skill.entries) for name, skill in self._skills.items()
+        }
 
     def _forget_broken(self) -> None:
         while broken := self._services.injectables.broken():

@@ -270,19 +270,20 @@ class Skill:
 
     def compile(self) -> None:
         """Make the commands callable. An unchanged command keeps its cache and its waiting calls."""
-        self.is_compiled = True
         before = {id(entry.plan.declaration): entry for entry in self.entries}
-        self.entries, self._refused = [], []
+        entries: list[Entry] = []
+        refused: list[Failure] = []
         for declared in self._commands:
             try:
                 plan = compiled(declared, self.name, self._services)
             except Exception as error:  # noqa: BLE001 - an annotation can run anything
                 source = f"{self.name}.{declared.name}"
                 failure = failure_of(error, source=source, package=self.package, file=declared.place.file)
-                self._refused.append(failure)
+                refused.append(failure)
             else:
                 old = before.get(id(declared))
-                self.entries.append(old if old and _is_same(old.plan, plan) else Entry(plan, self._services))
+                entries.append(old if old and _is_same(old.plan, plan) else Entry(plan, self._services))
+        self.entries, self._refused, self.is_compiled = entries, refused, True
 
 
 def _is_same(one: Plan, other: Plan) -> bool:

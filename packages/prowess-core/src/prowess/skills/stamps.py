@@ -141,18 +141,25 @@ def changed(sightings: Sightings) -> set[str]:
 
 
 def listing(folders: Iterable[str], endings: tuple[str, ...]) -> str:
-    """A digest of the names in folders with one of the endings, and of their times of change."""
-    names: list[str] = []
+    """A digest of the entries of folders whose names have one of the endings: of the times of folders, the content of files."""
+    entries: list[str] = []
     for folder in folders:
         try:
-            names.extend(_dated(f"{folder}/{name}") for name in sorted(os.listdir(folder)) if name.endswith(endings))
+            entries.extend(_dated(f"{folder}/{name}") for name in sorted(os.listdir(folder)) if name.endswith(endings))
         except OSError:
-            names.append(f"{folder} is missing")
-    return digest_of("\n".join(names).encode("utf-8", "surrogateescape"))
+            entries.append(f"{folder} is missing")
+    return digest_of("\n".join(entries).encode("utf-8", "surrogateescape"))
 
 
 def _dated(path: str) -> str:
-    return f"{path} {' '.join(map(str, stamp(path)))}"
+    try:
+        found = os.stat(path)
+        if stat.S_ISREG(found.st_mode):
+            # Its times change whenever uv links the same file into another environment.
+            return f"{path} {digest_of(read(path))}"
+    except OSError:
+        return path
+    return f"{path} {' '.join(map(str, _stamp(found)))}"
 
 
 def _stamp(found: os.stat_result) -> Stamp:

@@ -463,6 +463,8 @@ class LinkServer:
     def _send_loaded(self) -> None:
         """Send the digests of newly imported skills, which the host compares with its manifest."""
         fresh = set(self._runtime.loaded) - self._reported
+        if not fresh:
+            return
         self._reported |= fresh
         head: LiveHead = {"digests": {skill: digest_of(self._runtime.contracts_of(skill)) for skill in fresh}}
         self.link.send(Kind.LIVE, 0, to_json(head))

@@ -521,8 +521,10 @@ class CatalogUpdates:
         if self._is_behind:  # before anything else: an import may take long
             await self._renew()
         mended = await self.supervisor.importable(self._known.fatal) & self._known.fatal
-        if mended:
-            await self._renew(mended)  # a current worker may have imported the last good version
+        if mended & self._kept:  # a current worker may have imported the last good version
+            await self._renew(mended)
+        else:
+            await self._describe_again(mended)
         if self._retry is None:  # otherwise a save has started over
             self._retry_later()
 
