@@ -43,8 +43,8 @@ def _row(key: str, title: str, unit: Unit, pick: Literal["median", "min", "max"]
     return Row(key, title, unit, pick, missing)
 
 
-def _apart(part: str, what: str) -> tuple[Row, ...]:
-    """Rows about a skill that runs apart: the same plain skill alone, beside it, and the skill itself."""
+def _isolated(part: str, what: str) -> tuple[Row, ...]:
+    """Rows about an isolated skill: the same plain skill alone, beside it, and the skill itself."""
     whose = {
         "alone": "a plain skill, alone",
         "plain": f"a plain skill, beside one with {what}",
@@ -121,8 +121,8 @@ _IDLE: Final[dict[str, tuple[Row, ...]]] = {
         _row("recorded_processor", "async no-op, one at a time, writing of the record included", "us"),
         _row("unrecorded_processor", "the same without a record of calls", "us"),
     ),
-    "Skills with an environment of their own": _apart("environments", "an environment"),
-    "Skills with limits": _apart("limits", "limits"),
+    "Skills with an environment of their own": _isolated("environments", "an environment"),
+    "Skills with limits": _isolated("limits", "limits"),
     "Over HTTP, 64 clients at once": (
         _row("http_stateless_rate", "async no-op, 2026-07-28", "per s"),
         _row("http_stateless_p99", "async no-op, 2026-07-28, p99", "ms"),

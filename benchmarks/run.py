@@ -19,9 +19,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from apart import Apart
 from client import children_environment
 from effort import FULL, QUICK, SHORT, Effort
+from isolated import Isolated
 from on_the_wire import Wire
 from over_http import OverHttp
 from projects import one_skill
@@ -64,8 +64,8 @@ def _measure(folder: Path, effort: Effort, report: Report, options: argparse.Nam
         "many": (wire.many,),
         "calls": (wire.calls, wire.memory),
         "record": (wire.recording,),
-        "environments": (Apart(folder, "environments", effort, report).measure,),
-        "limits": (Apart(folder, "limits", effort, report).measure,),
+        "environments": (Isolated(folder, "environments", effort, report).measure,),
+        "limits": (Isolated(folder, "limits", effort, report).measure,),
         "http": (OverHttp(folder, wire.subjects, effort, report).calls,),
         "busy": (wire.busy,),
         "stop": (wire.stopping,),

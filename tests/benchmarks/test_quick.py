@@ -60,8 +60,8 @@ def test_every_budget_is_about_a_row_with_a_title_of_its_own() -> None:
     assert sorted(promises) == sorted(set(promises))
 
 
-def test_skills_apart_are_compared_with_the_same_plain_skill(tmp_path: Path) -> None:
-    """Alone, beside one that is apart, and the one that is apart: starts, calls, and processor time."""
+def test_isolated_skills_are_compared_with_the_same_plain_skill(tmp_path: Path) -> None:
+    """Alone, beside an isolated one, and the isolated one: starts, calls, and processor time."""
     pytest.importorskip("uv")
     _, numbers = measured(tmp_path, "--only", "environments", "--only", "limits")
 

@@ -10,9 +10,9 @@ import anyio
 import pytest
 from patience import PATIENCE
 
-from prowess_host.protocol.eras import REVISIONS, Client
+from prowess_host.protocol.eras import REVISIONS, ClientInfo
 from prowess_host.protocol.rpc import INVALID_PARAMS, MISSING_CLIENT_CAPABILITY, RpcError
-from prowess_host.protocol.session import Call
+from prowess_host.protocol.session import RequestInFlight
 from prowess_host.tasks import Task, Tasks
 from prowess_testkit import DECLINE, HANDSHAKE, STATELESS, WIRES, Person, ProtocolError, serve
 from prowess_testkit.process import ProcessClient
@@ -255,8 +255,8 @@ async def test_what_a_client_lacks_is_told_in_the_way_of_its_era(project: Path):
 # The state of a task, without processes
 
 
-def call(method: str, task_id: str, **params: Any) -> Call:
-    return Call(1, method, {"taskId": task_id, **params}, None, MODERN, Client({}, TAKES_TASKS))
+def call(method: str, task_id: str, **params: Any) -> RequestInFlight:
+    return RequestInFlight(1, method, {"taskId": task_id, **params}, None, MODERN, ClientInfo({}, TAKES_TASKS))
 
 
 def opened(tasks: Tasks, told: list[Any], owner: str = "") -> Task:

@@ -10,12 +10,20 @@ from pathlib import Path
 import pytest
 
 from prowess.errors import ProwessError
-from prowess_host.clients.connecting import Plan, Target, connections_of, execute, plan_connect, plan_disconnect, slug
+from prowess_host.clients.connecting import (
+    ConnectTarget,
+    FileChange,
+    connections_of,
+    execute,
+    plan_connect,
+    plan_disconnect,
+    slug,
+)
 from prowess_host.clients.documents import ClientFileError
 from prowess_host.clients.launches import Launch, host_launch
 from prowess_host.clients.ledger import Ledger
 from prowess_host.clients.machine import Machine
-from prowess_host.clients.table import CLIENTS, Client
+from prowess_host.clients.table import CLIENTS, KnownClient
 
 GOLDEN = Path(__file__).parent / "golden"
 PYTHON = {"linux": "/opt/py/bin/python", "darwin": "/opt/py/bin/python3", "win32": "C:\\py\\python.exe"}
@@ -80,19 +88,21 @@ class Place:
         self.machine = Machine(platform, self.home, {})
         self.ledger = Ledger(folder / "state")
 
-    def launch(self, client: Client) -> Launch:
+    def launch(self, client: KnownClient) -> Launch:
         launch = host_launch(self.root, python=PYTHON[self.platform])
         return launch.needing(["API_KEY"], client.reference) if client.can_refer() else launch
 
-    def plan(self, client: Client, scope: str, name: str = "prowess", launch: Launch | None = None) -> Plan:
+    def plan(self, client: KnownClient, scope: str, name: str = "prowess", launch: Launch | None = None) -> FileChange:
         launch = launch or self.launch(client)
-        return plan_connect(Target(client, scope, name, self.root), launch, self.machine, self.ledger)
+        return plan_connect(ConnectTarget(client, scope, name, self.root), launch, self.machine, self.ledger)
 
-    def connect(self, client: Client, scope: str, name: str = "prowess") -> Path | None:
+    def connect(self, client: KnownClient, scope: str, name: str = "prowess") -> Path | None:
         return execute(self.plan(client, scope, name), self.ledger)
 
-    def disconnect(self, client: Client, scope: str, name: str = "prowess") -> Path | None:
-        return execute(plan_disconnect(Target(client, scope, name, self.root), self.machine, self.ledger), self.ledger)
+    def disconnect(self, client: KnownClient, scope: str, name: str = "prowess") -> Path | None:
+        return execute(
+            plan_disconnect(ConnectTarget(client, scope, name, self.root), self.machine, self.ledger), self.ledger
+        )
 
     def files(self) -> dict[str, bytes | None]:
         return {
@@ -101,13 +111,13 @@ class Place:
         }
 
 
-def written_by_a_user(client: Client, *, crlf: bool = False) -> bytes:
+def written_by_a_user(client: KnownClient, *, crlf: bool = False) -> bytes:
     text = TEXTS[client.format].replace("KEY", client.key[0])
     return b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode() if crlf else text.encode()
 
 
 @pytest.mark.parametrize("client", CLIENTS.values(), ids=CLIENTS)
-def test_files_and_entries_are_as_written_down(client: Client, tmp_path: Path) -> None:
+def test_files_and_entries_are_as_written_down(client: KnownClient, tmp_path: Path) -> None:
     """The golden file holds, for each scope and system, the path, the content of a new file, and the change of an old one.
 
     `UPDATE_GOLDEN=1` writes it anew.
@@ -133,7 +143,7 @@ def test_files_and_entries_are_as_written_down(client: Client, tmp_path: Path) -
 
 @pytest.mark.parametrize("client, scope, platform", CELLS)
 def test_connecting_where_nothing_was_leaves_nothing_when_it_is_undone(
-    client: Client, scope: str, platform: str, tmp_path: Path
+    client: KnownClient, scope: str, platform: str, tmp_path: Path
 ) -> None:
     """Files and folders that were made are gone; a second time there is nothing to do, either way."""
     place = Place(tmp_path, platform)
@@ -155,7 +165,7 @@ def test_connecting_where_nothing_was_leaves_nothing_when_it_is_undone(
 @pytest.mark.parametrize("crlf", [False, True], ids=["plain", "byte order mark and CRLF"])
 @pytest.mark.parametrize("client, scope, platform", CELLS)
 def test_connecting_beside_others_only_adds_lines_and_is_undone_to_the_byte(
-    client: Client, scope: str, platform: str, crlf: bool, tmp_path: Path
+    client: KnownClient, scope: str, platform: str, crlf: bool, tmp_path: Path
 ) -> None:
     """Also where another server was written into the file in the meantime."""
     place = Place(tmp_path, platform)
@@ -187,7 +197,7 @@ def test_connecting_beside_others_only_adds_lines_and_is_undone_to_the_byte(
 
 
 @pytest.mark.parametrize("client, scope, platform", CELLS)
-def test_broken_file_is_left_alone(client: Client, scope: str, platform: str, tmp_path: Path) -> None:
+def test_broken_file_is_left_alone(client: KnownClient, scope: str, platform: str, tmp_path: Path) -> None:
     """The message names the file, the line and the way out; disconnecting and looking say the same."""
     place = Place(tmp_path, platform)
     text, line = BROKEN[client.format]
@@ -309,7 +319,7 @@ def test_entries_that_are_written_at_the_same_time_all_stay(tmp_path: Path) -> N
 def test_only_one_process_writes_at_a_time(tmp_path: Path) -> None:
     place = Place(tmp_path)
 
-    def plan_while_held() -> Plan:
+    def plan_while_held() -> FileChange:
         with (tmp_path / "state" / "connections.lock").open("a") as file, pytest.raises(BlockingIOError):
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return place.plan(CLIENTS["cursor"], "user")

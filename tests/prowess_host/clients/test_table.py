@@ -9,7 +9,7 @@ import pytest
 
 from prowess.errors import ProwessError
 from prowess_host.clients.machine import Machine
-from prowess_host.clients.table import CLIENTS, Client, client_named
+from prowess_host.clients.table import CLIENTS, KnownClient, client_named
 from prowess_host.review.lint import CLIENTS as RULES
 
 ROOT = Path(__file__).parents[3]
@@ -19,7 +19,7 @@ SECTIONS = dict(
 
 
 @pytest.mark.parametrize("client", CLIENTS.values(), ids=CLIENTS)
-def test_documentation_names_the_files_and_the_key(client: Client) -> None:
+def test_documentation_names_the_files_and_the_key(client: KnownClient) -> None:
     section = SECTIONS[client.title]
 
     assert f"`prowess connect {client.name}`" in section

@@ -11,7 +11,7 @@ from patience import PATIENCE
 
 from prowess_host.clients.launches import Launch, host_launch
 from prowess_host.clients.machine import Machine
-from prowess_host.clients.session import Session, run_session
+from prowess_host.clients.session import SessionResult, run_session
 from prowess_host.clients.table import CLIENTS
 from prowess_host.clients.trial import Trial, environment_of, try_connection
 
@@ -198,8 +198,8 @@ def test_slow_start_and_large_definitions_are_held_against_the_limits() -> None:
     from prowess_host.clients.trial import _of_session, _of_size
 
     tools = ({"name": "a"},)
-    [slow] = _of_session(CLIENTS["claude-code"], Session(tools, 31.0, 31.0))
-    [late] = _of_session(CLIENTS["codex"], Session(tools, 2.0, 2.0))
+    [slow] = _of_session(CLIENTS["claude-code"], SessionResult(tools, 31.0, 31.0))
+    [late] = _of_session(CLIENTS["codex"], SessionResult(tools, 2.0, 2.0))
     [large] = _of_size(CLIENTS["claude-code"], 30_000)
 
     assert ("error", "warning") == (slow.level, late.level)

@@ -15,7 +15,7 @@ from patience import PATIENCE
 
 from prowess.settings.settings import Settings
 from prowess_host.cluster.agent import Agent
-from prowess_host.cluster.engine import Engine
+from prowess_host.cluster.engine import EngineConnection
 from prowess_host.cluster.local import LocalEngine
 
 sys.path.append(str(Path(__file__).parent))  # importlib mode puts nothing there
@@ -51,8 +51,8 @@ async def connect(cluster_settings: dict[str, str]) -> AsyncIterator[Connect]:
     """Connections to the engine, closed at the end of the test."""
     async with AsyncExitStack() as stack:
 
-        async def connected(**more: str) -> Engine:
-            made = Engine(Settings.of({**cluster_settings, **more}))
+        async def connected(**more: str) -> EngineConnection:
+            made = EngineConnection(Settings.of({**cluster_settings, **more}))
             stack.push_async_callback(made.close)
             assert await made.ready(PATIENCE), made.state
             return made
@@ -66,11 +66,11 @@ Start = Callable[..., Awaitable[Agent]]
 @pytest.fixture
 async def start(cluster_settings: dict[str, str], tmp_path: Path) -> AsyncIterator[Start]:
     """Starts agents in this process; their workers are processes."""
-    running: list[tuple[Agent, Engine, asyncio.Task[None]]] = []
+    running: list[tuple[Agent, EngineConnection, asyncio.Task[None]]] = []
 
     async def started(name: str = "one", *, locked: Any = None, url: str = "", **more: Any) -> Agent:
         settings = Settings.of({**cluster_settings, "agent.name": name, "agent.slots": 4, "agent.drain": 0, **more})
-        engine = Engine(settings, url=url)
+        engine = EngineConnection(settings, url=url)
         assert await engine.ready(PATIENCE)
         agent = Agent(engine, settings, tmp_path / f"cache-{name}", locked=locked)
         running.append((agent, engine, asyncio.create_task(agent.run())))

@@ -29,12 +29,12 @@ from written import is_there, seen, touch, written
 from prowess.settings.limits import Limits
 from prowess.settings.settings import Settings
 from prowess.skills.discovery import Source
-from prowess_host.catalog.apart import runs_on
+from prowess_host.catalog.isolated import runs_on
 from prowess_host.cli.commands import run
 from prowess_host.cluster import remote
 from prowess_host.cluster.agent import Agent
 from prowess_host.cluster.code import APPROVED, Unapproved, check_approved, new_key, sign
-from prowess_host.cluster.engine import Engine
+from prowess_host.cluster.engine import EngineConnection
 from prowess_host.cluster.status import cluster_status
 from prowess_host.confinement.confine import system
 from prowess_host.doctor.checks import examine_cluster
@@ -169,20 +169,20 @@ async def test_no_path_of_the_host_reaches_an_agent(
     root = project(tmp_path)
     (root / "skills/places.py").write_text((root / "skills/places.py").read_text() + "\n# saved\n")
     said: list[bytes] = []
-    publish, store = Engine.publish, Engine.store
+    publish, store = EngineConnection.publish, EngineConnection.store
 
-    def publishing(self: Engine, subject: str, data: bytes, **more: Any) -> None:
+    def publishing(self: EngineConnection, subject: str, data: bytes, **more: Any) -> None:
         if self is host.project.agents.engine:
             said.append(data)
         publish(self, subject, data, **more)
 
-    async def storing(self: Engine, name: str, data: bytes, **more: Any) -> None:
+    async def storing(self: EngineConnection, name: str, data: bytes, **more: Any) -> None:
         said.append(name.encode() + data)
         await store(self, name, data, **more)
 
     async with inside(root, env=env) as host:
-        monkeypatch.setattr(Engine, "publish", publishing)
-        monkeypatch.setattr(Engine, "store", storing)
+        monkeypatch.setattr(EngineConnection, "publish", publishing)
+        monkeypatch.setattr(EngineConnection, "store", storing)
         assert "first" == (await host.call("places_where"))["structuredContent"]["word"]
         (root / "skills/words.py").write_text("WORD = \n")
         await host.heard("SyntaxError")

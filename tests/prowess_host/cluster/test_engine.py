@@ -19,11 +19,11 @@ from patience import PATIENCE
 from prowess.errors import SettingsError
 from prowess.settings.settings import Settings
 from prowess_host.cluster import engine as engines
-from prowess_host.cluster.engine import Engine, Message
+from prowess_host.cluster.engine import EngineConnection, Message
 from prowess_host.cluster.errors import EngineError, NoSubscriber
 from prowess_host.cluster.local import LocalEngine
 
-Connect = Callable[..., Awaitable[Engine]]
+Connect = Callable[..., Awaitable[EngineConnection]]
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def own_engine(tmp_path: Path):
         yield running
 
 
-async def until(engine: Engine, *, up: bool) -> None:
+async def until(engine: EngineConnection, *, up: bool) -> None:
     changed = asyncio.Event()
     engine.on_change(changed.set)
     with anyio.fail_after(PATIENCE):
@@ -42,7 +42,7 @@ async def until(engine: Engine, *, up: bool) -> None:
             changed.clear()
 
 
-async def refused(engine: Engine, why: str = "") -> None:
+async def refused(engine: EngineConnection, why: str = "") -> None:
     engine.start()
     with anyio.fail_after(PATIENCE):
         while engine.reason == "not connected yet" or why not in engine.reason:  # noqa: ASYNC110 - nobody tells of reasons
@@ -129,7 +129,9 @@ async def test_engine_is_up_when_it_has_all_subscriptions() -> None:
     """
     slow = SlowPings()
     async with await asyncio.start_server(slow.serve, "127.0.0.1", 0) as listening:
-        engine = Engine(Settings.of({"cluster.url": f"nats://127.0.0.1:{listening.sockets[0].getsockname()[1]}"}))
+        engine = EngineConnection(
+            Settings.of({"cluster.url": f"nats://127.0.0.1:{listening.sockets[0].getsockname()[1]}"})
+        )
         engine.subscribe("questions", lambda message: engine.publish(message.reply, b"!"))
         engine.start()
         with anyio.fail_after(PATIENCE):
@@ -195,7 +197,7 @@ async def test_object_of_any_size_is_kept(connect: Connect) -> None:
 async def test_everything_fails_at_once_while_the_engine_is_gone_and_goes_on_when_it_is_back(
     own_engine: LocalEngine,
 ) -> None:
-    engine = Engine(Settings.of({"cluster.url": own_engine.url}))
+    engine = EngineConnection(Settings.of({"cluster.url": own_engine.url}))
     heard = asyncio.Event()
     engine.subscribe("news", lambda _: heard.set())
     assert await engine.ready(PATIENCE)
@@ -218,7 +220,7 @@ async def test_everything_fails_at_once_while_the_engine_is_gone_and_goes_on_whe
 
 
 async def test_request_in_flight_fails_when_the_engine_dies(own_engine: LocalEngine) -> None:
-    engine = Engine(Settings.of({"cluster.url": own_engine.url}))
+    engine = EngineConnection(Settings.of({"cluster.url": own_engine.url}))
     assert await engine.ready(PATIENCE)
     asked = asyncio.Event()
     engine.subscribe("ask", lambda _: asked.set())
@@ -234,7 +236,7 @@ async def test_request_in_flight_fails_when_the_engine_dies(own_engine: LocalEng
 
 async def test_engine_that_stops_answering_is_given_up(own_engine: LocalEngine) -> None:
     """A machine that hangs keeps its connections open."""
-    engine = Engine(Settings.of({"cluster.url": own_engine.url}))
+    engine = EngineConnection(Settings.of({"cluster.url": own_engine.url}))
     assert await engine.ready(PATIENCE)
 
     async def ask_on() -> None:
@@ -275,7 +277,7 @@ async def test_host_may_start_before_its_engine(tmp_path: Path) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    engine = Engine(Settings.of({"cluster.url": f"nats://127.0.0.1:{port}"}))
+    engine = EngineConnection(Settings.of({"cluster.url": f"nats://127.0.0.1:{port}"}))
     assert not await engine.ready(0.1)
     assert "gone" in engine.state
     await engine.close()
@@ -289,7 +291,9 @@ async def test_server_that_is_no_engine_is_no_reason_to_hang() -> None:
         writer.close()
 
     async with await asyncio.start_server(nonsense, "127.0.0.1", 0) as listening:
-        engine = Engine(Settings.of({"cluster.url": f"nats://127.0.0.1:{listening.sockets[0].getsockname()[1]}"}))
+        engine = EngineConnection(
+            Settings.of({"cluster.url": f"nats://127.0.0.1:{listening.sockets[0].getsockname()[1]}"})
+        )
         await refused(engine)
         await engine.close()
 
@@ -297,9 +301,9 @@ async def test_server_that_is_no_engine_is_no_reason_to_hang() -> None:
 async def test_token_is_needed_and_never_shown(tmp_path: Path) -> None:
     """Neither a wrong token nor a right one is in any message."""
     with LocalEngine(tmp_path, "--auth", "s3cret-token") as running:
-        wrong = Engine(Settings.of({"cluster.url": running.url, "cluster.token": "wrong-token"}))
-        inside = Engine(Settings.of({}), url=running.url.replace("//", "//s3cret-token@"))
-        right = Engine(Settings.of({"cluster.url": running.url, "cluster.token": "s3cret-token"}))
+        wrong = EngineConnection(Settings.of({"cluster.url": running.url, "cluster.token": "wrong-token"}))
+        inside = EngineConnection(Settings.of({}), url=running.url.replace("//", "//s3cret-token@"))
+        right = EngineConnection(Settings.of({"cluster.url": running.url, "cluster.token": "s3cret-token"}))
         assert await right.ready(PATIENCE)
         assert await inside.ready(PATIENCE)
         await refused(wrong, "Authorization")  # at first, the engine may hang up before that is read
@@ -322,7 +326,7 @@ async def test_token_is_needed_and_never_shown(tmp_path: Path) -> None:
 )
 def test_wrong_settings_are_refused(settings: dict[str, str], message: str) -> None:
     with pytest.raises(SettingsError, match=message):
-        Engine(Settings.of(settings))
+        EngineConnection(Settings.of(settings))
 
 
 @pytest.mark.parametrize(
@@ -339,7 +343,7 @@ def test_wrong_settings_are_refused(settings: dict[str, str], message: str) -> N
 )
 def test_text_that_is_no_address_is_refused_without_its_secrets(url: str) -> None:
     with pytest.raises(SettingsError, match=r"must be the address of a NATS server.*, not '(nats|http):") as refused:
-        Engine(Settings.of({"cluster.url": f"nats://127.0.0.1:1, {url}"}))
+        EngineConnection(Settings.of({"cluster.url": f"nats://127.0.0.1:1, {url}"}))
     assert "s3cret" not in str(refused.value)
 
 
@@ -357,7 +361,7 @@ async def test_engine_without_tls_gets_no_token_if_tls_is_wanted() -> None:
 
     async with await asyncio.start_server(engine_without_tls, "127.0.0.1", 0) as listening:
         port = listening.sockets[0].getsockname()[1]
-        engine = Engine(Settings.of({"cluster.url": f"tls://127.0.0.1:{port}", "cluster.token": "s3cret"}))
+        engine = EngineConnection(Settings.of({"cluster.url": f"tls://127.0.0.1:{port}", "cluster.token": "s3cret"}))
         with anyio.fail_after(PATIENCE):
             while not received:
                 await engine.ready(0.1)
@@ -386,7 +390,9 @@ async def test_engine_that_cannot_serve_says_why(
     monkeypatch.setattr(engines, "_PATIENCE", 1.0)
     (tmp_path / "conf").write_text(config)
     with LocalEngine(tmp_path / "engine", "-c", str(tmp_path / "conf")) as running:
-        engine = Engine(Settings.of({"cluster.url": running.url, "cluster.user": "a", "cluster.password": "b"}))
+        engine = EngineConnection(
+            Settings.of({"cluster.url": running.url, "cluster.user": "a", "cluster.password": "b"})
+        )
         if await engine.ready(3.0 if "payload" in config else PATIENCE):
             with pytest.raises(EngineError, match=words):
                 await engine.store("large", b"x" * 200_000)  # the larger, the longer it waits for the engine
@@ -398,7 +404,7 @@ async def test_engine_that_cannot_serve_says_why(
 
 async def test_engine_without_jetstream_says_so(tmp_path: Path) -> None:
     with LocalEngine(tmp_path, "-js=false") as running:
-        engine = Engine(Settings.of({"cluster.url": running.url}))
+        engine = EngineConnection(Settings.of({"cluster.url": running.url}))
         assert await engine.ready(PATIENCE)
         with pytest.raises(EngineError, match="no JetStream"):
             await engine.store("large", b"x")

@@ -28,7 +28,7 @@ from prowess_host.cluster import agent as agents_module
 from prowess_host.cluster import code as codes
 from prowess_host.cluster.agent import Agent, Blobs
 from prowess_host.cluster.code import Damaged, Snapshots, digests_in, lay_out, within
-from prowess_host.cluster.engine import Engine, Message
+from prowess_host.cluster.engine import EngineConnection, Message
 from prowess_host.cluster.protocol import (
     WorkerMessage,
     agent_subject,
@@ -39,11 +39,11 @@ from prowess_host.cluster.protocol import (
 )
 from prowess_host.cluster.remote import Agents
 from prowess_host.cluster.status import cluster_status
-from prowess_host.cluster.streams import Stream
+from prowess_host.cluster.streams import EngineStream
 from prowess_host.workers.jobs import NEVER
 
 Start = Callable[..., Awaitable[Agent]]
-Connect = Callable[..., Awaitable[Engine]]
+Connect = Callable[..., Awaitable[EngineConnection]]
 SKILL = """
     import os, subprocess, time
     from pathlib import Path
@@ -218,7 +218,7 @@ async def test_worker_that_cannot_be_started_frees_its_slot_and_an_order_counts_
     asked = order(digest_of(index))
     own, other = stream_subjects(engine, asked["incarnation"])
     heard: list[tuple[int, bytes]] = []
-    stream = Stream(
+    stream = EngineStream(
         engine, own=own, other=other, silence=300.0, on_message=lambda *it: heard.append(it), on_silence=lambda: None
     )
     stream.start()
@@ -382,9 +382,9 @@ async def test_settings_of_an_agent_are_none_of_its_workers(env: dict[str, str],
 class Impostor:
     """Says that it is an agent, accepts each worker, and tells its host something."""
 
-    def __init__(self, engine: Engine, *told: tuple[WorkerMessage, bytes]) -> None:
+    def __init__(self, engine: EngineConnection, *told: tuple[WorkerMessage, bytes]) -> None:
         self._engine, self._told = engine, told
-        self.streams: list[Stream] = []
+        self.streams: list[EngineStream] = []
         self.id = os.urandom(8).hex()
         engine.subscribe(agent_subject(engine, self.id), self._ordered)
         engine.subscribe(who_subject(engine), lambda _: self._beat())
@@ -399,7 +399,7 @@ class Impostor:
     def _ordered(self, message: Message) -> None:
         self._engine.publish(message.reply, b'{"accepted": true}')
         other, own = stream_subjects(self._engine, json.loads(message.data)["incarnation"])
-        stream = Stream(
+        stream = EngineStream(
             self._engine, own=own, other=other, silence=300.0, on_message=lambda *_: None, on_silence=lambda: None
         )
         stream.start()

@@ -23,7 +23,7 @@ from written import is_there, seen, touch, written
 from prowess.settings.keys import HostSettings
 from prowess.worker.messages import Kind
 from prowess_host.cluster.agent import Agent
-from prowess_host.cluster.deadlines import Deadlines
+from prowess_host.cluster.deadlines import RemoteDeadlines
 from prowess_host.cluster.local import LocalEngine
 from prowess_host.cluster.remote import RemoteWorker
 
@@ -203,10 +203,10 @@ async def test_deadlines_of_an_agent(monkeypatch: pytest.MonkeyPatch) -> None:
     host = HostSettings(cancel_grace=0.0, grace=0.0)
     killed, pinged = asyncio.Event(), asyncio.Event()
 
-    def made() -> Deadlines:
+    def made() -> RemoteDeadlines:
         killed.clear()
         pinged.clear()
-        return Deadlines(host, pinged.set, lambda _: killed.set(), asyncio.get_running_loop().time)
+        return RemoteDeadlines(host, pinged.set, lambda _: killed.set(), asyncio.get_running_loop().time)
 
     with anyio.fail_after(PATIENCE):
         late = made()
@@ -258,7 +258,7 @@ async def test_deadlines_of_an_agent_stand_still_while_its_worker_is_starved() -
         await until(lambda: reads > before + 2)
 
     host = HostSettings(cancel_grace=0.0, grace=0.0)
-    deadlines = Deadlines(host, pinged.set, lambda _: killed.set(), clock)
+    deadlines = RemoteDeadlines(host, pinged.set, lambda _: killed.set(), clock)
     deadlines.limit(1, 600.0)
     deadlines.from_host(Kind.CANCEL, 2)
     await looked_again()

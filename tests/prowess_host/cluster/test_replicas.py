@@ -30,11 +30,11 @@ from web import JSON, SERVE, Answer, Events, Web, served_over_http, stateless, u
 from prowess.settings.settings import Settings
 from prowess.worker.messages import Kind
 from prowess_host.cluster import sharing
-from prowess_host.cluster.engine import Engine
+from prowess_host.cluster.engine import EngineConnection
 from prowess_host.cluster.errors import EngineError
 from prowess_host.cluster.local import LocalEngine
 from prowess_host.cluster.replicas import Replicas
-from prowess_host.cluster.results import Results
+from prowess_host.cluster.results import ClusterResults
 from prowess_host.cluster.secret import Secret
 
 SKILL = '''
@@ -280,7 +280,7 @@ def test_results_and_handles_are_shared_only_between_equal_code_and_settings(
 
 async def test_keys_say_nothing(webs: list[Web], engine: LocalEngine, tmp_path: Path) -> None:
     webs[0].call("t_counted", of("ada"), place=str(tmp_path / "hunter2"))
-    connection = Engine(Settings.of({"cluster.url": engine.url, "cluster.name": "module"}))
+    connection = EngineConnection(Settings.of({"cluster.url": engine.url, "cluster.name": "module"}))
     assert await connection.ready(PATIENCE)
     keys = [key for name in ("results", "slots", "hosts") for key in await connection.bucket(name).keys()]
     await connection.close()
@@ -318,7 +318,7 @@ async def test_questions_are_answered_whatever_goes_wrong(connect: Callable[...,
         def send(self, *frame: Any, **more: Any) -> None:
             heard.append((*frame, more))
 
-    Results(engine, broken).find(Worker(), 7, "key")
+    ClusterResults(engine, broken).find(Worker(), 7, "key")
     with fail_after(PATIENCE):
         while not heard:  # noqa: ASYNC110 - there is no event
             await sleep(0.01)
@@ -479,7 +479,7 @@ def ends_kept(engine: LocalEngine, cluster: str, host: str) -> int:
     """How many answers of ended work of a replica the engine has."""
 
     async def read() -> int:
-        connection = Engine(Settings.of({"cluster.url": engine.url, "cluster.name": cluster}))
+        connection = EngineConnection(Settings.of({"cluster.url": engine.url, "cluster.name": cluster}))
         assert await connection.ready(PATIENCE)
         bucket = connection.bucket("handles", memory=False)
         entries = [await bucket.get(key) for key in await bucket.keys() if "." not in key]
@@ -602,7 +602,7 @@ async def test_more_changes_than_a_host_keeps_count_as_all(
     monkeypatch.setattr(sharing, "_MOST_UPDATES", 3)
     heard: list[Any] = []
     one, other = [
-        sharing.Sharing(await connect(), Settings.of({}), b"", lambda: None, _nothing, on_news=hear)
+        sharing.ClusterSharing(await connect(), Settings.of({}), b"", lambda: None, _nothing, on_news=hear)
         for hear in (heard.append, lambda _: None)
     ]
     for number in range(6):

@@ -14,7 +14,7 @@ from piped import until
 
 from prowess_host.cluster.engine import Message
 from prowess_host.cluster.errors import EngineError
-from prowess_host.cluster.streams import Stream
+from prowess_host.cluster.streams import EngineStream
 
 
 class Lossy:
@@ -57,7 +57,7 @@ class End:
     def __init__(self, engine: Lossy, own: str, other: str, silence: float = 1000.0) -> None:
         self.heard: list[tuple[int, bytes]] = []
         self.silent = asyncio.Event()
-        self.stream = Stream(
+        self.stream = EngineStream(
             engine,  # type: ignore[arg-type]
             own=own,
             other=other,

@@ -9,7 +9,7 @@ import struct
 import pytest
 
 from prowess.settings.limits import Limits
-from prowess_host.confinement.filters import MACHINES, OWN_PID, Machine, filter_for
+from prowess_host.confinement.filters import MACHINES, OWN_PID, Architecture, filter_for
 
 ALLOWED, KILLED, ASKED = "allowed", "killed", "asked"
 X86, ARM = MACHINES["x86_64"], MACHINES["aarch64"]
@@ -36,7 +36,7 @@ def answer(program: bytes, number: int, *args: int, audit: int) -> str | int:
             at += true if holds else false
 
 
-def asked(limits: Limits, machine: Machine, pair: tuple[int, int], *args: int, scoped: bool = True) -> str | int:
+def asked(limits: Limits, machine: Architecture, pair: tuple[int, int], *args: int, scoped: bool = True) -> str | int:
     return answer(filter_for(limits, machine, scoped=scoped), pair[machine.column], *args, audit=machine.audit)
 
 
@@ -46,13 +46,13 @@ CLONE, SOCKET, SOCKETPAIR, SENDTO = (56, 220), (41, 198), (53, 199), (44, 206)
 
 @BOTH
 @pytest.mark.parametrize("pair", [READ, OPENAT, FUTEX, EXECVE])
-def test_ordinary_calls_are_allowed(machine: Machine, pair: tuple[int, int]) -> None:
+def test_ordinary_calls_are_allowed(machine: Architecture, pair: tuple[int, int]) -> None:
     """What a file is for is the business of Landlock."""
     assert asked(Limits(), machine, pair) == ALLOWED
 
 
 @BOTH
-def test_calls_of_another_processor_are_fatal(machine: Machine) -> None:
+def test_calls_of_another_processor_are_fatal(machine: Architecture) -> None:
     """32-bit programs have other numbers for the same calls."""
     for other in (0x40000003, 0x40000028, X86.audit ^ ARM.audit ^ machine.audit):
         assert answer(filter_for(Limits(), machine), 1, audit=other) == KILLED
@@ -60,7 +60,7 @@ def test_calls_of_another_processor_are_fatal(machine: Machine) -> None:
 
 @BOTH
 @pytest.mark.parametrize("number", [463, 999, 0x40000000, 0x40000000 + 41, 0xFFFFFFFF])
-def test_unknown_numbers_do_not_exist(machine: Machine, number: int) -> None:
+def test_unknown_numbers_do_not_exist(machine: Architecture, number: int) -> None:
     """Those of later kernels, and those of the x32 mode."""
     assert answer(filter_for(Limits(network=True), machine), number, audit=machine.audit) == errno.ENOSYS
 
@@ -74,27 +74,27 @@ def test_unknown_numbers_do_not_exist(machine: Machine, number: int) -> None:
         *((93, 55), (188, 5), (294, 26), (300, 262), (440, 440), (312, 272), (443, 443), (246, 104), (175, 105)),
     ],
 )
-def test_ways_around_are_refused(machine: Machine, pair: tuple[int, int]) -> None:
+def test_ways_around_are_refused(machine: Architecture, pair: tuple[int, int]) -> None:
     """Also with all that a skill can be given."""
     assert asked(Limits(network=True, processes=99), machine, pair) == errno.EPERM
 
 
 @BOTH
 @pytest.mark.parametrize("pair", [(91, 52), (268, 53), (452, 452), (280, 88)])
-def test_modes_and_times_stay_as_they_are(machine: Machine, pair: tuple[int, int]) -> None:
+def test_modes_and_times_stay_as_they_are(machine: Architecture, pair: tuple[int, int]) -> None:
     """It is no error, since every copy of a file ends with these calls."""
     assert asked(Limits(), machine, pair) == 0
 
 
 @BOTH
 @pytest.mark.parametrize("pair", [(435, 435), (425, 425), (426, 426), (427, 427)])
-def test_calls_with_hidden_arguments_do_not_exist(machine: Machine, pair: tuple[int, int]) -> None:
+def test_calls_with_hidden_arguments_do_not_exist(machine: Architecture, pair: tuple[int, int]) -> None:
     """So libraries go on with the older ones."""
     assert asked(Limits(network=True, processes=9), machine, pair) == errno.ENOSYS
 
 
 @BOTH
-def test_threads_are_allowed_and_processes_if_the_limits_say_so(machine: Machine) -> None:
+def test_threads_are_allowed_and_processes_if_the_limits_say_so(machine: Architecture) -> None:
     """The C library starts both with one call."""
     thread, process, namespace = 0x003D0F00, 17, 0x10000000 | 17
 
@@ -112,7 +112,7 @@ def test_old_ways_to_start_a_process_are_refused(number: int) -> None:
 
 
 @BOTH
-def test_no_network_leaves_pairs_of_streams(machine: Machine) -> None:
+def test_no_network_leaves_pairs_of_streams(machine: Architecture) -> None:
     """An event loop needs one, and it leads nowhere else."""
     for family in (socket.AF_INET, socket.AF_INET6, socket.AF_UNIX, 16, 17, 38, 40):
         assert asked(Limits(), machine, SOCKET, family, socket.SOCK_STREAM) == errno.EPERM
@@ -125,7 +125,7 @@ def test_no_network_leaves_pairs_of_streams(machine: Machine) -> None:
 
 @BOTH
 @pytest.mark.parametrize("network", [True, False])
-def test_pairs_of_datagrams_are_refused(machine: Machine, *, network: bool) -> None:
+def test_pairs_of_datagrams_are_refused(machine: Architecture, *, network: bool) -> None:
     """One can be sent to any other socket of this machine."""
     limits = Limits(network=network)
 
@@ -137,7 +137,7 @@ def test_pairs_of_datagrams_are_refused(machine: Machine, *, network: bool) -> N
 
 
 @BOTH
-def test_network_is_streams_and_datagrams_of_the_internet(machine: Machine) -> None:
+def test_network_is_streams_and_datagrams_of_the_internet(machine: Architecture) -> None:
     """And the question which routes there are, which the C library asks."""
     limits = Limits(network=True)
 
@@ -153,7 +153,7 @@ def test_network_is_streams_and_datagrams_of_the_internet(machine: Machine) -> N
 
 
 @BOTH
-def test_loopback_is_streams_that_the_host_connects(machine: Machine) -> None:
+def test_loopback_is_streams_that_the_host_connects(machine: Architecture) -> None:
     """Nothing else makes a connection: no datagrams, no listening, no sending that connects, no options that name routes."""
     limits, connect, setsockopt, fast = Limits(network="loopback"), (42, 203), (54, 208), 0x20000000
 
@@ -180,7 +180,7 @@ def test_loopback_is_streams_that_the_host_connects(machine: Machine) -> None:
 
 @BOTH
 @pytest.mark.parametrize("pair", [(302, 261), (203, 122), (144, 119), (142, 118), (314, 274)])
-def test_a_process_may_change_its_own_pace_only(machine: Machine, pair: tuple[int, int]) -> None:
+def test_a_process_may_change_its_own_pace_only(machine: Architecture, pair: tuple[int, int]) -> None:
     """0 is whoever calls."""
     assert asked(Limits(), machine, pair, 0) == ALLOWED
     assert asked(Limits(), machine, pair, 4711) == errno.EPERM
@@ -188,7 +188,7 @@ def test_a_process_may_change_its_own_pace_only(machine: Machine, pair: tuple[in
 
 
 @BOTH
-def test_priority_of_a_user_stays(machine: Machine) -> None:
+def test_priority_of_a_user_stays(machine: Architecture) -> None:
     """0 as what is meant by a number: 1 is a group of processes, 2 a user."""
     assert asked(Limits(), machine, (141, 140), 0, 0) == ALLOWED
     assert asked(Limits(), machine, (141, 140), 2, 0) == errno.EPERM
@@ -196,7 +196,7 @@ def test_priority_of_a_user_stays(machine: Machine) -> None:
 
 
 @BOTH
-def test_prctl_cannot_hide_a_process(machine: Machine) -> None:
+def test_prctl_cannot_hide_a_process(machine: Architecture) -> None:
     """Names and death signals are its own business."""
     for option in (4, 35, 36, 59):
         assert asked(Limits(), machine, (157, 167), option) == errno.EPERM
@@ -205,7 +205,7 @@ def test_prctl_cannot_hide_a_process(machine: Machine) -> None:
 
 
 @BOTH
-def test_signals_are_filtered_where_landlock_does_not_know_them(machine: Machine) -> None:
+def test_signals_are_filtered_where_landlock_does_not_know_them(machine: Architecture) -> None:
     """A process may still end itself, as `abort` does."""
     for pair in ((62, 129), (200, 130), (129, 138), (297, 240), (424, 424)):
         assert asked(Limits(), machine, pair, 1) == ALLOWED
@@ -215,13 +215,13 @@ def test_signals_are_filtered_where_landlock_does_not_know_them(machine: Machine
 
 
 @BOTH
-def test_program_is_as_long_as_the_kernel_takes(machine: Machine) -> None:
+def test_program_is_as_long_as_the_kernel_takes(machine: Architecture) -> None:
     """4096 steps, and a jump of at most 255."""
     assert len(filter_for(Limits(network=True), machine, scoped=False)) < 4096 * 8
 
 
 @BOTH
-def test_files_send_no_signals_where_the_kernel_does_not_keep_them_within(machine: Machine) -> None:
+def test_files_send_no_signals_where_the_kernel_does_not_keep_them_within(machine: Architecture) -> None:
     """A file may have an owner, which is sent a signal when there is news: any signal, and any process of this user."""
     fcntl, ioctl = (72, 25), (16, 29)
     for pair, commands in ((fcntl, (8, 10, 15)), (ioctl, (0x8901, 0x8902))):
@@ -232,7 +232,7 @@ def test_files_send_no_signals_where_the_kernel_does_not_keep_them_within(machin
 
 
 @BOTH
-def test_attributes_of_files_stay(machine: Machine) -> None:
+def test_attributes_of_files_stay(machine: Architecture) -> None:
     """Their owner may change them in a file that was opened to be read, and Landlock does not look."""
     for command in (0x40086602, 0x401C5820, 0x40806685, 0x800C6613):
         assert asked(Limits(), machine, (16, 29), 3, command) == errno.EPERM

@@ -16,7 +16,7 @@ from piped import Client, hosted, make_project, until, write_skill
 
 from prowess.settings.limits import Limits
 from prowess_host.confinement.confine import system
-from prowess_host.records.reading import CallFilter, Reader
+from prowess_host.records.reading import CallFilter, RecordReader
 
 CHANGED = "notifications/tools/list_changed"
 pytestmark = pytest.mark.skipif(bool(system().lacking(Limits())), reason="this system enforces no limits")
@@ -477,7 +477,7 @@ async def test_words_about_others_count_for_nothing(tmp_path: Path) -> None:
             assert "was lost" in await refused(host, "limited_blame", skill="shared")
         assert "still here" == await host.text("shared_repeat", text="still here")
     (record,) = (project / "cache").rglob("*.sqlite")
-    calls = Reader(record).newest(CallFilter(command="shared.repeat"), 2)
+    calls = RecordReader(record).newest(CallFilter(command="shared.repeat"), 2)
     assert "ordinary words" in str(calls)
 
 

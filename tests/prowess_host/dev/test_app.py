@@ -17,11 +17,11 @@ from piped import HANDSHAKE, make_project, until, write_skill
 
 from prowess.settings.paths import ConfigPaths
 from prowess.settings.settings import Settings
-from prowess_host.dev.app import App
-from prowess_host.dev.messages import Request, Response, Stream
+from prowess_host.dev.app import DevApp
+from prowess_host.dev.messages import PageRequest, PageResponse, PageStream
 from prowess_host.project import Project
 from prowess_host.records.place import record_path
-from prowess_host.records.reading import Reader
+from prowess_host.records.reading import RecordReader
 
 SKILL = """
     @skill_command(read_only=True)
@@ -44,11 +44,11 @@ SKILL = """
 class Page:
     """An app, and a browser that behaves."""
 
-    def __init__(self, app: App, project: Project) -> None:
+    def __init__(self, app: DevApp, project: Project) -> None:
         self.app = app
         self.project = project
 
-    async def ask(self, path: str, *, method: str = "GET", told: Any = None, **headers: str) -> Response:
+    async def ask(self, path: str, *, method: str = "GET", told: Any = None, **headers: str) -> PageResponse:
         own = {
             "host": f"127.0.0.1:{self.app.port}",
             **{name.replace("_", "-"): value for name, value in headers.items()},
@@ -58,9 +58,9 @@ class Page:
         whole = path if path.startswith("/") else f"/{self.app.token}/{path}"
         body = told if isinstance(told, bytes) else json.dumps(told).encode()
         answer = await self.app.handle(
-            Request(method, whole, {}, {name: value for name, value in own.items() if value}, body)
+            PageRequest(method, whole, {}, {name: value for name, value in own.items() if value}, body)
         )
-        assert isinstance(answer, Response)
+        assert isinstance(answer, PageResponse)
         return answer
 
     async def json(self, path: str, **how: Any) -> Any:
@@ -71,9 +71,11 @@ class Page:
     @contextlib.asynccontextmanager
     async def events(self, **headers: str) -> AsyncGenerator[Any]:
         """A function that waits for the next event of a kind."""
-        request = Request("GET", f"/{self.app.token}/api/events", {}, {"host": f"127.0.0.1:{self.app.port}", **headers})
+        request = PageRequest(
+            "GET", f"/{self.app.token}/api/events", {}, {"host": f"127.0.0.1:{self.app.port}", **headers}
+        )
         stream = await self.app.handle(request)
-        assert isinstance(stream, Stream)
+        assert isinstance(stream, PageStream)
 
         async def heard(kind: str) -> Any:
             with fail_after(PATIENCE):
@@ -91,7 +93,7 @@ class Page:
 async def page(tmp_path: Path) -> AsyncGenerator[Page]:
     root = make_project(tmp_path, t=SKILL)
     async with served(root) as project:
-        app = App(project, Reader(record_path(ConfigPaths.of(Settings.load(root, environ={}), {}))))
+        app = DevApp(project, RecordReader(record_path(ConfigPaths.of(Settings.load(root, environ={}), {}))))
         app.port = 4242
         project.connect(app)
         yield Page(app, project)
@@ -142,7 +144,7 @@ async def test_a_form_of_another_page_cannot_call(page: Page, kind: str):
 
 
 def test_every_page_has_another_token():
-    assert 2 == len({App(None, None).token for _ in range(2)})  # type: ignore[arg-type]
+    assert 2 == len({DevApp(None, None).token for _ in range(2)})  # type: ignore[arg-type]
 
 
 # What there is

@@ -10,11 +10,11 @@ from anyio import fail_after
 from patience import PATIENCE
 
 from prowess_host.dev import server
-from prowess_host.dev.messages import Request, Response, Stream, json_response
+from prowess_host.dev.messages import PageRequest, PageResponse, PageStream, json_response
 from prowess_host.dev.server import serving
 
 
-async def echo(request: Request) -> Response:
+async def echo(request: PageRequest) -> PageResponse:
     """What arrived."""
     return json_response(
         [request.method, request.path, dict(request.query), request.headers.get("x", ""), request.body.decode()]
@@ -89,13 +89,13 @@ async def test_a_browser_may_leave_at_any_time(data: bytes):
 async def test_a_handler_is_cancelled_when_the_browser_leaves():
     begun, ended = asyncio.Event(), asyncio.Event()
 
-    async def wait(_: Request) -> Response:
+    async def wait(_: PageRequest) -> PageResponse:
         begun.set()
         try:
             await asyncio.sleep(600)
         finally:
             ended.set()
-        return Response(200)
+        return PageResponse(200)
 
     async with serving(wait) as port:
         _, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -117,8 +117,8 @@ async def test_a_stream_goes_on_until_somebody_leaves():
         finally:
             closed.set()
 
-    async def stream(_: Request) -> Stream:
-        return Stream(parts())
+    async def stream(_: PageRequest) -> PageStream:
+        return PageStream(parts())
 
     async with serving(stream) as port:
         with fail_after(PATIENCE):
@@ -135,16 +135,16 @@ async def test_a_stream_may_end():
     async def parts() -> AsyncGenerator[bytes]:
         yield b"all"
 
-    async def stream(_: Request) -> Stream:
-        return Stream(parts())
+    async def stream(_: PageRequest) -> PageStream:
+        return PageStream(parts())
 
     async with serving(stream) as port:
         assert (await asyncio.wait_for(_get(port), PATIENCE)).endswith("\r\n\r\nall")
 
 
 async def test_a_fault_of_a_handler_costs_one_connection(caplog: pytest.LogCaptureFixture):
-    async def fail(request: Request) -> Response:
-        return await echo(request) if request.path == "/" else Response(1 // 0)
+    async def fail(request: PageRequest) -> PageResponse:
+        return await echo(request) if request.path == "/" else PageResponse(1 // 0)
 
     async with serving(fail) as port:
         assert "" == await talk(port, b"GET /x HTTP/1.1\r\nHost: x\r\n\r\n")

@@ -6,7 +6,7 @@ import pytest
 
 from prowess_host.doctor.runs import examine_runs
 from prowess_host.records.rows import COLUMNS, Row
-from prowess_host.records.store import Store
+from prowess_host.records.store import RecordStore
 
 NOW = 1_800_000_000.0
 
@@ -25,7 +25,7 @@ def path(tmp_path: Path) -> Path:
 
 def test_crashes_and_stalls_are_counted_by_command(path: Path) -> None:
     """Of the last week, and only what is the fault of the command or its worker."""
-    store = Store(path, 10_000_000, 10_000.0)
+    store = RecordStore(path, 10_000_000, 10_000.0)
     kinds = ["worker_lost", "worker_lost", "crashed", "input", "failed", "ok", "timeout"]
     store.write([*(row(number, kind) for number, kind in enumerate(kinds)), row(99, "crashed", days=30.0)])
     store.close()
@@ -40,7 +40,7 @@ def test_crashes_and_stalls_are_counted_by_command(path: Path) -> None:
 
 def test_quiet_week_is_said_and_no_record_says_nothing(path: Path) -> None:
     assert [] == list(examine_runs(path, now=NOW))
-    store = Store(path, 10_000_000, 10_000.0)
+    store = RecordStore(path, 10_000_000, 10_000.0)
     store.write([row(1, "ok")])
     store.close()
 

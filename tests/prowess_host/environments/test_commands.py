@@ -14,7 +14,7 @@ from prowess_host.cli.commands import run
 from prowess_host.clients.machine import Machine
 from prowess_host.doctor.checks import Patient, examine
 from prowess_host.doctor.findings import Finding
-from prowess_host.environments.store import InUse, Store
+from prowess_host.environments.store import EnvironmentStore, InUse
 
 pytest.importorskip("uv")
 
@@ -82,7 +82,7 @@ async def test_clean_deletes_what_nobody_needs_or_uses(project: Path, capsys: py
 
     await asyncio.to_thread(said, capsys, project, "sync")
     write_skill(project, "tiny.py", f"{block('tinypackage==2.0')}{TINY}")
-    store = Store(project / "cache")
+    store = EnvironmentStore(project / "cache")
     async with hosted(project, forked=True) as host:
         assert "2.0" == await host.text("tiny_version")
         assert 2 == len(store.known())
@@ -105,7 +105,7 @@ def test_a_call_makes_no_other_environment(project: Path, capsys: pytest.Capture
     write_skill(project, "other.py", f"{block('tinypackage==2.0')}{TINY}")
     code, told = said(capsys, project, "call", "tiny.version")
     assert (0, True) == (code, "2.0" in told)
-    assert 1 == len(Store(project / "cache").known())
+    assert 1 == len(EnvironmentStore(project / "cache").known())
 
 
 def found(project: Path) -> list[Finding]:

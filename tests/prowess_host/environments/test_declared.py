@@ -11,7 +11,7 @@ from prowess.settings.settings import Settings
 from prowess.skills.discovery import Source
 from prowess_host.environments.declared import Declared, declared_by, satisfies
 from prowess_host.environments.errors import NeedsError
-from prowess_host.environments.store import Store, key_of
+from prowess_host.environments.store import EnvironmentStore, key_of
 
 HERE = ".".join(map(str, sys.version_info[:2]))
 
@@ -135,7 +135,7 @@ def test_equal_needs_have_one_key(tmp_path: Path):
 
 
 def test_an_environment_whose_interpreter_has_gone_is_not_ready(tmp_path: Path):
-    store = Store(tmp_path)
+    store = EnvironmentStore(tmp_path)
     draft = tmp_path / "environments/draft"
     (draft / "bin").mkdir(parents=True)
     (tmp_path / "python").touch()

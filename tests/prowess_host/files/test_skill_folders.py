@@ -10,7 +10,7 @@ from piped import Client, hosted, make_project, write_skill
 
 from prowess_host.clients.machine import Machine
 from prowess_host.doctor.checks import Patient, examine
-from prowess_host.files.shelf import Sources, look
+from prowess_host.files.served_files import FileSources, look
 from prowess_host.files.skill_folders import read_front_matter
 
 GOOD = "---\nname: pdf-tools\ndescription: Work with PDFs.\n"
@@ -77,7 +77,7 @@ def test_a_broken_skill_is_told_and_not_offered(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         (tmp_path / name / "SKILL.md").write_text("---\nname: good\ndescription: d\n---\n")
     (tmp_path / "linked").symlink_to(tmp_path / "good")
-    index = look(Sources(tmp_path, {}, (tmp_path, tmp_path / "nowhere")))
+    index = look(FileSources(tmp_path, {}, (tmp_path, tmp_path / "nowhere")))
     assert ["skill://good/SKILL.md"] == list(index.skills)
     assert [True] == [
         str(problem).startswith(f"{tmp_path / 'bad/SKILL.md'}:2 has the name") for problem in index.problems
@@ -90,7 +90,7 @@ def test_a_skill_that_clients_would_refuse_is_not_offered(tmp_path: Path) -> Non
     (tmp_path / "many/SKILL.md").write_text("---\nname: many\ndescription: d\n---\n")
     for number in range(512):
         (tmp_path / f"many/{number}.md").touch()
-    index = look(Sources(tmp_path, {}, (tmp_path,)))
+    index = look(FileSources(tmp_path, {}, (tmp_path,)))
     assert {} == index.skills
     assert "more than 512 files" in str(index.problems[0])
 
@@ -114,7 +114,7 @@ def test_a_setting_that_serves_nothing_says_why(tmp_path: Path, scheme: str, pat
     (tmp_path / "out").symlink_to("/etc")
     (tmp_path / "good").mkdir()
     (tmp_path / "good/a.md").touch()
-    index = look(Sources(tmp_path, {scheme: pattern, "good": "good/*"}))
+    index = look(FileSources(tmp_path, {scheme: pattern, "good": "good/*"}))
     assert ["good://a.md"] == list(index.files), "the others are served all the same"
     (problem,) = index.problems
     assert str(problem).startswith(f"[resources] {scheme} = {pattern!r} serves nothing: ")

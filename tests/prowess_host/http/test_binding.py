@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from prowess_host.http.binding import Handshake, Refused, Stateless, read_post, read_stream, status_of
-from prowess_host.http.headers import Accepted, Headers, mirrored_parameters
+from prowess_host.http.binding import Handshake, RefusedRequest, Stateless, read_post, read_stream, status_of
+from prowess_host.http.headers import AcceptedTypes, Headers, mirrored_parameters
 from prowess_host.protocol.codec import encode_error, encode_result
 from prowess_host.protocol.rpc import RpcError
 
@@ -40,7 +40,7 @@ def read(body: Any, headers: dict[str, str], mirrored: dict[str, tuple[str, ...]
 
 
 def refused(decision: Any) -> tuple[int, int]:
-    assert isinstance(decision, Refused), decision
+    assert isinstance(decision, RefusedRequest), decision
     assert decision.error is not None
     return decision.status, decision.error.code
 
@@ -194,7 +194,7 @@ def test_parameters_in_headers_are_those_of_the_body(arguments: Any, sent: dict[
     ],
 )
 def test_what_a_client_reads(accept: str | None, wanted: tuple[bool, bool]) -> None:
-    assert wanted == Accepted.of(accept)
+    assert wanted == AcceptedTypes.of(accept)
 
 
 @pytest.mark.parametrize(

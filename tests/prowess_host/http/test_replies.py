@@ -5,12 +5,12 @@ from __future__ import annotations
 import gc
 import weakref
 
-from prowess_host.http.headers import Accepted
-from prowess_host.http.replies import SSE_HEADERS, History, Outlet, Reply, Standing
+from prowess_host.http.headers import AcceptedTypes
+from prowess_host.http.replies import SSE_HEADERS, History, PendingResponse, PostReply, SessionStream
 
-BOTH = Accepted(json=True, sse=True)
-ONLY_JSON = Accepted(json=True, sse=False)
-ONLY_SSE = Accepted(json=False, sse=True)
+BOTH = AcceptedTypes(json=True, sse=True)
+ONLY_JSON = AcceptedTypes(json=True, sse=False)
+ONLY_SSE = AcceptedTypes(json=False, sse=True)
 NOTE = b'{"jsonrpc":"2.0","method":"note"}\n'
 ANSWER = b'{"jsonrpc":"2.0","id":1,"result":{}}\n'
 ERROR = b'{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"x"}}\n'
@@ -19,14 +19,16 @@ ERROR = b'{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"x"}}\n'
 class Case:
     """A reply, and what its client gets. It owes as many answers as it is told."""
 
-    def __init__(self, accepted: Accepted = BOTH, history: History | None = None, retry: int | None = None) -> None:
+    def __init__(
+        self, accepted: AcceptedTypes = BOTH, history: History | None = None, retry: int | None = None
+    ) -> None:
         self.owed = 1
         self.told = 0
-        self.outlet = Outlet(self.tell)
-        self.reply = Reply(self.outlet, accepted, stateless=history is None, history=history, retry=retry)
+        self.outlet = PendingResponse(self.tell)
+        self.reply = PostReply(self.outlet, accepted, stateless=history is None, history=history, retry=retry)
         self.reply.owes = self.owes
 
-    def owes(self, _: Reply) -> bool:
+    def owes(self, _: PostReply) -> bool:
         return self.owed > 0
 
     def tell(self) -> None:
@@ -122,15 +124,15 @@ def test_a_client_comes_back_where_it_was() -> None:
     assert b"id: 1-1\nretry: 500\ndata: \n\n" + event(NOTE, "1-2") == case.outlet.take()
     case.reply.detach(case.outlet)
     case.note()
-    again = Outlet(case.tell)
+    again = PendingResponse(case.tell)
     assert case.reply.resume(again, 2)
     assert event(NOTE, "1-3") == again.take()
-    third = Outlet(case.tell)
+    third = PendingResponse(case.tell)
     assert case.reply.resume(third, 1)
     assert again.ended
     case.answer()
     assert event(NOTE, "1-2") + event(NOTE, "1-3") + event(ANSWER, "1-4") == third.take()
-    late = Outlet(case.tell)
+    late = PendingResponse(case.tell)
     assert case.reply.resume(late, 3)
     assert (event(ANSWER, "1-4"), True) == (late.take(), late.ended)
 
@@ -139,7 +141,7 @@ def test_a_response_that_was_left_is_not_the_one_that_follows_it() -> None:
     """The server may notice late that a client has left, when it is back already."""
     case = Case(history=History(10_000))
     case.note()
-    again = Outlet(case.tell)
+    again = PendingResponse(case.tell)
     case.reply.resume(again, 1)
     case.reply.detach(case.outlet)
     assert case.reply.attached
@@ -154,8 +156,8 @@ def test_history_is_bounded() -> None:
     for _ in range(3):
         first.note()
         second.note()
-    assert not first.reply.resume(Outlet(first.tell), 1)
-    assert second.reply.resume(Outlet(second.tell), 2)
+    assert not first.reply.resume(PendingResponse(first.tell), 1)
+    assert second.reply.resume(PendingResponse(second.tell), 2)
     history.forget(2)
     assert [] == history.after(2, 0)
 
@@ -175,14 +177,14 @@ def test_many_sessions_share_the_room_for_histories() -> None:
 def test_without_a_history_nothing_goes_on() -> None:
     case = Case()
     case.note()
-    assert not case.reply.resume(Outlet(case.tell), 0)
+    assert not case.reply.resume(PendingResponse(case.tell), 0)
 
 
 def test_a_standing_stream_keeps_what_nobody_reads() -> None:
     """For the next one who does; only one reads at a time."""
-    standing = Standing(History(10_000), 500)
+    standing = SessionStream(History(10_000), 500)
     standing.write(NOTE)
-    first, second = Outlet(lambda: None), Outlet(lambda: None)
+    first, second = PendingResponse(lambda: None), PendingResponse(lambda: None)
     standing.attach(first)
     assert event(NOTE, "1-1") + b"id: 1-2\nretry: 500\ndata: \n\n" == first.take()
     standing.attach(second)
@@ -194,7 +196,7 @@ def test_a_standing_stream_keeps_what_nobody_reads() -> None:
     standing.detach(second)
     assert not standing.attached
     standing.write(NOTE)
-    third = Outlet(lambda: None)
+    third = PendingResponse(lambda: None)
     standing.attach(third)
     assert event(NOTE, "1-5") in third.take()
     standing.end()

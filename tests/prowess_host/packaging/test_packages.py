@@ -24,7 +24,7 @@ from prowess.errors import ProwessError
 from prowess.settings.settings import Settings
 from prowess_host.cli.commands import run
 from prowess_host.packaging.archives import SERVER_SCHEMA, bundle, server_json, wheel
-from prowess_host.packaging.source import Source, read_source
+from prowess_host.packaging.source import ProjectSource, read_source
 
 HERE = Path(__file__).parent
 SERVER = Draft7Validator(
@@ -69,7 +69,7 @@ def project(tmp_path: Path) -> Path:
     return root
 
 
-def source_of(root: Path, **options: Any) -> Source:
+def source_of(root: Path, **options: Any) -> ProjectSource:
     return read_source(Settings.load(root, environ={}), **options)
 
 

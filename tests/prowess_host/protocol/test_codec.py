@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prowess_host.protocol import codec
-from prowess_host.protocol.codec import ABSENT, Batch, Malformed, Notification, Request, Response, decode
+from prowess_host.protocol.codec import ABSENT, Batch, Malformed, Notification, RpcRequest, RpcResponse, decode
 from prowess_host.protocol.lines import Oversized
 from prowess_host.protocol.numbers import number_problems
 from prowess_host.protocol.rpc import (
@@ -56,7 +56,7 @@ def read_line(line: bytes) -> Any:
 def test_a_request_is_read() -> None:
     """Id, method and params."""
     line = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}}'
-    assert Request(1, "tools/call", {"name": "x"}) == decode(line)
+    assert RpcRequest(1, "tools/call", {"name": "x"}) == decode(line)
 
 
 CALL = '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":%s}'
@@ -77,7 +77,7 @@ CALL = '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":%s}'
 def test_arguments_are_handed_on_as_they_came(params: str, arguments: str) -> None:
     """Byte for byte, wherever they stand and however they are written."""
     message = decode((CALL % params).encode())
-    assert isinstance(message, Request)
+    assert isinstance(message, RpcRequest)
     assert arguments.encode() == message.arguments
     assert json.loads(arguments) == message.params["arguments"] == json.loads(params)["arguments"]
 
@@ -104,7 +104,7 @@ def test_arguments_in_an_unusual_place_are_encoded_again(params: str) -> None:
     message = decode(line.encode())
     wanted = json.loads(line)["params"]
     if isinstance(wanted, dict):
-        assert isinstance(message, Request)
+        assert isinstance(message, RpcRequest)
         assert (wanted, None) == (message.params, message.arguments)
     else:
         assert isinstance(message, Malformed)
@@ -122,7 +122,7 @@ def test_broken_arguments_are_as_wrong_as_anything_else(text: str, more: str) ->
 def test_missing_and_null_params_are_no_params(params: bytes) -> None:
     """Clients write all three."""
     message = decode(b'{"jsonrpc":"2.0","id":1,"method":"ping"%b}' % params)
-    assert isinstance(message, Request)
+    assert isinstance(message, RpcRequest)
     assert {} == message.params
 
 
@@ -139,7 +139,7 @@ def test_row_4_every_string_and_integer_is_an_id(request_id: Any) -> None:
     """Ids are echoed exactly, with their type."""
     line = encoded({"jsonrpc": "2.0", "id": request_id, "method": "ping"})
     message = decode(line)
-    assert isinstance(message, Request)
+    assert isinstance(message, RpcRequest)
     answer = read_line(codec.encode_result(message.id, {}))
     assert (request_id, type(request_id)) == (answer["id"], type(answer["id"]))
 
@@ -224,7 +224,7 @@ def test_what_is_wrong_with_a_line(line: bytes, request_id: Any, code: int) -> N
 def test_row_12_of_two_equal_keys_the_last_one_counts() -> None:
     """Also for the id."""
     message = decode(b'{"jsonrpc":"2.0","id":10,"id":11,"method":"ping"}')
-    assert isinstance(message, Request)
+    assert isinstance(message, RpcRequest)
     assert 11 == message.id
 
 
@@ -247,7 +247,7 @@ def test_an_unreadable_number_is_named_with_its_place(number: str, problem: str)
 def test_unreadable_numbers_in_arguments_are_for_whoever_checks_arguments() -> None:
     """The call goes on, and nothing can write them as JSON. Of many only some are named."""
     message = decode(b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"arguments":{"a":[NaN,NaN,1e999]}}}')
-    assert isinstance(message, Request)
+    assert isinstance(message, RpcRequest)
     assert ["a[0]", "a[1]", "a[2]"] == [line.partition(":")[0] for line in number_problems(message.params["arguments"])]
     assert 6 == len(number_problems([float("nan")] * 9))
     with pytest.raises(codec.EncodeError):
@@ -258,7 +258,7 @@ def test_unreadable_numbers_elsewhere() -> None:
     """A notification is read all the same, an answer to us counts as a failure, an item of a batch is like a line."""
     assert isinstance(decode(b'{"jsonrpc":"2.0","method":"n","params":{"a":NaN}}'), Notification)
     answer = decode(b'{"id":1,"result":{"a":NaN}}')
-    assert isinstance(answer, Response)
+    assert isinstance(answer, RpcResponse)
     assert answer.error == {"message": "a: expected a finite number, got NaN, which is not JSON"}
     batch = decode(b'[{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":NaN}}]')
     assert isinstance(batch, Batch)
@@ -283,7 +283,7 @@ def test_handed_on_arguments_are_what_the_line_says(params: Any, arguments: Any,
     params = {**params, "arguments": arguments} if last else {"arguments": arguments, **params}
     line = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}, ensure_ascii=plain)
     message = decode(line.encode("utf-8", "surrogatepass"))
-    if isinstance(message, Request):
+    if isinstance(message, RpcRequest):
         assert json.loads(line)["params"] == message.params
         assert message.arguments is None or json.loads(message.arguments) == message.params["arguments"]
 
@@ -316,7 +316,7 @@ def test_row_14_an_oversized_line_says_what_the_limit_is() -> None:
 def test_a_surrogate_pair_is_text() -> None:
     """Only half a pair is refused."""
     message = decode(rb'{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":"\ud83d\ude00"}}')
-    assert isinstance(message, Request)
+    assert isinstance(message, RpcRequest)
     assert {"a": "😀"} == message.params
 
 
@@ -333,14 +333,14 @@ def test_a_message_nested_too_deeply_to_be_checked_is_refused() -> None:
 @pytest.mark.parametrize(
     ("line", "response"),
     [
-        pytest.param(b'{"jsonrpc":"2.0","id":1,"result":{"a":1}}', Response(1, {"a": 1}), id="a result"),
-        pytest.param(b'{"id":"1","result":{}}', Response("1", {}), id="a result without jsonrpc"),
-        pytest.param(b'{"id":1,"error":{"code":1}}', Response(1, {}, {"code": 1}), id="an error"),
-        pytest.param(b'{"id":null,"error":{"code":1}}', Response(ABSENT, {}, {"code": 1}), id="a complaint"),
-        pytest.param(b'{"error":{}}', Response(ABSENT, {}, {}), id="an empty complaint"),
+        pytest.param(b'{"jsonrpc":"2.0","id":1,"result":{"a":1}}', RpcResponse(1, {"a": 1}), id="a result"),
+        pytest.param(b'{"id":"1","result":{}}', RpcResponse("1", {}), id="a result without jsonrpc"),
+        pytest.param(b'{"id":1,"error":{"code":1}}', RpcResponse(1, {}, {"code": 1}), id="an error"),
+        pytest.param(b'{"id":null,"error":{"code":1}}', RpcResponse(ABSENT, {}, {"code": 1}), id="a complaint"),
+        pytest.param(b'{"error":{}}', RpcResponse(ABSENT, {}, {}), id="an empty complaint"),
     ],
 )
-def test_a_response_is_read(line: bytes, response: Response) -> None:
+def test_a_response_is_read(line: bytes, response: RpcResponse) -> None:
     """Either a result or an error."""
     assert response == decode(line)
 
@@ -357,7 +357,7 @@ def test_a_response_is_read(line: bytes, response: Response) -> None:
 def test_a_malformed_response_counts_as_a_failure(line: bytes) -> None:
     """So that whoever asked is not left waiting."""
     message = decode(line)
-    assert isinstance(message, Response)
+    assert isinstance(message, RpcResponse)
     assert 1 == message.id
     assert message.error
 
@@ -370,8 +370,8 @@ def test_an_array_is_a_batch_of_unread_items() -> None:
 def test_an_item_is_read_like_a_line() -> None:
     """Its arguments are encoded again when they are handed on."""
     message = codec.read_item({"jsonrpc": "2.0", "id": 1, "method": "m", "params": {"a": "é"}})
-    assert isinstance(message, Request)
-    assert Request(1, "m", {"a": "é"}) == message
+    assert isinstance(message, RpcRequest)
+    assert RpcRequest(1, "m", {"a": "é"}) == message
 
 
 def test_a_lone_surrogate_in_an_item_is_refused() -> None:

@@ -38,7 +38,7 @@ def test_any_other_version_is_answered_with_the_latest_that_has_a_handshake(requ
 def test_an_envelope_selects_its_revision() -> None:
     """Nothing but the two required keys is needed."""
     assert "2026-07-28" == eras.open_envelope(ENVELOPE).version
-    assert eras.Client({}, {}) == eras.envelope_client(ENVELOPE)
+    assert eras.ClientInfo({}, {}) == eras.envelope_client(ENVELOPE)
 
 
 @pytest.mark.parametrize(
@@ -74,8 +74,8 @@ def test_row_53_a_client_info_of_the_wrong_kind_is_refused(info: Any) -> None:
 def test_a_client_describes_itself_in_a_handshake() -> None:
     """What is missing is empty, since nothing depends on it."""
     client = eras.handshake_client({"clientInfo": {"name": "c"}, "capabilities": {"elicitation": {}}})
-    assert eras.Client({"name": "c"}, {"elicitation": {}}) == client
-    assert eras.Client({}, {}) == eras.handshake_client({})
+    assert eras.ClientInfo({"name": "c"}, {"elicitation": {}}) == client
+    assert eras.ClientInfo({}, {}) == eras.handshake_client({})
     with pytest.raises(RpcError, match=r"params\.capabilities must be an object"):
         eras.handshake_client({"capabilities": []})
 

@@ -16,7 +16,7 @@ from prowess_host.protocol.identity import Server
 from prowess_host.protocol.lines import LineSplitter
 from prowess_host.protocol.methods import HANDSHAKE_METHODS, STATELESS_METHODS
 from prowess_host.protocol.routing import Action, Cancelled, Group, Reply, route
-from prowess_host.protocol.session import Call, Session
+from prowess_host.protocol.session import RequestInFlight, Session
 
 NAMES = [
     "name",
@@ -121,7 +121,7 @@ def test_each_readable_id_gets_one_answer_or_one_call(messages: list[Any], versi
 
 def answered(action: Action) -> list[Any]:
     """Ids that this action takes care of."""
-    if isinstance(action, Call):
+    if isinstance(action, RequestInFlight):
         return [action.id]
     acknowledged = "io.modelcontextprotocol/subscriptionId"
     return [each["id"] if "id" in each else each["params"]["_meta"][acknowledged] for each in written(action)]
@@ -135,7 +135,7 @@ def test_a_batch_answers_each_readable_id_once(messages: list[Any]) -> None:
     if b"NaN" in line or b"Infinity" in line:
         return
     actions = flat(route(decode(line), session, 0.0))
-    calls = [action for action in actions if isinstance(action, Call)]
+    calls = [action for action in actions if isinstance(action, RequestInFlight)]
     cancelled = [action.call for action in actions if isinstance(action, Cancelled)]
     lines = [session.answer(call, b'{"content":[]}') for call in calls]
     lines += [action.line for action in actions if isinstance(action, Reply)]

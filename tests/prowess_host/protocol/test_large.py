@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from prowess_host.protocol import codec, large
-from prowess_host.protocol.codec import Message, Request, decode
+from prowess_host.protocol.codec import Message, RpcRequest, decode
 from prowess_host.protocol.large import LARGE
 
 JSON = st.recursive(
@@ -104,7 +104,7 @@ def test_a_large_request_keeps_the_bytes_of_its_arguments() -> None:
     """They are handed on as they came; what stands around them is read as ever."""
     arguments = b'{ "text": "%b" }' % (b"\xc3\xa4\\n" * (LARGE // 4))
     message = decode(HEAD + b'"arguments":' + arguments + b',"_meta":{"progressToken":3}}}')
-    assert isinstance(message, Request)
+    assert isinstance(message, RpcRequest)
     assert arguments == message.arguments
     assert json.loads(arguments) == message.params["arguments"]
     assert {"progressToken": 3} == message.params["_meta"]

@@ -23,7 +23,7 @@ from prowess_host.protocol.kinds import ROWS
 from prowess_host.protocol.questions import Answers, Occasion
 from prowess_host.protocol.routing import Reply, route
 from prowess_host.protocol.rpc import RpcError
-from prowess_host.protocol.session import Call, Session
+from prowess_host.protocol.session import RequestInFlight, Session
 from prowess_host.protocol.tool_list import ToolList, define_tool
 
 SCHEMAS = Path(sys.prefix) / "share" / "mcp-schemas"
@@ -58,7 +58,7 @@ def opened(version: str) -> Session:
     return session
 
 
-def exchange(session: Session, version: str, request_id: Any, method: str, **params: Any) -> Call | bytes:
+def exchange(session: Session, version: str, request_id: Any, method: str, **params: Any) -> RequestInFlight | bytes:
     """Send one request in the manner of the revision."""
     if version in STATELESS:
         meta = {
@@ -71,18 +71,18 @@ def exchange(session: Session, version: str, request_id: Any, method: str, **par
         meta = {"progressToken": "t"}
     request = {"jsonrpc": "2.0", "id": request_id, "method": method, "params": {**params, "_meta": meta}}
     action = route(decode(json.dumps(request).encode()), session, 0.0)
-    assert isinstance(action, (Call, Reply))
-    return action if isinstance(action, Call) else action.line
+    assert isinstance(action, (RequestInFlight, Reply))
+    return action if isinstance(action, RequestInFlight) else action.line
 
 
-def begun(session: Session, version: str, method: str = "tools/call") -> Call:
+def begun(session: Session, version: str, method: str = "tools/call") -> RequestInFlight:
     """A call in flight."""
     call = exchange(session, version, "call", method, name="a_b")
-    assert isinstance(call, Call)
+    assert isinstance(call, RequestInFlight)
     return call
 
 
-def line_of(answer: Call | bytes) -> bytes:
+def line_of(answer: RequestInFlight | bytes) -> bytes:
     """A request that is answered at once."""
     assert isinstance(answer, bytes)
     return answer

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prowess_host.protocol import questions
-from prowess_host.protocol.eras import REVISIONS, Client
+from prowess_host.protocol.eras import REVISIONS, ClientInfo
 from prowess_host.protocol.questions import STATE_LIFETIME, Answers, Occasion
 from prowess_host.protocol.rpc import INVALID_PARAMS, MISSING_CLIENT_CAPABILITY, EncodeError, RpcError
 
@@ -54,14 +54,14 @@ def test_a_client_is_asked_if_it_declared_forms_in_a_revision_that_has_them(
     version: str, declared: dict[str, Any], *, can: bool
 ) -> None:
     """Empty means forms."""
-    assert can == questions.can_ask(Client({}, declared), REVISIONS[version])
+    assert can == questions.can_ask(ClientInfo({}, declared), REVISIONS[version])
 
 
 def test_a_stateless_request_that_cannot_be_asked_is_refused() -> None:
     """With what it would have to declare, as an object."""
-    questions.require_asking(Client({}, {"elicitation": {}}), MODERN, ["form"])
+    questions.require_asking(ClientInfo({}, {"elicitation": {}}), MODERN, ["form"])
     with pytest.raises(RpcError) as caught:
-        questions.require_asking(Client({}, {}), MODERN, ["form", "url", "sample", "roots"])
+        questions.require_asking(ClientInfo({}, {}), MODERN, ["form", "url", "sample", "roots"])
     assert MISSING_CLIENT_CAPABILITY == caught.value.code
     needed = {"elicitation": {"url": {}}, "sampling": {}, "roots": {}}
     assert {"requiredCapabilities": needed} == caught.value.data
@@ -93,7 +93,7 @@ def test_a_question_names_its_mode_where_there_are_modes(version: str, mode: str
 )
 def test_a_client_is_asked_only_for_what_it_declared(version: str, declared: dict[str, Any], kinds: list[str]) -> None:
     """And only what its revision has."""
-    assert kinds == questions.askable(Client({}, declared), REVISIONS[version])
+    assert kinds == questions.askable(ClientInfo({}, declared), REVISIONS[version])
 
 
 @pytest.mark.parametrize(("version", "named"), [("2025-11-25", {"elicitationId": "p1"}), ("2026-07-28", {})])

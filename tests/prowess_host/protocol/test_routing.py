@@ -20,7 +20,7 @@ from prowess_host.protocol.identity import Server
 from prowess_host.protocol.kinds import ROWS as KINDS
 from prowess_host.protocol.lines import LineSplitter
 from prowess_host.protocol.routing import MAX_BATCH, Action, Answered, Cancelled, Group, Ignored, Reply, route
-from prowess_host.protocol.session import Call, Session
+from prowess_host.protocol.session import RequestInFlight, Session
 
 ENVELOPE: dict[str, Any] = {VERSION_KEY: "2026-07-28", CAPABILITIES_KEY: {}}
 ABSENT = "no id"
@@ -55,7 +55,7 @@ class Peer:
     def __init__(self, era: str = "none") -> None:
         self.session = Session(Server("s", "1"))
         self.splitter = LineSplitter(limit=100_000)
-        self.calls: list[Call] = []
+        self.calls: list[RequestInFlight] = []
         self.other: list[Action] = []
         self.now = 0.0
         if era == "stateless":
@@ -77,10 +77,10 @@ class Peer:
         if isinstance(action, (Reply, Cancelled)):
             self.other.extend([action] if isinstance(action, Cancelled) else [])
             return action.line
-        (self.calls if isinstance(action, Call) else self.other).append(action)  # pyright: ignore[reportArgumentType] - sorted by kind
+        (self.calls if isinstance(action, RequestInFlight) else self.other).append(action)  # pyright: ignore[reportArgumentType] - sorted by kind
         return b""
 
-    def finish(self, call: Call) -> list[Any]:
+    def finish(self, call: RequestInFlight) -> list[Any]:
         """What is written when the call has its result."""
         return [json.loads(line) for line in self.session.answer(call, BODY).splitlines()]
 
@@ -260,7 +260,7 @@ def test_row_8_a_last_line_without_newline_is_served() -> None:
     peer = Peer("2025-11-25")
     assert [] == peer.splitter.feed(json.dumps(CALL).encode())
     (line,) = peer.splitter.close()
-    assert isinstance(route(decode(line), peer.session, 0.0), Call)
+    assert isinstance(route(decode(line), peer.session, 0.0), RequestInFlight)
 
 
 # Openings

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from prowess_host.protocol.codec import ABSENT
-from prowess_host.protocol.eras import REVISIONS, SUBSCRIPTION_KEY, Client
+from prowess_host.protocol.eras import REVISIONS, SUBSCRIPTION_KEY, ClientInfo
 from prowess_host.protocol.identity import Server
 from prowess_host.protocol.kinds import ROWS
 from prowess_host.protocol.rpc import INTERNAL_ERROR, EncodeError, RpcError
-from prowess_host.protocol.session import Allowance, Call, Session, Together
+from prowess_host.protocol.session import Allowance, RequestInFlight, Session, Together
 
 LATEST = REVISIONS["2025-11-25"]
 MODERN = REVISIONS["2026-07-28"]
-NOBODY = Client({}, {})
+NOBODY = ClientInfo({}, {})
 BODY = b'{"content":[]}'
 
 
@@ -27,9 +27,9 @@ def opened(version: str = "2025-11-25") -> Session:
     return session
 
 
-def begun(session: Session, request_id: Any = 1, version: str = "2025-11-25", **more: Any) -> Call:
+def begun(session: Session, request_id: Any = 1, version: str = "2025-11-25", **more: Any) -> RequestInFlight:
     """A call in flight."""
-    call = Call(request_id, "tools/call", {"name": "x"}, b"{}", REVISIONS[version], NOBODY, **more)
+    call = RequestInFlight(request_id, "tools/call", {"name": "x"}, b"{}", REVISIONS[version], NOBODY, **more)
     session.begin(call)
     return call
 
@@ -304,7 +304,7 @@ def test_a_second_handshake_starts_anew() -> None:
     session = opened()
     session.ready, session.log_level = True, "error"
     call = begun(session)
-    session.handshake(REVISIONS["2024-11-05"], Client({"name": "c"}, {}))
+    session.handshake(REVISIONS["2024-11-05"], ClientInfo({"name": "c"}, {}))
     assert (False, "info") == (session.ready, session.log_level)
     assert LATEST == call.revision
     assert session.is_open(call)

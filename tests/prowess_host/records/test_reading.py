@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from prowess.errors import ProwessError
-from prowess_host.records.reading import LOST, RUNNING, CallFilter, Event, NoSuchCall, Reader
+from prowess_host.records.reading import LOST, RUNNING, CallEvent, CallFilter, NoSuchCall, RecordReader
 from prowess_host.records.rows import Row
-from prowess_host.records.store import Store
+from prowess_host.records.store import RecordStore
 
 NOW = time.time()
 
@@ -23,8 +23,8 @@ def row(name: str, **facts: Any) -> Row:
 
 
 @pytest.fixture
-def record(tmp_path: Path) -> Reader:
-    store = Store(tmp_path / "a b?.sqlite", 1 << 30, 30)
+def record(tmp_path: Path) -> RecordReader:
+    store = RecordStore(tmp_path / "a b?.sqlite", 1 << 30, 30)
     store.write(
         [
             row("aa1", command="text.grep", began=NOW - 5000),
@@ -34,7 +34,7 @@ def record(tmp_path: Path) -> Reader:
         ]
     )
     store.close()
-    return Reader(store.path)
+    return RecordReader(store.path)
 
 
 ASKED = [
@@ -50,18 +50,18 @@ ASKED = [
 
 
 @pytest.mark.parametrize(("wanted", "found"), ASKED)
-def test_calls_are_found_by_what_is_known_of_them(record: Reader, wanted: CallFilter, found: str):
+def test_calls_are_found_by_what_is_known_of_them(record: RecordReader, wanted: CallFilter, found: str):
     assert found.split() == [call.id for call in record.newest(wanted, 10)]
 
 
-def test_the_newest_come_last(record: Reader):
+def test_the_newest_come_last(record: RecordReader):
     assert ["bb3", "bc4"] == [call.id for call in record.newest(CallFilter(), 2)]
 
 
-def test_what_is_new_is_found_by_the_number_that_was_seen_last(record: Reader):
+def test_what_is_new_is_found_by_the_number_that_was_seen_last(record: RecordReader):
     last = record.last_number()
     assert [] == record.after(last, CallFilter())
-    store = Store(record.path, 1 << 30, 30)
+    store = RecordStore(record.path, 1 << 30, 30)
     store.write([row("bc4"), row("dd5", command="x.y")])
     store.close()
     assert ["bc4", "dd5"] == [call.id for call in record.after(last, CallFilter())]
@@ -69,21 +69,21 @@ def test_what_is_new_is_found_by_the_number_that_was_seen_last(record: Reader):
 
 
 @pytest.mark.parametrize(("name", "found"), [("aa1", "aa1"), ("bb", "bb3"), ("c4", "bc4"), ("last", "bc4")])
-def test_a_call_is_known_by_a_part_of_its_id(record: Reader, name: str, found: str):
+def test_a_call_is_known_by_a_part_of_its_id(record: RecordReader, name: str, found: str):
     assert found == record.call(name).id
 
 
 @pytest.mark.parametrize(
     ("name", "why"), [("aa", "several calls"), ("zz", "no call 'zz'"), ("*", "no call"), ("a'", "no call")]
 )
-def test_a_part_that_is_none_or_several_says_so(record: Reader, name: str, why: str):
+def test_a_part_that_is_none_or_several_says_so(record: RecordReader, name: str, why: str):
     with pytest.raises(NoSuchCall, match=why):
         record.call(name)
 
 
-def test_a_running_call_of_a_host_that_is_gone_is_lost(record: Reader):
+def test_a_running_call_of_a_host_that_is_gone_is_lost(record: RecordReader):
     assert RUNNING == record.call("bc4").kind
-    store = Store(record.path, 1 << 30, 30)
+    store = RecordStore(record.path, 1 << 30, 30)
     store.write([row("gone", kind=RUNNING, duration=None, host=2**22 + 1)])
     store.close()
     assert LOST == record.call("gone").kind
@@ -91,7 +91,7 @@ def test_a_running_call_of_a_host_that_is_gone_is_lost(record: Reader):
 
 def test_a_record_that_is_not_there_is_empty(tmp_path: Path):
     """And it is not made by looking."""
-    reader = Reader(tmp_path / "none.sqlite")
+    reader = RecordReader(tmp_path / "none.sqlite")
     assert ([], 0) == (reader.newest(CallFilter(), 5), reader.last_number())
     assert [] == list(tmp_path.iterdir())
     (tmp_path / "none.sqlite").touch()
@@ -101,20 +101,20 @@ def test_a_record_that_is_not_there_is_empty(tmp_path: Path):
 def test_a_damaged_record_says_so(tmp_path: Path):
     (tmp_path / "a.sqlite").write_bytes(b"no database" * 1000)
     with pytest.raises(ProwessError, match="damaged"):
-        Reader(tmp_path / "a.sqlite").newest(CallFilter(), 5)
+        RecordReader(tmp_path / "a.sqlite").newest(CallFilter(), 5)
 
 
 EVENTS = [
-    (Event(0, "print", "hello"), "hello"),
-    (Event(0, "progress", [1, 3, "first"]), "1/3 first"),
-    (Event(0, "progress", [1.5, None, None]), "1.5"),
-    (Event(0, "log", ["info", {"a": 1}]), 'info: {"a": 1}'),
-    (Event(0, "log", ["info", "text"]), "info: text"),
-    (Event(0, "asked", {"sure": "Sure?"}), "Sure?"),
-    (Event(0, "dropped", 4), "4 more were dropped"),
+    (CallEvent(0, "print", "hello"), "hello"),
+    (CallEvent(0, "progress", [1, 3, "first"]), "1/3 first"),
+    (CallEvent(0, "progress", [1.5, None, None]), "1.5"),
+    (CallEvent(0, "log", ["info", {"a": 1}]), 'info: {"a": 1}'),
+    (CallEvent(0, "log", ["info", "text"]), "info: text"),
+    (CallEvent(0, "asked", {"sure": "Sure?"}), "Sure?"),
+    (CallEvent(0, "dropped", 4), "4 more were dropped"),
 ]
 
 
 @pytest.mark.parametrize(("event", "text"), EVENTS)
-def test_an_event_has_a_text(event: Event, text: str):
+def test_an_event_has_a_text(event: CallEvent, text: str):
     assert text == event.text

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from prowess_host.records.rows import Row
-from prowess_host.records.store import Store, is_damage, set_aside
+from prowess_host.records.store import RecordStore, is_damage, set_aside
 
 LARGE = 1 << 30
 
@@ -31,7 +31,7 @@ def test_a_database_is_for_its_owner_alone(tmp_path: Path):
     path = tmp_path / "records" / "a.sqlite"
     path.parent.mkdir()
     path.touch(0o644)
-    store = Store(path, LARGE, 30)
+    store = RecordStore(path, LARGE, 30)
     store.write([row("a")])
     assert {0o600} == {stat.S_IMODE(each.stat().st_mode) for each in path.parent.iterdir()}
     assert {"a.sqlite", "a.sqlite-wal", "a.sqlite-shm"} == {each.name for each in path.parent.iterdir()}
@@ -42,13 +42,13 @@ def test_a_link_is_not_followed(tmp_path: Path):
     """Another user may have put it there."""
     (tmp_path / "a.sqlite").symlink_to(tmp_path / "b")
     with pytest.raises(OSError):
-        Store(tmp_path / "a.sqlite", LARGE, 30)
+        RecordStore(tmp_path / "a.sqlite", LARGE, 30)
     assert not (tmp_path / "b").exists()
 
 
 def test_what_is_known_of_a_call_is_replaced(tmp_path: Path):
     """And stands at the end then, so that whoever follows finds it."""
-    store = Store(tmp_path / "a.sqlite", LARGE, 30)
+    store = RecordStore(tmp_path / "a.sqlite", LARGE, 30)
     store.write([row("a", kind="running"), row("b")])
     store.write([row("a"), row("c")], ["b", "unknown"])
     assert ["a", "c"] == ids(store.path)
@@ -57,7 +57,7 @@ def test_what_is_known_of_a_call_is_replaced(tmp_path: Path):
 
 def test_many_rows_are_written_at_once(tmp_path: Path):
     """In one transaction, in order."""
-    store = Store(tmp_path / "a.sqlite", LARGE, 30)
+    store = RecordStore(tmp_path / "a.sqlite", LARGE, 30)
     names = [f"{number:03}" for number in range(100)]
     store.write([row(name) for name in names])
     assert names == ids(store.path)
@@ -66,7 +66,7 @@ def test_many_rows_are_written_at_once(tmp_path: Path):
 
 def test_the_oldest_calls_go_where_there_are_too_many(tmp_path: Path):
     """And the file does not grow beyond that."""
-    store = Store(tmp_path / "a.sqlite", 256 * 1024, 30)
+    store = RecordStore(tmp_path / "a.sqlite", 256 * 1024, 30)
     for number in range(20):
         store.write([row(f"{number:02}-{each}", result="x" * 1000) for each in range(50)])
     kept = ids(store.path)
@@ -77,7 +77,7 @@ def test_the_oldest_calls_go_where_there_are_too_many(tmp_path: Path):
 
 
 def test_what_is_too_old_goes(tmp_path: Path):
-    store = Store(tmp_path / "a.sqlite", LARGE, 2)
+    store = RecordStore(tmp_path / "a.sqlite", LARGE, 2)
     store.write([row("a", began=time.time() - 3 * 86400), row("b")])
     store.write([row("c")])
     assert ["b", "c"] == ids(store.path)
@@ -85,7 +85,7 @@ def test_what_is_too_old_goes(tmp_path: Path):
 
 
 def test_two_hosts_write_at_once(tmp_path: Path):
-    one, other = (Store(tmp_path / "a.sqlite", LARGE, 30) for _ in range(2))
+    one, other = (RecordStore(tmp_path / "a.sqlite", LARGE, 30) for _ in range(2))
     for number in range(20):
         (one, other)[number % 2].write([row(f"{number:02}")])
     assert [f"{number:02}" for number in range(20)] == ids(one.path)
@@ -94,7 +94,7 @@ def test_two_hosts_write_at_once(tmp_path: Path):
 
 
 def test_a_batch_that_cannot_be_written_is_not_there_in_part(tmp_path: Path):
-    store = Store(tmp_path / "a.sqlite", LARGE, 30)
+    store = RecordStore(tmp_path / "a.sqlite", LARGE, 30)
     with pytest.raises(sqlite3.Error):
         store.write([row("a"), row("b")._replace(command=object())])  # type: ignore[arg-type]
     store.write([row("c")])
@@ -108,7 +108,7 @@ def test_a_table_of_another_form_is_dropped(tmp_path: Path):
         database.execute("CREATE TABLE calls (something)")
         database.execute("PRAGMA user_version = 99")
     database.close()
-    store = Store(path, LARGE, 30)
+    store = RecordStore(path, LARGE, 30)
     store.write([row("a")])
     assert ["a"] == ids(path)
     store.close()
@@ -116,7 +116,7 @@ def test_a_table_of_another_form_is_dropped(tmp_path: Path):
 
 def test_a_deleted_file_is_noticed(tmp_path: Path):
     """Nobody would find what is written to it."""
-    store = Store(tmp_path / "a.sqlite", LARGE, 30)
+    store = RecordStore(tmp_path / "a.sqlite", LARGE, 30)
     store.path.unlink()
     with pytest.raises(FileNotFoundError):
         store.write([row("a")])
@@ -128,11 +128,11 @@ def test_a_damaged_file_is_set_aside_and_a_sound_one_is_not(tmp_path: Path):
     path = tmp_path / "a.sqlite"
     path.write_bytes(b"no database" * 1000)
     with pytest.raises(sqlite3.DatabaseError) as caught:
-        Store(path, LARGE, 30)
+        RecordStore(path, LARGE, 30)
     assert is_damage(caught.value)
     set_aside(path)
     assert [tmp_path / "a.sqlite.damaged"] == list(tmp_path.iterdir())
-    store = Store(path, LARGE, 30)
+    store = RecordStore(path, LARGE, 30)
     store.write([row("a")])
     set_aside(path)
     assert ["a"] == ids(path)

@@ -8,7 +8,7 @@ import pytest
 
 from prowess.contracts.contract import Contract, OutputShape
 from prowess.profiles.profile import BUILT_IN
-from prowess_host.review.lint import CLIENTS, Finding, count_tokens, lint
+from prowess_host.review.lint import CLIENTS, LintFinding, count_tokens, lint
 
 FULL = BUILT_IN["full"]
 TEXT = {"type": "string", "description": "d"}
@@ -52,7 +52,7 @@ def test_plain_tool_hurts_nobody() -> None:
 def test_what_authors_forgot_is_told() -> None:
     """With the place in the source."""
     contract = tool(args(x=TEXT), warnings=("x has no annotation",), source="skills/a.py:3")
-    assert [Finding("warning", "declaration", "shop.find", "x has no annotation (skills/a.py:3)")] == lint(
+    assert [LintFinding("warning", "declaration", "shop.find", "x has no annotation (skills/a.py:3)")] == lint(
         [contract], lambda _: FULL
     )
 
@@ -168,9 +168,14 @@ def test_tokens_are_a_quarter_of_the_bytes() -> None:
 
 def test_finding_as_data() -> None:
     """For programs that read the report."""
-    assert {"level": "error", "rule": "r", "command": "a.b", "message": "m", "where": "", "client": None} == Finding(
-        "error", "r", "a.b", "m"
-    ).to_json()
+    assert {
+        "level": "error",
+        "rule": "r",
+        "command": "a.b",
+        "message": "m",
+        "where": "",
+        "client": None,
+    } == LintFinding("error", "r", "a.b", "m").to_json()
 
 
 def test_content_that_a_client_would_hide_is_told() -> None:

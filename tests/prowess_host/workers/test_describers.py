@@ -117,7 +117,7 @@ def part(*skills: str, **more: Any) -> Description:
 class Fake:
     """A worker, or the process of one."""
 
-    is_apart: bool = True
+    has_own_process: bool = True
     gets_calls: bool = True
     asked: list[DescribeHead] = field(default_factory=list)
 
@@ -173,7 +173,7 @@ async def test_few_skills_are_described_by_one_worker_with_one_question():
 
 async def test_worker_in_this_process_describes_all(monkeypatch: pytest.MonkeyPatch):
     """Helpers would have the same interpreter."""
-    main = Fake(is_apart=False)
+    main = Fake(has_own_process=False)
     assert set(NAMES) == set((await made(FakePool(main)).ask(())).skills)
     assert [{"known": []}] == main.asked
 

@@ -19,18 +19,18 @@ from prowess.contracts.kinds import RESOURCE
 from prowess.errors import InputError, did_you_mean
 from prowess.results.paging import META_CUT, READ_MORE, notice
 from prowess_host.catalog.listing import DIAGNOSTICS
-from prowess_host.long_results import CLIENT_LIMITS, Page, Pages, UnknownCursor
+from prowess_host.long_results import CLIENT_LIMITS, Pages, ResultPage, UnknownCursor
 from prowess_host.protocol.codec import decode, dumps
-from prowess_host.protocol.eras import Client
+from prowess_host.protocol.eras import ClientInfo
 from prowess_host.protocol.kinds import BY_METHOD, LISTS, SKILLS, SKILLS_METHODS
 from prowess_host.protocol.methods import TASK_METHODS
 from prowess_host.protocol.numbers import number_problems
 from prowess_host.protocol.routing import Action, Answered, Cancelled, Group, Reply, route
 from prowess_host.protocol.rpc import EncodeError, RpcError
-from prowess_host.protocol.session import Call, Session
+from prowess_host.protocol.session import RequestInFlight, Session
 from prowess_host.served_calls import (
     ServedCall,
-    Target,
+    ServedTarget,
     answer_about_skills,
     complete,
     find,
@@ -44,13 +44,13 @@ if TYPE_CHECKING:
     from prowess.contracts.contract import Contract
     from prowess.jsontypes import JsonObject
     from prowess_host.catalog.listing import Listing
-    from prowess_host.cluster.sharing import Sharing
-    from prowess_host.files.shelf import ServedFile
+    from prowess_host.cluster.sharing import ClusterSharing
+    from prowess_host.files.served_files import ServedFile
     from prowess_host.project import Project
     from prowess_host.protocol.codec import Message
     from prowess_host.protocol.eras import Revision
     from prowess_host.protocol.identity import Server
-    from prowess_host.protocol.kinds import Row
+    from prowess_host.protocol.kinds import KindRow
     from prowess_host.protocol.lines import Oversized
     from prowess_host.tasks import Task
     from prowess_host.transports.transport import Transport
@@ -100,12 +100,12 @@ class Connection:
         self._project = project
         self._session = Session(server, lambda: project.kinds, transport=transport, offers_tasks=project.offers_tasks)
         if revision is not None:
-            self._session.handshake(revision, Client({}, {}))
+            self._session.handshake(revision, ClientInfo({}, {}))
         self._out = out
         self._now = now
-        self._waiting: list[Call] = []
+        self._waiting: list[RequestInFlight] = []
         """Calls that wait for the listing or for their command."""
-        self._jobs: dict[Call, tuple[ToolCall, Job]] = {}
+        self._jobs: dict[RequestInFlight, tuple[ToolCall, Job]] = {}
         self._closed = False
         self._late: dict[str, Callable[[], list[bytes]]] = {}
         """Changes whose notifications were not sent yet: kinds of lists, and URIs."""
@@ -163,7 +163,7 @@ class Connection:
         return sum(call.back is back for call in self._session.in_flight.values())
 
     def _act(self, action: Action, back: Transport) -> None:
-        if isinstance(action, Call):
+        if isinstance(action, RequestInFlight):
             action.back = back
             self._serve(action)
         elif isinstance(action, Reply):
@@ -174,12 +174,12 @@ class Connection:
             self._answered(action)
         elif isinstance(action, Group):
             for each in action.actions:  # set for all of them before the first is served
-                if isinstance(each, Call):
+                if isinstance(each, RequestInFlight):
                     each.back = back
             for each in action.actions:
                 self._act(each, back)
 
-    def _serve(self, call: Call) -> None:
+    def _serve(self, call: RequestInFlight) -> None:
         try:
             self._answer(call)
         except RpcError as error:
@@ -190,7 +190,7 @@ class Connection:
             _log.exception("%s could not be served", call.method)
             call.back.write(self._session.refuse(call, RpcError.internal("see the log of the host")))
 
-    def _answer(self, call: Call) -> None:
+    def _answer(self, call: RequestInFlight) -> None:
         """Answer a request, submit it to the workers, or keep it until its command is known."""
         listing, shelf, method = self._project.listing, self._project.shelf, call.method
         if method in TASK_METHODS:
@@ -229,7 +229,7 @@ class Connection:
             self._call_served(call, target)
         self._project.warm_up()
 
-    def _serve_task(self, call: Call) -> None:
+    def _serve_task(self, call: RequestInFlight) -> None:
         if not self._project.offers_tasks:
             raise RpcError.method_not_found(call.method, call.revision.version)
         host = self._project.elsewhere(call.params["taskId"])
@@ -241,12 +241,12 @@ class Connection:
         else:
             call.back.write(self._session.answer(call, self._project.tasks.serve(call, _owner(call))))
 
-    async def _settled(self, call: Call, sharing: Sharing) -> bytes:
+    async def _settled(self, call: RequestInFlight, sharing: ClusterSharing) -> bytes:
         """The state of a task, once other hosts would say the same of its end."""
         await sharing.handles.settle(call.params["taskId"])
         return self._project.tasks.serve(call, _owner(call))
 
-    async def _ask_other(self, call: Call, host: str) -> bytes:
+    async def _ask_other(self, call: RequestInFlight, host: str) -> bytes:
         """The answer of the host that has a task."""
         task = call.params["taskId"]
         answer = await self._project.ask_other(host, {"method": call.method, "params": call.params}, _owner(call))
@@ -259,7 +259,7 @@ class Connection:
             raise RpcError.wrong_param("params.taskId", "the id of a task that is kept", task)
         return body
 
-    def _list(self, call: Call, listing: Listing) -> None:
+    def _list(self, call: RequestInFlight, listing: Listing) -> None:
         if not listing.complete:
             self._waiting.append(call)
             return
@@ -270,7 +270,7 @@ class Connection:
             self._out.write(line)
         call.back.write(self._session.answer(call, body))
 
-    def _serve_file(self, call: Call, file: ServedFile) -> None:
+    def _serve_file(self, call: RequestInFlight, file: ServedFile) -> None:
         """Read a file in the host, without a worker."""
         self._require(call, file.uri)
         if call.method == "resources/read":
@@ -278,23 +278,23 @@ class Connection:
             return
         self._subscribe(call, file.uri)
 
-    def _subscribe(self, call: Call, uri: str) -> None:
+    def _subscribe(self, call: RequestInFlight, uri: str) -> None:
         if call.method == "resources/subscribe":
             self._session.subscribe(uri)
         else:
             self._session.resources.pop(uri, None)
         call.back.write(self._session.answer(call, b"{}"))
 
-    def _start(self, call: Call, answer: Callable[[], bytes]) -> None:
+    def _start(self, call: RequestInFlight, answer: Callable[[], bytes]) -> None:
         """Prepare a response in a thread, because disks can be slow."""
         self._finish_soon(call, asyncio.to_thread(answer))
 
-    def _finish_soon(self, call: Call, answer: Coroutine[Any, Any, bytes | tuple[bytes, bytes]]) -> None:
+    def _finish_soon(self, call: RequestInFlight, answer: Coroutine[Any, Any, bytes | tuple[bytes, bytes]]) -> None:
         task = asyncio.get_running_loop().create_task(self._finish(call, answer))
         self._reading.add(task)
         task.add_done_callback(self._reading.discard)
 
-    async def _finish(self, call: Call, answer: Coroutine[Any, Any, bytes | tuple[bytes, bytes]]) -> None:
+    async def _finish(self, call: RequestInFlight, answer: Coroutine[Any, Any, bytes | tuple[bytes, bytes]]) -> None:
         try:
             result = await answer
             body, meta = result if isinstance(result, tuple) else (result, b"{}")
@@ -306,14 +306,14 @@ class Connection:
             line = self._session.refuse(call, RpcError.internal("see the log of the host"))
         call.back.write(line)
 
-    def _may_have(self, call: Call, *named: str) -> bool:
+    def _may_have(self, call: RequestInFlight, *named: str) -> bool:
         return self._allows is None or self._allows(_owner(call), *named)
 
-    def _require(self, call: Call, *named: str) -> None:
+    def _require(self, call: RequestInFlight, *named: str) -> None:
         if not self._may_have(call, *named):
             raise RpcError.invalid_request(f"{named[-1]} needs scopes that the caller does not have")
 
-    def _call_served(self, call: Call, target: Target) -> None:
+    def _call_served(self, call: RequestInFlight, target: ServedTarget) -> None:
         self._require(call, target.contract.id, *filter(None, (target.uri,)))
         if call.method in ("resources/subscribe", "resources/unsubscribe"):
             self._subscribe(call, target.uri)
@@ -327,7 +327,7 @@ class Connection:
             task.target = target
             self._submit(call, task, target.contract)
 
-    def _task(self, kind: type[T], call: Call, contract: Contract, limit: Limit) -> T:
+    def _task(self, kind: type[T], call: RequestInFlight, contract: Contract, limit: Limit) -> T:
         project = self._project
         return kind(
             call,
@@ -347,19 +347,23 @@ class Connection:
         )
 
     def _open_task(
-        self, call: Call, revision: Revision, answer: Callable[[JsonObject], None], cancel: Callable[[], None]
+        self,
+        call: RequestInFlight,
+        revision: Revision,
+        answer: Callable[[JsonObject], None],
+        cancel: Callable[[], None],
     ) -> Task | None:
         """A task for a call. The first one imports the module of tasks."""
         return self._project.tasks.open(revision, answer, cancel, _owner(call), self._peer)
 
-    def _submit(self, call: Call, task: ToolCall, contract: Contract) -> None:
+    def _submit(self, call: RequestInFlight, task: ToolCall, contract: Contract) -> None:
         project = self._project
         job = task.job(project.own.profile, project.seconds_of(contract))
         job.client = self._who(call)
         self._jobs[call] = (task, job)
         project.workers.submit(job)
 
-    def _who(self, call: Call) -> tuple[Hashable, ...]:
+    def _who(self, call: RequestInFlight) -> tuple[Hashable, ...]:
         """The caller and the client, between which places are divided."""
         if self._peer is None:
             return _owner(call), id(self)
@@ -367,7 +371,7 @@ class Connection:
             return self._peer, id(self)
         return self._peer, str(call.client.info.get("name"))
 
-    def _call_tool(self, call: Call) -> None:
+    def _call_tool(self, call: RequestInFlight) -> None:
         name: str = call.params["name"]
         contract = self._project.listing[name]
         if contract is None or not contract.is_tool:
@@ -379,7 +383,7 @@ class Connection:
         self._require(call, contract.id)
         self._submit(call, self._task(ToolCall, call, contract, self._limit(call, contract)), contract)
 
-    def _call_unknown(self, call: Call, name: str) -> None:
+    def _call_unknown(self, call: RequestInFlight, name: str) -> None:
         """Answer a call of the diagnostics tool, or of an unknown name, with the failures of the project."""
         listing = self._project.listing
         failures = listing.catalog.failures
@@ -401,7 +405,7 @@ class Connection:
             self._note_unknown(call, name, error.message)
             raise error
 
-    def _note_unknown(self, call: Call, name: str, why: str) -> None:
+    def _note_unknown(self, call: RequestInFlight, name: str, why: str) -> None:
         self._project.note_unknown(name, why, str(call.client.info.get("name", "")))
 
     def _cancel(self, cancelled: Cancelled) -> None:
@@ -418,14 +422,14 @@ class Connection:
 
     # Output
 
-    def _write(self, call: Call, line: bytes) -> None:
+    def _write(self, call: RequestInFlight, line: bytes) -> None:
         """Write a message that belongs to a call."""
         more = len(self._jobs) > 1
         if not self._session.is_open(call):  # before it is written, since the transport may close this connection then
             self._jobs.pop(call, None)
         call.back.write(line, more=more)
 
-    def _notify(self, call: Call, line: bytes) -> bool:
+    def _notify(self, call: RequestInFlight, line: bytes) -> bool:
         """Write progress or a log, unless too many bytes wait. Returns whether it was written."""
         back: Transport = call.back
         has_room = back.backlog < _MOST_NOTICES
@@ -433,7 +437,7 @@ class Connection:
             back.write(line)
         return has_room
 
-    def _report_text(self, call: Call, text: str, *, is_error: bool = False, meta: bytes = b"{}") -> None:
+    def _report_text(self, call: RequestInFlight, text: str, *, is_error: bool = False, meta: bytes = b"{}") -> None:
         text = text.encode("utf-8", "backslashreplace").decode()
         body = dumps({"content": [{"type": "text", "text": text}], "isError": is_error})
         call.back.write(self._session.answer(call, body, meta=meta))
@@ -446,7 +450,7 @@ class Connection:
                 self._serve(call)
         self.lists_changed(after.changed(before))
 
-    def lists_changed(self, rows: Iterable[Row]) -> None:
+    def lists_changed(self, rows: Iterable[KindRow]) -> None:
         """Notify the client of changed lists."""
         for row in rows:
             self._announce(row.kind, partial(self._session.list_changed, [row]))
@@ -486,7 +490,7 @@ class Connection:
             self._own_pages = Pages(time.monotonic)
         return self._own_pages
 
-    def _most(self, call: Call) -> int:
+    def _most(self, call: RequestInFlight) -> int:
         """The limit for a result in characters; 0 for none. Without a store for the rest there is no limit.
 
         Stateless requests are answered the same for every client, so only the setting counts there. With several processes
@@ -499,7 +503,7 @@ class Connection:
             return own.max_result or 0
         return CLIENT_LIMITS.get(call.client.info.get("name", ""), 0)
 
-    def _limit(self, call: Call, contract: Contract) -> Limit:
+    def _limit(self, call: RequestInFlight, contract: Contract) -> Limit:
         most = self._most(call)
         if not most:
             return UNLIMITED
@@ -508,7 +512,7 @@ class Connection:
         larger = max(most, allowed) if type(allowed) is int else most
         return Limit(larger, kept, functools.partial(self._pages.keep, most=kept))
 
-    def _read_more(self, call: Call) -> None:
+    def _read_more(self, call: RequestInFlight) -> None:
         sent = call.arguments
         arguments = sent if isinstance(sent, dict) else _from_text(sent)
         cursor, most = arguments.get("cursor"), self._most(call)
@@ -523,7 +527,9 @@ class Connection:
         body, meta = _page(page)
         call.back.write(self._session.answer(call, body, meta=meta))
 
-    async def _read_more_elsewhere(self, call: Call, cursor: str, most: int, unknown: str) -> tuple[bytes, bytes]:
+    async def _read_more_elsewhere(
+        self, call: RequestInFlight, cursor: str, most: int, unknown: str
+    ) -> tuple[bytes, bytes]:
         """The rest of a result that another host keeps."""
         page = await self._project.page_elsewhere(cursor, most, _owner(call))
         if page is not None:
@@ -550,11 +556,11 @@ class Connection:
             call.back.write(self._session.refuse(call, RpcError.internal("the host is shutting down")))
 
 
-def _owner(call: Call) -> Hashable:
+def _owner(call: RequestInFlight) -> Hashable:
     return getattr(call.back, "owner", None)
 
 
-def _page(page: Page) -> tuple[bytes, bytes]:
+def _page(page: ResultPage) -> tuple[bytes, bytes]:
     """A part of a long result, and its `_meta`."""
     follows = notice(page.cursor) if page.cursor else "This is the end."
     note = f"Above are bytes {page.start} to {page.end} of {page.size}. {follows}"
@@ -570,7 +576,7 @@ def _from_text(arguments: str) -> JsonObject:
     return decode_object(arguments) or {}
 
 
-def _invalid(call: Call, error: EncodeError) -> str:
+def _invalid(call: RequestInFlight, error: EncodeError) -> str:
     """The reason why arguments cannot be encoded: a number, or the message of the encoder."""
     problems = number_problems(call.arguments)
     return str(InputError(call.params["name"], problems)) if problems else f"Invalid arguments: {error}"

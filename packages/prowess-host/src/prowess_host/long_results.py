@@ -15,7 +15,7 @@ from prowess.results.paging import READ_MORE, cursor_of
 if TYPE_CHECKING:
     from prowess.jsontypes import JsonObject
 
-__all__ = ["CLIENT_LIMITS", "EXPIRY", "Page", "Pages", "PagesOfCallers", "UnknownCursor", "read_more_tool"]
+__all__ = ["CLIENT_LIMITS", "EXPIRY", "Pages", "PagesOfCallers", "ResultPage", "UnknownCursor", "read_more_tool"]
 
 CLIENT_LIMITS: Final = {"claude-code": 60_000}
 """Characters that clients accept in one result, by client name. Claude Code cuts at 25,000 tokens."""
@@ -38,7 +38,7 @@ class UnknownCursor(ValueError):
         )
 
 
-class Page(NamedTuple):
+class ResultPage(NamedTuple):
     """A part of a text."""
 
     text: str
@@ -77,7 +77,7 @@ class Pages:
         self._kept[token] = _Kept(file, len(text), self._now())
         self._drop_old(most)
 
-    def page(self, cursor: object, characters: int, most: int) -> Page:
+    def page(self, cursor: object, characters: int, most: int) -> ResultPage:
         """The next characters from a cursor; raises `UnknownCursor`."""
         self._drop_old(most)
         found = _CURSOR.fullmatch(cursor) if isinstance(cursor, str) else None
@@ -91,7 +91,7 @@ class Pages:
         if text is None:
             raise UnknownCursor(cursor, most)
         end = start + len(text.encode())
-        return Page(text, start, end, kept.size, cursor_of(found[1], end) if end < kept.size else None)
+        return ResultPage(text, start, end, kept.size, cursor_of(found[1], end) if end < kept.size else None)
 
     def close(self) -> None:
         """Drop everything."""

@@ -27,12 +27,12 @@ from prowess_host.catalog.instructions import details_of, instructions_of
 from prowess_host.catalog.listing import Listing
 from prowess_host.catalog.sources import Parts
 from prowess_host.catalog.updates import CatalogUpdates
-from prowess_host.files.shelf import Index, Shelf, Sources
-from prowess_host.long_results import Page, PagesOfCallers, UnknownCursor
+from prowess_host.files.served_files import FileSources, Index, ServedFiles
+from prowess_host.long_results import PagesOfCallers, ResultPage, UnknownCursor
 from prowess_host.protocol.identity import Server
-from prowess_host.protocol.kinds import ROWS, SKILLS, Row
+from prowess_host.protocol.kinds import ROWS, SKILLS, KindRow
 from prowess_host.protocol.rpc import RpcError
-from prowess_host.records.recording import Recorder, Writer
+from prowess_host.records.recording import Recorder, StateWriter
 from prowess_host.tool_calls import Sealing, load_key, shared_key
 from prowess_host.workers.process import Spawn, WorkerProcess
 
@@ -40,15 +40,15 @@ if TYPE_CHECKING:
     from prowess.calls.channel import Channel
     from prowess.calls.outcome import Outcome
     from prowess.settings.credentials import Caller
-    from prowess_host.cluster.engine import Engine
-    from prowess_host.cluster.handles import Accepted
+    from prowess_host.cluster.engine import EngineConnection
+    from prowess_host.cluster.handles import AcceptedEnvelopes
     from prowess_host.cluster.remote import Agents
-    from prowess_host.cluster.sharing import Sharing
+    from prowess_host.cluster.sharing import ClusterSharing
     from prowess_host.direct_calls import Audience
     from prowess_host.records.redaction import Redactor
     from prowess_host.tasks import Tasks
 
-__all__ = ["Client", "Project"]
+__all__ = ["NotifiedClient", "Project"]
 
 _log = logging.getLogger("prowess.host")
 _KINDS: Final = frozenset(row.kind for row in ROWS)
@@ -63,14 +63,14 @@ _CLOSING: Final = 30.0
 if they get no processor."""
 
 
-class Client(Protocol):
+class NotifiedClient(Protocol):
     """A client that a project notifies."""
 
     def show(self, before: Listing, after: Listing) -> None:
         """Called when the listing has changed."""
         ...
 
-    def lists_changed(self, rows: Collection[Row]) -> None:
+    def lists_changed(self, rows: Collection[KindRow]) -> None:
         """Called when lists have changed, here or in another process that serves the project."""
         ...
 
@@ -111,14 +111,14 @@ class Project:
         self.listing = Listing.nothing()
         """The current listing."""
         self._declared: set[str] = set()
-        self.shelf = Shelf(self.file_sources, self._on_files)
+        self.shelf = ServedFiles(self.file_sources, self._on_files)
         """The files served as resources."""
         self.workers.on_updated = self._updated
         self.pages = PagesOfCallers(time.monotonic)
         """Long results of clients without a session."""
         self.broadcast: Callable[[JsonObject], None] = _no_others
         """Sends news to the other hosts or processes of the project, where `receive_news` handles it."""
-        self.sharing: Sharing | None = None
+        self.sharing: ClusterSharing | None = None
         """The state shared with other hosts, if `cluster.url` is set."""
         self._recorder = self._made_recorder(client, environ) if settings.own.record.on else None
         self.workers.witness = self._recorder
@@ -129,21 +129,21 @@ class Project:
         """Whether calls may become tasks. False if several processes serve, because another one may be asked for the task."""
         self.agents = self._joined() if settings.own.cluster.url else None
         """The agents of the cluster."""
-        self._clients: dict[Client, None] = {}
+        self._clients: dict[NotifiedClient, None] = {}
         self._watching: asyncio.Task[None] | None = None
 
     def _joined(self) -> Agents:
         try:
-            from prowess_host.cluster.engine import Engine  # projects without a cluster pay nothing for it
+            from prowess_host.cluster.engine import EngineConnection  # projects without a cluster pay nothing for it
         except ModuleNotFoundError as error:
             raise SettingsError(f"cluster.url needs {error.name}: {extra_command('prowess[cluster]')}") from None
         from prowess_host.cluster.remote import Agents
-        from prowess_host.cluster.sharing import Sharing
+        from prowess_host.cluster.sharing import ClusterSharing
 
-        engine = Engine(self.settings)
+        engine = EngineConnection(self.settings)
         engine.start()
         key = shared_key(self.settings)
-        self.sharing = sharing = Sharing(
+        self.sharing = sharing = ClusterSharing(
             engine, self.settings, key, self.workers.release, self._answer_other, on_news=self.receive_news
         )
         self.workers.results, self.workers.slots = sharing.results, sharing.slots
@@ -167,12 +167,12 @@ class Project:
     def _made_recorder(self, client: str, environ: Mapping[str, str]) -> Recorder:
         settings, mark = self.settings, self.workers.mark
 
-        def open_book() -> Writer:
-            from prowess_host.records.book import Book  # imports sqlite3, after the first answer
+        def open_book() -> StateWriter:
             from prowess_host.records.place import record_path
+            from prowess_host.records.writing import RecordWriter  # imports sqlite3, after the first answer
 
             on_rows = self.sharing.record if self.sharing is not None else None
-            return Book(record_path(self._paths), settings, environ, mark=mark, client=client, on_rows=on_rows)
+            return RecordWriter(record_path(self._paths), settings, environ, mark=mark, client=client, on_rows=on_rows)
 
         own = settings.own.record
 
@@ -216,7 +216,7 @@ class Project:
 
     # Other hosts of the same project
 
-    async def _leave(self, engine: Engine) -> None:
+    async def _leave(self, engine: EngineConnection) -> None:
         if self.sharing is not None:
             await self.sharing.close()
         await engine.close()
@@ -227,7 +227,7 @@ class Project:
         return self.sharing.mark if self.sharing is not None else ""
 
     @property
-    def others(self) -> Accepted | None:
+    def others(self) -> AcceptedEnvelopes | None:
         """The other hosts, for background work of envelopes."""
         this = weakref.proxy(self)  # the envelopes must not keep the project alive
         return self.sharing and self.sharing.accepted(lambda command: this.listing[command])
@@ -267,7 +267,7 @@ class Project:
         except EngineError as error:
             raise RpcError.internal(f"another host has this task and cannot be reached; try again: {error}") from None
 
-    async def page_elsewhere(self, cursor: str, most: int, caller: object) -> Page | None:
+    async def page_elsewhere(self, cursor: str, most: int, caller: object) -> ResultPage | None:
         """The next part of a long result that another host keeps. Raises an `RpcError` if one cannot be asked."""
         from prowess_host.cluster.errors import EngineError
 
@@ -295,7 +295,7 @@ class Project:
                 if isinstance(answer, RpcError):
                     fault = answer
                 elif "page" in answer:
-                    return Page(*answer["page"])
+                    return ResultPage(*answer["page"])
         finally:
             for each in asking:
                 each.cancel()
@@ -333,10 +333,10 @@ class Project:
             self._declared.add(SKILLS)
         return self._declared | {TOOL}
 
-    def file_sources(self) -> Sources:
+    def file_sources(self) -> FileSources:
         """The folders of the files served as resources."""
         own = self.own
-        return Sources(self._paths.project_root, own.resources, self._updates.searched if own.skill_files else ())
+        return FileSources(self._paths.project_root, own.resources, self._updates.searched if own.skill_files else ())
 
     def _on_files(self, _index: Index, changed: list[str]) -> None:
         self._publish(self.listing)
@@ -436,11 +436,11 @@ class Project:
 
     # Clients
 
-    def connect(self, client: Client) -> None:
+    def connect(self, client: NotifiedClient) -> None:
         """Notify this client of changes from now on."""
         self._clients[client] = None
 
-    def disconnect(self, client: Client) -> None:
+    def disconnect(self, client: NotifiedClient) -> None:
         """Stop notifying a client."""
         self._clients.pop(client, None)
 

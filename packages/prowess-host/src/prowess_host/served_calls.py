@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from prowess.jsontypes import JsonObject
     from prowess.worker.messages import CallHead
     from prowess_host.catalog.listing import Listing
-    from prowess_host.files.shelf import ServedFile, Shelf
-    from prowess_host.protocol.session import Call
+    from prowess_host.files.served_files import ServedFile, ServedFiles
+    from prowess_host.protocol.session import RequestInFlight
 
 __all__ = [
     "ServedCall",
-    "Target",
+    "ServedTarget",
     "answer_about_skills",
     "complete",
     "error_of",
@@ -46,7 +46,7 @@ _UNKNOWN: Final = "unknown"
 _CLIENTS_FAULT: Final = frozenset({"input", _UNKNOWN})
 
 
-class Target(NamedTuple):
+class ServedTarget(NamedTuple):
     """The target of a request, with the arguments."""
 
     contract: Contract
@@ -56,7 +56,7 @@ class Target(NamedTuple):
     """The name of the argument to complete."""
 
 
-def find_file(call: Call, listing: Listing, shelf: Shelf) -> ServedFile | None:
+def find_file(call: RequestInFlight, listing: Listing, shelf: ServedFiles) -> ServedFile | None:
     """The file for a request, unless a resource of a skill has its URI."""
     uri = call.params.get("uri")
     if BY_METHOD[call.method].kind != RESOURCE or uri is None or listing.fixed_resource(uri) is not None:
@@ -64,19 +64,19 @@ def find_file(call: Call, listing: Listing, shelf: Shelf) -> ServedFile | None:
     return shelf.get(uri)
 
 
-def find(call: Call, listing: Listing) -> Target | None:
+def find(call: RequestInFlight, listing: Listing) -> ServedTarget | None:
     """Look up the target of a request in the listing. Raises `RpcError` for a wrong request."""
     params = call.params
     if call.method == "completion/complete":
         return _find_completion(params, listing)
     if call.method == "prompts/get":
         contract = listing.prompt(params["name"])
-        return None if contract is None else Target(contract, params.get("arguments") or {})
+        return None if contract is None else ServedTarget(contract, params.get("arguments") or {})
     found = listing.resource(params["uri"])
-    return None if found is None else Target(found[0], dict(found[1]), params["uri"])
+    return None if found is None else ServedTarget(found[0], dict(found[1]), params["uri"])
 
 
-def _find_completion(params: JsonObject, listing: Listing) -> Target | None:
+def _find_completion(params: JsonObject, listing: Listing) -> ServedTarget | None:
     ref, argument = params["ref"], params["argument"]
     for name in ("name", "value"):
         if type(argument.get(name)) is not str:
@@ -94,13 +94,13 @@ def _find_completion(params: JsonObject, listing: Listing) -> Target | None:
     context: JsonObject = params.get("context") or {}
     others: Any = context.get("arguments")
     typed: JsonObject = {"value": argument["value"], "arguments": others if type(others) is dict else {}}
-    return Target(contract, typed, completes=argument["name"])
+    return ServedTarget(contract, typed, completes=argument["name"])
 
 
 _REFERENCES: Final[Mapping[str, tuple[str, str]]] = {"ref/prompt": (PROMPT, "name"), "ref/resource": (RESOURCE, "uri")}
 
 
-def unknown(call: Call, listing: Listing) -> RpcError:
+def unknown(call: RequestInFlight, listing: Listing) -> RpcError:
     """The error for an unknown name in a request."""
     params = call.params
     place = params.get("ref", params)
@@ -114,7 +114,7 @@ def unknown(call: Call, listing: Listing) -> RpcError:
     return RpcError.unknown_prompt(place["name"], why)
 
 
-def complete(target: Target) -> bytes | None:
+def complete(target: ServedTarget) -> bytes | None:
     """The completion, if the schema lists the values; `None` if a worker has to be asked."""
     known = target.contract.completions.get(cast("str", target.completes), ())
     if known is None:
@@ -129,7 +129,7 @@ def _values(values: list[str]) -> bytes:
     return dumps({"completion": shown})
 
 
-def error_of(target: Target, kind: str, text: str, facts: JsonObject, *, stateless: bool) -> RpcError:
+def error_of(target: ServedTarget, kind: str, text: str, facts: JsonObject, *, stateless: bool) -> RpcError:
     """The error for a failure, because these kinds have no results with `isError`."""
     if kind == _UNKNOWN and target.uri:
         return RpcError.unknown_resource(target.uri, f": {text}", stateless=stateless)
@@ -140,7 +140,7 @@ def error_of(target: Target, kind: str, text: str, facts: JsonObject, *, statele
 # Files
 
 
-def read_served_file(call: Call, shelf: Shelf, file: ServedFile) -> bytes:
+def read_served_file(call: RequestInFlight, shelf: ServedFiles, file: ServedFile) -> bytes:
     """Read a file for the result. Runs in a thread."""
     try:
         return dumps(shelf.contents(file), "the file")
@@ -149,7 +149,7 @@ def read_served_file(call: Call, shelf: Shelf, file: ServedFile) -> bytes:
         raise RpcError.unknown_resource(file.uri, why, stateless=call.revision.stateless) from error
 
 
-def answer_about_skills(call: Call, shelf: Shelf, allows: Callable[[str], bool]) -> bytes:
+def answer_about_skills(call: RequestInFlight, shelf: ServedFiles, allows: Callable[[str], bool]) -> bytes:
     """The result of a method of the Skills extension, with the skills that the client may read. Runs in a thread."""
     if call.method == "skills/list":
         return _page("skills", [each for each in shelf.entries() if allows(each["uri"])], call.params.get("cursor"))
@@ -176,7 +176,7 @@ def _page(member: str, items: list[JsonObject], cursor: str | None) -> bytes:
 class ServedCall(ToolCall):
     """Listens to the job of a resource, a prompt or a completion. Their failures are errors of the protocol."""
 
-    target: Target
+    target: ServedTarget
 
     def job(self, profile: str, seconds: float) -> Job:
         """The job for the workers; raises `RpcError` for a forged or foreign request state."""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from prowess.jsontypes import JsonObject
     from prowess_host.cluster.handles import SharedHandles
     from prowess_host.protocol.eras import Revision
-    from prowess_host.protocol.session import Call
+    from prowess_host.protocol.session import RequestInFlight
 
 __all__ = ["Task", "Tasks"]
 
@@ -260,13 +260,13 @@ class Tasks:
         """Called when the state of a task has changed."""
         self.on_change(task)
 
-    def serve(self, call: Call, owner: Hashable = None) -> bytes:
+    def serve(self, call: RequestInFlight, owner: Hashable = None) -> bytes:
         """The body of the answer to `tasks/get`, `tasks/update` or `tasks/cancel`."""
         self.require(call)
         return self.answer(call.method, call.params, owner)
 
     @staticmethod
-    def require(call: Call) -> None:
+    def require(call: RequestInFlight) -> None:
         """Raise an `RpcError` for a client that does not have the extension."""
         if not takes_tasks(call.client, call.revision):
             raise RpcError.missing_capability({"extensions": {TASKS: {}}})

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from prowess.jsontypes import JsonObject
     from prowess.settings.settings import Settings
     from prowess_host.protocol.eras import Revision
-    from prowess_host.protocol.session import Call, Session
+    from prowess_host.protocol.session import RequestInFlight, Session
     from prowess_host.tasks import Task
 
     _OpenTask = Callable[[Revision, Callable[[JsonObject], None], Callable[[], None]], Task | None]
@@ -93,12 +93,12 @@ class ToolCall:
 
     def __init__(  # noqa: PLR0917 - made in one place
         self,
-        call: Call,
+        call: RequestInFlight,
         contract: Contract,
         session: Session,
         supervisor: Supervisor,
-        write: Callable[[Call, bytes], None],
-        notify: Callable[[Call, bytes], bool],
+        write: Callable[[RequestInFlight, bytes], None],
+        notify: Callable[[RequestInFlight, bytes], bool],
         sealing: Sealing,
         limit: Limit = UNLIMITED,
         *,

@@ -16,11 +16,11 @@ from prowess.runtime import Runtime
 from prowess.skills.description import View
 from prowess_host.catalog.listing import Listing
 from prowess_host.protocol.eras import REVISIONS, takes_tasks
-from prowess_host.protocol.eras import Client as Declared
+from prowess_host.protocol.eras import ClientInfo as Declared
 from prowess_host.protocol.questions import askable, kind_of, read_answer, request_of, require_asking
 from prowess_host.protocol.rpc import RpcError
-from prowess_host.protocol.session import Call as Request
-from prowess_host.served_calls import Target, complete, error_of, find, unknown
+from prowess_host.protocol.session import RequestInFlight as Request
+from prowess_host.served_calls import ServedTarget, complete, error_of, find, unknown
 from prowess_testkit.client import ABLE, CLIENT_NAME, HANDSHAKE, Client, Log, Payload, Progress
 from prowess_testkit.errors import ProtocolError
 from prowess_testkit.listing import listed_tools
@@ -108,7 +108,7 @@ class MemoryClient(Client):
             raise _protocol_error(error) from error
         return outcome.payload(own.profile)
 
-    async def _outcome(self, runtime: Runtime, target: Target) -> Outcome:
+    async def _outcome(self, runtime: Runtime, target: ServedTarget) -> Outcome:
         channel = Channel(
             client_name=self._client_name,
             capabilities=self._capabilities,

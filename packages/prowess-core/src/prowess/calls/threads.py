@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Generator
 from typing import Any, Final, Protocol, cast
 
-__all__ = ["Inline", "Lane", "Place", "Raised", "Threads", "is_stuck", "stuck"]
+__all__ = ["Inline", "Lane", "Raised", "ThreadRunner", "Threads", "is_stuck", "stuck"]
 
 _IDLE: Final = 10.0
 """Seconds after which an idle thread ends."""
@@ -52,7 +52,7 @@ class Raised(Exception):
         self.error = error
 
 
-class Place(Protocol):
+class ThreadRunner(Protocol):
     """Runs sync code in any thread, always in the same thread, or in the thread of the event loop."""
 
     async def run(self, function: Callable[[], Any], *, late: Callable[[Any], object] = ..., label: str = "") -> Any:

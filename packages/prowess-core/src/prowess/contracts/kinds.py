@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from prowess.contracts.contract import TOOL
 
-__all__ = ["COMPLETION", "KINDS", "PROMPT", "RESOURCE", "Kind"]
+__all__ = ["COMPLETION", "KINDS", "PROMPT", "RESOURCE", "ContractKind"]
 
 RESOURCE: Final = "resource"
 PROMPT: Final = "prompt"
@@ -16,7 +16,7 @@ COMPLETION: Final = "completion"
 """The kind of a function that completes an argument. It belongs to the prompt or resource that it completes."""
 
 
-class Kind(NamedTuple):
+class ContractKind(NamedTuple):
     """The properties of a kind that authors and the runtime need."""
 
     noun: str
@@ -27,11 +27,11 @@ class Kind(NamedTuple):
     """The default timeout in seconds, if it differs from the setting `timeout`."""
 
 
-KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
+KINDS: Final[Mapping[str, ContractKind]] = MappingProxyType(
     {
-        TOOL: Kind("command", "skill_command"),
-        RESOURCE: Kind("resource", "resource"),
-        PROMPT: Kind("prompt", "prompt"),
-        COMPLETION: Kind("completion", "complete", default_timeout=5.0),
+        TOOL: ContractKind("command", "skill_command"),
+        RESOURCE: ContractKind("resource", "resource"),
+        PROMPT: ContractKind("prompt", "prompt"),
+        COMPLETION: ContractKind("completion", "complete", default_timeout=5.0),
     }
 )

@@ -16,7 +16,7 @@ from typing import Any, Final, cast
 from dependency_injector import containers, providers, resources
 from pydantic import BaseModel
 
-from prowess.calls.threads import Place, Raised
+from prowess.calls.threads import Raised, ThreadRunner
 from prowess.errors import InjectionError
 from prowess.frozen import frozen
 from prowess.injection.provided import is_data, is_key, result_type
@@ -108,7 +108,7 @@ class Container:
         """Whether a provider or one of its dependencies has to run on the event loop."""
         return any(map(_is_async, _graph(provider)))
 
-    async def prepare(self, provider: Any, threads: Place) -> None:
+    async def prepare(self, provider: Any, threads: ThreadRunner) -> None:
         """Make the kept objects that a provider needs, each once."""
         if provider in self._made or self.is_async(provider):
             return
@@ -122,7 +122,7 @@ class Container:
         await threads.run(make)
         self._made.add(provider)
 
-    async def get(self, provider: Any, place: Place) -> Any:
+    async def get(self, provider: Any, place: ThreadRunner) -> Any:
         """The object of a provider. The container opens and closes it."""
         if self.is_async(provider) or (provider in self._made and _is(provider, *_READY)):
             try:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, get_args, get_origin
 
 from pydantic_core import to_jsonable_python
 
-from prowess.calls.threads import Lane, Place, Threads
+from prowess.calls.threads import Lane, ThreadRunner, Threads
 from prowess.contracts.signature import MISSING, is_union
 from prowess.errors import InjectionError, message_of
 from prowess.injection.provided import (
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Injectables"]
 
-_APART: Final = (
+_ISOLATED: Final = (
     "this skill runs in a process of its own, which objects of the project's plugins do not reach: "
     "inject a setting instead, provide data with a name and `sendable=True` (which skills with limits do not "
     "get), or implement `prowess_injectables` in the skill"
@@ -79,7 +79,7 @@ class Injectables:
         self, settings: Settings, paths: ConfigPaths, threads: Threads, overrides: Mapping[Any, Any] | None = None
     ) -> None:
         self._recipes: dict[Key, Recipe] = {}
-        self.apart = False
+        self.isolated = False
         """Whether the shared providers of the project are missing in this environment."""
         self._ready: dict[Key, Any] = {Settings: settings, ConfigPaths: paths}
         self.sendable: dict[Key, Any] = {}
@@ -340,7 +340,7 @@ class Injectables:
         hint = f"the nearest is {near[0]}" if near else f"there are {', '.join(known)}"
         if near == [shown(key)]:
             hint = "another class of the same name has one"
-        way = _APART if self.apart else "a plugin adds providers with `prowess_injectables`"
+        way = _ISOLATED if self.isolated else "a plugin adds providers with `prowess_injectables`"
         return f"there is no provider for {shown(key)}; {hint} ({way})"
 
     # Objects
@@ -436,7 +436,7 @@ class Injectables:
         await self.prepare(recipe)
         return await self.contained(recipe, self._threads), False
 
-    async def contained(self, recipe: Recipe, place: Place) -> Any:
+    async def contained(self, recipe: Recipe, place: ThreadRunner) -> Any:
         """The object of a provider of the container, which decides how long it lives."""
         with providing(recipe.key):
             return await self._library().get(recipe.factory, place)

@@ -19,7 +19,7 @@ from typing import Any, Final, TypeAlias
 import anyio
 
 from prowess.calls.execution import apart, is_cancellation
-from prowess.calls.threads import Lane, Place, Raised, stuck
+from prowess.calls.threads import Lane, Raised, ThreadRunner, stuck
 
 __all__ = ["Resources"]
 
@@ -35,7 +35,7 @@ _Closer: TypeAlias = Callable[[_Error], Any]
 class Resources:
     """The open objects of one owner, a call or a runtime."""
 
-    def __init__(self, owner: str, place: Place, shown: Callable[[str], str] = str) -> None:
+    def __init__(self, owner: str, place: ThreadRunner, shown: Callable[[str], str] = str) -> None:
         self._owner = owner
         self._place = place
         self._shown = shown

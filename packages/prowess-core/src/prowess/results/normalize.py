@@ -37,7 +37,7 @@ from prowess.results.unsendable import (
 from prowess.schemas.adapters import Adapter, Misfit, to_text
 from prowess.schemas.explicit import validate as validate_explicit
 
-__all__ = ["Output", "Render", "Result", "Writer", "normalize", "says_the_same", "text_result"]
+__all__ = ["Output", "Render", "Result", "ValueWriter", "normalize", "says_the_same", "text_result"]
 
 Render = Callable[[Any], Any]
 """Called with a value of an undeclared type. Returns something simpler instead, or the value itself."""
@@ -105,7 +105,7 @@ class Output:
         """Whether a type or a schema is declared."""
         return self.adapter is not None or self.schema is not None
 
-    def check(self, value: Any, writer: Writer) -> Json:
+    def check(self, value: Any, writer: ValueWriter) -> Json:
         """The value as JSON data that fits the declaration. Raises `OutputError` with the place."""
         data = writer.typed(self.adapter, value) if self.adapter else writer.untyped(value)
         problems = validate_explicit(self.schema, data, root="result") if self.schema is not None else []
@@ -133,7 +133,7 @@ def normalize(value: Any, output: Output = _UNDECLARED, render: Render | None = 
 
 
 def _normalized(value: Any, output: Output, render: Render | None) -> Result:
-    writer = Writer(render)
+    writer = ValueWriter(render)
     if type(value) in SCALARS:
         payload = None
         if output.adapter is not None and output.schema is None and not output.pair:  # the usual case
@@ -161,7 +161,7 @@ def _normalized(value: Any, output: Output, render: Render | None) -> Result:
     return _from_data(data, writer, structured=structured)
 
 
-def _from_data(data: Json, writer: Writer, *, structured: bool) -> Result:
+def _from_data(data: Json, writer: ValueWriter, *, structured: bool) -> Result:
     text = "" if data is None else _sendable(data)
     blocks = _checked(_arranged(data, writer.content)) if writer.content else None
     return Result(data, text, blocks, structured=structured)
@@ -196,13 +196,13 @@ def _from_payload(payload: JsonObject, output: Output) -> Result:
     is_error: bool = payload["isError"]
     if output.declared and not is_error:
         # Without a declared pair, the mapping itself is the data: `-> dict`.
-        data, structured = output.check(data if structured else payload, Writer()), True
+        data, structured = output.check(data if structured else payload, ValueWriter()), True
     blocks: list[JsonObject] = payload["content"]
     text = "\n".join(block["text"] for block in blocks if block["type"] == "text")
     return Result(data, text, tuple(blocks), structured, is_error, payload.get("_meta", {}), whole=True)
 
 
-def _from_pair(value: Any, output: Output, writer: Writer) -> Result:
+def _from_pair(value: Any, output: Output, writer: ValueWriter) -> Result:
     if not isinstance(value, tuple) or len(cast("tuple[Any, ...]", value)) != 2:
         raise OutputError(f"declared as a pair of content and data, but returned a {kind_name(cast('object', value))}")
     content, checked = cast("tuple[Any, Any]", value)
@@ -228,7 +228,7 @@ def _as_blocks(value: Any, render: Render | None) -> list[JsonObject] | None:
     items = cast("Sequence[Any]", value)
     odd = [item for item in items if type(item) not in SCALARS and not isinstance(item, str)]
     if any(is_content(item) for item in odd):
-        writer = Writer(render)
+        writer = ValueWriter(render)
         return [block for item in items for block in _item_blocks(item, writer)]
     blocks = [as_block(item) for item in odd]
     if not odd or None in blocks or len(odd) + sum(isinstance(item, str) for item in items) < len(items):
@@ -236,7 +236,7 @@ def _as_blocks(value: Any, render: Render | None) -> list[JsonObject] | None:
     return [text_block(item) if isinstance(item, str) else cast("JsonObject", as_block(item)) for item in items]
 
 
-def _item_blocks(item: Any, writer: Writer) -> list[JsonObject]:
+def _item_blocks(item: Any, writer: ValueWriter) -> list[JsonObject]:
     block = as_block(item)
     if block is not None:
         return [block]
@@ -260,7 +260,7 @@ def _is_plain_media(block: JsonObject) -> bool:
 
 def _valid(payload: JsonObject) -> JsonObject:
     """A payload as JSON data that is valid under the shared schema."""
-    writer = Writer()
+    writer = ValueWriter()
     is_plain = _is_plain(payload, _MOST_LEVELS)
     valid = payload if is_plain else cast("JsonObject", writer.untyped(payload))
     try:
@@ -311,7 +311,7 @@ def _says(text: str, data: Json) -> bool:
 # Writing values as JSON
 
 
-class Writer:
+class ValueWriter:
     """Writes one returned value as JSON data. Asks plugins about foreign values, and separates content.
 
     JSON data cannot contain an image, so it gets a placeholder, and the block is in `content`.
@@ -395,7 +395,7 @@ class Writer:
     def _check_entries(self, write: Callable[[Callable[[Any], Any]], bytes]) -> None:
         """Refuse a value that was written without one of its entries. `write` writes it as text, which has all of them."""
         try:
-            text = write(Writer(self.render)._simpler)  # noqa: SLF001 - another writer, because this one has counted the content
+            text = write(ValueWriter(self.render)._simpler)  # noqa: SLF001 - another writer, because this one has counted the content
         except Exception:  # noqa: BLE001 - what data can hold and text cannot, like a lone surrogate, has a message of its own
             return
         lost = lost_entry(text)

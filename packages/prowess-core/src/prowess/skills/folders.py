@@ -6,14 +6,14 @@ import os
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-__all__ = ["Place", "Tree", "leads_up", "walk"]
+__all__ = ["Tree", "TreeFolder", "leads_up", "walk"]
 
 _MOST: Final = 20_000
 """The most folders in one tree: enough for 2,000 skills with some folders each, but not for a link to a whole disk."""
 _DEEPEST: Final = 64
 
 
-class Place(NamedTuple):
+class TreeFolder(NamedTuple):
     """One folder of a tree."""
 
     path: str
@@ -26,7 +26,7 @@ class Place(NamedTuple):
 class Tree(NamedTuple):
     """A folder with all folders below it."""
 
-    places: tuple[Place, ...]
+    places: tuple[TreeFolder, ...]
     whole: bool = True
     """Whether the tree is complete. Very large and very deep trees are cut."""
 
@@ -36,7 +36,7 @@ def walk(top: str, enters: Callable[[str], bool]) -> Tree:
 
     Links are followed last, so that a folder is found at its real place. A link to a folder above the top is skipped.
     """
-    places: list[Place] = []
+    places: list[TreeFolder] = []
     known: set[tuple[int, int]] = set()
     waiting, links = [(top, 0)], list[tuple[str, int]]()
     whole = True
@@ -57,7 +57,7 @@ def walk(top: str, enters: Callable[[str], bool]) -> Tree:
         known.add(identity)
         folders = [entry for entry in entries if _is_folder(entry)]
         among = {entry.name for entry in folders}
-        places.append(Place(path, identity, tuple(entry.name for entry in entries if entry.name not in among)))
+        places.append(TreeFolder(path, identity, tuple(entry.name for entry in entries if entry.name not in among)))
         for entry in folders:
             if not enters(entry.path):
                 continue

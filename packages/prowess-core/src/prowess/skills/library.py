@@ -96,7 +96,7 @@ class Library:
     ) -> None:
         self._services = services
         self._share = share
-        services.injectables.apart = share.only is not None
+        services.injectables.isolated = share.only is not None
         services.injectables.receive(share.sent)
         services.fingerprint = self.fingerprint
         self._on_import = on_import or _ignore_import

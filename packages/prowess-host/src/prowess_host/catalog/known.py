@@ -43,7 +43,7 @@ class KnownCatalog:
         self._newest = Description()
         """The last description."""
         self._torn: list[Failure] = []
-        self.apart: tuple[str, ...] = ()
+        self.isolated: tuple[str, ...] = ()
         """The skills with environments, at the time of the description."""
         self.limited: Collection[str] | None = None
         """The skills with limits, as soon as they are known."""
@@ -95,7 +95,7 @@ class KnownCatalog:
     def recall(self) -> Standing:
         """Read the manifest of the last run; returns its valid part."""
         self.remember()
-        self.apart = self._manifest.apart if self._manifest else ()
+        self.isolated = self._manifest.isolated if self._manifest else ()
         return self.standing()
 
     def remember(self) -> None:
@@ -116,7 +116,7 @@ class KnownCatalog:
         refused = withheld(description.skills, self._sandbox)
         description = replace(description, skills={**description.skills, **refused})
         found = description.catalog(
-            self._hide, self._paths.project_root, self.apart if self.limited is None else self.limited
+            self._hide, self._paths.project_root, self.isolated if self.limited is None else self.limited
         )
         more = (*self._torn, *(failure for failure in self.unready if among is None or failure.source in among))
         return replace(found, failures=(*found.failures, *more)) if more else found
@@ -127,7 +127,7 @@ class KnownCatalog:
         return {skill_of(key) for key in withheld(self.description.skills, self._sandbox)}
 
     def sent(self) -> dict[str, Any]:
-        """The data that providers of the project send to skills apart, by name."""
+        """The data that providers of the project send to isolated skills, by name."""
         return {name: value for facts in self.description.skills.values() for name, value in facts.sent.items()}
 
     def views(self) -> dict[str, View]:
@@ -153,9 +153,9 @@ class KnownCatalog:
         torn = await asyncio.to_thread(self.sources.missed, newer)
         # From here to the adoption nothing waits: a listing in between would have the new failures, and not what is kept.
         self._newest, self._torn = newer, torn
-        self._manifest = Manifest(replace(merged(self.description, newer), texts={}), self._shape, self.apart)
+        self._manifest = Manifest(replace(merged(self.description, newer), texts={}), self._shape, self.isolated)
 
-    def learn_apart(self, newer: Description, skills: Collection[str]) -> set[str]:
+    def learn_isolated(self, newer: Description, skills: Collection[str]) -> set[str]:
         """Add the description of skills with their own environment. Their hooks shape only themselves.
 
         Returns the other skills that were made from another version of a file that these have imported.
@@ -175,7 +175,7 @@ class KnownCatalog:
             sightings={**older.sightings, **seen},
             imported={**older.imported, **newer.imported},
         )
-        self._manifest = Manifest(found, self._shape_of_known, self.apart)
+        self._manifest = Manifest(found, self._shape_of_known, self.isolated)
         self._newest = replace(newer, skills=facts)
         changed = {
             path for path, now in seen.items() if path in older.sightings and older.sightings[path][:5] != now[:5]
@@ -184,7 +184,7 @@ class KnownCatalog:
 
     def begin_anew(self, whole: Description) -> None:
         """Use only this description."""
-        self._manifest = Manifest(replace(whole, texts={}), self._shape, self.apart)
+        self._manifest = Manifest(replace(whole, texts={}), self._shape, self.isolated)
 
     def assume(self, facts: Mapping[str, SkillFacts]) -> None:
         """Use the committed catalog for skills without any other description."""
@@ -192,7 +192,7 @@ class KnownCatalog:
         new = {name: each for name, each in facts.items() if name not in older.skills}
         if new:
             skills = dict(sorted({**older.skills, **new}.items()))
-            self._manifest = Manifest(replace(older, skills=skills), self._shape_of_known, self.apart)
+            self._manifest = Manifest(replace(older, skills=skills), self._shape_of_known, self.isolated)
 
     @property
     def _shape_of_known(self) -> str:

@@ -15,7 +15,7 @@ from prowess.skills.description import View
 from prowess_host.long_results import read_more_tool
 from prowess_host.protocol.codec import dumps
 from prowess_host.protocol.item_list import ItemList
-from prowess_host.protocol.kinds import LISTS, ROWS, Row, Shelf
+from prowess_host.protocol.kinds import LISTS, ROWS, KindList, KindRow
 from prowess_host.protocol.rpc import EncodeError
 from prowess_host.protocol.tool_list import ToolList, define_tool
 
@@ -118,7 +118,7 @@ class Listing:
         listing.lists = {**listing.lists, _FIXED: ItemList(LISTS[_FIXED].member, shown, shown)}
         return listing
 
-    def changed(self, before: Listing) -> list[Row]:
+    def changed(self, before: Listing) -> list[KindRow]:
         """The kinds whose lists have changed."""
         if not (self.complete and before.complete):
             return []
@@ -175,11 +175,11 @@ def _lists(definitions: Mapping[str, list[tuple[JsonObject, JsonObject]]]) -> Ma
     return lists
 
 
-def _row_of(contract: Contract) -> Row:
+def _row_of(contract: Contract) -> KindRow:
     return next(row for row in ROWS if row.kind == contract.kind)
 
 
-def _shelf_of(contract: Contract) -> Shelf:
+def _shelf_of(contract: Contract) -> KindList:
     return next(shelf for shelf in _row_of(contract).shelves if shelf.holds(contract))
 
 

@@ -24,7 +24,7 @@ from prowess_host.catalog.cache import put, read_own
 
 __all__ = ["NOTHING", "Manifest", "Standing", "read_manifest", "write_manifest"]
 
-_FORM: Final = 4
+_FORM: Final = 5
 
 
 @frozen
@@ -34,7 +34,7 @@ class Manifest:
     description: Description
     shape: str
     """Digest of the settings that shape a catalog, see `prowess_host.catalog.place`."""
-    apart: tuple[str, ...] = ()
+    isolated: tuple[str, ...] = ()
     """The skills with environments."""
 
     def standing(self, shape: str) -> Standing:
@@ -94,7 +94,7 @@ def read_manifest(path: Path) -> Manifest | None:
         data = json.loads(body)
         if data["form"] != _FORM:
             return None
-        return Manifest(Description.from_json(data["description"]), data["shape"], tuple(data["apart"]))
+        return Manifest(Description.from_json(data["description"]), data["shape"], tuple(data["isolated"]))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
@@ -104,7 +104,7 @@ def write_manifest(path: Path, manifest: Manifest) -> bool:
     data = {
         "form": _FORM,
         "shape": manifest.shape,
-        "apart": manifest.apart,
+        "isolated": manifest.isolated,
         "description": manifest.description.to_json(),
     }
     try:

@@ -24,7 +24,7 @@ from prowess.settings.paths import ConfigPaths
 from prowess.settings.settings import Settings
 from prowess.skills.description import Description
 from prowess.skills.stamps import ABSENT, stamp
-from prowess_host.catalog.apart import Apart, may_be_in
+from prowess_host.catalog.isolated import IsolatedSkills, may_be_in
 from prowess_host.catalog.known import KnownCatalog, described
 from prowess_host.catalog.listing import Listing
 from prowess_host.catalog.manifest import Standing
@@ -34,7 +34,7 @@ from prowess_host.catalog.watcher import Watcher
 from prowess_host.workers.describe import LostImport, LostWorker
 from prowess_host.workers.placement import Placement, Unplaced
 from prowess_host.workers.process import Spawn, WorkerProcess
-from prowess_host.workers.supervisor import Source, Successor, Supervisor
+from prowess_host.workers.supervisor import KeptSource, Successor, Supervisor
 
 __all__ = ["CatalogUpdates"]
 
@@ -74,21 +74,21 @@ class CatalogUpdates:
         self._known = KnownCatalog(paths, settings.own)
         self.supervisor.source_of = self._source_of
         self.supervisor.hooks = lambda: self._known.sources.hooks
-        self._apart = Apart(
+        self._isolated = IsolatedSkills(
             paths.cache_dir,
-            describe=self._describe_apart,
+            describe=self._describe_isolated,
             report=self.supervisor.report_unplaced,
-            on_change=self._apart_changed,
+            on_change=self._isolated_changed,
         )
-        self.supervisor.placement_of = self._apart.placement_of
-        self.supervisor.share_of = self._apart.share_of
+        self.supervisor.placement_of = self._isolated.placement_of
+        self.supervisor.share_of = self._isolated.share_of
         self.supervisor.elsewhere = self._elsewhere
-        self._is_apart = getattr(spawn, "is_apart", True)
+        self._has_own_process = getattr(spawn, "has_own_process", True)
         self._publishes = False
         """Whether the first listing has been published."""
         self._listed = asyncio.Event()
         """Set when the skills of the project's own environment are listed or have failed."""
-        self._watcher = Watcher(paths, self._take_save, lambda: {**self._known.files, **self._apart.files})
+        self._watcher = Watcher(paths, self._take_save, lambda: {**self._known.files, **self._isolated.files})
         self._listing = Listing.nothing()
         self._recalled: Standing | None = None
         self._kept: set[str] = set()
@@ -117,30 +117,30 @@ class CatalogUpdates:
         """Describe the skills after the first messages of the client are answered, then watch for changes."""
         await asyncio.sleep(0)
         standing = self._recall()
-        self._apart.expect(self._known.apart)
+        self._isolated.expect(self._known.isolated)
         if standing.complete:
             await self._start_warm(standing.known)
         else:
             await self._start_cold(standing.known)
         self._begin_to_publish()
         self._in_background(self._settle())
-        if not self._settings_are_current() or await self._found_more_apart():  # saved before the watcher looked
+        if not self._settings_are_current() or await self._found_more_isolated():  # saved before the watcher looked
             await self._renew()
         self._retry_later()
         await self._watcher.run()
 
     async def _settle(self) -> None:
         """Watch for saves while environments are made, which can take minutes."""
-        await self._apart.settled()
+        await self._isolated.settled()
         self.settled.set()
 
-    async def _found_more_apart(self) -> bool:
+    async def _found_more_isolated(self) -> bool:
         """Whether a plugin has added a folder with skills that have environments of their own."""
         if set(self.searched) == set(self._paths.skills_dirs):
             return False
-        before = self._apart.names
-        await self._read_apart()
-        return self._apart.names != before
+        before = self._isolated.names
+        await self._read_isolated()
+        return self._isolated.names != before
 
     def _recall(self) -> Standing:
         """The valid part of the manifest, read once, at first use."""
@@ -163,42 +163,42 @@ class CatalogUpdates:
         """
         standing = self._known.recall()
         self._begin_to_publish()
-        await self._read_apart()
+        await self._read_isolated()
         known = standing.known - self._known.doubtful
-        unknown = self._apart.names.difference(map(skill_of, known))
+        unknown = self._isolated.names.difference(map(skill_of, known))
         if standing.complete and known == standing.known and not unknown:
-            self._apart.prepare((), build=False)
+            self._isolated.prepare((), build=False)
             self._publish(Listing(self._known.catalog(), self._known.views()))
             return
         self._publish(Listing(self._known.catalog(known), self._known.views(), complete=False))
         if not is_enough(self._listing):
-            if not standing.complete or known - self._apart.names != standing.known - self._apart.names:
-                await self._describe(known | self._apart.names)
+            if not standing.complete or known - self._isolated.names != standing.known - self._isolated.names:
+                await self._describe(known | self._isolated.names)
             among = {skill for skill in unknown if may_be_in(skill, command)} or None
-            self._apart.prepare(among or unknown, among, build=builds)
+            self._isolated.prepare(among or unknown, among, build=builds)
             self._assume_committed()
             self._adopt_known()
-            await self._apart.settled()
+            await self._isolated.settled()
         elif unknown:
-            self._apart.prepare((), build=False)
+            self._isolated.prepare((), build=False)
 
     async def describe_anew(self) -> Catalog:
         """Describe all skills from their current files, ignoring the manifest. Fails as `Supervisor.describers` does."""
         root = self._paths.project_root
-        self._known.apart = ()
-        await self._read_apart()
+        self._known.isolated = ()
+        await self._read_isolated()
         async with self.supervisor.describers() as ask:
             self._known.begin_anew(await described(ask, (), root))
-        self._apart.send(self._known.sent(), anew=False)
+        self._isolated.send(self._known.sent(), anew=False)
         self._begin_to_publish()
-        self._apart.prepare(self._apart.names)
-        await self._apart.settled()
-        self._known.unready = self._apart.failures
+        self._isolated.prepare(self._isolated.names)
+        await self._isolated.settled()
+        self._known.unready = self._isolated.failures
         return self._known.catalog()
 
     def environments(self) -> list[str]:
         """One line about each skill with an environment or limits."""
-        return self._apart.in_words()
+        return self._isolated.in_words()
 
     @property
     def settings(self) -> Settings:
@@ -208,15 +208,15 @@ class CatalogUpdates:
     @property
     def limits(self) -> Mapping[str, Limits]:
         """The limits of all limited skills."""
-        return self._apart.limits
+        return self._isolated.limits
 
     def prepares(self, command: str) -> bool:
         """Whether the environment of the skill that a command may be in is being prepared."""
-        return self._apart.prepares(command)
+        return self._isolated.prepares(command)
 
     async def prepared(self, command: str) -> None:
         """Wait for the environment of the skill that a command may be in, if it is being prepared."""
-        await self._apart.settled(command)
+        await self._isolated.settled(command)
 
     def glance(self) -> Catalog:
         """The known skills, possibly outdated. Reads nothing but the manifest."""
@@ -232,7 +232,7 @@ class CatalogUpdates:
     async def close(self, seconds: float) -> None:
         """Wait until the manifest is saved, up to this many seconds."""
         self._watcher.stop()
-        self._apart.close()
+        self._isolated.close()
         if self._retry is not None:
             self._retry.cancel()
         for task in self._background:
@@ -244,11 +244,11 @@ class CatalogUpdates:
     async def _start_warm(self, known: Collection[str]) -> None:
         """Start with a valid manifest: answer first, start workers and watch files later."""
         self._publish(Listing(self._known.catalog(), self._known.views()))
-        if not self._known.doubtful and not self._apart.names:
+        if not self._known.doubtful and not self._isolated.names:
             self.settled.set()
-        if self._apart.names:
-            await self._read_apart()
-            self._apart.prepare(self._apart.names.difference(map(skill_of, known)))
+        if self._isolated.names:
+            await self._read_isolated()
+            self._isolated.prepare(self._isolated.names.difference(map(skill_of, known)))
             self._begin_to_publish()
             self.supervisor.placed()
         with contextlib.suppress(TimeoutError):
@@ -269,8 +269,8 @@ class CatalogUpdates:
 
     async def _start_cold(self, known: Collection[str]) -> None:
         """Start without a valid manifest: describe skills. The known ones can be called at once."""
-        await self._read_apart()
-        self._apart.prepare(self._apart.names.difference(map(skill_of, known)))
+        await self._read_isolated()
+        self._isolated.prepare(self._isolated.names.difference(map(skill_of, known)))
         self.supervisor.placed()
         self._watcher.start()
         self.supervisor.start()
@@ -292,33 +292,33 @@ class CatalogUpdates:
         else:
             self._known.hold_sources(self._kept)
             self._listed.set()
-            await self.supervisor.within(self._apart.quick(), _LOADING)
+            await self.supervisor.within(self._isolated.quick(), _LOADING)
             self._assume_committed()
             self._adopt_known()
 
     async def _describe(self, known: Collection[str]) -> None:
         async with self._one_at_a_time, self.supervisor.describers() as ask:
-            await self._known.learn(ask, self._apart.names.union(known))
+            await self._known.learn(ask, self._isolated.names.union(known))
 
     # Skills with environments or limits of their own
 
-    async def _read_apart(self) -> None:
+    async def _read_isolated(self) -> None:
         """Read which skills have environments or limits of their own. Later workers get this list."""
-        await self._apart.read(self.searched, self._all_settings, self._paths.project_root)
-        self._known.apart = tuple(sorted(self._apart.names))
-        self._known.limited = frozenset(self._apart.limits)
-        self._apart.send(self._known.sent(), anew=False)
+        await self._isolated.read(self.searched, self._all_settings, self._paths.project_root)
+        self._known.isolated = tuple(sorted(self._isolated.names))
+        self._known.limited = frozenset(self._isolated.limits)
+        self._isolated.send(self._known.sent(), anew=False)
 
-    async def _describe_apart(self, placement: Placement, skills: Collection[str]) -> None:
+    async def _describe_isolated(self, placement: Placement, skills: Collection[str]) -> None:
         """Describe skills in their placement, adopt the description, and send new calls there."""
         is_package = placement.limits is not None and placement.limits.package
         successor = await self._next_of(placement, None if is_package else skills)
         await self._listed.wait()
         async with self._one_at_a_time:
             # The description names one version of each file, so these would seem to be made from that of the others.
-            others = set(map(skill_of, self._known.learn_apart(successor.description, skills)))
-            self._missed |= others - self._apart.names
-            self._apart.prepare(others & self._apart.names, others & self._apart.names)
+            others = set(map(skill_of, self._known.learn_isolated(successor.description, skills)))
+            self._missed |= others - self._isolated.names
+            self._isolated.prepare(others & self._isolated.names, others & self._isolated.names)
             lost = (self._last_good() | self._awaited()).intersection(skills)
             self._kept = (self._kept - set(skills)) | lost
             self._known.hold_sources(self._kept)
@@ -335,12 +335,12 @@ class CatalogUpdates:
                 pass
         return await self.supervisor.next_of(placement, skills)
 
-    def _apart_changed(self) -> None:
+    def _isolated_changed(self) -> None:
         """Publish after an environment is ready or has failed."""
         if self._publishes:
             self._adopt_known()
         self.supervisor.placed()
-        if self._apart.lost and self._retry is None:
+        if self._isolated.lost and self._retry is None:
             self._retry_later()
 
     def _begin_to_publish(self) -> None:
@@ -350,7 +350,7 @@ class CatalogUpdates:
 
     def _assume_committed(self) -> None:
         """Use the committed catalog for skills that cannot be described before their environment is made."""
-        unknown = self._apart.names - self._known.description.skills.keys()
+        unknown = self._isolated.names - self._known.description.skills.keys()
         if unknown:
             from prowess_host.review.committed import committed  # rare, so not imported at start
 
@@ -399,16 +399,16 @@ class CatalogUpdates:
 
         before = self._written
         self._configure(self._settings())
-        await self._read_apart()
+        await self._read_isolated()
         standing = await asyncio.to_thread(self._known.standing)
         changed = self._written != before
         loaded = self.supervisor.loaded  # import these again now, so that their next calls are fast
-        stale = self._apart.names.difference(map(skill_of, standing.known - self._known.doubtful))
-        self._apart.prepare(self._apart.names if changed else stale)
+        stale = self._isolated.names.difference(map(skill_of, standing.known - self._known.doubtful))
+        self._isolated.prepare(self._isolated.names if changed else stale)
         missed = {*anew, *self._missed}
         known = standing.known - loaded - self._known.doubtful - missed
         try:
-            await self._known.learn(ask, known | self._apart.names)
+            await self._known.learn(ask, known | self._isolated.names)
         except BaseException:
             if successor is not None:
                 self.supervisor.discard(successor)
@@ -422,7 +422,7 @@ class CatalogUpdates:
         broken_plugins = self._known.sources.broken_plugins(self._known.description)
         self._kept = self._last_good() | self._awaited() | broken_plugins
         self._known.hold_sources(self._kept)
-        self._apart.leave(self._kept)
+        self._isolated.leave(self._kept)
         self.supervisor.adopt(successor, self._kept)
         self._assume_committed()
         self._adopt_known()
@@ -463,10 +463,10 @@ class CatalogUpdates:
 
     async def _describe_again(self, skills: Collection[str]) -> None:
         """Describe skills in the worker that runs them, and adopt the description."""
-        apart = self._apart.names.intersection(skills)
-        if apart:
-            self._apart.prepare(apart)
-            skills = set(skills) - apart
+        isolated = self._isolated.names.intersection(skills)
+        if isolated:
+            self._isolated.prepare(isolated)
+            skills = set(skills) - isolated
         if not skills:
             return
         fatal = self._known.fatal
@@ -509,7 +509,7 @@ class CatalogUpdates:
         if self._retry is not None:
             self._retry.cancel()
             self._retry = None
-        is_lost = self._known.fatal or self._apart.lost
+        is_lost = self._known.fatal or self._isolated.lost
         if self._is_behind or (is_lost and self._attempts < len(_PAUSES)):
             pause = _PAUSES[min(self._attempts, len(_PAUSES) - 1)]
             self._retry = self._loop.call_later(pause, lambda: self._in_background(self._try_again()))
@@ -517,7 +517,7 @@ class CatalogUpdates:
     async def _try_again(self) -> None:
         self._retry = None
         self._attempts += 1
-        self._apart.prepare(self._apart.lost, self._apart.lost)
+        self._isolated.prepare(self._isolated.lost, self._isolated.lost)
         if self._is_behind:  # before anything else: an import may take long
             await self._renew()
         mended = await self.supervisor.importable(self._known.fatal) & self._known.fatal
@@ -548,12 +548,12 @@ class CatalogUpdates:
         """Listed skills with environments or limits that have no description, because their files were half saved."""
         listed = {contract.skill for contract in self._listing.catalog.contracts}
         described = set(map(skill_of, self._known.description.skills))
-        return listed & (self._apart.names - described)
+        return listed & (self._isolated.names - described)
 
     def _adopt_known(self) -> None:
         """Publish the known skills, with the last good version of those that no longer load, and save the manifest."""
-        self._apart.send(self._known.sent())
-        self._known.unready = self._apart.failures
+        self._isolated.send(self._known.sent())
+        self._known.unready = self._isolated.failures
         new = self._explained(self._known.catalog())
         self._proven |= {contract.skill for contract in new.contracts} & self.supervisor.loaded
         self._publish(self._listing.replaced(new, self._known.views(), self._kept))
@@ -578,11 +578,11 @@ class CatalogUpdates:
     def _elsewhere(self, contract: Contract) -> Placement | Unplaced | None:
         """The placement of a command that runs on agents, by the settings or its decorator."""
         labels = self._run_on(contract)
-        if not labels or not self._is_apart:  # in a debugger, everything runs here
+        if not labels or not self._has_own_process:  # in a debugger, everything runs here
             return None
         if self.supervisor.abroad is None:
             return Unplaced(f"it runs on agents ({labels}), and the project has no cluster: set cluster.url")
-        return self._apart.elsewhere(contract.skill, labels)
+        return self._isolated.elsewhere(contract.skill, labels)
 
     def _run_on(self, contract: Contract) -> str:
         """The labels for a command: in the settings by its id, else by a pattern, else from its decorator."""
@@ -594,7 +594,7 @@ class CatalogUpdates:
 
     def retry_on_agents(self) -> None:
         """Try again to describe skills on agents, because one has joined the cluster."""
-        self._apart.retry_on_agents()
+        self._isolated.retry_on_agents()
 
     def parts(self) -> Parts:
         """The files that workers on other machines need."""
@@ -603,11 +603,11 @@ class CatalogUpdates:
         secrets = frozenset(map(str, paths.settings_files))
         return Parts(paths.project_root, self.searched, files, self.own.cluster.files, secrets)
 
-    def _source_of(self, skill: str) -> Source | None:
+    def _source_of(self, skill: str) -> KeptSource | None:
         """The source that a worker imports a skill from."""
         self._known.read_sources([skill])
         good = self._known.sources[skill]
-        return Source(good.head(kept=skill in self._kept), good.body()) if good is not None else None
+        return KeptSource(good.head(kept=skill in self._kept), good.body()) if good is not None else None
 
     def _publish(self, listing: Listing) -> None:
         self._watcher.folders = self.searched

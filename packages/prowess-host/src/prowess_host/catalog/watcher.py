@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from prowess.settings.paths import ConfigPaths
-from prowess.skills.folders import Place, walk
+from prowess.skills.folders import TreeFolder, walk
 from prowess.skills.stamps import Stamp, stamp
 
 __all__ = ["Sight", "Watcher", "look"]
@@ -64,7 +64,7 @@ class Watcher:
         self._watching = threading.Event()
         self._stop = threading.Event()
         self._loop = asyncio.get_running_loop()
-        self._places: list[Place] = []
+        self._places: list[TreeFolder] = []
         """The folders of the last poll."""
         self._costs: deque[float] = deque(maxlen=_MEASURED)
         """The seconds that the last polls took."""
@@ -198,13 +198,13 @@ def look(files: Iterable[Path], folders: Collection[Path], imported: Collection[
     return _sight(files, _places(folders), imported)
 
 
-def _places(folders: Iterable[Path]) -> list[Place]:
+def _places(folders: Iterable[Path]) -> list[TreeFolder]:
     """Every folder that skills may be in, once each."""
     found = {place.identity: place for folder in folders for place in walk(str(folder), _enters).places}
     return list(found.values())
 
 
-def _sight(files: Iterable[Path], places: Iterable[Place], imported: Collection[str]) -> Sight:
+def _sight(files: Iterable[Path], places: Iterable[TreeFolder], imported: Collection[str]) -> Sight:
     paths = [*map(str, files), *imported]
     for place in places:
         paths.extend(os.path.join(place.path, name) for name in place.files if _matters(name))

@@ -61,15 +61,15 @@ def command(where: ProjectOptions, *, join: str | None, labels: str | None, slot
 def _serve(settings: Settings, *, locked: bool) -> None:
     from prowess.worker.polling import new_loop
     from prowess_host.cluster.agent import Agent
-    from prowess_host.cluster.engine import Engine
+    from prowess_host.cluster.engine import EngineConnection
     from prowess_host.workers.process_tree import adopt_orphans, reap_orphans
 
-    async def warn_unless_ready(engine: Engine) -> None:
+    async def warn_unless_ready(engine: EngineConnection) -> None:
         if not await engine.ready(_PATIENCE):
             print(f"prowess: the engine at {engine.place} is {engine.state}; trying again", flush=True)
 
     async def run() -> None:
-        engine = Engine(settings)
+        engine = EngineConnection(settings)
         quiet = engine.on_change(lambda: print(f"prowess: the engine at {engine.place} is {engine.state}", flush=True))
         warning = asyncio.ensure_future(warn_unless_ready(engine))
         keys = settings.own.agent.keys if locked else None

@@ -19,7 +19,7 @@ from prowess.settings.keys import OwnSettings
 from prowess.settings.limits import Limits
 from prowess_host.cli.options import ProjectOptions
 from prowess_host.cli.projects import opened, shown_path
-from prowess_host.files.shelf import Trouble, look
+from prowess_host.files.served_files import Trouble, look
 from prowess_host.review.snapshot import PLACE
 
 __all__ = [

@@ -31,7 +31,7 @@ from prowess_host.cli.projects import check_project, shown_path
 from prowess_host.cli.terminal import Style, plural
 from prowess_host.clients import table as clients
 from prowess_host.review.compare import Difference, compare
-from prowess_host.review.lint import CLIENTS, Finding, count_tokens, lint, wider_limits
+from prowess_host.review.lint import CLIENTS, LintFinding, count_tokens, lint, wider_limits
 from prowess_host.review.revisions import read_revision
 from prowess_host.review.snapshot import read_snapshot
 
@@ -100,7 +100,7 @@ class _Report:
     """The git revision of the file; `None` for the file in the folder."""
     differences: list[Difference] | None
     """`None` if there is nothing to compare with."""
-    findings: list[Finding]
+    findings: list[LintFinding]
     tokens: dict[str, int]
     budget: int
 
@@ -152,11 +152,11 @@ def _examine(options: _Options, loaded: Loaded) -> _Report:
     )
 
 
-def _of_files(loaded: Loaded) -> Iterator[Finding]:
+def _of_files(loaded: Loaded) -> Iterator[LintFinding]:
     """Failures of files that clients should be able to read."""
     for each in loaded.troubles:
         text = str(each).replace(f"{loaded.root}{os.sep}", "")
-        yield Finding("error" if each.fatal else "warning", "files", "", text)
+        yield LintFinding("error" if each.fatal else "warning", "files", "", text)
 
 
 def _as_json(report: _Report) -> str:
@@ -215,10 +215,10 @@ def _findings(report: _Report, style: Style) -> list[str]:
     return lines
 
 
-def _merged(items: Sequence[Finding]) -> Iterator[tuple[Finding, list[str]]]:
+def _merged(items: Sequence[LintFinding]) -> Iterator[tuple[LintFinding, list[str]]]:
     """Findings that differ only in the client, with all clients."""
     clients: dict[tuple[str, ...], list[str]] = {}
-    first: dict[tuple[str, ...], Finding] = {}
+    first: dict[tuple[str, ...], LintFinding] = {}
     for item in items:
         key = (item.level, item.rule, item.message, item.where)
         first.setdefault(key, item)
@@ -226,7 +226,7 @@ def _merged(items: Sequence[Finding]) -> Iterator[tuple[Finding, list[str]]]:
     yield from ((first[key], clients[key]) for key in first)
 
 
-def _finding(merged: tuple[Finding, list[str]], style: Style) -> str:
+def _finding(merged: tuple[LintFinding, list[str]], style: Style) -> str:
     item, clients = merged
     mark = style("error  ", "red") if item.level == "error" else style("warning", "yellow")
     names = f"{', '.join(clients)}: " if clients else ""

@@ -13,7 +13,7 @@ from prowess_host.cli.exit_codes import DONE
 from prowess_host.cli.needs import needs_of_project
 from prowess_host.cli.options import ProjectOptions, project_options
 from prowess_host.cli.projects import settings_of
-from prowess_host.environments.store import InUse, Store, in_megabytes
+from prowess_host.environments.store import EnvironmentStore, InUse, in_megabytes
 
 __all__ = ["command"]
 
@@ -25,7 +25,7 @@ __all__ = ["command"]
 def command(where: ProjectOptions, *, everything: bool, dry_run: bool) -> int:
     """Delete the environments that no project uses."""
     here = needs_of_project(settings_of(where))
-    store = Store(here.cache)
+    store = EnvironmentStore(here.cache)
     count, freed = 0, 0
     for found in store.known():
         users = {*store.users(found.key), here.root}

@@ -24,7 +24,7 @@ from prowess_host.cli.list_table import forget_output
 from prowess_host.cli.main import VERSION
 from prowess_host.cli.terminal import Style, complain
 
-__all__ = ["COMMANDS", "COMPLETE", "Entry", "module_of", "prowess", "run"]
+__all__ = ["COMMANDS", "COMPLETE", "CommandEntry", "module_of", "prowess", "run"]
 
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Errors of writing that name no file."""
@@ -32,7 +32,7 @@ COMPLETE: Final = "_PROWESS_COMPLETE"
 """The variable in which a shell asks for completions."""
 
 
-class Entry(NamedTuple):
+class CommandEntry(NamedTuple):
     """A command that is not imported yet."""
 
     help: str
@@ -47,33 +47,33 @@ _KEEP: Final = "Review changes"
 _SEE: Final = "See what happened"
 _SHELL: Final = "The shell"
 
-COMMANDS: Final[dict[str, Entry]] = {  # in the order of the help, by group
-    "new": Entry("Make a project or a skill, with a test that passes.", _MAKE),
-    "sync": Entry("Make the environments of skills before their first call.", _MAKE),
-    "lock": Entry("Write lock files with the exact versions of dependencies.", _MAKE),
-    "clean": Entry("Delete the environments that no project uses.", _MAKE),
-    "package": Entry("Make a wheel, a bundle and a registry entry of a project.", _MAKE),
-    "list": Entry("List the commands of a project.", _USE),
-    "show": Entry("Show one command: parameters, hints, schemas, an example.", _USE),
-    "call": Entry("Call a command.", _USE),
-    "invoke": Entry("Answer request envelopes from stdin.", _USE),
-    "host": Entry("Serve a project to an MCP client. An IDE starts this.", _SERVE),
-    "serve": Entry("Serve a project over HTTP.", _SERVE),
-    "cluster": Entry("Start an engine, agents and servers here, to try a cluster.", _SERVE),
-    "agent": Entry("Run workers on this machine for the hosts of a cluster.", _SERVE),
-    "connect": Entry("Put the project into an IDE or another MCP client.", _SERVE),
-    "disconnect": Entry("Remove the project from its MCP clients.", _SERVE),
-    "status": Entry("Show where the project is connected, and whether it works.", _SERVE),
-    "doctor": Entry("Find what is wrong, from Python to each client.", _SERVE),
-    "approve": Entry("Sign the code of a project for agents that run only approved code.", _SERVE),
-    "trust": Entry("Allow the skills of an installed package to run.", _SERVE),
-    "build": Entry("Write the catalog file for commit and review.", _KEEP),
-    "check": Entry("Report breaking changes, and schemas that clients reject.", _KEEP),
-    "dev": Entry("Watch a project in a browser: commands, calls, failures.", _SEE),
-    "logs": Entry("Show the record of calls, or one call.", _SEE),
-    "replay": Entry("Run a recorded call again, and show the difference.", _SEE),
-    "test-from": Entry("Write a pytest test of a recorded call.", _SEE),
-    "completion": Entry("Print the completion script of a shell.", _SHELL),
+COMMANDS: Final[dict[str, CommandEntry]] = {  # in the order of the help, by group
+    "new": CommandEntry("Make a project or a skill, with a test that passes.", _MAKE),
+    "sync": CommandEntry("Make the environments of skills before their first call.", _MAKE),
+    "lock": CommandEntry("Write lock files with the exact versions of dependencies.", _MAKE),
+    "clean": CommandEntry("Delete the environments that no project uses.", _MAKE),
+    "package": CommandEntry("Make a wheel, a bundle and a registry entry of a project.", _MAKE),
+    "list": CommandEntry("List the commands of a project.", _USE),
+    "show": CommandEntry("Show one command: parameters, hints, schemas, an example.", _USE),
+    "call": CommandEntry("Call a command.", _USE),
+    "invoke": CommandEntry("Answer request envelopes from stdin.", _USE),
+    "host": CommandEntry("Serve a project to an MCP client. An IDE starts this.", _SERVE),
+    "serve": CommandEntry("Serve a project over HTTP.", _SERVE),
+    "cluster": CommandEntry("Start an engine, agents and servers here, to try a cluster.", _SERVE),
+    "agent": CommandEntry("Run workers on this machine for the hosts of a cluster.", _SERVE),
+    "connect": CommandEntry("Put the project into an IDE or another MCP client.", _SERVE),
+    "disconnect": CommandEntry("Remove the project from its MCP clients.", _SERVE),
+    "status": CommandEntry("Show where the project is connected, and whether it works.", _SERVE),
+    "doctor": CommandEntry("Find what is wrong, from Python to each client.", _SERVE),
+    "approve": CommandEntry("Sign the code of a project for agents that run only approved code.", _SERVE),
+    "trust": CommandEntry("Allow the skills of an installed package to run.", _SERVE),
+    "build": CommandEntry("Write the catalog file for commit and review.", _KEEP),
+    "check": CommandEntry("Report breaking changes, and schemas that clients reject.", _KEEP),
+    "dev": CommandEntry("Watch a project in a browser: commands, calls, failures.", _SEE),
+    "logs": CommandEntry("Show the record of calls, or one call.", _SEE),
+    "replay": CommandEntry("Run a recorded call again, and show the difference.", _SEE),
+    "test-from": CommandEntry("Write a pytest test of a recorded call.", _SEE),
+    "completion": CommandEntry("Print the completion script of a shell.", _SHELL),
 }
 
 _EXAMPLES: Final = """\

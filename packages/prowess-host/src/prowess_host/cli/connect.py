@@ -27,12 +27,12 @@ from prowess_host.cli.exit_codes import DONE, FAILED, WRONG_USE
 from prowess_host.cli.options import ProjectOptions, project_options
 from prowess_host.cli.projects import check_project
 from prowess_host.cli.terminal import Style, complain
-from prowess_host.clients.connecting import Plan, Target, execute, plan_connect
+from prowess_host.clients.connecting import ConnectTarget, FileChange, execute, plan_connect
 from prowess_host.clients.documents import ClientFileError
 from prowess_host.clients.launches import Launch, host_launch
 from prowess_host.clients.ledger import Ledger
 from prowess_host.clients.machine import Machine
-from prowess_host.clients.table import CLIENTS, Client
+from prowess_host.clients.table import CLIENTS, KnownClient
 from prowess_host.clients.trial import Trial, try_connection
 
 __all__ = ["command", "diff_lines"]
@@ -113,10 +113,10 @@ def _check_variables(words: Sequence[str]) -> None:
             )
 
 
-def _connect(client: Client, request: _Request, machine: Machine, needed: Sequence[str]) -> int:
+def _connect(client: KnownClient, request: _Request, machine: Machine, needed: Sequence[str]) -> int:
     """Connect one client. An error does not stop the others."""
     ledger, style = Ledger(machine.own_state), Style.of(sys.stdout)
-    target = Target(client, request.scope or client.usual_scope, request.name, request.root)
+    target = ConnectTarget(client, request.scope or client.usual_scope, request.name, request.root)
     try:
         launch = _launch(client, request, machine, needed)
         plan = plan_connect(target, launch, machine, ledger)
@@ -138,7 +138,7 @@ def _connect(client: Client, request: _Request, machine: Machine, needed: Sequen
     return DONE
 
 
-def _launch(client: Client, request: _Request, machine: Machine, needed: Sequence[str]) -> Launch:
+def _launch(client: KnownClient, request: _Request, machine: Machine, needed: Sequence[str]) -> Launch:
     """The command, with the requested variables and those that the client would drop."""
     given = dict(word.split("=", 1) for word in request.variables if "=" in word)
     named = [word for word in request.variables if "=" not in word]
@@ -156,18 +156,18 @@ def _launch(client: Client, request: _Request, machine: Machine, needed: Sequenc
     return replace(launch, env={**launch.env, **given})
 
 
-async def _try(plan: Plan, launch: Launch, machine: Machine, needed: Sequence[str]) -> Trial:
+async def _try(plan: FileChange, launch: Launch, machine: Machine, needed: Sequence[str]) -> Trial:
     target = plan.target
     return await try_connection(target.client, target.name, launch, target.root, machine, needed=needed)
 
 
-def diff_lines(plan: Plan, style: Style) -> list[str]:
+def diff_lines(plan: FileChange, style: Style) -> list[str]:
     """The difference, coloured."""
     looks = {"+": "green", "-": "red", "@": "cyan"}
     return [f"  {style(line, looks[line[0]]) if line[:1] in looks else line}" for line in plan.diff()]
 
 
-def _announce(plan: Plan, root: Path, machine: Machine, style: Style) -> None:
+def _announce(plan: FileChange, root: Path, machine: Machine, style: Style) -> None:
     client = plan.target.client
     print(f"{style(client.title, 'bold')}  {shown_path(plan.file, root, machine)}")
     print(
@@ -183,7 +183,7 @@ def _show_trial(trial: Trial, style: Style) -> bool:
     return is_usable
 
 
-def _conclude(plan: Plan, backup: Path | None, machine: Machine, style: Style) -> None:
+def _conclude(plan: FileChange, backup: Path | None, machine: Machine, style: Style) -> None:
     target = plan.target
     if backup is not None:
         print(f"  {style(f'backup: {shown_path(backup, target.root, machine)}', 'dim')}")

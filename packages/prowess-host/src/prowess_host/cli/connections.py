@@ -15,7 +15,7 @@ from prowess_host.cli.terminal import Style, plural, table
 from prowess_host.clients.machine import Machine
 from prowess_host.clients.needs import needed_variables
 from prowess_host.clients.table import CLIENTS, SCOPES, client_named
-from prowess_host.clients.trial import Problem, Trial
+from prowess_host.clients.trial import Trial, TrialProblem
 
 __all__ = [
     "ClientName",
@@ -92,7 +92,7 @@ def trial_line(trial: Trial) -> str:
     return f"works: {count} after {seconds:.2f} s, about {trial.tokens:,} tokens"
 
 
-def problem_lines(problems: Iterable[Problem], style: Style) -> list[str]:
+def problem_lines(problems: Iterable[TrialProblem], style: Style) -> list[str]:
     """Problems with their remedies. Equal problems of several commands are merged."""
     lines: list[str] = []
     for problem in problems:

@@ -17,12 +17,12 @@ from prowess_host.cli.options import ProjectOptions, project_options
 from prowess_host.cli.projects import check_project, opened
 from prowess_host.cli.records import call_line, record_of
 from prowess_host.cli.terminal import Style, plural
-from prowess_host.records.reading import CallFilter, Reader
+from prowess_host.records.reading import CallFilter, RecordReader
 
 if TYPE_CHECKING:
     from prowess_host.catalog.listing import Listing
     from prowess_host.project import Project
-    from prowess_host.protocol.kinds import Row
+    from prowess_host.protocol.kinds import KindRow
 
 __all__ = ["command"]
 
@@ -55,11 +55,11 @@ async def _watched(where: ProjectOptions) -> AsyncGenerator[Project]:
 
 
 async def _page(where: ProjectOptions, port: int, *, browser: bool) -> None:
-    from prowess_host.dev.app import App
+    from prowess_host.dev.app import DevApp
     from prowess_host.dev.server import serving
 
     async with _watched(where) as project:
-        app = App(project, record_of(where))
+        app = DevApp(project, record_of(where))
         project.connect(app)
         try:
             async with serving(app.handle, port) as app.port:
@@ -89,7 +89,7 @@ async def _plain(where: ProjectOptions) -> None:
             await asyncio.sleep(_LOOK_AGAIN)
 
 
-def _print_calls(record: Reader, last: int, style: Style) -> int:
+def _print_calls(record: RecordReader, last: int, style: Style) -> int:
     """Print the calls after this number. Returns the number of the last one."""
     if record.last_number() < last:  # it was deleted
         last = 0
@@ -118,7 +118,7 @@ class _Teller:
                 flush=True,
             )
 
-    def lists_changed(self, rows: Collection[Row]) -> None:
+    def lists_changed(self, rows: Collection[KindRow]) -> None:
         """Do nothing: one process serves here."""
 
     def resource_updated(self, uri: str) -> None:

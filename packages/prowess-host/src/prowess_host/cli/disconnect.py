@@ -12,7 +12,7 @@ from prowess_host.cli.connections import client_names, no_client, scope_option, 
 from prowess_host.cli.exit_codes import DONE, FAILED
 from prowess_host.cli.options import ProjectOptions, project_options
 from prowess_host.cli.terminal import Style, complain
-from prowess_host.clients.connecting import Target, connections_of, execute, plan_disconnect
+from prowess_host.clients.connecting import ConnectTarget, connections_of, execute, plan_disconnect
 from prowess_host.clients.documents import ClientFileError
 from prowess_host.clients.ledger import Ledger
 from prowess_host.clients.machine import Machine
@@ -54,7 +54,7 @@ def command(
             complain(connection.problem)
             failed = True
             continue
-        target = Target(connection.client, connection.scope, connection.name, where.root)
+        target = ConnectTarget(connection.client, connection.scope, connection.name, where.root)
         failed = not _disconnect(target, machine, dry_run=dry_run) or failed
     if not found:
         whose = " or ".join(row.title for row in named) if clients else "any client"
@@ -62,7 +62,7 @@ def command(
     return FAILED if failed else DONE
 
 
-def _disconnect(target: Target, machine: Machine, *, dry_run: bool) -> bool:
+def _disconnect(target: ConnectTarget, machine: Machine, *, dry_run: bool) -> bool:
     style, ledger = Style.of(sys.stdout), Ledger(machine.own_state)
     try:
         plan = plan_disconnect(target, machine, ledger)

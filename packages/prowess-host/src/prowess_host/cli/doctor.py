@@ -18,7 +18,7 @@ from prowess_host.cli.options import ProjectOptions, json_option, project_option
 from prowess_host.cli.projects import opened, settings_of
 from prowess_host.cli.terminal import Style, plural, table, width
 from prowess_host.clients.machine import Machine
-from prowess_host.doctor.checks import Patient, examine
+from prowess_host.doctor.checks import CheckedProject, examine
 from prowess_host.doctor.context import Cost, costs_of
 from prowess_host.doctor.findings import Finding
 from prowess_host.doctor.matrix import Matrix, matrix_of
@@ -61,8 +61,8 @@ def command(where: ProjectOptions, *, matrix: bool, context: bool, server: str, 
             if matrix
             else (_print_context(costs_of(contracts, profile), as_json=as_json))
         )
-    patient = Patient(where.root, Machine.this(), where.flags, live=not untried)
-    return asyncio.run(_print_findings(patient, as_json=as_json))
+    checked = CheckedProject(where.root, Machine.this(), where.flags, live=not untried)
+    return asyncio.run(_print_findings(checked, as_json=as_json))
 
 
 async def _contracts(where: ProjectOptions) -> tuple[Contract, ...]:
@@ -74,10 +74,10 @@ async def _contracts(where: ProjectOptions) -> tuple[Contract, ...]:
 # --- findings -------------------------------------------------------------------------------------
 
 
-async def _print_findings(patient: Patient, *, as_json: bool) -> int:
+async def _print_findings(checked: CheckedProject, *, as_json: bool) -> int:
     """Print each finding at once: trying the clients takes a while."""
     style, area, found = Style.of(sys.stdout), "", list[Finding]()
-    async for finding in examine(patient):
+    async for finding in examine(checked):
         found.append(finding)
         if as_json:
             continue
@@ -132,7 +132,7 @@ def _matrix_text(matrix: Matrix) -> str:
     return "\n".join(lines).rstrip()
 
 
-def _cell(findings: Sequence[lint.Finding], numbers: dict[str, str]) -> str:
+def _cell(findings: Sequence[lint.LintFinding], numbers: dict[str, str]) -> str:
     """The numbers of the broken rules. Rules that make the client drop the tool have a mark."""
     bad = {each.rule for each in findings if each.level == "error"}
     return " ".join(f"{numbers[rule]}{'!' if rule in bad else ''}" for rule in sorted({each.rule for each in findings}))

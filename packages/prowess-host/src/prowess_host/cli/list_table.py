@@ -53,7 +53,7 @@ def list_at_once(options: PlainOptions) -> int | None:
     manifest = read_manifest(manifest_path(paths.cache_dir, paths.project_root, shape))
     if (
         manifest is None
-        or manifest.apart
+        or manifest.isolated
         or settings.own.sandbox
         or settings.own.cluster.url
         or not manifest.standing(shape).complete

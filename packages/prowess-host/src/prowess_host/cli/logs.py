@@ -17,7 +17,7 @@ from prowess_host.cli.exit_codes import DONE
 from prowess_host.cli.options import ProjectOptions, json_option, project_options
 from prowess_host.cli.records import call_line, call_row, look, record_of, record_of_cluster, story
 from prowess_host.cli.terminal import Style, table, width
-from prowess_host.records.reading import Call, CallFilter, Reader
+from prowess_host.records.reading import CallFilter, RecordedCall, RecordReader
 
 __all__ = ["command", "since"]
 
@@ -74,7 +74,7 @@ def command(
     return DONE
 
 
-def _show(record: Reader, call: str | None, only: CallFilter, count: int, *, follow: bool, as_json: bool) -> None:
+def _show(record: RecordReader, call: str | None, only: CallFilter, count: int, *, follow: bool, as_json: bool) -> None:
     style = Style.of(sys.stdout)
     if call is not None:
         found = record.call(call)
@@ -104,7 +104,7 @@ def since(text: str, now: float) -> float:
         raise ProwessError(f"--since {text!r} is not a time: write 10m, 2h, 3d, or 2026-11-19T08:30") from None
 
 
-def _follow(record: Reader, only: CallFilter, last: int, style: Style, *, as_json: bool) -> None:
+def _follow(record: RecordReader, only: CallFilter, last: int, style: Style, *, as_json: bool) -> None:
     while True:
         sys.stdout.flush()
         time.sleep(_LOOK_AGAIN)
@@ -115,12 +115,12 @@ def _follow(record: Reader, only: CallFilter, last: int, style: Style, *, as_jso
             print(_as_json(call) if as_json else call_line(call, style))
 
 
-def _as_json(call: Call) -> str:
+def _as_json(call: RecordedCall) -> str:
     text = json.dumps(call.to_json(), ensure_ascii=False)
     return text if text.isprintable() else json.dumps(call.to_json())
 
 
-def _table(calls: list[Call], style: Style) -> list[str]:
+def _table(calls: list[RecordedCall], style: Style) -> list[str]:
     """The table. A narrow terminal has no place for the client, which is in the details of a call."""
     rows, columns = [_HEADER, *map(call_row, calls)], width(sys.stdout)
     narrowest = sum(max(len(row[column]) + 2 for row in rows) for column in range(_YIELDS)) + _FOR_ARGUMENTS
@@ -130,14 +130,14 @@ def _table(calls: list[Call], style: Style) -> list[str]:
     return [style(lines[0], "dim"), *(_painted(line, call, style) for line, call in zip(lines[1:], calls, strict=True))]
 
 
-def _painted(line: str, call: Call, style: Style) -> str:
+def _painted(line: str, call: RecordedCall, style: Style) -> str:
     """The line, with the outcome in its colour."""
     kind = call_row(call)[4]
     before, found, after = line.partition(f"  {kind}")
     return f"{before}  {style(kind, look(call.kind))}{after}" if found else line
 
 
-def _nothing(record: Reader, only: CallFilter) -> str:
+def _nothing(record: RecordReader, only: CallFilter) -> str:
     if only != CallFilter():
         return "No recorded call matches."
     return f"No calls yet. They are recorded in {record.path}."

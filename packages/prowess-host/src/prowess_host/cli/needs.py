@@ -10,7 +10,7 @@ from prowess.errors import ProwessError, did_you_mean
 from prowess.settings.paths import ConfigPaths
 from prowess.settings.settings import Settings
 from prowess.skills.discovery import survey
-from prowess_host.catalog.apart import Found, read_needs
+from prowess_host.catalog.isolated import Declarations, read_needs
 from prowess_host.catalog.known import KnownCatalog
 from prowess_host.catalog.limited import read_limits
 from prowess_host.cli.terminal import complain
@@ -24,7 +24,7 @@ class Needs(NamedTuple):
 
     root: Path
     cache: Path
-    found: Found
+    found: Declarations
 
     def among(self, skills: tuple[str, ...]) -> dict[str, Needed]:
         """The environments of some skills, by skill; of all skills if none is named."""

@@ -20,7 +20,7 @@ from prowess.settings.settings import Settings
 from prowess_host.cli.exit_codes import DONE
 from prowess_host.cli.projects import is_project
 
-__all__ = ["TEMPLATES", "Template", "command"]
+__all__ = ["TEMPLATES", "SkillTemplate", "command"]
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,40}")
 _FIRST: Final = "hello"
@@ -38,7 +38,7 @@ Examples:
 """
 
 
-class Template(NamedTuple):
+class SkillTemplate(NamedTuple):
     """A template for a skill. Its files are in the folder `templates`."""
 
     summary: str
@@ -47,11 +47,11 @@ class Template(NamedTuple):
     """Arguments for the first call."""
 
 
-TEMPLATES: Final[dict[str, Template]] = {
-    "plain": Template("Greets people.", "greet", "name=Ada"),
-    "http-api": Template("Looks things up with an HTTP API.", "repository", "owner=python name=cpython"),
-    "database": Template("Keeps notes in a database.", "add", "text=milk"),
-    "long-job": Template("Counts the lines of many files, and reports its progress.", "count", "folder=."),
+TEMPLATES: Final[dict[str, SkillTemplate]] = {
+    "plain": SkillTemplate("Greets people.", "greet", "name=Ada"),
+    "http-api": SkillTemplate("Looks things up with an HTTP API.", "repository", "owner=python name=cpython"),
+    "database": SkillTemplate("Keeps notes in a database.", "add", "text=milk"),
+    "long-job": SkillTemplate("Counts the lines of many files, and reports its progress.", "count", "folder=."),
 }
 
 
@@ -189,7 +189,7 @@ def _write_all(root: Path, written: Mapping[Path, str]) -> None:
         raise ProwessError(f"{error.filename}: cannot be written ({error.strerror})") from error
 
 
-def _say_next(root: Path, skill: str, template: Template) -> None:
+def _say_next(root: Path, skill: str, template: SkillTemplate) -> None:
     is_here = root == Path.cwd() or find_project_root(Path.cwd()) == root
     enter = "" if is_here else f"  cd {os.path.relpath(root)}\n"
     print(f"\nNext:\n{enter}  prowess call {skill}.{template.command} {template.arguments}")

@@ -18,7 +18,7 @@ from prowess.schemas.walk import is_list, is_schema
 __all__ = [
     "FROM_INPUT",
     "ArgumentError",
-    "Parameter",
+    "CliParameter",
     "as_object",
     "example_line",
     "example_of",
@@ -48,7 +48,7 @@ class ArgumentError(ProwessError):
     """The arguments on the command line are malformed."""
 
 
-class Parameter(NamedTuple):
+class CliParameter(NamedTuple):
     """One parameter of a command."""
 
     name: str
@@ -61,7 +61,7 @@ class Parameter(NamedTuple):
     schema: Schema
 
 
-def parameters_of(contract: Contract) -> list[Parameter]:
+def parameters_of(contract: Contract) -> list[CliParameter]:
     """The parameters of a command, required ones first."""
     whole = contract.input_schema
     required = set(whole.get("required", ()))
@@ -69,7 +69,7 @@ def parameters_of(contract: Contract) -> list[Parameter]:
     return sorted(found, key=lambda each: not each.required)
 
 
-def _parameter(name: str, schema: Any, whole: Schema, required: set[str]) -> Parameter:
+def _parameter(name: str, schema: Any, whole: Schema, required: set[str]) -> CliParameter:
     schema = schema if is_schema(schema) else {}
     preset = schema.get("default")
     default = (
@@ -80,7 +80,7 @@ def _parameter(name: str, schema: Any, whole: Schema, required: set[str]) -> Par
         else json.dumps(preset, ensure_ascii=False)
     )
     text = " ".join(str(schema.get("description", "")).split())
-    return Parameter(name, type_in_words(schema, whole), name in required, default, text, schema)
+    return CliParameter(name, type_in_words(schema, whole), name in required, default, text, schema)
 
 
 # --- in words -------------------------------------------------------------------------------------

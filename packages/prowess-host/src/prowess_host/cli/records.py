@@ -22,7 +22,7 @@ from prowess_host.cli.projects import settings_of
 from prowess_host.cli.terminal import Style, harmless
 from prowess_host.protocol.kinds import as_content
 from prowess_host.records.place import record_path
-from prowess_host.records.reading import Call, Reader
+from prowess_host.records.reading import RecordedCall, RecordReader
 
 __all__ = [
     "CALL_ID",
@@ -51,25 +51,25 @@ _MOST_FETCHED: Final = 2000
 """Calls that are fetched from an engine."""
 
 
-def record_of(where: ProjectOptions) -> Reader:
+def record_of(where: ProjectOptions) -> RecordReader:
     """The record of the project that the options name."""
-    return Reader(record_path(ConfigPaths.of(settings_of(where), os.environ)))
+    return RecordReader(record_path(ConfigPaths.of(settings_of(where), os.environ)))
 
 
 @contextmanager
-def record_of_cluster(where: ProjectOptions) -> Generator[Reader]:
+def record_of_cluster(where: ProjectOptions) -> Generator[RecordReader]:
     """The newest calls of all hosts of the cluster, fetched from its engine."""
     from prowess_host.records.rows import Row
-    from prowess_host.records.store import Store
+    from prowess_host.records.store import RecordStore
 
     settings = settings_of(where)
     rows = [Row(*json.loads(text)) for text in asyncio.run(_fetched(settings))]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "calls.sqlite"
-        store = Store(path, settings.own.record.max_bytes, settings.own.record.max_days)
+        store = RecordStore(path, settings.own.record.max_bytes, settings.own.record.max_days)
         store.write(rows, [])
         store.close()
-        yield Reader(path)
+        yield RecordReader(path)
 
 
 async def _fetched(settings: Settings) -> list[bytes]:
@@ -94,7 +94,7 @@ def took(seconds: float | None) -> str:
     return f"{seconds:.1f} s" if seconds < 60 else f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
 
 
-def arguments_line(call: Call) -> str:
+def arguments_line(call: RecordedCall) -> str:
     """The arguments in one line."""
     if call.arguments is None:
         return "(not kept)"
@@ -105,7 +105,7 @@ def _plain(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def story(call: Call, style: Style) -> list[str]:
+def story(call: RecordedCall, style: Style) -> list[str]:
     """All details of a call."""
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(call.began))
     facts = [_flat(call.client) or "unknown client", when]
@@ -173,7 +173,7 @@ def _flat(text: str) -> str:
     return " ".join(harmless(text).split())
 
 
-def call_row(call: Call) -> tuple[str, ...]:
+def call_row(call: RecordedCall) -> tuple[str, ...]:
     """The columns of a call: time, id, command, client, outcome, duration, arguments."""
     day = time.strftime("%m-%d %H:%M:%S", time.localtime(call.began))
     kind = call.kind + (f" ×{call.attempts}" if call.attempts > 1 else "") + (" (cache)" if call.cached else "")
@@ -189,12 +189,12 @@ def call_row(call: Call) -> tuple[str, ...]:
     return tuple(map(_flat, row))
 
 
-def short_id(call: Call) -> str:
+def short_id(call: RecordedCall) -> str:
     """The id, or its beginning if it is long: commands take both."""
     return call.id[:_SHORT] if len(call.id) > _LONG else call.id
 
 
-def call_line(call: Call, style: Style) -> str:
+def call_line(call: RecordedCall, style: Style) -> str:
     """One line about a call."""
     when, name, command, client, kind, duration, arguments = call_row(call)
     text = f"{when}  {style(name, 'dim')}  {style(command, 'bold')}  {client}  {style(kind, look(call.kind))}"

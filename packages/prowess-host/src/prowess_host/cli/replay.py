@@ -19,7 +19,7 @@ from prowess_host.cli.options import ProjectOptions, json_option, project_option
 from prowess_host.cli.projects import opened, unknown_command
 from prowess_host.cli.records import CALL_ID, content_lines, look, record_of, took
 from prowess_host.cli.terminal import Style, complain
-from prowess_host.records.reading import Call
+from prowess_host.records.reading import RecordedCall
 
 __all__ = ["command", "completed_arguments", "difference"]
 
@@ -42,7 +42,9 @@ def command(where: ProjectOptions, *, call: str, arguments: tuple[str, ...], yes
     return asyncio.run(_replay(where, record_of(where).call(call), arguments, yes=yes, as_json=as_json))
 
 
-async def _replay(where: ProjectOptions, before: Call, words: Sequence[str], *, yes: bool, as_json: bool) -> int:
+async def _replay(
+    where: ProjectOptions, before: RecordedCall, words: Sequence[str], *, yes: bool, as_json: bool
+) -> int:
     async with opened(where, client="prowess replay") as project:
         await project.load(before.command)
         contract = await project.contract_of(before.command)
@@ -68,7 +70,7 @@ async def _replay(where: ProjectOptions, before: Call, words: Sequence[str], *, 
     return DONE if outcome.ok else FAILED
 
 
-def completed_arguments(call: Call, words: Sequence[str], contract: Contract, name: str) -> JsonObject:
+def completed_arguments(call: RecordedCall, words: Sequence[str], contract: Contract, name: str) -> JsonObject:
     """The recorded arguments, with replacements. Raises `ProwessError` if the record lacks one."""
     given: JsonObject = {}
     for word in words:
@@ -115,7 +117,7 @@ def difference(before: JsonObject | None, after: JsonObject) -> list[str]:
     return list(difflib.unified_diff(old, new, "recorded", "now", lineterm=""))
 
 
-def _show(before: Call, kind: str, seconds: float, result: JsonObject, changes: list[str]) -> None:
+def _show(before: RecordedCall, kind: str, seconds: float, result: JsonObject, changes: list[str]) -> None:
     style = Style.of(sys.stdout)
     was = f"{style(before.kind, look(before.kind))} after {took(before.duration)}"
     print(f"{style(before.command, 'bold')}  recorded: {was}  now: {style(kind, look(kind))} after {took(seconds)}")

@@ -14,7 +14,7 @@ from prowess_host.cli.exit_codes import DONE, FAILED
 from prowess_host.cli.options import ProjectOptions, json_option, project_options
 from prowess_host.cli.projects import agents_of, check_project, settings_of
 from prowess_host.cli.terminal import Style
-from prowess_host.clients.connecting import Connection, connections_of
+from prowess_host.clients.connecting import ServerEntry, connections_of
 from prowess_host.clients.machine import Machine
 from prowess_host.clients.table import CLIENTS
 from prowess_host.clients.trial import Trial, try_connection
@@ -42,18 +42,18 @@ def command(where: ProjectOptions, *, untried: bool, as_json: bool) -> int:
     return FAILED if any(_is_bad(*each) for each in both) else DONE
 
 
-def _tried(connection: Connection, where: ProjectOptions, machine: Machine, needed: list[str]) -> Trial | None:
+def _tried(connection: ServerEntry, where: ProjectOptions, machine: Machine, needed: list[str]) -> Trial | None:
     if connection.launch is None:
         return None
     work = try_connection(connection.client, connection.name, connection.launch, where.root, machine, needed=needed)
     return asyncio.run(work)
 
 
-def _is_bad(connection: Connection, trial: Trial | None) -> bool:
+def _is_bad(connection: ServerEntry, trial: Trial | None) -> bool:
     return connection.problem is not None or (trial is not None and not trial.works)
 
 
-def _as_json(both: list[tuple[Connection, Trial | None]], agents: list[str]) -> str:
+def _as_json(both: list[tuple[ServerEntry, Trial | None]], agents: list[str]) -> str:
     rows: list[dict[str, Any]] = [
         {
             "client": connection.client.name,
@@ -69,7 +69,7 @@ def _as_json(both: list[tuple[Connection, Trial | None]], agents: list[str]) -> 
     return json.dumps({"connections": rows, **({"cluster": agents} if agents else {})}, indent=2, ensure_ascii=False)
 
 
-def _as_text(both: list[tuple[Connection, Trial | None]], where: ProjectOptions, machine: Machine) -> str:
+def _as_text(both: list[tuple[ServerEntry, Trial | None]], where: ProjectOptions, machine: Machine) -> str:
     style = Style.of(sys.stdout)
     if not both:
         found = [row.name for row in CLIENTS.values() if row.is_found(machine)]

@@ -22,7 +22,7 @@ from prowess_host.cli.options import ProjectOptions, project_options
 from prowess_host.cli.projects import opened, unknown_command
 from prowess_host.cli.records import CALL_ID, record_of, short_id, unboxed
 from prowess_host.cli.replay import completed_arguments
-from prowess_host.records.reading import RUNNING, Call
+from prowess_host.records.reading import RUNNING, RecordedCall
 from prowess_host.records.redaction import MASK
 
 __all__ = ["command", "written_test"]
@@ -45,7 +45,7 @@ def command(where: ProjectOptions, *, call: str, arguments: tuple[str, ...], tar
     return asyncio.run(_write(where, record_of(where).call(call), arguments, target))
 
 
-async def _write(where: ProjectOptions, call: Call, words: Sequence[str], target: str | None) -> int:
+async def _write(where: ProjectOptions, call: RecordedCall, words: Sequence[str], target: str | None) -> int:
     if call.kind in (RUNNING, "lost", "cancelled", "input_required"):
         raise ProwessError(f"{call.id} has no result to test for: it is {call.kind}")
     async with opened(where) as project:
@@ -66,7 +66,7 @@ async def _write(where: ProjectOptions, call: Call, words: Sequence[str], target
     return DONE
 
 
-def written_test(call: Call, arguments: JsonObject, contract: Contract, root: Path, file: Path) -> str:
+def written_test(call: RecordedCall, arguments: JsonObject, contract: Contract, root: Path, file: Path) -> str:
     """The text of the test."""
     up = _way_up(file, root)
     name = re.sub(r"\W", "_", call.command)
@@ -99,7 +99,7 @@ def _way_up(file: Path, root: Path) -> str:
     return f"Path(__file__).resolve().parents[{len(inside.relative_to(root.resolve()).parts)}]"
 
 
-def _checks(call: Call, contract: Contract) -> list[str]:
+def _checks(call: RecordedCall, contract: Contract) -> list[str]:
     """The assertions: the parts of the recorded result that do not differ between calls."""
     result = call.result or {}
     kind = f"assert {_literal(call.kind)} == outcome.kind, outcome.text"

@@ -19,9 +19,18 @@ from prowess_host.clients.files import back_up, digest, remove, write
 from prowess_host.clients.launches import Launch
 from prowess_host.clients.ledger import Ledger, Record
 from prowess_host.clients.machine import Machine
-from prowess_host.clients.table import CLIENTS, Client
+from prowess_host.clients.table import CLIENTS, KnownClient
 
-__all__ = ["Connection", "Plan", "Target", "connections_of", "execute", "plan_connect", "plan_disconnect", "slug"]
+__all__ = [
+    "ConnectTarget",
+    "FileChange",
+    "ServerEntry",
+    "connections_of",
+    "execute",
+    "plan_connect",
+    "plan_disconnect",
+    "slug",
+]
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*")
 _SLUG: Final = 12
@@ -33,10 +42,10 @@ _SECRET: Final = re.compile(
 
 
 @frozen
-class Target:
+class ConnectTarget:
     """The place of one entry: the client, the scope and the name of the server."""
 
-    client: Client
+    client: KnownClient
     scope: str
     name: str
     root: Path
@@ -56,10 +65,10 @@ class Target:
 
 
 @frozen
-class Plan:
+class FileChange:
     """The planned change of one file."""
 
-    target: Target
+    target: ConnectTarget
     file: Path
     before: Document
     after: bytes | None
@@ -95,7 +104,7 @@ def slug(root: Path) -> str:
 # --- planning -------------------------------------------------------------------------------------
 
 
-def plan_connect(target: Target, launch: Launch, machine: Machine, ledger: Ledger) -> Plan:
+def plan_connect(target: ConnectTarget, launch: Launch, machine: Machine, ledger: Ledger) -> FileChange:
     """Plan to connect. Raises `ClientFileError` or `ProwessError` if that is impossible."""
     client, name = target.client, target.name
     if not _NAME.fullmatch(name):
@@ -106,10 +115,10 @@ def plan_connect(target: Target, launch: Launch, machine: Machine, ledger: Ledge
     if entry is not None:
         _check_ours(target, file, entry)
     after = before.put(target.path, client.shape.merged(entry, launch, name))
-    return Plan(target, file, before, after.content, launch, ledger.find(file, name))
+    return FileChange(target, file, before, after.content, launch, ledger.find(file, name))
 
 
-def _check_ours(target: Target, file: Path, entry: Any) -> None:
+def _check_ours(target: ConnectTarget, file: Path, entry: Any) -> None:
     """Refuse to overwrite an entry that Prowess did not write."""
     name, root = target.name, target.root
     launch = target.client.shape.read(entry)
@@ -122,12 +131,12 @@ def _check_ours(target: Target, file: Path, entry: Any) -> None:
         raise ClientFileError(file, reason, f"choose another name: --name {other}")
 
 
-def plan_disconnect(target: Target, machine: Machine, ledger: Ledger) -> Plan:
+def plan_disconnect(target: ConnectTarget, machine: Machine, ledger: Ledger) -> FileChange:
     """Plan to disconnect: restore the former file, or remove the entry if the file was edited since."""
     file = target.file(machine)
     before = read_document(file, target.client.format)
     record = ledger.find(file, target.name)
-    plan = Plan(target, file, before, before.content, None, record)
+    plan = FileChange(target, file, before, before.content, None, record)
     if before.entry(target.path) is None:
         return plan
     if record is not None and record.written == digest(before.content):
@@ -149,7 +158,7 @@ def _kept(record: Record) -> bytes | None:
 # --- executing ------------------------------------------------------------------------------------
 
 
-def execute(plan: Plan, ledger: Ledger, again: Callable[[], Plan] | None = None) -> Path | None:
+def execute(plan: FileChange, ledger: Ledger, again: Callable[[], FileChange] | None = None) -> Path | None:
     """Carry out a plan. Returns the backup, if one was made. Raises `ClientFileError` if nothing was changed.
 
     `again` makes the plan anew for the file as it is now: another `connect` may have written to it since.
@@ -165,7 +174,7 @@ def execute(plan: Plan, ledger: Ledger, again: Callable[[], Plan] | None = None)
 _PERMISSIONS: Final = "check the permissions of the file and its folder, then run the command again"
 
 
-def _executed(plan: Plan, ledger: Ledger) -> Path | None:
+def _executed(plan: FileChange, ledger: Ledger) -> Path | None:
     if not plan.changes:
         if plan.launch is None and plan.record is not None:
             ledger.forget(plan.record)
@@ -174,13 +183,13 @@ def _executed(plan: Plan, ledger: Ledger) -> Path | None:
     return _connect(plan, ledger) if plan.launch is not None else _disconnect(plan, ledger)
 
 
-def _check_unchanged(plan: Plan) -> None:
+def _check_unchanged(plan: FileChange) -> None:
     now = plan.file.read_bytes() if plan.file.exists() else b""
     if now != plan.before.content or plan.file.exists() != plan.before.exists:
         raise ClientFileError(plan.file, "it was changed by another program just now", "run the command again")
 
 
-def _connect(plan: Plan, ledger: Ledger) -> Path | None:
+def _connect(plan: FileChange, ledger: Ledger) -> Path | None:
     content, known, target = cast("bytes", plan.after), plan.record, plan.target
     backup = back_up(ledger.backups, plan.file, plan.before.content) if plan.before.exists else None
     made = write(plan.file, content)
@@ -202,7 +211,7 @@ def _connect(plan: Plan, ledger: Ledger) -> Path | None:
     return backup
 
 
-def _continued(known: Record, record: Record, plan: Plan) -> Record:
+def _continued(known: Record, record: Record, plan: FileChange) -> Record:
     """The record for an entry that is written again. Disconnecting restores the state before the first time."""
     is_untouched = known.written == digest(plan.before.content)
     return replace(
@@ -215,7 +224,7 @@ def _continued(known: Record, record: Record, plan: Plan) -> Record:
     )
 
 
-def _disconnect(plan: Plan, ledger: Ledger) -> Path | None:
+def _disconnect(plan: FileChange, ledger: Ledger) -> Path | None:
     backup = back_up(ledger.backups, plan.file, plan.before.content)
     record = plan.record
     if plan.after is None:
@@ -231,10 +240,10 @@ def _disconnect(plan: Plan, ledger: Ledger) -> Path | None:
 
 
 @frozen
-class Connection:
+class ServerEntry:
     """An entry of ours in a client's file, or a file that cannot be read."""
 
-    client: Client
+    client: KnownClient
     scope: str
     file: Path
     name: str = ""
@@ -244,7 +253,7 @@ class Connection:
     """Whether the user has disabled the server in the client."""
 
 
-def connections_of(root: Path, machine: Machine, clients: Sequence[Client] = ()) -> Iterator[Connection]:
+def connections_of(root: Path, machine: Machine, clients: Sequence[KnownClient] = ()) -> Iterator[ServerEntry]:
     """All entries in the clients' files that serve a project, including those that `connect` did not write."""
     for client in clients or CLIENTS.values():
         for scope in client.files:
@@ -252,13 +261,13 @@ def connections_of(root: Path, machine: Machine, clients: Sequence[Client] = ())
             try:
                 document = read_document(file, client.format)
             except ClientFileError as error:
-                yield Connection(client, scope, file, problem=str(error))
+                yield ServerEntry(client, scope, file, problem=str(error))
                 continue
             servers = document.entry(client.key)
             for name, entry in cast("dict[str, Any]", servers if isinstance(servers, dict) else {}).items():
                 launch = client.shape.read(entry)
                 if launch is not None and _is_about(launch, root, scope):
-                    yield Connection(client, scope, file, name, launch, is_off=_is_off(entry))
+                    yield ServerEntry(client, scope, file, name, launch, is_off=_is_off(entry))
 
 
 def _is_about(launch: Launch, root: Path, scope: str) -> bool:

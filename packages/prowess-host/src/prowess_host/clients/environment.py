@@ -8,7 +8,7 @@ from typing import Final
 
 from prowess.frozen import frozen
 
-__all__ = ["SAFE", "Environment"]
+__all__ = ["SAFE", "PassedEnvironment"]
 
 SAFE: Final = frozenset(
     "HOME LOGNAME PATH SHELL TERM USER "
@@ -24,7 +24,7 @@ _DESKTOP_PATH: Final = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 
 
 @frozen
-class Environment:
+class PassedEnvironment:
     """The part of its own environment that a client passes on."""
 
     only: frozenset[str] | None = None

@@ -15,13 +15,13 @@ from typing import Final
 
 from prowess.frozen import frozen
 
-__all__ = ["Written", "back_up", "digest", "remove", "write"]
+__all__ = ["WrittenFile", "back_up", "digest", "remove", "write"]
 
 _WRITABLE: Final = 0o222
 
 
 @frozen
-class Written:
+class WrittenFile:
     """The file and the folders that a write has made."""
 
     file: bool
@@ -34,7 +34,7 @@ def digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def write(file: Path, content: bytes) -> Written:
+def write(file: Path, content: bytes) -> WrittenFile:
     """Replace a file in one step, and make its folders. After an `OSError`, nothing has changed.
 
     A rename would also replace a file that is read-only, so the mode is checked: somebody wanted the file to stay.
@@ -61,7 +61,7 @@ def write(file: Path, content: bytes) -> Written:
         with contextlib.suppress(OSError):
             Path(name).unlink()
         raise
-    return Written(before is None, tuple(missing))
+    return WrittenFile(before is None, tuple(missing))
 
 
 def _dress(file: Path, before: os.stat_result | None) -> None:

@@ -19,7 +19,7 @@ from prowess.frozen import frozen
 from prowess.jsontypes import JsonObject
 from prowess_host.clients.launches import Launch
 
-__all__ = ["Session", "run_session"]
+__all__ = ["SessionResult", "run_session"]
 
 _VERSION: Final = "2025-06-18"
 _LONGEST_LINE: Final = 1 << 28
@@ -29,7 +29,7 @@ _LAST_LINES: Final = 20
 
 
 @frozen
-class Session:
+class SessionResult:
     """The result of a session."""
 
     tools: tuple[JsonObject, ...] = ()
@@ -45,7 +45,7 @@ class Session:
     """The last lines that the host and its workers wrote."""
 
 
-async def run_session(launch: Launch, environ: Mapping[str, str], folder: Path, *, patience: float) -> Session:
+async def run_session(launch: Launch, environ: Mapping[str, str], folder: Path, *, patience: float) -> SessionResult:
     """Start a launch in an environment and a folder, and list its tools. Failures of the host are part of the result."""
     began = time.monotonic()
     try:
@@ -60,7 +60,7 @@ async def run_session(launch: Launch, environ: Mapping[str, str], folder: Path, 
             cwd=folder,
         )
     except OSError as error:
-        return Session(failure=f"cannot be started: {error.filename or launch.command}: {error.strerror}")
+        return SessionResult(failure=f"cannot be started: {error.filename or launch.command}: {error.strerror}")
     said: list[str] = []
     listening = asyncio.ensure_future(_listen(cast("asyncio.StreamReader", process.stderr), said))
     talk = _Talk(process, began)
@@ -98,7 +98,7 @@ class _Talk:
     """The messages of one session."""
 
     def __init__(self, process: asyncio.subprocess.Process, began: float) -> None:
-        self.session = Session()
+        self.session = SessionResult()
         self._process = process
         self._began = began
         self._number = 0

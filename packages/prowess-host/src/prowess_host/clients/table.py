@@ -13,17 +13,17 @@ from typing import Final
 
 from prowess.errors import ProwessError, did_you_mean
 from prowess.frozen import frozen
-from prowess_host.clients.environment import SAFE, Environment
+from prowess_host.clients.environment import SAFE, PassedEnvironment
 from prowess_host.clients.launches import Shape
 from prowess_host.clients.machine import Machine
 
-__all__ = ["CLIENTS", "SCOPES", "Client", "Limits", "Place", "client_named"]
+__all__ = ["CLIENTS", "SCOPES", "ClientLimits", "ClientPath", "KnownClient", "client_named"]
 
 SCOPES: Final = ("project", "user")
 
 
 @frozen
-class Place:
+class ClientPath:
     """A file or folder of a client, on any system."""
 
     base: str
@@ -47,7 +47,7 @@ class Place:
 
 
 @frozen
-class Limits:
+class ClientLimits:
     """The limits of a client. `None` if there is no limit, or none is known.
 
     Limits on names, numbers and schemas of tools are rules of `prowess_host.review.lint`.
@@ -64,20 +64,20 @@ class Limits:
 
 
 @frozen
-class Client:
+class KnownClient:
     """One client."""
 
     name: str
     """The name to type."""
     title: str
     """The name that its makers use."""
-    files: Mapping[str, tuple[Place, ...]]
+    files: Mapping[str, tuple[ClientPath, ...]]
     """Files by scope. The first existing one is used, else the first one."""
     key: tuple[str, ...]
     """The path of the table of servers in the file."""
     shape: Shape
-    environment: Environment
-    limits: Limits
+    environment: PassedEnvironment
+    limits: ClientLimits
     next_step: str
     """What the user does after connecting."""
     format: str = "json"
@@ -89,7 +89,7 @@ class Client:
     """Its name in `prowess_host.review.lint`."""
     programs: tuple[str, ...] = ()
     """The names of its program."""
-    marks: tuple[Place, ...] = ()
+    marks: tuple[ClientPath, ...] = ()
     """Folders that exist only if it is installed."""
 
     def file(self, machine: Machine, root: Path, scope: str) -> Path:
@@ -114,7 +114,7 @@ class Client:
         return self.reference is not None or self.shape.names is not None
 
 
-def client_named(name: str) -> Client:
+def client_named(name: str) -> KnownClient:
     """The client with this name. Raises `ProwessError` for an unknown name."""
     normal = name.lower().replace("_", "-")
     normal = _ALIASES.get(normal, normal)
@@ -135,187 +135,195 @@ _OLD_CLINE: Final = "Code/User/globalStorage/saoudrizwan.claude-dev"
 """The extension's own folder. Since 4.0, the extension, the command line and the SDK share a folder in the home."""
 _STDIO: Final = {"type": "stdio"}
 
-CLIENTS: Final[Mapping[str, Client]] = {
+CLIENTS: Final[Mapping[str, KnownClient]] = {
     row.name: row
     for row in (
-        Client(
+        KnownClient(
             name="claude-code",
             title="Claude Code",
             files={
-                "project": (Place("project", ".mcp.json"),),
-                "user": (Place("home", ".claude.json", "CLAUDE_CONFIG_DIR", ".claude.json"),),
+                "project": (ClientPath("project", ".mcp.json"),),
+                "user": (ClientPath("home", ".claude.json", "CLAUDE_CONFIG_DIR", ".claude.json"),),
             },
             key=("mcpServers",),
             shape=Shape(extra=_STDIO),
-            environment=Environment(),
+            environment=PassedEnvironment(),
             reference="${{{}:-}}",  # without the default, the client rejects the whole file if the variable is not set
-            limits=Limits(start=30, definitions=25_000, result=25_000),
+            limits=ClientLimits(start=30, definitions=25_000, result=25_000),
             next_step="start claude in the project and approve the server when it asks; /mcp shows it",
             rules="claude-code",
             programs=("claude",),
-            marks=(Place("home", ".claude", "CLAUDE_CONFIG_DIR"),),
+            marks=(ClientPath("home", ".claude", "CLAUDE_CONFIG_DIR"),),
         ),
-        Client(
+        KnownClient(
             name="claude-desktop",
             title="Claude Desktop",
-            files={"user": (Place("app", "Claude/claude_desktop_config.json"),)},
+            files={"user": (ClientPath("app", "Claude/claude_desktop_config.json"),)},
             key=("mcpServers",),
             shape=Shape(),
-            environment=Environment(only=SAFE, desktop=True),
-            limits=Limits(start=60),
+            environment=PassedEnvironment(only=SAFE, desktop=True),
+            limits=ClientLimits(start=60),
             next_step="quit Claude Desktop altogether and start it again",
             folder="home",
             rules="claude-code",
-            marks=(Place("app", "Claude"),),
+            marks=(ClientPath("app", "Claude"),),
         ),
-        Client(
+        KnownClient(
             name="cursor",
             title="Cursor",
-            files={"project": (Place("project", ".cursor/mcp.json"),), "user": (Place("home", ".cursor/mcp.json"),)},
+            files={
+                "project": (ClientPath("project", ".cursor/mcp.json"),),
+                "user": (ClientPath("home", ".cursor/mcp.json"),),
+            },
             key=("mcpServers",),
             shape=Shape(extra=_STDIO),
-            environment=Environment(desktop=True),
+            environment=PassedEnvironment(desktop=True),
             reference="${{env:{}}}",
-            limits=Limits(start=60),
+            limits=ClientLimits(start=60),
             next_step="enable the server in Cursor's settings, under MCP",
             rules="cursor",
             programs=("cursor", "cursor-agent"),
-            marks=(Place("home", ".cursor"),),
+            marks=(ClientPath("home", ".cursor"),),
         ),
-        Client(
+        KnownClient(
             name="vscode",
             title="VS Code",
-            files={"project": (Place("project", ".vscode/mcp.json"),), "user": (Place("app", "Code/User/mcp.json"),)},
+            files={
+                "project": (ClientPath("project", ".vscode/mcp.json"),),
+                "user": (ClientPath("app", "Code/User/mcp.json"),),
+            },
             key=("servers",),
             shape=Shape(extra=_STDIO),
-            environment=Environment(),  # it reads the environment of the user's shell when it starts
+            environment=PassedEnvironment(),  # it reads the environment of the user's shell when it starts
             reference="${{env:{}}}",
-            limits=Limits(),
+            limits=ClientLimits(),
             next_step="run MCP: List Servers in VS Code, start the server and trust it",
             rules="vscode",
             programs=("code",),
-            marks=(Place("app", "Code"),),
+            marks=(ClientPath("app", "Code"),),
         ),
-        Client(
+        KnownClient(
             name="codex",
             title="Codex",
             files={
-                "project": (Place("project", ".codex/config.toml"),),
-                "user": (Place("home", ".codex/config.toml", "CODEX_HOME", "config.toml"),),
+                "project": (ClientPath("project", ".codex/config.toml"),),
+                "user": (ClientPath("home", ".codex/config.toml", "CODEX_HOME", "config.toml"),),
             },
             key=("mcp_servers",),
             shape=Shape(names="env_vars"),
-            environment=Environment(only=_CODEX_VARIABLES),
-            limits=Limits(start=30, grace=1),
+            environment=PassedEnvironment(only=_CODEX_VARIABLES),
+            limits=ClientLimits(start=30, grace=1),
             next_step="run codex mcp list; the file of a project counts only where Codex trusts the project",
             format="toml",
             rules="codex",
             programs=("codex",),
-            marks=(Place("home", ".codex", "CODEX_HOME"),),
+            marks=(ClientPath("home", ".codex", "CODEX_HOME"),),
         ),
-        Client(
+        KnownClient(
             name="zed",
             title="Zed",
             files={
-                "project": (Place("project", ".zed/settings.json"),),
-                "user": (Place("xdg", "zed/settings.json", windows=("app", "Zed/settings.json")),),
+                "project": (ClientPath("project", ".zed/settings.json"),),
+                "user": (ClientPath("xdg", "zed/settings.json", windows=("app", "Zed/settings.json")),),
             },
             key=("context_servers",),
             shape=Shape(extra={"source": "custom"}),
-            environment=Environment(),  # it reads the environment of the user's shell in the project folder
-            limits=Limits(start=60),
+            environment=PassedEnvironment(),  # it reads the environment of the user's shell in the project folder
+            limits=ClientLimits(start=60),
             next_step="look for the green dot in the settings of Zed's agent panel",
             rules="zed",
             programs=("zed", "zeditor"),
-            marks=(Place("xdg", "zed", windows=("app", "Zed")),),
+            marks=(ClientPath("xdg", "zed", windows=("app", "Zed")),),
         ),
-        Client(
+        KnownClient(
             name="windsurf",
             title="Windsurf",
-            files={"user": (Place("home", ".codeium/windsurf/mcp_config.json"),)},
+            files={"user": (ClientPath("home", ".codeium/windsurf/mcp_config.json"),)},
             key=("mcpServers",),
             shape=Shape(),
-            environment=Environment(desktop=True),
+            environment=PassedEnvironment(desktop=True),
             reference="${{env:{}}}",
-            limits=Limits(start=60),
+            limits=ClientLimits(start=60),
             next_step="press refresh in Windsurf's MCP settings",
             folder="home",
             rules="windsurf",
             programs=("windsurf",),
-            marks=(Place("home", ".codeium/windsurf"),),
+            marks=(ClientPath("home", ".codeium/windsurf"),),
         ),
-        Client(
+        KnownClient(
             name="gemini",
             title="Gemini CLI",
             files={
-                "project": (Place("project", ".gemini/settings.json"),),
-                "user": (Place("home", ".gemini/settings.json", "GEMINI_CLI_HOME", ".gemini/settings.json"),),
+                "project": (ClientPath("project", ".gemini/settings.json"),),
+                "user": (ClientPath("home", ".gemini/settings.json", "GEMINI_CLI_HOME", ".gemini/settings.json"),),
             },
             key=("mcpServers",),
             shape=Shape(),
-            environment=Environment(hidden=_GEMINI_HIDDEN),
+            environment=PassedEnvironment(hidden=_GEMINI_HIDDEN),
             reference="${{{}}}",
-            limits=Limits(start=600),
+            limits=ClientLimits(start=600),
             next_step="run gemini mcp list; no server starts in a folder that Gemini does not trust",
             rules="gemini",
             programs=("gemini",),
-            marks=(Place("home", ".gemini"),),
+            marks=(ClientPath("home", ".gemini"),),
         ),
-        Client(
+        KnownClient(
             name="copilot",
             title="Copilot CLI",
             files={
-                "project": (Place("project", ".github/mcp.json"),),
-                "user": (Place("home", ".copilot/mcp-config.json", "COPILOT_HOME", "mcp-config.json"),),
+                "project": (ClientPath("project", ".github/mcp.json"),),
+                "user": (ClientPath("home", ".copilot/mcp-config.json", "COPILOT_HOME", "mcp-config.json"),),
             },
             key=("mcpServers",),
             shape=Shape(extra={"type": "local", "tools": ["*"]}),
-            environment=Environment(only=SAFE),
+            environment=PassedEnvironment(only=SAFE),
             reference="${{{}}}",
-            limits=Limits(start=60),
+            limits=ClientLimits(start=60),
             next_step="run copilot mcp list; the file of a project counts only where Copilot trusts the folder",
             rules="copilot",
             programs=("copilot",),
-            marks=(Place("home", ".copilot", "COPILOT_HOME"),),
+            marks=(ClientPath("home", ".copilot", "COPILOT_HOME"),),
         ),
-        Client(
+        KnownClient(
             name="junie",
             title="JetBrains (Junie)",
             files={
-                "project": (Place("project", ".junie/mcp/mcp.json"),),
-                "user": (Place("home", ".junie/mcp/mcp.json"),),
+                "project": (ClientPath("project", ".junie/mcp/mcp.json"),),
+                "user": (ClientPath("home", ".junie/mcp/mcp.json"),),
             },
             key=("mcpServers",),
             shape=Shape(),
-            environment=Environment(desktop=True),
-            limits=Limits(start=60),
+            environment=PassedEnvironment(desktop=True),
+            limits=ClientLimits(start=60),
             next_step="look in Settings, Tools, Junie, MCP Settings",
             programs=("junie",),
-            marks=(Place("home", ".junie"),),
+            marks=(ClientPath("home", ".junie"),),
         ),
-        Client(
+        KnownClient(
             name="cline",
             title="Cline",
             files={
                 "user": (
-                    Place("home", ".cline/data/settings/cline_mcp_settings.json"),
-                    Place("app", f"{_OLD_CLINE}/settings/cline_mcp_settings.json"),
+                    ClientPath("home", ".cline/data/settings/cline_mcp_settings.json"),
+                    ClientPath("app", f"{_OLD_CLINE}/settings/cline_mcp_settings.json"),
                 )
             },
             key=("mcpServers",),
             shape=Shape(),
-            environment=Environment(only=SAFE),
+            environment=PassedEnvironment(only=SAFE),
             reference="${{env:{}}}",
-            limits=Limits(start=60),
+            limits=ClientLimits(start=60),
             next_step="open Cline's MCP Servers panel; it reads the file again when it is saved",
             folder="home",
             programs=("cline",),
-            marks=(Place("home", ".cline"), Place("app", _OLD_CLINE)),
+            marks=(ClientPath("home", ".cline"), ClientPath("app", _OLD_CLINE)),
         ),
-        Client(
+        KnownClient(
             name="goose",
             title="Goose",
-            files={"user": (Place("xdg", "goose/config.yaml", windows=("app", "Block/goose/config/config.yaml")),)},
+            files={
+                "user": (ClientPath("xdg", "goose/config.yaml", windows=("app", "Block/goose/config/config.yaml")),)
+            },
             key=("extensions",),
             shape=Shape(
                 command="cmd",
@@ -329,38 +337,38 @@ CLIENTS: Final[Mapping[str, Client]] = {
                 },
                 label="name",
             ),
-            environment=Environment(),
-            limits=Limits(start=300),
+            environment=PassedEnvironment(),
+            limits=ClientLimits(start=300),
             next_step="start a new goose session",
             format="yaml",
             folder="home",
             rules="goose",
             programs=("goose",),
-            marks=(Place("xdg", "goose", windows=("app", "Block/goose")),),
+            marks=(ClientPath("xdg", "goose", windows=("app", "Block/goose")),),
         ),
-        Client(
+        KnownClient(
             name="opencode",
             title="OpenCode",
             files={
                 "project": (
-                    Place("project", "opencode.json"),
-                    Place("project", "opencode.jsonc"),
+                    ClientPath("project", "opencode.json"),
+                    ClientPath("project", "opencode.jsonc"),
                 ),
                 "user": (
-                    Place("xdg", "opencode/opencode.json"),
-                    Place("xdg", "opencode/opencode.jsonc"),
-                    Place("xdg", "opencode/config.json"),
+                    ClientPath("xdg", "opencode/opencode.json"),
+                    ClientPath("xdg", "opencode/opencode.jsonc"),
+                    ClientPath("xdg", "opencode/config.json"),
                 ),
             },
             key=("mcp",),
             shape=Shape(args=None, env="environment", extra={"type": "local", "enabled": True}),
-            environment=Environment(),
+            environment=PassedEnvironment(),
             reference="{{env:{}}}",
-            limits=Limits(start=30),
+            limits=ClientLimits(start=30),
             next_step="run opencode mcp list",
             rules="opencode",
             programs=("opencode",),
-            marks=(Place("xdg", "opencode"),),
+            marks=(ClientPath("xdg", "opencode"),),
         ),
     )
 }

@@ -17,11 +17,11 @@ from prowess.profiles.profile import BUILT_IN
 from prowess.schemas.walk import is_schema
 from prowess_host.clients.launches import Launch, is_fleeting
 from prowess_host.clients.machine import Machine
-from prowess_host.clients.session import Session, run_session
-from prowess_host.clients.table import Client
+from prowess_host.clients.session import SessionResult, run_session
+from prowess_host.clients.table import KnownClient
 from prowess_host.review.lint import count_tokens, lint
 
-__all__ = ["Problem", "Trial", "environment_of", "try_connection"]
+__all__ = ["Trial", "TrialProblem", "environment_of", "try_connection"]
 
 _PATIENCE: Final = 120.0
 """Seconds to wait for the host, if the client has no longer limit of its own."""
@@ -32,7 +32,7 @@ _SHOWN: Final = 3
 
 
 @frozen
-class Problem:
+class TrialProblem:
     """Something that will not work, or not well, with a remedy."""
 
     level: str
@@ -52,12 +52,12 @@ class Problem:
 class Trial:
     """The result of a trial."""
 
-    client: Client
+    client: KnownClient
     launch: Launch
-    session: Session
+    session: SessionResult
     tokens: int = 0
     """The estimated number of tokens of all definitions."""
-    problems: tuple[Problem, ...] = field(default=())
+    problems: tuple[TrialProblem, ...] = field(default=())
 
     @property
     def works(self) -> bool:
@@ -84,7 +84,7 @@ def _rounded(seconds: float | None) -> float | None:
 
 
 async def try_connection(
-    client: Client,
+    client: KnownClient,
     server: str,
     launch: Launch,
     root: Path,
@@ -112,7 +112,7 @@ async def try_connection(
 # --- the environment ------------------------------------------------------------------------------
 
 
-def environment_of(client: Client, launch: Launch, machine: Machine) -> dict[str, str]:
+def environment_of(client: KnownClient, launch: Launch, machine: Machine) -> dict[str, str]:
     """The environment that a client gives to a server."""
     windows = machine.is_windows
     seen = client.environment.seen(machine.environ, windows=windows)
@@ -136,56 +136,62 @@ def _filled(value: str, seen: Mapping[str, str]) -> str:
 # --- problems -------------------------------------------------------------------------------------
 
 
-def _of_command(launch: Launch) -> list[Problem]:
+def _of_command(launch: Launch) -> list[TrialProblem]:
     if os.path.isabs(launch.command) or "\\" in launch.command:  # noqa: PTH117 - a path of any system
         if is_fleeting(launch.command):
             text = f"{launch.command} is in uv's cache, and is deleted with it"
-            return [Problem("warning", text, "run uv tool install prowess, then prowess connect again", "fleeting")]
+            return [
+                TrialProblem("warning", text, "run uv tool install prowess, then prowess connect again", "fleeting")
+            ]
         return []
     found = shutil.which(launch.command)
     text = f"the client looks for the command {launch.command!r} in its own PATH, which may be short"
-    return [Problem("warning", text, f"run prowess connect again to write {found or 'an absolute path'}", "path")]
+    return [TrialProblem("warning", text, f"run prowess connect again to write {found or 'an absolute path'}", "path")]
 
 
-def _of_session(client: Client, session: Session) -> list[Problem]:
+def _of_session(client: KnownClient, session: SessionResult) -> list[TrialProblem]:
     said = [line for line in session.stderr if line.strip()]
-    problems: list[Problem] = []
+    problems: list[TrialProblem] = []
     if session.failure is not None:
         text = "; ".join(
             [f"the host {session.failure}" if session.initialized is None else session.failure, *said[-1:]]
         )
         remedy = "run prowess doctor to see why, then prowess connect again"
-        return [Problem("error", text, remedy, "start")]
-    problems += [Problem("warning", line, "fix it and save: the host reloads it", "stderr") for line in said[:_SHOWN]]
+        return [TrialProblem("error", text, remedy, "start")]
+    problems += [
+        TrialProblem("warning", line, "fix it and save: the host reloads it", "stderr") for line in said[:_SHOWN]
+    ]
     if {tool.get("name") for tool in session.tools} <= _OURS:
         text = "the project has no commands, and some clients drop a server without tools"
-        problems.append(Problem("warning", text, "write one: prowess new NAME", "no-tools"))
+        problems.append(TrialProblem("warning", text, "write one: prowess new NAME", "no-tools"))
     return problems + _of_time(client, session.listed or 0)
 
 
-def _of_time(client: Client, seconds: float) -> list[Problem]:
+def _of_time(client: KnownClient, seconds: float) -> list[TrialProblem]:
     start, grace = client.limits.start, client.limits.grace
     if start is not None and seconds > start:
         text = f"the tools were listed after {seconds:.1f} s, and {client.title} waits {start:g} s"
-        return [Problem("error", text, "find the slow skill: prowess doctor; a second start is faster", "slow")]
+        return [TrialProblem("error", text, "find the slow skill: prowess doctor; a second start is faster", "slow")]
     if grace is not None and seconds > grace:
         text = (
             f"the tools were listed after {seconds:.1f} s; after {grace:g} s {client.title} begins a turn without them"
         )
-        return [Problem("warning", text, "a second start is faster: skills are described once", "slow")]
+        return [TrialProblem("warning", text, "a second start is faster: skills are described once", "slow")]
     return []
 
 
-def _of_size(client: Client, tokens: int) -> list[Problem]:
+def _of_size(client: KnownClient, tokens: int) -> list[TrialProblem]:
     limit = client.limits.definitions
     if limit is None or tokens <= limit:
         return []
     text = f"the definitions cost about {tokens:,} tokens; {client.title} warns from {limit:,}"
-    return [Problem("warning", text, "see what to shorten: prowess doctor --context", "context")]
+    return [TrialProblem("warning", text, "see what to shorten: prowess doctor --context", "context")]
 
 
-def _of_variables(client: Client, needed: Sequence[str], environ: Mapping[str, str], machine: Machine) -> list[Problem]:
-    problems: list[Problem] = []
+def _of_variables(
+    client: KnownClient, needed: Sequence[str], environ: Mapping[str, str], machine: Machine
+) -> list[TrialProblem]:
+    problems: list[TrialProblem] = []
     for name in (name for name in needed if not environ.get(name)):
         level, remedy = "warning", f"put {name} into .env in the project"
         if name not in machine.environ:
@@ -195,11 +201,11 @@ def _of_variables(client: Client, needed: Sequence[str], environ: Mapping[str, s
         else:
             text = f"{client.title} does not pass on {name}"
             remedy = f"connect again with --env {name}, or {remedy}" if client.can_refer() else remedy
-        problems.append(Problem(level, text, remedy, "variable"))
+        problems.append(TrialProblem(level, text, remedy, "variable"))
     return problems
 
 
-def _of_tools(client: Client, server: str, contracts: Sequence[Contract]) -> list[Problem]:
+def _of_tools(client: KnownClient, server: str, contracts: Sequence[Contract]) -> list[TrialProblem]:
     """The findings of the review rules about the tools that came over the wire."""
     if client.rules is None:
         return []
@@ -207,7 +213,7 @@ def _of_tools(client: Client, server: str, contracts: Sequence[Contract]) -> lis
     found = lint(contracts, lambda _: full, server=server, clients=[client.rules])
     relevant = [each for each in found if each.client or each.rule == "name-length"]
     return [
-        Problem(each.level, each.message, _REMEDIES.get(each.rule, "see prowess check"), each.rule, each.command)
+        TrialProblem(each.level, each.message, _REMEDIES.get(each.rule, "see prowess check"), each.rule, each.command)
         for each in relevant
     ]
 

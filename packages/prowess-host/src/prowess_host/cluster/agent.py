@@ -34,8 +34,8 @@ from prowess.worker.link import Frame, FrameReader, encode_frame
 from prowess.worker.messages import Kind, hello, mismatch
 from prowess.worker.polling import processors
 from prowess_host.cluster.code import Damaged, check_approved, digests_in, lay_out, within
-from prowess_host.cluster.deadlines import LIMIT, Deadlines
-from prowess_host.cluster.engine import Engine, Message
+from prowess_host.cluster.deadlines import LIMIT, RemoteDeadlines
+from prowess_host.cluster.engine import EngineConnection, Message
 from prowess_host.cluster.errors import EngineError
 from prowess_host.cluster.protocol import (
     FULL,
@@ -46,7 +46,7 @@ from prowess_host.cluster.protocol import (
     stream_subjects,
     who_subject,
 )
-from prowess_host.cluster.streams import Stream
+from prowess_host.cluster.streams import EngineStream
 from prowess_host.confinement.grants import Grant
 from prowess_host.workers.clock import Clock
 from prowess_host.workers.launch import Launched
@@ -86,7 +86,7 @@ class Agent:
     """One agent. `run` serves hosts until `stop` is called."""
 
     def __init__(
-        self, engine: Engine, settings: Settings, cache: Path, *, locked: Collection[str] | None = None
+        self, engine: EngineConnection, settings: Settings, cache: Path, *, locked: Collection[str] | None = None
     ) -> None:
         """`locked` holds the public keys that may approve code; with `None`, the agent runs the code of every host in the cluster."""
         self.engine = engine
@@ -300,7 +300,7 @@ class _Tenant:
         self._folder = agent.folder / self.incarnation
         self._root = self._folder / "0"
         other, own = stream_subjects(agent.engine, self.incarnation)
-        self.stream = Stream(
+        self.stream = EngineStream(
             agent.engine,
             own=own,
             other=other,
@@ -312,7 +312,7 @@ class _Tenant:
         self._reader = FrameReader()
         self._worker: _Relayed | None = None
         clock = Clock(lambda: [] if self._worker is None else [self._worker], asyncio.get_running_loop().time)
-        self._deadlines = Deadlines(agent.settings.own.host, self._ping, self.end, clock.read)
+        self._deadlines = RemoteDeadlines(agent.settings.own.host, self._ping, self.end, clock.read)
         self._reason = ""
         self.over = asyncio.Event()
         agent.unconfirmed.add(self)
@@ -501,7 +501,7 @@ class _Relayed(WorkerProcess):
         python: str,
         root: Path,
         placement: Placement,
-        stream: Stream,
+        stream: EngineStream,
         on_exit: Callable[[], None],
         *,
         on_received: Callable[[int, int], bool],

@@ -21,8 +21,8 @@ from prowess_host.catalog.sources import Parts
 
 __all__ = [
     "APPROVED",
-    "Code",
     "Damaged",
+    "ProjectCode",
     "Snapshots",
     "Unapproved",
     "check_approved",
@@ -55,7 +55,7 @@ class Damaged(ValueError):
 
 
 @frozen
-class Code:
+class ProjectCode:
     """The files of one version of a project."""
 
     files: Mapping[str, str]
@@ -82,7 +82,7 @@ class Snapshots:
     def __init__(self) -> None:
         self._known: dict[str, tuple[Stamp, str]] = {}
 
-    def take(self, parts: Parts) -> Code:
+    def take(self, parts: Parts) -> ProjectCode:
         """The code as it is now."""
         root, folders = parts.root, parts.folders
         roots = [root, *(folder for folder in folders if not folder.is_relative_to(root))]
@@ -109,7 +109,9 @@ class Snapshots:
             known[path] = now, digest
             found[neutral] = digest + mark
         self._known = known
-        return Code(found, tuple(map(str, roots)), tuple(_neutral(str(folder), roots) or "" for folder in folders))
+        return ProjectCode(
+            found, tuple(map(str, roots)), tuple(_neutral(str(folder), roots) or "" for folder in folders)
+        )
 
 
 def _walk(folders: Iterable[Path]) -> Iterator[str]:

@@ -16,7 +16,7 @@ from typing import Final
 from prowess.settings.keys import HostSettings
 from prowess.worker.messages import Kind
 
-__all__ = ["LIMIT", "Deadlines"]
+__all__ = ["LIMIT", "RemoteDeadlines"]
 
 LIMIT: Final = struct.Struct("!Qd")
 """The number of a call, and its remaining seconds."""
@@ -30,7 +30,7 @@ _LAST: Final = frozenset({Kind.RESULT, Kind.INPUT_REQUIRED, Kind.REFUSED, Kind.U
 _OWN, _OF_HOST = True, False
 
 
-class Deadlines:
+class RemoteDeadlines:
     """Watches the frames in both directions. `ping` asks the worker how many cancelled calls still run, and `kill` ends it."""
 
     def __init__(

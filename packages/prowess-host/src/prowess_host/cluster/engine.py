@@ -30,7 +30,7 @@ from prowess.errors import SettingsError, message_of
 from prowess.settings.settings import Settings
 from prowess_host.cluster.errors import EngineError, NoSubscriber
 
-__all__ = ["Bucket", "Engine", "Entry", "Log", "Message", "Subscription"]
+__all__ = ["Bucket", "BucketEntry", "EngineConnection", "EngineSubscription", "Log", "Message"]
 
 T = TypeVar("T")
 _log = logging.getLogger("prowess.cluster")
@@ -80,17 +80,17 @@ class Message(NamedTuple):
     reply: str
 
 
-class Entry(NamedTuple):
+class BucketEntry(NamedTuple):
     """A value of a bucket, with the revision that `Bucket.update` takes."""
 
     value: bytes
     revision: int
 
 
-class Subscription:
+class EngineSubscription:
     """Passes messages to `handler` until it is cancelled, also after a reconnect. Subscriptions with one `queue` share the messages."""
 
-    def __init__(self, engine: Engine, subject: str, handler: Callable[[Message], None], queue: str) -> None:
+    def __init__(self, engine: EngineConnection, subject: str, handler: Callable[[Message], None], queue: str) -> None:
         self.subject = subject
         self.queue = queue
         self._engine = engine
@@ -132,7 +132,7 @@ class _Client(Client):
         await self._flush_pending()
 
 
-class Engine:
+class EngineConnection:
     """The connection of one process. `start` it in a running event loop, and `close` it at the end."""
 
     def __init__(self, settings: Settings, *, url: str = "") -> None:
@@ -151,7 +151,7 @@ class Engine:
         self._lost = asyncio.Event()
         self.usable = asyncio.Event()
         """Set while it is up."""
-        self._subscriptions: dict[Subscription, Any] = {}
+        self._subscriptions: dict[EngineSubscription, Any] = {}
         """Each with its nats-py subscription on this connection."""
         self._open: dict[asyncio.Timeout, asyncio.TimerHandle] = {}
         """The time limits of the requests in progress, with their timers."""
@@ -243,7 +243,7 @@ class Engine:
                 self._denied = self.reason
                 _log.warning("the engine at %s: %s", self.place, self.reason)
 
-        subscribed: set[Subscription] = set()
+        subscribed: set[EngineSubscription] = set()
         try:
             async with asyncio.timeout(3 * _PATIENCE):
                 await client.connect(
@@ -314,23 +314,23 @@ class Engine:
             raise EngineError(self.place, _text_of(error)) from error
         sending.close()
 
-    def subscribe(self, subject: str, handler: Callable[[Message], None], *, queue: str = "") -> Subscription:
+    def subscribe(self, subject: str, handler: Callable[[Message], None], *, queue: str = "") -> EngineSubscription:
         """Receive the messages to a subject, on this connection and all later ones."""
-        subscription = Subscription(self, subject, handler, queue)
+        subscription = EngineSubscription(self, subject, handler, queue)
         self._subscriptions[subscription] = None
         if self._client is not None:
             self._start_task(self._listen(self._client, subscription))
         return subscription
 
-    async def _listen(self, client: Client, subscription: Subscription) -> None:
+    async def _listen(self, client: Client, subscription: EngineSubscription) -> None:
         known = await client.subscribe(subscription.subject, subscription.queue, subscription.handle)  # pyright: ignore[reportUnknownMemberType] - as nats-py is
         if subscription in self._subscriptions:
             self._subscriptions[subscription] = known
         else:
             await known.unsubscribe()
 
-    def unsubscribe(self, subscription: Subscription) -> None:
-        """Remove a subscription. `Subscription.cancel` calls this."""
+    def unsubscribe(self, subscription: EngineSubscription) -> None:
+        """Remove a subscription. `EngineSubscription.cancel` calls this."""
         known = self._subscriptions.pop(subscription, None)
         if known is not None:
             self._start_task(known.unsubscribe())
@@ -489,7 +489,7 @@ class Engine:
 class Bucket:
     """Keys and values in the engine. Keys consist of letters, digits, - _ = / and dots."""
 
-    def __init__(self, engine: Engine, name: str, seconds: float, most_bytes: int, *, memory: bool) -> None:
+    def __init__(self, engine: EngineConnection, name: str, seconds: float, most_bytes: int, *, memory: bool) -> None:
         self._engine = engine
         self._prefix = f"$KV.prowess-{engine.name}-{name}."
         self._stream = api.StreamConfig(
@@ -506,15 +506,15 @@ class Bucket:
             allow_rollup_hdrs=True,
         )
 
-    async def get(self, key: str) -> Entry | None:
+    async def get(self, key: str) -> BucketEntry | None:
         """The value of a key, or `None`."""
 
-        async def work(js: JetStreamContext) -> Entry | None:
+        async def work(js: JetStreamContext) -> BucketEntry | None:
             try:
                 found = await js.get_msg(self._name, subject=f"{self._prefix}{key}", direct=True)
             except NotFoundError:
                 return None
-            return Entry(found.data or b"", found.seq or 0)
+            return BucketEntry(found.data or b"", found.seq or 0)
 
         return await self._engine.kept(self._stream, work)
 
@@ -578,7 +578,7 @@ class Bucket:
 class Log:
     """Messages in order, stored on disk."""
 
-    def __init__(self, engine: Engine, name: str, seconds: float, most_bytes: int) -> None:
+    def __init__(self, engine: EngineConnection, name: str, seconds: float, most_bytes: int) -> None:
         self._engine = engine
         self._subject = engine.subject("log", name)
         self._stream = api.StreamConfig(

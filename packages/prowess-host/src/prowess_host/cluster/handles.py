@@ -20,11 +20,11 @@ from prowess.calls.handles import KEPT
 from prowess.contracts.contract import Contract
 from prowess.jsontypes import JsonObject
 from prowess_host.cluster.background import Background
-from prowess_host.cluster.engine import Engine
+from prowess_host.cluster.engine import EngineConnection
 from prowess_host.cluster.errors import EngineError
 from prowess_host.workers.jobs import lost_text
 
-__all__ = ["Accepted", "Found", "SharedHandles"]
+__all__ = ["AcceptedEnvelopes", "LostWork", "SharedHandles"]
 
 _log = logging.getLogger("prowess.cluster")
 _FORGOTTEN: Final = 7 * 86400.0
@@ -34,7 +34,7 @@ _ATTEMPTS: Final = 5
 """Attempts to change a record that other hosts change at the same time."""
 
 
-class Found(NamedTuple):
+class LostWork(NamedTuple):
     """Work whose host is gone, with its answer."""
 
     facts: JsonObject
@@ -57,7 +57,11 @@ class SharedHandles:
     """Shares the handles of this host with others, and answers for those of hosts that are gone."""
 
     def __init__(
-        self, engine: Engine, me: str, digest: Callable[[str], Awaitable[str]], owner_of: Callable[[Hashable], str]
+        self,
+        engine: EngineConnection,
+        me: str,
+        digest: Callable[[str], Awaitable[str]],
+        owner_of: Callable[[Hashable], str],
     ) -> None:
         """`digest` makes keys that reveal nothing, and `owner_of` gives the identity of a caller as a string."""
         self._engine = engine
@@ -114,7 +118,9 @@ class SharedHandles:
         if work is not None and work.answer is not None:
             await self._write(work)
 
-    async def find(self, handle: str, owner: Hashable, kind: str, lost: Callable[[JsonObject], bytes]) -> Found | None:
+    async def find(
+        self, handle: str, owner: Hashable, kind: str, lost: Callable[[JsonObject], bytes]
+    ) -> LostWork | None:
         """Work whose host is gone. Unfinished work gets the answer of `lost` for good, on all hosts."""
         name = await self._name(handle)
         for _ in range(_ATTEMPTS):
@@ -126,7 +132,7 @@ class SharedHandles:
                 return None
             if "parts" in record:
                 answer = await self._kept.get_large(record["at"], record["parts"])
-                return None if answer is None else Found(record["facts"], answer)
+                return None if answer is None else LostWork(record["facts"], answer)
             await self._put(name, {**record, "by": self._me}, lost(record["facts"]), entry.revision)
         raise EngineError(self._engine.place, "the record of a handle changes again and again")
 
@@ -175,7 +181,7 @@ class SharedHandles:
                 self._background.run(self._write(work))
 
 
-class Accepted:
+class AcceptedEnvelopes:
     """The accepted work of envelopes, as `prowess.envelopes` needs it: see its protocol `Others`."""
 
     def __init__(self, handles: SharedHandles, mark: str, contract_of: Callable[[str], Contract | None]) -> None:

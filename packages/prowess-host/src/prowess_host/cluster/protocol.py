@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import IntEnum, unique
 
-from prowess_host.cluster.engine import Engine
+from prowess_host.cluster.engine import EngineConnection
 
 __all__ = [
     "FULL",
@@ -43,22 +43,22 @@ class WorkerMessage(IntEnum):
     """The agent stops: send the worker no more calls, and let it finish the begun ones."""
 
 
-def beats_subject(engine: Engine) -> str:
+def beats_subject(engine: EngineConnection) -> str:
     """The subject of the heartbeats of agents."""
     return engine.subject("agents")
 
 
-def who_subject(engine: Engine) -> str:
+def who_subject(engine: EngineConnection) -> str:
     """The subject on which hosts ask for heartbeats."""
     return engine.subject("who")
 
 
-def agent_subject(engine: Engine, agent: str) -> str:
+def agent_subject(engine: EngineConnection, agent: str) -> str:
     """The subject of orders to one agent."""
     return engine.subject("agent", agent)
 
 
-def stream_subjects(engine: Engine, incarnation: str) -> tuple[str, str]:
+def stream_subjects(engine: EngineConnection, incarnation: str) -> tuple[str, str]:
     """The subjects to which the host and the agent of one worker subscribe."""
     return engine.subject("worker", incarnation, "host"), engine.subject("worker", incarnation, "agent")
 

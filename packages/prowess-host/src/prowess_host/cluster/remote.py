@@ -36,9 +36,9 @@ from prowess.worker.link import Frame
 from prowess.worker.messages import BeginHead, Kind, hello
 from prowess.worker.progress import Thread
 from prowess_host.catalog.sources import Parts
-from prowess_host.cluster.code import APPROVED, Code, Snapshots, moved
+from prowess_host.cluster.code import APPROVED, ProjectCode, Snapshots, moved
 from prowess_host.cluster.deadlines import LIMIT
-from prowess_host.cluster.engine import Engine, Message
+from prowess_host.cluster.engine import EngineConnection, Message
 from prowess_host.cluster.errors import EngineError
 from prowess_host.cluster.placing import Candidate, Slowness, choose, labels_of, why_none
 from prowess_host.cluster.protocol import (
@@ -51,13 +51,13 @@ from prowess_host.cluster.protocol import (
     stream_subjects,
     who_subject,
 )
-from prowess_host.cluster.streams import Stream, beats
+from prowess_host.cluster.streams import EngineStream, beats
 from prowess_host.stderr import complaints
 from prowess_host.workers.linked import LinkedWorker
 from prowess_host.workers.output import LabelledLines
 from prowess_host.workers.placement import OWN, Placement
 
-__all__ = ["Agents", "RemoteWorker", "Seen"]
+__all__ = ["Agents", "RemoteWorker", "SeenAgent"]
 
 _log = logging.getLogger("prowess.cluster")
 _STAYS: Final = ("python", "cache_dir", "env_file", "environments", "serve", "auth", "cluster", "agent", "record")
@@ -83,7 +83,7 @@ class _Refused(ProwessError):
 
 
 @frozen
-class Seen:
+class SeenAgent:
     """An agent, as its last heartbeat describes it."""
 
     id: str
@@ -119,13 +119,13 @@ class Seen:
 class Agents:
     """The agents of a cluster, and the workers that one host has on them."""
 
-    def __init__(self, engine: Engine, settings: Callable[[], Settings], parts: Callable[[], Parts]) -> None:
+    def __init__(self, engine: EngineConnection, settings: Callable[[], Settings], parts: Callable[[], Parts]) -> None:
         """`settings` and `parts` give the current state of the project at each call."""
         self.engine = engine
         self.settings = settings
         self._parts = parts
         self._snapshots = Snapshots()
-        self.seen: dict[str, Seen] = {}
+        self.seen: dict[str, SeenAgent] = {}
         self.changed = asyncio.Event()
         self.slowness = Slowness()
         self.on_joined: Callable[[], object] = bool
@@ -168,7 +168,7 @@ class Agents:
         try:
             heartbeat = json.loads(message.data)
             labels = frozenset(map(str, heartbeat["labels"]))
-            seen = Seen(
+            seen = SeenAgent(
                 str(heartbeat["id"]),
                 str(heartbeat["name"]),
                 labels,
@@ -209,7 +209,7 @@ class Agents:
         """One line about each agent."""
         return [seen.in_words() for seen in sorted(self.seen.values(), key=lambda seen: seen.name)]
 
-    async def chosen(self, labels: str, avoid: Collection[str], seconds: float) -> Seen:
+    async def chosen(self, labels: str, avoid: Collection[str], seconds: float) -> SeenAgent:
         """The agent for a worker. Waits up to `seconds` for a free one, then raises `_Refused`."""
         needed = labels_of(labels)
         end = self._loop.time() + seconds
@@ -230,16 +230,16 @@ class Agents:
             except TimeoutError:
                 continue
 
-    async def ask(self, agent: Seen, order: Mapping[str, Any]) -> Mapping[str, Any]:
+    async def ask(self, agent: SeenAgent, order: Mapping[str, Any]) -> Mapping[str, Any]:
         """Send an order to an agent, and return its answer."""
         data = json.dumps(order).encode()
         return json.loads(await self.engine.request(agent_subject(self.engine, agent.id), data, seconds=_ANSWER))
 
-    def fill(self, agent: Seen) -> None:
+    def fill(self, agent: SeenAgent) -> None:
         """Mark an agent as full before its next heartbeat says so."""
         self.seen[agent.id] = replace(self.seen.get(agent.id, agent), busy=agent.slots)
 
-    def taken(self, agent: Seen) -> None:
+    def taken(self, agent: SeenAgent) -> None:
         """Count a worker that an agent has accepted before its next heartbeat does."""
         seen = self.seen.get(agent.id)
         if seen is not None:
@@ -247,16 +247,16 @@ class Agents:
 
     # Code
 
-    async def snapshot(self) -> Code:
+    async def snapshot(self) -> ProjectCode:
         """The code of the project as it is now."""
         return await asyncio.to_thread(self._snapshots.take, self._parts())
 
-    def doubt(self, code: Code) -> None:
+    def doubt(self, code: ProjectCode) -> None:
         """Store the code again when an agent asks for it, because the engine lost it or has other content."""
         self._doubted = {code.digest, *(entry[:_SIZE] for entry in code.files.values())}
         self._stored -= self._doubted
 
-    async def store(self, code: Code, digests: Collection[str]) -> None:
+    async def store(self, code: ProjectCode, digests: Collection[str]) -> None:
         """Put code into the engine, where the agent gets it. Raises `ValueError` if a file was saved meanwhile."""
         since = self.engine.connections, self._loop.time() // _EXPIRES
         if self._since != since:  # the engine may have restarted, or dropped old files
@@ -323,9 +323,9 @@ class RemoteWorker(LinkedWorker):
         """Pairs of a folder of the host and its copy on the agent."""
         self._pid = 0
         self._agent = self._agent_id = ""
-        self._stream: Stream | None = None
+        self._stream: EngineStream | None = None
         self._ended = asyncio.Event()
-        self._code = Code({}, ())
+        self._code = ProjectCode({}, ())
         self._on_frame = on_frame
         super().__init__(begin, None, on_frame=self._receive_frame, on_exit=on_exit)
         self.only = placement.limits.skill if placement.limits is not None else ""
@@ -430,12 +430,12 @@ class RemoteWorker(LinkedWorker):
             else:
                 refused[agent.id] = f"{agent.name}: {why_not}"
 
-    async def _ask(self, agent: Seen) -> str | None:
+    async def _ask(self, agent: SeenAgent) -> str | None:
         """Have an agent start it. Returns why it refuses, or `None`. Each attempt has a new incarnation, so none starts twice."""
         agents, incarnation = self._agents, os.urandom(8).hex()
         self._agent, self._agent_id = agent.name, agent.id
         own, other = stream_subjects(agents.engine, incarnation)
-        self._stream = Stream(
+        self._stream = EngineStream(
             agents.engine, own=own, other=other, silence=agents.silence, on_message=self._receive, on_silence=self._lose
         )
         answer: Mapping[str, Any] = {}
@@ -629,7 +629,7 @@ class RemoteWorker(LinkedWorker):
 class _Transport(asyncio.Transport):
     """Lets a link write to a stream."""
 
-    def __init__(self, stream: Stream, link: Any) -> None:
+    def __init__(self, stream: EngineStream, link: Any) -> None:
         super().__init__()
         self._stream = stream
         self._link = link
@@ -665,7 +665,7 @@ def _flags(settings: Settings) -> dict[str, Any]:
     return found
 
 
-def _read(code: Code, neutral: str) -> bytes:
+def _read(code: ProjectCode, neutral: str) -> bytes:
     number, _, path = neutral.partition("/")
     return read(f"{code.roots[int(number)]}{os.sep}{path}")
 

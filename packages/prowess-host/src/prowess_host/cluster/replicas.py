@@ -13,7 +13,7 @@ from typing import Final
 from prowess.jsontypes import JsonObject
 from prowess.worker.messages import RELEASE
 from prowess_host.cluster.background import Background
-from prowess_host.cluster.engine import Engine, Message
+from prowess_host.cluster.engine import EngineConnection, Message
 from prowess_host.cluster.errors import EngineError, NoSubscriber
 
 __all__ = ["Replicas"]
@@ -42,7 +42,7 @@ _Serve = Callable[[JsonObject], Awaitable[JsonObject]]
 class Replicas:
     """This host, and its questions to the others."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: EngineConnection) -> None:
         self.me = os.urandom(6).hex()
         """The id of this host, new at every start."""
         self._engine = engine

@@ -14,10 +14,10 @@ from typing import Final, Protocol
 
 from prowess.worker.messages import KeepHead, Kind
 from prowess_host.cluster.background import Background
-from prowess_host.cluster.engine import Engine, Message
+from prowess_host.cluster.engine import EngineConnection, Message
 from prowess_host.cluster.errors import EngineError
 
-__all__ = ["Asking", "Results"]
+__all__ = ["Asking", "ClusterResults"]
 
 _log = logging.getLogger("prowess.cluster")
 _CLAIM: Final = b"c"
@@ -41,10 +41,10 @@ class Asking(Protocol):
         ...
 
 
-class Results:
+class ClusterResults:
     """The shared results, for the workers of this host."""
 
-    def __init__(self, engine: Engine, digest: Callable[[str], Awaitable[str]]) -> None:
+    def __init__(self, engine: EngineConnection, digest: Callable[[str], Awaitable[str]]) -> None:
         """`digest` makes the keys. It hides arguments from readers of the engine's keys."""
         self._engine = engine
         self._digest = digest

@@ -6,7 +6,7 @@ import hmac
 import os
 from typing import Final
 
-from prowess_host.cluster.engine import Engine
+from prowess_host.cluster.engine import EngineConnection
 
 __all__ = ["Secret"]
 
@@ -17,7 +17,7 @@ _BYTES: Final = 32
 class Secret:
     """The key from the settings, else a random one that the first host stores in the engine."""
 
-    def __init__(self, engine: Engine, key: bytes | None) -> None:
+    def __init__(self, engine: EngineConnection, key: bytes | None) -> None:
         """`key` is the one from the settings, if set."""
         self._engine = engine
         self._kept = engine.bucket("secret", memory=False)

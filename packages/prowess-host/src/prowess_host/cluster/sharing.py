@@ -11,20 +11,20 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from prowess.settings.credentials import Caller
-from prowess_host.cluster.engine import Engine, Log, Message
+from prowess_host.cluster.engine import EngineConnection, Log, Message
 from prowess_host.cluster.errors import EngineError
-from prowess_host.cluster.handles import Accepted, SharedHandles
+from prowess_host.cluster.handles import AcceptedEnvelopes, SharedHandles
 from prowess_host.cluster.replicas import Replicas
-from prowess_host.cluster.results import Results
+from prowess_host.cluster.results import ClusterResults
 from prowess_host.cluster.secret import Secret
-from prowess_host.cluster.slots import Slots
+from prowess_host.cluster.slots import ClusterSlots
 
 if TYPE_CHECKING:
     from prowess.contracts.contract import Contract
     from prowess.jsontypes import JsonObject
     from prowess.settings.settings import Settings
 
-__all__ = ["Sharing", "newest_calls"]
+__all__ = ["ClusterSharing", "newest_calls"]
 
 _IDENTITY: Final = ("auth.token", "auth.credentials", "serve.oauth_issuer", "serve.oauth_audience")
 """Settings that identify callers. Hosts answer only hosts with the same values."""
@@ -39,12 +39,12 @@ _MOST_UPDATES: Final = 1000
 """Changed resources that are kept for the next connection. Beyond that, all of them count as changed."""
 
 
-class Sharing:
+class ClusterSharing:
     """Results, limits, handles and the record of calls, shared with the other hosts of the cluster."""
 
     def __init__(
         self,
-        engine: Engine,
+        engine: EngineConnection,
         settings: Settings,
         secret: bytes | None,
         on_room: Callable[[], None],
@@ -58,8 +58,8 @@ class Sharing:
         self.engine = engine
         self.replicas = Replicas(self.engine)
         self._secret = Secret(engine, secret)
-        self.results = Results(self.engine, self._secret.digest)
-        self.slots = Slots(self.engine, self.replicas.me, self.replicas.alive, on_room)
+        self.results = ClusterResults(self.engine, self._secret.digest)
+        self.slots = ClusterSlots(self.engine, self.replicas.me, self.replicas.alive, on_room)
         self._calls = _log(engine, settings)
         self.handles = SharedHandles(engine, self.replicas.me, self._secret.digest, self._owner_of)
         self._callers = json.dumps([settings.get(name, None) for name in _IDENTITY], default=str)
@@ -135,9 +135,9 @@ class Sharing:
         host, dash, _ = handle.partition("-") if isinstance(handle, str) else ("", "", "")
         return host if dash and host != self.replicas.me and _HOST.fullmatch(host) else ""
 
-    def accepted(self, contract_of: Callable[[str], Contract | None]) -> Accepted:
+    def accepted(self, contract_of: Callable[[str], Contract | None]) -> AcceptedEnvelopes:
         """The work of envelopes."""
-        return Accepted(self.handles, self.mark, contract_of)
+        return AcceptedEnvelopes(self.handles, self.mark, contract_of)
 
     async def ask(self, host: str, question: JsonObject, caller: object) -> JsonObject:
         """The answer of another host to a caller that this host has authenticated."""
@@ -176,7 +176,7 @@ class Sharing:
         return {"cluster": self.engine.name, "engine": self.engine.state}
 
 
-def _log(engine: Engine, settings: Settings) -> Log:
+def _log(engine: EngineConnection, settings: Settings) -> Log:
     """The shared record of all hosts."""
     own = settings.own.record
     return engine.log("calls", seconds=own.max_days * 86400, most_bytes=own.max_bytes)
@@ -184,7 +184,7 @@ def _log(engine: Engine, settings: Settings) -> Log:
 
 async def newest_calls(settings: Settings, most: int) -> list[bytes]:
     """The newest rows of the shared record. Raises `EngineError` if the engine cannot be reached."""
-    engine = Engine(settings)
+    engine = EngineConnection(settings)
     try:
         if not await engine.ready():
             raise EngineError(engine.place, engine.state)

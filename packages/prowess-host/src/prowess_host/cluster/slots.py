@@ -17,21 +17,21 @@ from typing import Final
 
 from prowess.contracts.contract import Contract
 from prowess_host.cluster.background import Background
-from prowess_host.cluster.engine import Engine, Message
+from prowess_host.cluster.engine import EngineConnection, Message
 from prowess_host.cluster.errors import EngineError
 
-__all__ = ["Slots"]
+__all__ = ["ClusterSlots"]
 
 _log = logging.getLogger("prowess.cluster")
 _LOOK: Final = 1.0
 """Seconds between two looks at a full command, in case a message was lost or a host has died."""
 
 
-class Slots:
+class ClusterSlots:
     """Counts the calls of limited commands on this host, and decides when more may begin."""
 
     def __init__(
-        self, engine: Engine, me: str, alive: Callable[[], Awaitable[list[str]]], on_room: Callable[[], None]
+        self, engine: EngineConnection, me: str, alive: Callable[[], Awaitable[list[str]]], on_room: Callable[[], None]
     ) -> None:
         """`on_room` is called when `admits` may give another answer."""
         self._engine = engine

@@ -7,7 +7,7 @@ import contextlib
 from typing import NoReturn
 
 from prowess.settings.settings import Settings
-from prowess_host.cluster.engine import Engine
+from prowess_host.cluster.engine import EngineConnection
 from prowess_host.cluster.errors import EngineError
 from prowess_host.cluster.remote import Agents
 
@@ -19,7 +19,7 @@ _QUIET = 0.5
 
 async def cluster_status(settings: Settings) -> tuple[bool, list[str]]:
     """Whether the engine is up, and a line about it and about each agent. Takes a few seconds at most."""
-    engine = Engine(settings)
+    engine = EngineConnection(settings)
     agents = Agents(engine, lambda: settings, _no_code)
     try:
         is_up = await engine.ready()

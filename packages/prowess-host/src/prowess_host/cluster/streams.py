@@ -13,10 +13,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from prowess_host.cluster.engine import Engine
+from prowess_host.cluster.engine import EngineConnection
 from prowess_host.cluster.errors import EngineError
 
-__all__ = ["Stream", "beats"]
+__all__ = ["EngineStream", "beats"]
 
 _BEATS: Final = 10
 """Heartbeats that the other end may miss before it counts as gone, at least."""
@@ -47,7 +47,7 @@ def beats(silence: float) -> tuple[float, int]:
     return interval, round(silence / interval)
 
 
-class Stream:
+class EngineStream:
     """One end of a stream. It calls `on_message` with the kind and data of each message, and `on_silence` when the other end is gone.
 
     After `start` it sends several heartbeats within the `silence`, the seconds after which an end counts as gone.
@@ -55,7 +55,7 @@ class Stream:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: EngineConnection,
         *,
         own: str,
         other: str,

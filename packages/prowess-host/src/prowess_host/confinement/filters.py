@@ -17,18 +17,18 @@ from typing import Final
 from prowess.frozen import frozen
 from prowess.settings.limits import LOOPBACK, Limits
 
-__all__ = ["MACHINES", "OWN_PID", "Machine", "filter_for"]
+__all__ = ["MACHINES", "OWN_PID", "Architecture", "filter_for"]
 
 
 @frozen
-class Machine:
+class Architecture:
     """A processor architecture: its name in the kernel, and its column in the tables of numbers."""
 
     audit: int
     column: int
 
 
-MACHINES: Final = {"x86_64": Machine(0xC000003E, 0), "aarch64": Machine(0xC00000B7, 1)}
+MACHINES: Final = {"x86_64": Architecture(0xC000003E, 0), "aarch64": Architecture(0xC00000B7, 1)}
 
 _LAST_KNOWN: Final = 462
 """The last system call that was reviewed for this filter (mseal). Later ones fail with ENOSYS, and so do those of the x32
@@ -213,7 +213,7 @@ OWN_PID: Final = 0x7EADBEEF
 """A placeholder in the program for the process id of the worker, which `launch` fills in."""
 
 
-def filter_for(limits: Limits, machine: Machine, *, scoped: bool = True) -> bytes:
+def filter_for(limits: Limits, machine: Architecture, *, scoped: bool = True) -> bytes:
     """The program for a worker. Unless Landlock limits signals (`scoped`), the worker may send them only to itself."""
     program = _Program(machine)
     program.test(_JEQ, machine.audit, then=[], otherwise=[(_RET, _KILL)], load=_ARCH)  # calls of another architecture
@@ -349,7 +349,7 @@ def _if_any(index: int, values: Iterable[int]) -> list[_Step]:
 class _Program:
     """The steps of a BPF program. A jump has the numbers of steps to skip if the test is true and if it is false."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Architecture) -> None:
         self._column = machine.column
         self._steps: list[_Step] = []
 

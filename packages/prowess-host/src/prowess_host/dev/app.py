@@ -21,17 +21,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 from prowess.errors import ProwessError
 from prowess.jsontypes import JsonObject
-from prowess_host.dev.messages import Request, Response, Stream, json_response, text_response
-from prowess_host.records.reading import Call, CallFilter, NoSuchCall, Reader
+from prowess_host.dev.messages import PageRequest, PageResponse, PageStream, json_response, text_response
+from prowess_host.records.reading import CallFilter, NoSuchCall, RecordedCall, RecordReader
 
 if TYPE_CHECKING:
     from prowess.contracts.catalog import Catalog, Failure
     from prowess.contracts.contract import Contract
     from prowess_host.catalog.listing import Listing
     from prowess_host.project import Project
-    from prowess_host.protocol.kinds import Row
+    from prowess_host.protocol.kinds import KindRow
 
-__all__ = ["App"]
+__all__ = ["DevApp"]
 
 _FILES: Final = {
     "": ("index.html", "text/html; charset=utf-8"),
@@ -48,10 +48,10 @@ _MOST_CALLS: Final = 100
 _SUMMARY: Final = 200
 
 
-class App:
+class DevApp:
     """The page of one project. Set its port before the first request."""
 
-    def __init__(self, project: Project, record: Reader) -> None:
+    def __init__(self, project: Project, record: RecordReader) -> None:
         self._project = project
         self._record = record
         self._changed = asyncio.Event()
@@ -75,7 +75,7 @@ class App:
         self._changed.set()
         self._changed = asyncio.Event()
 
-    def lists_changed(self, rows: Collection[Row]) -> None:
+    def lists_changed(self, rows: Collection[KindRow]) -> None:
         """Do nothing: one process serves here."""
 
     def resource_updated(self, uri: str) -> None:
@@ -89,7 +89,7 @@ class App:
 
     # Requests
 
-    async def handle(self, request: Request) -> Response | Stream:
+    async def handle(self, request: PageRequest) -> PageResponse | PageStream:
         """Answer a request of the page; reject any other."""
         refusal = self._refusal(request)
         if refusal is not None:
@@ -103,7 +103,7 @@ class App:
             return self._answered(request)
         return text_response(405, "only GET and POST are allowed here")
 
-    def _refusal(self, request: Request) -> Response | None:
+    def _refusal(self, request: PageRequest) -> PageResponse | None:
         """The response that rejects a request of another origin, or without the token."""
         own = [f"{host}:{self.port}" for host in _HOSTS]
         if request.headers.get("host") not in own:
@@ -120,11 +120,11 @@ class App:
             return text_response(415, "Content-Type must be application/json")
         return None
 
-    def _got(self, path: str, request: Request) -> Response | Stream:
+    def _got(self, path: str, request: PageRequest) -> PageResponse | PageStream:
         if path in _FILES:
             name, kind = _FILES[path]
             folder = importlib.resources.files("prowess_host.dev") / "page"
-            return Response(200, kind, (folder / name).read_bytes())
+            return PageResponse(200, kind, (folder / name).read_bytes())
         try:
             if path == "api/state":
                 return json_response(self._state())
@@ -133,7 +133,7 @@ class App:
             if path.startswith("api/calls/"):
                 return json_response(self._record.call(path.removeprefix("api/calls/")).to_json())
             if path == "api/events":
-                return Stream(self._events(request))
+                return PageStream(self._events(request))
         except NoSuchCall as error:
             return json_response({"error": str(error)}, 404)
         except ProwessError as error:
@@ -160,7 +160,7 @@ class App:
         seen = file.relative_to(root) if file.is_relative_to(root) else file
         return {**asdict(failure), "file": seen.as_posix() if failure.file else ""}
 
-    async def _called(self, request: Request) -> Response:
+    async def _called(self, request: PageRequest) -> PageResponse:
         """Run a command. It is cancelled when the page stops waiting.
 
         `page` is a random name of the page. Questions of the call carry it, so that no other page shows them.
@@ -193,7 +193,7 @@ class App:
         finally:
             del self._asked[number]
 
-    def _answered(self, request: Request) -> Response:
+    def _answered(self, request: PageRequest) -> PageResponse:
         """Accept answers to the questions of a call, or report why they are invalid."""
         from prowess.schemas.explicit import validate  # imports jsonschema
 
@@ -221,7 +221,7 @@ class App:
 
     # Events
 
-    async def _events(self, request: Request) -> AsyncGenerator[bytes]:
+    async def _events(self, request: PageRequest) -> AsyncGenerator[bytes]:
         """The events: `state` when commands or failures change, `asked` for each question of a call of
         this page, `call` for each call of any client.
         """
@@ -251,7 +251,7 @@ class App:
                 async with asyncio.timeout(_LOOK_AGAIN):  # `wait_for` of Python 3.11 may swallow a cancellation
                     await changed.wait()
 
-    def _first_number(self, request: Request) -> int:
+    def _first_number(self, request: PageRequest) -> int:
         """The last call that the page has seen, which a browser sends when it reconnects."""
         seen = request.headers.get("last-event-id", "")
         return int(seen) if seen.isascii() and seen.isdigit() else self._record.last_number()
@@ -276,7 +276,7 @@ def _shown(contract: Contract) -> JsonObject:
     }
 
 
-def _summary(call: Call) -> JsonObject:
+def _summary(call: RecordedCall) -> JsonObject:
     """The fields of a call for a list."""
     arguments = json.dumps(call.arguments, ensure_ascii=False) if call.arguments is not None else ""
     newest = next((event.text for event in reversed(call.events) if event.kind == "progress"), "")

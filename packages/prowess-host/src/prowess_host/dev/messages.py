@@ -9,11 +9,11 @@ from typing import Any, Final, TypeAlias
 
 from prowess.frozen import frozen
 
-__all__ = ["Handler", "Request", "Response", "Stream", "json_response", "text_response"]
+__all__ = ["Handler", "PageRequest", "PageResponse", "PageStream", "json_response", "text_response"]
 
 
 @frozen
-class Request:
+class PageRequest:
     """A request of the browser."""
 
     method: str
@@ -26,7 +26,7 @@ class Request:
 
 
 @frozen
-class Response:
+class PageResponse:
     """A complete response."""
 
     status: int
@@ -35,23 +35,23 @@ class Response:
 
 
 @frozen
-class Stream:
+class PageStream:
     """A response of server-sent events."""
 
     parts: AsyncGenerator[bytes]
     type: str = "text/event-stream"
 
 
-Handler: TypeAlias = Callable[[Request], Awaitable["Response | Stream"]]
+Handler: TypeAlias = Callable[[PageRequest], Awaitable["PageResponse | PageStream"]]
 _JSON: Final = "application/json"
 
 
-def json_response(data: Any, status: int = 200) -> Response:
+def json_response(data: Any, status: int = 200) -> PageResponse:
     """Data as JSON."""
     text = json.dumps(data, ensure_ascii=False).encode("utf-8", "backslashreplace")
-    return Response(status, _JSON, text)
+    return PageResponse(status, _JSON, text)
 
 
-def text_response(status: int, text: str) -> Response:
+def text_response(status: int, text: str) -> PageResponse:
     """A plain text response."""
-    return Response(status, body=text.encode())
+    return PageResponse(status, body=text.encode())

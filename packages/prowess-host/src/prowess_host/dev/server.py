@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator
 from http import HTTPStatus
 from typing import Any, Final
 
-from prowess_host.dev.messages import Handler, Request, Response, Stream, text_response
+from prowess_host.dev.messages import Handler, PageRequest, PageResponse, PageStream, text_response
 
 __all__ = ["HEADERS", "serving"]
 
@@ -78,7 +78,7 @@ async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, han
         answer = await _answered(reader, handler, request)
         if answer is None:
             return
-        if isinstance(answer, Stream):
+        if isinstance(answer, PageStream):
             await _stream(reader, writer, answer)
             return
         keep = request.headers.get("connection", "").lower() != "close"
@@ -87,7 +87,7 @@ async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, han
             return
 
 
-async def _read(reader: asyncio.StreamReader) -> Request | None:
+async def _read(reader: asyncio.StreamReader) -> PageRequest | None:
     """Read the next request; `None` at the end of the connection. Raises `ValueError` for a malformed one."""
     try:
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
@@ -113,10 +113,12 @@ async def _read(reader: asyncio.StreamReader) -> Request | None:
     body = await reader.readexactly(int(length))
     target = urllib.parse.urlsplit(parts[1])
     query = dict(urllib.parse.parse_qsl(target.query))
-    return Request(parts[0], urllib.parse.unquote(target.path), query, headers, body)
+    return PageRequest(parts[0], urllib.parse.unquote(target.path), query, headers, body)
 
 
-async def _answered(reader: asyncio.StreamReader, handler: Handler, request: Request) -> Response | Stream | None:
+async def _answered(
+    reader: asyncio.StreamReader, handler: Handler, request: PageRequest
+) -> PageResponse | PageStream | None:
     """Run the handler. If the browser disconnects first, cancel it and return `None`."""
     work = asyncio.ensure_future(handler(request))
     gone = asyncio.ensure_future(_gone(reader))
@@ -135,7 +137,7 @@ async def _gone(reader: asyncio.StreamReader) -> None:
         await asyncio.sleep(0.1)
 
 
-async def _stream(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, answer: Stream) -> None:
+async def _stream(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, answer: PageStream) -> None:
     _head(writer, 200, {"Content-Type": answer.type, "Connection": "close"})
     await writer.drain()
     gone = asyncio.ensure_future(_gone(reader))
@@ -159,7 +161,7 @@ async def _stream(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, an
         await answer.parts.aclose()
 
 
-async def _write(writer: asyncio.StreamWriter, answer: Response, *, keep: bool, head_only: bool = False) -> None:
+async def _write(writer: asyncio.StreamWriter, answer: PageResponse, *, keep: bool, head_only: bool = False) -> None:
     length = {"Content-Length": str(len(answer.body))}
     _head(
         writer, answer.status, {"Content-Type": answer.type, **length, "Connection": "keep-alive" if keep else "close"}

@@ -24,20 +24,20 @@ from prowess.settings.layers import PREFIX
 from prowess.settings.limits import Limits
 from prowess.settings.paths import ConfigPaths
 from prowess.settings.settings import Settings
-from prowess_host.catalog.apart import read_needs
+from prowess_host.catalog.isolated import read_needs
 from prowess_host.catalog.known import KnownCatalog
-from prowess_host.clients.connecting import Connection, connections_of
+from prowess_host.clients.connecting import ServerEntry, connections_of
 from prowess_host.clients.launches import is_fleeting
 from prowess_host.clients.machine import Machine
 from prowess_host.clients.needs import needed_variables
 from prowess_host.clients.trial import Trial, try_connection
 from prowess_host.doctor.findings import Finding
 from prowess_host.doctor.runs import examine_runs
-from prowess_host.files.shelf import Trouble, look
+from prowess_host.files.served_files import Trouble, look
 from prowess_host.project import Project
 from prowess_host.records.place import record_path
 
-__all__ = ["Patient", "examine", "examine_cluster"]
+__all__ = ["CheckedProject", "examine", "examine_cluster"]
 
 _PACKAGES: Final = ("prowess-core", "prowess-host", "prowess", "prowess-testkit")
 _LIBRARIES: Final = ("pydantic", "pluggy", "dependency-injector", "anyio", "watchfiles")
@@ -46,7 +46,7 @@ _SECONDS: Final = 60.0
 _ASK: Final = "from importlib.metadata import version as v; import prowess, platform as p; print(v('prowess-core'), p.python_version())"
 
 
-class Patient:
+class CheckedProject:
     """A project on a machine, with settings from the command line."""
 
     def __init__(self, root: Path, machine: Machine, flags: Mapping[str, str], *, live: bool = True) -> None:
@@ -57,42 +57,42 @@ class Patient:
         self.live = live
 
 
-async def examine(patient: Patient) -> AsyncIterator[Finding]:
+async def examine(checked: CheckedProject) -> AsyncIterator[Finding]:
     """All findings in order. Checks that an earlier error makes impossible are skipped."""
     for finding in _python():
         yield finding
     try:
-        settings = Settings.load(patient.root, environ=patient.machine.environ, flags=patient.flags)
+        settings = Settings.load(checked.root, environ=checked.machine.environ, flags=checked.flags)
     except ProwessError as error:
         yield Finding("settings", "error", str(error), "correct it; until then no host starts")
         return
     for finding in (
-        *_settings(settings, patient),
+        *_settings(settings, checked),
         *_worker_python(settings),
         *_telemetry(settings),
         *_limits(),
-        *_project(settings, patient),
+        *_project(settings, checked),
     ):
         yield finding
         if finding.area == "project" and finding.level == "error":
             return
-    for finding in _environments(settings, patient):
+    for finding in _environments(settings, checked):
         yield finding
     async for finding in examine_cluster(settings):
         yield finding
     catalog: Catalog | None = None
     troubles: list[Trouble] = []
     try:
-        for finding in _manifest(settings, patient):
+        for finding in _manifest(settings, checked):
             yield finding
-        catalog, troubles = await _catalog(settings, patient)
+        catalog, troubles = await _catalog(settings, checked)
     except ChildProcessError as error:
         yield Finding("skills", "error", f"the skills cannot be loaded: {error}", "see the line above, or its stderr")
     for finding in _skills(catalog, troubles) if catalog is not None else ():
         yield finding
-    async for finding in _clients(patient, catalog or Catalog()):
+    async for finding in _clients(checked, catalog or Catalog()):
         yield finding
-    for finding in examine_runs(record_path(ConfigPaths.of(settings, patient.machine.environ))):
+    for finding in examine_runs(record_path(ConfigPaths.of(settings, checked.machine.environ))):
         yield finding
 
 
@@ -215,7 +215,7 @@ async def examine_cluster(settings: Settings) -> AsyncIterator[Finding]:
 # --- settings -------------------------------------------------------------------------------------
 
 
-def _settings(settings: Settings, patient: Patient) -> Iterator[Finding]:
+def _settings(settings: Settings, checked: CheckedProject) -> Iterator[Finding]:
     """The source of each setting. The values of skills' settings are not shown."""
     file = settings.config_file
     if file is None:
@@ -224,20 +224,20 @@ def _settings(settings: Settings, patient: Patient) -> Iterator[Finding]:
     for key in settings.keys():  # noqa: SIM118 - Settings is not a mapping
         is_own = key in own - PRIVATE or key.split(".")[0] in ("wire_names", "resources")
         value = f" = {settings.get(key)!r}" if is_own else " is set"
-        yield Finding("settings", "ok", f"{key}{value} ({_origin(key, settings, patient)})")
+        yield Finding("settings", "ok", f"{key}{value} ({_origin(key, settings, checked)})")
     for warning in settings.warnings:
         yield Finding("settings", "warning", warning, "rename or unset it, if it was meant for Prowess")
 
 
-def _origin(key: str, settings: Settings, patient: Patient) -> str:
+def _origin(key: str, settings: Settings, checked: CheckedProject) -> str:
     """The source that wins: the command line, the environment, `.env` or the file."""
-    if key in patient.flags:
+    if key in checked.flags:
         return "--set"
-    for environ, place in ((patient.machine.environ, "environment variable"), (settings.dotenv, ".env:")):
+    for environ, place in ((checked.machine.environ, "environment variable"), (settings.dotenv, ".env:")):
         if name := _variable_for(key, environ):
             return f"{place} {name}"
     file, line = settings.config_file, settings.place_in_file(key).rpartition(":")[2]
-    shown = _shown(file, patient) if file is not None else "default"
+    shown = _shown(file, checked) if file is not None else "default"
     return f"{shown}:{line}" if line.isdigit() else shown
 
 
@@ -250,29 +250,29 @@ def _variable_for(key: str, environ: Iterable[str]) -> str | None:
     return None
 
 
-def _shown(path: Path, patient: Patient) -> str:
-    return str(path.relative_to(patient.root)) if path.is_relative_to(patient.root) else str(path)
+def _shown(path: Path, checked: CheckedProject) -> str:
+    return str(path.relative_to(checked.root)) if path.is_relative_to(checked.root) else str(path)
 
 
 # --- environments ---------------------------------------------------------------------------------
 
 
-def _environments(settings: Settings, patient: Patient) -> Iterator[Finding]:
+def _environments(settings: Settings, checked: CheckedProject) -> Iterator[Finding]:
     """Check the environments of skills."""
-    paths = ConfigPaths.of(settings, patient.machine.environ)
+    paths = ConfigPaths.of(settings, checked.machine.environ)
     found = read_needs(paths.skills_dirs, settings.own, paths.project_root)
     for failure in found.broken.values():
         yield Finding("environments", "error", str(failure), "correct it; the other skills work")
     if not found.needed:
         return
     from prowess_host.environments.build import find_uv  # only if skills need it
-    from prowess_host.environments.store import Store
+    from prowess_host.environments.store import EnvironmentStore
 
     try:
         yield Finding("environments", "ok", f"uv: {find_uv(settings.own.environments.uv)}")
     except ProwessError as error:
         yield Finding("environments", "warning", str(error), extra_command("prowess[uv]"))
-    store = Store(paths.cache_dir)
+    store = EnvironmentStore(paths.cache_dir)
     for skill, needed in found.needed.items():
         there = store.look(needed.key)
         if there is None:
@@ -285,8 +285,8 @@ def _environments(settings: Settings, patient: Patient) -> Iterator[Finding]:
 # --- the project ----------------------------------------------------------------------------------
 
 
-def _project(settings: Settings, patient: Patient) -> Iterator[Finding]:
-    root = patient.root
+def _project(settings: Settings, checked: CheckedProject) -> Iterator[Finding]:
+    root = checked.root
     folders = [root / folder for folder in settings.own.skills]
     there = [folder for folder in folders if folder.is_dir()]
     if not is_configured(root) and not there:
@@ -296,13 +296,13 @@ def _project(settings: Settings, patient: Patient) -> Iterator[Finding]:
     yield Finding("project", "ok", str(root))
     for folder in folders:
         if folder not in there:
-            text = f"the folder {_shown(folder, patient)}, which the setting skills names, does not exist"
+            text = f"the folder {_shown(folder, checked)}, which the setting skills names, does not exist"
             yield Finding("project", "warning", text, "make it, or correct the setting")
 
 
-def _manifest(settings: Settings, patient: Patient) -> Iterator[Finding]:
+def _manifest(settings: Settings, checked: CheckedProject) -> Iterator[Finding]:
     """Whether the next host starts from the manifest."""
-    paths = ConfigPaths.of(settings, patient.machine.environ)
+    paths = ConfigPaths.of(settings, checked.machine.environ)
     nearest = next(folder for folder in (paths.cache_dir, *paths.cache_dir.parents) if folder.exists())
     if not os.access(nearest, os.W_OK):
         text = f"the cache folder {paths.cache_dir} cannot be written: every start describes all skills"
@@ -315,8 +315,8 @@ def _manifest(settings: Settings, patient: Patient) -> Iterator[Finding]:
         yield Finding("manifest", "note", text, "nothing to do: that start writes it")
 
 
-async def _catalog(settings: Settings, patient: Patient) -> tuple[Catalog, list[Trouble]]:
-    project = Project(settings, patient.flags, patient.machine.environ)
+async def _catalog(settings: Settings, checked: CheckedProject) -> tuple[Catalog, list[Trouble]]:
+    project = Project(settings, checked.flags, checked.machine.environ)
     try:
         await project.load(builds=False)
         return project.catalog(), await asyncio.to_thread(lambda: look(project.file_sources()).problems)
@@ -350,25 +350,25 @@ def _count(number: int, noun: str) -> str:
 # --- clients --------------------------------------------------------------------------------------
 
 
-async def _clients(patient: Patient, catalog: Catalog) -> AsyncIterator[Finding]:
-    connections = list(connections_of(patient.root, patient.machine))
+async def _clients(checked: CheckedProject, catalog: Catalog) -> AsyncIterator[Finding]:
+    connections = list(connections_of(checked.root, checked.machine))
     if not connections:
         yield Finding("clients", "note", "connected to no client", "prowess connect")
-    needed = needed_variables(patient.root, catalog, patient.machine.environ)
+    needed = needed_variables(checked.root, catalog, checked.machine.environ)
     for connection in connections:
-        for finding in await _client(connection, patient, needed):
+        for finding in await _client(connection, checked, needed):
             yield finding
 
 
-async def _client(connection: Connection, patient: Patient, needed: Sequence[str]) -> list[Finding]:
-    title = f"{connection.client.title} ({_shown(connection.file, patient)})"
+async def _client(connection: ServerEntry, checked: CheckedProject, needed: Sequence[str]) -> list[Finding]:
+    title = f"{connection.client.title} ({_shown(connection.file, checked)})"
     if connection.launch is None:
         return [Finding("clients", "error", f"{title}: {connection.problem}", "correct the file")]
     off = Finding("clients", "warning", f"{title}: switched off in the client", "enable the server there")
-    if not patient.live:
+    if not checked.live:
         return [Finding("clients", "ok", f"{title}: connected as {connection.name}, not tried")]
     trial = await try_connection(
-        connection.client, connection.name, connection.launch, patient.root, patient.machine, needed=needed
+        connection.client, connection.name, connection.launch, checked.root, checked.machine, needed=needed
     )
     return [*([off] if connection.is_off else []), *_of_trial(title, trial)]
 

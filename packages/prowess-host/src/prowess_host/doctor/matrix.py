@@ -9,7 +9,7 @@ from prowess.frozen import frozen
 from prowess.jsontypes import JsonObject
 from prowess.profiles.profile import Profile
 from prowess_host.clients.table import CLIENTS
-from prowess_host.review.lint import Finding, lint
+from prowess_host.review.lint import LintFinding, lint
 
 __all__ = ["Matrix", "matrix_of"]
 
@@ -20,7 +20,7 @@ class Matrix:
 
     commands: tuple[str, ...]
     clients: tuple[str, ...]
-    cells: dict[tuple[str, str], tuple[Finding, ...]]
+    cells: dict[tuple[str, str], tuple[LintFinding, ...]]
     """By command and client; the command is empty for rules about all tools together."""
 
     def to_json(self) -> JsonObject:
@@ -35,7 +35,7 @@ class Matrix:
 def matrix_of(contracts: Sequence[Contract], profile: Callable[[Contract], Profile], server: str) -> Matrix:
     """Check every command against the rules of every client with known rules."""
     rows = [row for row in CLIENTS.values() if row.rules is not None]
-    cells: dict[tuple[str, str], tuple[Finding, ...]] = {}
+    cells: dict[tuple[str, str], tuple[LintFinding, ...]] = {}
     for row in rows:
         for finding in lint(contracts, profile, server=server, clients=[row.rules or ""]):
             if finding.client is not None:

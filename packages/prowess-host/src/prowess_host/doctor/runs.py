@@ -10,7 +10,7 @@ from typing import Final
 
 from prowess.errors import ProwessError
 from prowess_host.doctor.findings import Finding
-from prowess_host.records.reading import LOST, CallFilter, Reader
+from prowess_host.records.reading import LOST, CallFilter, RecordReader
 
 __all__ = ["examine_runs"]
 
@@ -31,7 +31,7 @@ def examine_runs(path: Path, *, now: float | None = None) -> Iterator[Finding]:
     """Findings of the last days; none without a record."""
     since = (time.time() if now is None else now) - _DAYS * 86400
     try:
-        calls = Reader(path).newest(CallFilter(failed=True, since=since), _MOST)
+        calls = RecordReader(path).newest(CallFilter(failed=True, since=since), _MOST)
     except ProwessError as error:
         yield Finding("runs", "warning", str(error), f"delete {path}: the next call creates a new one")
         return

@@ -22,7 +22,7 @@ from typing import Any, Final, TypeAlias
 from prowess.errors import extra_command
 from prowess_host.environments.declared import satisfies
 from prowess_host.environments.errors import BuildError
-from prowess_host.environments.store import InUse, Store
+from prowess_host.environments.store import EnvironmentStore, InUse
 from prowess_host.environments.wheels import pack
 
 __all__ = ["build", "find_uv", "lock", "main"]
@@ -64,7 +64,7 @@ def find_uv(named: str | None) -> str:
 
 def build(order: dict[str, Any], report: _Report) -> None:
     """Make an environment, unless another process just did. Raises `BuildError`."""
-    store, key = Store(Path(order["cache"])), str(order["key"])
+    store, key = EnvironmentStore(Path(order["cache"])), str(order["key"])
     uv = _Uv(find_uv(order["uv"]), order, report)
     try:
         with store.alone(key, wait=not order["anew"]):
@@ -85,7 +85,7 @@ def build(order: dict[str, Any], report: _Report) -> None:
 
 def lock(order: dict[str, Any], report: _Report) -> None:
     """Write the exact versions of all dependencies to a file. Raises `BuildError`."""
-    store, target = Store(Path(order["cache"])), Path(order["lock"])
+    store, target = EnvironmentStore(Path(order["cache"])), Path(order["lock"])
     uv = _Uv(find_uv(order["uv"]), order, report)
     key = str(order["key"])
     try:
@@ -173,7 +173,7 @@ class _Uv:
         return [*found, "--no-index"] if index == "" else [*found, f"--default-index={index}"]
 
 
-def _make(uv: _Uv, store: Store, draft: Path, order: dict[str, Any]) -> None:
+def _make(uv: _Uv, store: EnvironmentStore, draft: Path, order: dict[str, Any]) -> None:
     python = _requested_python(order)
     # Relocatable, because the draft is moved. uv must ignore the surrounding project.
     uv.run(["venv", "--no-project", "--relocatable", *(["--python", python] if python else []), str(draft)])

@@ -23,7 +23,7 @@ from prowess.settings.keys import OwnSettings
 from prowess.skills.discovery import Source, lock_of
 from prowess_host.environments.declared import Declared, check_limited
 from prowess_host.environments.errors import BuildError
-from prowess_host.environments.store import Store, base_python, key_of
+from prowess_host.environments.store import EnvironmentStore, base_python, key_of
 from prowess_host.workers import process_tree
 
 __all__ = ["Builds", "Needed", "run"]
@@ -93,7 +93,7 @@ class Builds:
 
     def __init__(self, cache: Path) -> None:
         self.cache = cache
-        self.store = Store(cache)
+        self.store = EnvironmentStore(cache)
         self._going_on: dict[str, asyncio.Task[None]] = {}
         self._reports: dict[str, list[Callable[[str], None]]] = {}
         self._at_once = asyncio.Semaphore(_AT_ONCE)

@@ -26,7 +26,7 @@ from prowess.settings.keys import OwnSettings
 from prowess.worker.messages import RELEASE
 from prowess_host.environments.declared import Declared
 
-__all__ = ["Environment", "InUse", "Store", "base_python", "in_megabytes", "key_of", "source_tree"]
+__all__ = ["BuiltEnvironment", "EnvironmentStore", "InUse", "base_python", "in_megabytes", "key_of", "source_tree"]
 
 _FORM: Final = 1
 _NOTE: Final = "prowess.json"
@@ -40,7 +40,7 @@ class InUse(OSError):
 
 
 @frozen
-class Environment:
+class BuiltEnvironment:
     """A complete environment."""
 
     key: str
@@ -85,7 +85,7 @@ def source_tree() -> Path | None:
     return folder if (folder.parent / "pyproject.toml").is_file() else None
 
 
-class Store:
+class EnvironmentStore:
     """The environments of one user."""
 
     def __init__(self, cache: Path) -> None:
@@ -161,7 +161,7 @@ class Store:
         except OSError:
             return []
 
-    def known(self) -> list[Environment]:
+    def known(self) -> list[BuiltEnvironment]:
         """All complete environments, by name."""
         try:
             names = sorted(each.name for each in self.folder.iterdir())
@@ -170,13 +170,13 @@ class Store:
         found = (self.look(name) for name in names if _KEY.fullmatch(name))
         return [each for each in found if each is not None]
 
-    def look(self, key: str) -> Environment | None:
+    def look(self, key: str) -> BuiltEnvironment | None:
         """An environment, if it is complete."""
         note = self.path(key) / _NOTE
         try:
             facts = json.loads(note.read_text("utf-8"))
             used = note.stat().st_mtime
-            return Environment(
+            return BuiltEnvironment(
                 key,
                 self.path(key),
                 str(facts["python"]),

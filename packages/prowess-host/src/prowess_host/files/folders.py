@@ -8,7 +8,7 @@ import stat
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-__all__ = ["LARGEST", "MOST_FILES", "Found", "Pattern", "list_files", "read_file", "read_pattern"]
+__all__ = ["LARGEST", "MOST_FILES", "FoundFile", "Pattern", "list_files", "read_file", "read_pattern"]
 
 MOST_FILES: Final = 10_000
 """Files of one folder that are listed and served."""
@@ -20,7 +20,7 @@ _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-class Found(NamedTuple):
+class FoundFile(NamedTuple):
     """A file and its state."""
 
     path: str
@@ -77,9 +77,9 @@ def _set(inner: str) -> str:
     return f"[{'^' if letters != inner else ''}{escaped}]"
 
 
-def list_files(folder: str, accepts: Callable[[str], object], most: int = MOST_FILES) -> list[Found]:
+def list_files(folder: str, accepts: Callable[[str], object], most: int = MOST_FILES) -> list[FoundFile]:
     """The files below a folder, in order, without links and hidden files."""
-    found: list[Found] = []
+    found: list[FoundFile] = []
     for each in _walk(folder, "", 0):
         if accepts(each.path):
             found.append(each)
@@ -88,7 +88,7 @@ def list_files(folder: str, accepts: Callable[[str], object], most: int = MOST_F
     return sorted(found)
 
 
-def _walk(folder: str, inside: str, depth: int) -> Iterator[Found]:
+def _walk(folder: str, inside: str, depth: int) -> Iterator[FoundFile]:
     try:
         with os.scandir(os.path.join(folder, inside)) as scanned:
             entries = sorted(scanned, key=lambda entry: entry.name)
@@ -105,7 +105,7 @@ def _walk(folder: str, inside: str, depth: int) -> Iterator[Found]:
         if stat.S_ISDIR(facts.st_mode) and depth < _DEEPEST:
             yield from _walk(folder, f"{path}/", depth + 1)
         elif stat.S_ISREG(facts.st_mode):
-            yield Found(path, facts.st_size, facts.st_mtime_ns, (facts.st_dev, facts.st_ino))
+            yield FoundFile(path, facts.st_size, facts.st_mtime_ns, (facts.st_dev, facts.st_ino))
 
 
 def _can_be_named(name: str) -> bool:

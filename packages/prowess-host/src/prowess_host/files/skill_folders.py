@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, cast
 
 from prowess.jsontypes import JsonObject
 
-__all__ = ["LARGEST_SKILL", "MOST_OF_SKILL", "Problem", "digest", "read_front_matter"]
+__all__ = ["LARGEST_SKILL", "MOST_OF_SKILL", "SkillFileProblem", "digest", "read_front_matter"]
 
 MOST_OF_SKILL: Final = 512
 """Files of a skill that every client accepts."""
@@ -24,7 +24,7 @@ _KNOWN: Final = (*_TEXTS, "metadata", "sandbox")
 """The fields of the format, and the limits that Prowess reads."""
 
 
-class Problem(NamedTuple):
+class SkillFileProblem(NamedTuple):
     """A fault of a `SKILL.md`, with its line."""
 
     line: int
@@ -38,33 +38,37 @@ def digest(text: bytes) -> str:
     return f"sha256:{hashlib.sha256(text).hexdigest()}"
 
 
-def read_front_matter(text: bytes, folder: str) -> tuple[JsonObject, list[Problem]]:
+def read_front_matter(text: bytes, folder: str) -> tuple[JsonObject, list[SkillFileProblem]]:
     """Parse the front matter of the `SKILL.md` in a folder of this name; returns it with all its faults."""
     try:
         lines = text.decode("utf-8-sig").splitlines()
     except UnicodeDecodeError:
-        return {}, [Problem(1, "is not UTF-8 text")]
+        return {}, [SkillFileProblem(1, "is not UTF-8 text")]
     ends = [number for number, line in enumerate(lines) if line.rstrip() == "---"]
     if len(ends) < 2 or ends[0] != 0:
-        return {}, [Problem(1, "must begin with front matter: name and description in YAML, between two lines of ---")]
+        return {}, [
+            SkillFileProblem(1, "must begin with front matter: name and description in YAML, between two lines of ---")
+        ]
     matter = "\n".join(lines[1 : ends[1]])
     if len(matter) > _LARGEST_FRONT_MATTER:
-        return {}, [Problem(1, f"has front matter of more than {_LARGEST_FRONT_MATTER} characters")]
+        return {}, [SkillFileProblem(1, f"has front matter of more than {_LARGEST_FRONT_MATTER} characters")]
     try:
         data = _parsed(matter)
     except Exception as error:  # noqa: BLE001 - the YAML library may raise anything for foreign text
         mark: Any = getattr(error, "problem_mark", None)
         what = getattr(error, "problem", None) or str(error).partition("\n")[0]
-        return {}, [Problem(2 + (mark.line if mark else 0), f"has invalid YAML in its front matter: {what}")]
+        return {}, [SkillFileProblem(2 + (mark.line if mark else 0), f"has invalid YAML in its front matter: {what}")]
     if not isinstance(data, dict):
-        return {}, [Problem(2, "has front matter without fields; write name: and description:")]
+        return {}, [SkillFileProblem(2, "has front matter without fields; write name: and description:")]
     fields = cast("JsonObject", data)
     try:
         json.dumps(fields, allow_nan=False)
     except (TypeError, ValueError) as error:
-        return {}, [Problem(2, f"has front matter that JSON cannot represent: {error}")]
+        return {}, [SkillFileProblem(2, f"has front matter that JSON cannot represent: {error}")]
     at = {line.partition(":")[0].strip(): number for number, line in reversed(list(enumerate(lines[: ends[1]], 1)))}
-    return fields, [Problem(at.get(name, 2), reason, fatal) for name, reason, fatal in _problems(fields, folder)]
+    return fields, [
+        SkillFileProblem(at.get(name, 2), reason, fatal) for name, reason, fatal in _problems(fields, folder)
+    ]
 
 
 def _parsed(matter: str) -> object:

@@ -13,7 +13,7 @@ from collections.abc import Generator, Hashable, Iterator
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 from prowess.settings.credentials import Caller, Credentials, Refused
-from prowess_host.http.binding import Refused as Refusal
+from prowess_host.http.binding import RefusedRequest as Refusal
 from prowess_host.protocol.rpc import INTERNAL_ERROR, RpcError
 from prowess_host.protocol.subscriptions import RESOURCES
 from prowess_host.workers.queue import retry_after
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from prowess_host.catalog.listing import Listing
     from prowess_host.http.headers import Headers
     from prowess_host.http.oauth import TokenReader
-    from prowess_host.protocol.codec import Request
+    from prowess_host.protocol.codec import RpcRequest
 
 __all__ = ["Access", "InFlight", "NotAllowed", "busy", "client_of", "names_in"]
 
@@ -204,7 +204,7 @@ class InFlight:
             del self._of[client]
 
 
-def names_in(request: Request, listing: Listing) -> Iterator[str]:
+def names_in(request: RpcRequest, listing: Listing) -> Iterator[str]:
     """All names and URIs in a request, also in members that its method ignores."""
     for place in (request.params, request.params.get("ref")):
         if isinstance(place, dict):

@@ -15,7 +15,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from prowess_host.http.access import client_of
-from prowess_host.http.binding import Refused
+from prowess_host.http.binding import RefusedRequest
 from prowess_host.http.openapi import COMMANDS_PATH, INVOKE_PATH, SCHEMAS_PATH, describe
 from prowess_host.protocol.rpc import RpcError
 
@@ -84,7 +84,7 @@ class Api:
         try:
             payload: Any = json.loads(body)
         except (ValueError, RecursionError):
-            exchange.refuse(Refused(400, RpcError.parse_error("the body is not JSON")))
+            exchange.refuse(RefusedRequest(400, RpcError.parse_error("the body is not JSON")))
             return
         name, head = exchange.path.removeprefix(f"{COMMANDS_PATH}/"), _head()
         contract = await self._project.contract_of(name)
@@ -118,10 +118,10 @@ class Api:
     async def _json_body(self, exchange: Exchange) -> bytes | None:
         kind = (exchange.headers.get("content-type") or "").partition(";")[0].strip().lower()
         if kind != "application/json":
-            exchange.refuse(Refused(415, RpcError.invalid_request("Content-Type must be application/json")))
+            exchange.refuse(RefusedRequest(415, RpcError.invalid_request("Content-Type must be application/json")))
             return None
         body = await exchange.body(self._max_body)
-        if isinstance(body, Refused):
+        if isinstance(body, RefusedRequest):
             exchange.refuse(body)
             return None
         return body

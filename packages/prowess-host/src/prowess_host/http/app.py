@@ -16,13 +16,13 @@ from prowess.settings.credentials import Caller
 from prowess_host.connection import Connection
 from prowess_host.http.access import InFlight, NotAllowed, busy, client_of, names_in
 from prowess_host.http.api import Api
-from prowess_host.http.binding import Handshake, Refused, Stateless, read_post, read_stream
+from prowess_host.http.binding import Handshake, RefusedRequest, Stateless, read_post, read_stream
 from prowess_host.http.headers import Mirrored, mirrored_parameters
 from prowess_host.http.messages import Exchange, Field
 from prowess_host.http.metrics import METRICS_TYPE, Metrics
-from prowess_host.http.replies import Outlet, Reply
+from prowess_host.http.replies import PendingResponse, PostReply
 from prowess_host.http.sessions import HttpSession, Sessions, TooManySessions
-from prowess_host.protocol.codec import ABSENT, Batch, Notification, Request, Response, read_item
+from prowess_host.protocol.codec import ABSENT, Batch, Notification, RpcRequest, RpcResponse, read_item
 from prowess_host.protocol.eras import HANDSHAKE
 from prowess_host.protocol.rpc import RpcError
 
@@ -240,8 +240,8 @@ class App:
             return
         with self._calls.one(client):
             body = await exchange.body(self._own.max_body)
-            decision = body if isinstance(body, Refused) else read_post(exchange.headers, body, self._mirrored)
-            if not isinstance(decision, Refused):
+            decision = body if isinstance(body, RefusedRequest) else read_post(exchange.headers, body, self._mirrored)
+            if not isinstance(decision, RefusedRequest):
                 await self._require_scopes(caller, decision.message)
         self._act(exchange, decision, caller, client)
 
@@ -249,11 +249,11 @@ class App:
         """Serve a POST whose body has arrived, on a server without credentials."""
         body = exchange.taken(self._own.max_body)
         if body is not None:
-            decision = body if isinstance(body, Refused) else read_post(exchange.headers, body, self._mirrored)
+            decision = body if isinstance(body, RefusedRequest) else read_post(exchange.headers, body, self._mirrored)
             self._act(exchange, decision, _ANYBODY, client)
 
     def _act(self, exchange: Exchange, decision: Decision, caller: Caller, client: Hashable) -> None:
-        if isinstance(decision, Refused):
+        if isinstance(decision, RefusedRequest):
             exchange.refuse(decision)
         elif isinstance(decision, Stateless):
             self._serve_stateless(exchange, decision, caller, client)
@@ -263,8 +263,8 @@ class App:
     async def _take_answer(self, exchange: Exchange, caller: Caller, client: Hashable) -> None:
         """Handle an answer or a cancellation at the limit of requests, since it ends other requests."""
         body = await exchange.body(min(self._own.max_body, _ANSWER))
-        decision = body if isinstance(body, Refused) else read_post(exchange.headers, body, self._mirrored)
-        if isinstance(decision, Handshake) and isinstance(decision.message, (Notification, Response)):
+        decision = body if isinstance(body, RefusedRequest) else read_post(exchange.headers, body, self._mirrored)
+        if isinstance(decision, Handshake) and isinstance(decision.message, (Notification, RpcResponse)):
             self._serve_handshake(exchange, decision, caller, client)
         elif isinstance(decision, Stateless) and decision.message.method in _MAKES_ROOM:
             self._serve_stateless(exchange, decision, caller, client)
@@ -278,7 +278,7 @@ class App:
         if not self._project.listing.complete:
             await self._project.contract_of("")
         messages = map(read_item, message.items) if isinstance(message, Batch) else (message,)
-        requests = [each for each in messages if isinstance(each, Request)]
+        requests = [each for each in messages if isinstance(each, RpcRequest)]
         named = (name for each in requests for name in names_in(each, self._project.listing))
         self._access.require(caller, named)
 
@@ -287,8 +287,8 @@ class App:
         if isinstance(message, Notification):
             exchange.answer(202)
             return
-        outlet = Outlet()
-        reply = Reply(outlet, decision.accepted, stateless=True, owner=caller)
+        outlet = PendingResponse()
+        reply = PostReply(outlet, decision.accepted, stateless=True, owner=caller)
         pages = self._project.pages.of(caller) if self._project.own.max_result else None
         listens = message.method == "subscriptions/listen"
         self._count(exchange, client, self._streams if listens else self._calls)  # a stream ends with its client
@@ -300,7 +300,7 @@ class App:
         connection.take(message)
         exchange.stream(outlet, silent=reply.stream)
 
-    def _connection(self, reply: Reply, **how: Any) -> Connection:
+    def _connection(self, reply: PostReply, **how: Any) -> Connection:
         """A connection for one request."""
         allows = self._access.allows
         connection = Connection(self._project, self._server, reply, self._now, transport="tcp", allows=allows, **how)
@@ -321,18 +321,18 @@ class App:
         elif decision.opens:
             self._open_session(exchange, decision, caller, client)
         elif decision.session is None:
-            exchange.refuse(Refused(400, _no_session(), _id_of(decision.message)))
+            exchange.refuse(RefusedRequest(400, _no_session(), _id_of(decision.message)))
         else:
             session = self.sessions.find(decision.session, caller)
             if session is None:
-                exchange.refuse(Refused(404, _unknown_session(), _id_of(decision.message)))
+                exchange.refuse(RefusedRequest(404, _unknown_session(), _id_of(decision.message)))
             else:
                 self._serve_in_session(exchange, decision, session, caller)
 
     def _serve_without_session(self, exchange: Exchange, decision: Handshake, caller: Caller, client: Hashable) -> None:
         """Serve a client with a handshake without state between requests, so that any replica may get them."""
-        outlet = Outlet()
-        reply = Reply(outlet, decision.accepted, stateless=False, owner=caller)
+        outlet = PendingResponse()
+        reply = PostReply(outlet, decision.accepted, stateless=False, owner=caller)
         revision = None if decision.opens else decision.revision or _OLDEST
         connection = self._connection(reply, revision=revision, pages=self._project.pages.of(caller), peer=client)
         self._count(exchange, client, self._calls)
@@ -349,7 +349,7 @@ class App:
         except TooManySessions as error:
             exchange.refuse(busy(str(error), 429 if error.own else 503))
             return
-        outlet = Outlet()
+        outlet = PendingResponse()
         session.connection.take(decision.message, session.reply(outlet, decision.accepted, caller))
         if session.revision is None:
             self.sessions.end(session)
@@ -358,7 +358,7 @@ class App:
         exchange.stream(outlet)
 
     def _serve_in_session(self, exchange: Exchange, decision: Handshake, session: HttpSession, caller: Caller) -> None:
-        outlet = Outlet()
+        outlet = PendingResponse()
         reply = session.reply(outlet, decision.accepted, caller)
         session.connection.take(decision.message, reply)
         if not reply.started and not session.connection.owes(reply):
@@ -369,7 +369,7 @@ class App:
         exchange.when_over(partial(self._leave_session, session, outlet, reply, calls))
         exchange.stream(outlet, silent=reply.stream, began=partial(session.keep, reply), most=self._own.poll)
 
-    def _leave_session(self, session: HttpSession, outlet: Outlet, reply: Reply, calls: int) -> None:
+    def _leave_session(self, session: HttpSession, outlet: PendingResponse, reply: PostReply, calls: int) -> None:
         """Handle the end of a response in a session. Its call is not cancelled if the client left, and counts until its end."""
         leave = partial(self._calls.leave, session.client, calls)
         if session.connection.owes(reply):
@@ -379,7 +379,7 @@ class App:
         reply.detach(outlet)
         self._leave_stream(session, outlet)
 
-    def _leave_stream(self, session: HttpSession, outlet: Outlet) -> None:
+    def _leave_stream(self, session: HttpSession, outlet: PendingResponse) -> None:
         session.left(outlet)
         session.seen = self._now()
 
@@ -387,14 +387,14 @@ class App:
         session = await self._session_of(exchange)
         if session is None:
             return
-        outlet = Outlet()
+        outlet = PendingResponse()
         last = exchange.headers.get("last-event-id")
         self._count(exchange, session.client, self._streams)
         if last is None:
             session.standing.attach(outlet)
         elif not session.resume(last, outlet):
             reason = "Last-Event-ID: no event with this id is kept; send the request again"
-            exchange.refuse(Refused(400, RpcError.invalid_request(reason)))
+            exchange.refuse(RefusedRequest(400, RpcError.invalid_request(reason)))
             return
         exchange.when_over(partial(self._leave_stream, session, outlet))
         exchange.stream(outlet, most=self._own.poll)
@@ -410,12 +410,12 @@ class App:
         caller = await self._access.admit(exchange.headers)
         refused = read_stream(exchange.method, exchange.headers)
         if refused is None and not self._own.sessions:
-            refused = Refused(405, headers=((b"allow", b"POST"),))
+            refused = RefusedRequest(405, headers=((b"allow", b"POST"),))
         if refused is None:
             session = self.sessions.find(exchange.headers.get("mcp-session-id") or "", caller)
             if session is not None:
                 return session
-            refused = Refused(404, _unknown_session())
+            refused = RefusedRequest(404, _unknown_session())
         exchange.refuse(refused)
         return None
 
@@ -501,4 +501,4 @@ def _unknown_session() -> RpcError:
 
 
 def _id_of(message: Message) -> Any:
-    return message.id if isinstance(message, Request) else ABSENT
+    return message.id if isinstance(message, RpcRequest) else ABSENT

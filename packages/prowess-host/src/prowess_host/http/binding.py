@@ -10,14 +10,14 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
 
-from prowess_host.http.headers import Accepted, Headers, Mirrored, check_mirrors
+from prowess_host.http.headers import AcceptedTypes, Headers, Mirrored, check_mirrors
 from prowess_host.protocol.codec import (
     ABSENT,
     Batch,
     Malformed,
     Notification,
-    Request,
-    Response,
+    RpcRequest,
+    RpcResponse,
     decode,
     encode_error,
 )
@@ -38,7 +38,7 @@ __all__ = [
     "SESSION",
     "Decision",
     "Handshake",
-    "Refused",
+    "RefusedRequest",
     "Stateless",
     "read_post",
     "read_stream",
@@ -49,7 +49,7 @@ SESSION: Final = "mcp-session-id"
 _VERSION: Final = "mcp-protocol-version"
 
 
-class Refused(NamedTuple):
+class RefusedRequest(NamedTuple):
     """Answer with this status, and with the JSON-RPC error if there is one."""
 
     status: int
@@ -66,53 +66,55 @@ class Refused(NamedTuple):
 class Stateless(NamedTuple):
     """A message of the stateless era. A notification needs no action."""
 
-    message: Request | Notification
-    accepted: Accepted
+    message: RpcRequest | Notification
+    accepted: AcceptedTypes
 
 
 class Handshake(NamedTuple):
     """A message of a session, or the one that opens a session."""
 
     message: Message
-    accepted: Accepted
+    accepted: AcceptedTypes
     session: str | None
     revision: Revision | None
     """The revision in the header; the session has the decisive one."""
     opens: bool
 
 
-Decision: TypeAlias = "Refused | Stateless | Handshake"
+Decision: TypeAlias = "RefusedRequest | Stateless | Handshake"
 
 
 def read_post(headers: Headers, body: bytes, mirrored: Callable[[str], Mirrored]) -> Decision:
     """Interpret a POST. `mirrored` returns the parameters of a tool that headers repeat."""
     kind = (headers.get("content-type") or "").partition(";")[0].strip().lower()
     if kind != "application/json":
-        return Refused(415, RpcError.invalid_request(f"Content-Type must be application/json, not {shown(kind)}"))
-    accepted = Accepted.of(headers.get("accept"))
+        return RefusedRequest(
+            415, RpcError.invalid_request(f"Content-Type must be application/json, not {shown(kind)}")
+        )
+    accepted = AcceptedTypes.of(headers.get("accept"))
     if not (accepted.json or accepted.sse):
         return _unacceptable("application/json, text/event-stream")
     message = decode(body)
     try:
         version = headers.once(_VERSION)
     except RpcError as error:
-        return Refused(400, error)
+        return RefusedRequest(400, error)
     if _is_stateless(message, version):
         return _read_stateless(headers, version, message, accepted, mirrored)
     return _read_handshake(headers, version, message, accepted)
 
 
-def _unacceptable(required: str) -> Refused:
-    return Refused(406, RpcError.invalid_request(f"Accept must list {required}"))
+def _unacceptable(required: str) -> RefusedRequest:
+    return RefusedRequest(406, RpcError.invalid_request(f"Accept must list {required}"))
 
 
 def _is_stateless(message: Message, version: str | None) -> bool:
     if version is not None and version not in HANDSHAKE:
         return True
-    return isinstance(message, Request) and VERSION_KEY in _envelope(message)
+    return isinstance(message, RpcRequest) and VERSION_KEY in _envelope(message)
 
 
-def _envelope(request: Request) -> JsonObject:
+def _envelope(request: RpcRequest) -> JsonObject:
     meta = request.params.get("_meta")
     return cast("JsonObject", meta) if isinstance(meta, dict) else {}
 
@@ -121,16 +123,16 @@ def _read_stateless(
     headers: Headers,
     version: str | None,
     message: Message,
-    accepted: Accepted,
+    accepted: AcceptedTypes,
     mirrored: Callable[[str], Mirrored],
 ) -> Decision:
     if isinstance(message, Malformed):
-        return Refused(CODES[message.error.code].http_status, message.error, message.id)
-    if isinstance(message, (Batch, Response)):
-        return Refused(400, RpcError.invalid_request("the body must be one request or one notification"))
+        return RefusedRequest(CODES[message.error.code].http_status, message.error, message.id)
+    if isinstance(message, (Batch, RpcResponse)):
+        return RefusedRequest(400, RpcError.invalid_request("the body must be one request or one notification"))
     if isinstance(message, Notification):
         if version not in STATELESS:
-            return Refused(400, RpcError.unsupported_version(version or "", SUPPORTED_VERSIONS))
+            return RefusedRequest(400, RpcError.unsupported_version(version or "", SUPPORTED_VERSIONS))
         return Stateless(message, accepted)
     try:
         _check_version(version, _envelope(message).get(VERSION_KEY))
@@ -139,7 +141,7 @@ def _read_stateless(
         if message.method == "initialize":
             raise RpcError.method_not_found("initialize", version)
     except RpcError as error:
-        return Refused(CODES[error.code].http_status, error, message.id)
+        return RefusedRequest(CODES[error.code].http_status, error, message.id)
     return Stateless(message, accepted)
 
 
@@ -161,25 +163,25 @@ def _check_version(sent: str | None, version: Any) -> None:
         raise RpcError.unsupported_version(sent, SUPPORTED_VERSIONS)
 
 
-def _read_handshake(headers: Headers, version: str | None, message: Message, accepted: Accepted) -> Decision:
+def _read_handshake(headers: Headers, version: str | None, message: Message, accepted: AcceptedTypes) -> Decision:
     if isinstance(message, Malformed):
-        return Refused(400, message.error, message.id)
-    opens = isinstance(message, Request) and message.method == "initialize"
+        return RefusedRequest(400, message.error, message.id)
+    opens = isinstance(message, RpcRequest) and message.method == "initialize"
     revision = HANDSHAKE[version] if version is not None else None
     return Handshake(message, accepted, headers.get(SESSION), revision, opens)
 
 
-def read_stream(method: str, headers: Headers) -> Refused | None:
+def read_stream(method: str, headers: Headers) -> RefusedRequest | None:
     """Why a GET or a DELETE is refused, whatever its session: the stateless era has neither."""
     version = headers.get(_VERSION)
     if version in STATELESS:
-        return Refused(405, headers=((b"allow", b"POST"),))
+        return RefusedRequest(405, headers=((b"allow", b"POST"),))
     if version is not None and version not in HANDSHAKE:
-        return Refused(400, RpcError.unsupported_version(version, SUPPORTED_VERSIONS))
-    if method == "GET" and not Accepted.of(headers.get("accept")).sse:
+        return RefusedRequest(400, RpcError.unsupported_version(version, SUPPORTED_VERSIONS))
+    if method == "GET" and not AcceptedTypes.of(headers.get("accept")).sse:
         return _unacceptable("text/event-stream")
     if headers.get(SESSION) is None:
-        return Refused(400, RpcError.invalid_request("Mcp-Session-Id is required; send initialize to get one"))
+        return RefusedRequest(400, RpcError.invalid_request("Mcp-Session-Id is required; send initialize to get one"))
     return None
 
 

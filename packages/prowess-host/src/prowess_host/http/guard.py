@@ -10,7 +10,7 @@ import ipaddress
 import re
 from typing import TYPE_CHECKING, Final
 
-from prowess_host.http.binding import Refused
+from prowess_host.http.binding import RefusedRequest
 from prowess_host.protocol.rpc import RpcError, shown
 
 if TYPE_CHECKING:
@@ -62,18 +62,18 @@ class Guard:
         self._addresses = addresses
         self._known = set[str]()
 
-    def refusal(self, headers: Headers) -> Refused | None:
+    def refusal(self, headers: Headers) -> RefusedRequest | None:
         """The reason for rejecting a request, or `None`."""
         sent = headers.get("host")
         if sent is None or "host" in headers.repeated:
-            return Refused(400, RpcError.invalid_request("the header Host is required, once"))
+            return RefusedRequest(400, RpcError.invalid_request("the header Host is required, once"))
         if not self._serves(sent):
             reason = f"Host {shown(sent)} is not served here; add the name to serve.allowed_hosts"
-            return Refused(403, RpcError.invalid_request(reason))
+            return RefusedRequest(403, RpcError.invalid_request(reason))
         origin = headers.get("origin")
         if origin is not None and ("origin" in headers.repeated or not self.allows(origin, sent)):
             reason = f"Origin {shown(origin)} may not call this server; add it to serve.allowed_origins"
-            return Refused(403, RpcError.invalid_request(reason))
+            return RefusedRequest(403, RpcError.invalid_request(reason))
         return None
 
     def _serves(self, authority: str) -> bool:

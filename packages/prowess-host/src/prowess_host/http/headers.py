@@ -14,9 +14,9 @@ from prowess_host.protocol.rpc import HEADER_MISMATCH, RpcError, shown
 
 if TYPE_CHECKING:
     from prowess.jsontypes import JsonObject
-    from prowess_host.protocol.codec import Request
+    from prowess_host.protocol.codec import RpcRequest
 
-__all__ = ["Accepted", "Headers", "Mirrored", "check_mirrors", "mirrored_parameters"]
+__all__ = ["AcceptedTypes", "Headers", "Mirrored", "check_mirrors", "mirrored_parameters"]
 
 Mirrored: TypeAlias = "Mapping[str, tuple[str, ...]]"
 """The headers `Mcp-Param-…` in lower case, each with the path of the argument that it repeats."""
@@ -69,14 +69,14 @@ class Headers:
         return self._fields.get(name)
 
 
-class Accepted(NamedTuple):
+class AcceptedTypes(NamedTuple):
     """The media types that a client accepts."""
 
     json: bool
     sse: bool
 
     @classmethod
-    def of(cls, accept: str | None) -> Accepted:
+    def of(cls, accept: str | None) -> AcceptedTypes:
         """Parse the field `Accept`. A client without it accepts everything."""
         if not accept:
             return cls(json=True, sse=True)
@@ -84,12 +84,12 @@ class Accepted(NamedTuple):
 
 
 @functools.lru_cache(maxsize=100)
-def _accepted(accept: str) -> Accepted:
+def _accepted(accept: str) -> AcceptedTypes:
     types: dict[str, bool] = {}
     for part in accept.lower().split(","):
         kind, *parameters = part.split(";")
         types[kind.strip()] = not any(_ZERO.fullmatch(each) for each in parameters)
-    return Accepted(json=_takes(types, "application/json"), sse=_takes(types, "text/event-stream"))
+    return AcceptedTypes(json=_takes(types, "application/json"), sse=_takes(types, "text/event-stream"))
 
 
 _ZERO: Final = re.compile(r"\s*q=0(\.0*)?\s*")
@@ -104,7 +104,7 @@ def _takes(types: Mapping[str, bool], kind: str) -> bool:
 # Fields that repeat parts of the body
 
 
-def check_mirrors(headers: Headers, request: Request, mirrored: Mirrored) -> None:
+def check_mirrors(headers: Headers, request: RpcRequest, mirrored: Mirrored) -> None:
     """Compare the fields of a stateless request with its body, because proxies may route by them. Raises `RpcError`."""
     _same("Mcp-Method", headers.once("mcp-method"), request.method)
     member = _NAMED.get(request.method)

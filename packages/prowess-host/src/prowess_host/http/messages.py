@@ -1,6 +1,6 @@
 """One HTTP request and its response: bounded bodies, complete responses, and streams that end when the client disconnects.
 
-Independent of the kind of connection, see `Wire`. Streams send by callbacks, so that a request that is answered soon needs
+Independent of the kind of connection, see `RequestConnection`. Streams send by callbacks, so that a request that is answered soon needs
 neither a task nor a timer.
 """
 
@@ -13,15 +13,15 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
-from prowess_host.http.binding import Refused
+from prowess_host.http.binding import RefusedRequest
 from prowess_host.http.replies import COMMENT, JSON_TYPE
 from prowess_host.protocol.rpc import RpcError
 
 if TYPE_CHECKING:
     from prowess_host.http.headers import Headers
-    from prowess_host.http.replies import Outlet
+    from prowess_host.http.replies import PendingResponse
 
-__all__ = ["UNASKED", "Exchange", "Field", "Wire", "dump_json", "status_line"]
+__all__ = ["UNASKED", "Exchange", "Field", "RequestConnection", "dump_json", "status_line"]
 
 Field: TypeAlias = tuple[bytes, bytes]
 _CLOSE: Final = (b"connection", b"close")
@@ -50,7 +50,7 @@ def status_line(status: int) -> bytes:
     return line
 
 
-class Wire(Protocol):
+class RequestConnection(Protocol):
     """The connection of a request."""
 
     @property
@@ -115,7 +115,7 @@ class Exchange:
         "wants_continue",
     )
 
-    def __init__(self, wire: Wire, method: str, path: str, headers: Headers) -> None:
+    def __init__(self, wire: RequestConnection, method: str, path: str, headers: Headers) -> None:
         self._wire = wire
         self.method = method
         self.path = path
@@ -144,7 +144,7 @@ class Exchange:
         self._most: int | None = None
         """The most bytes of the body that a handler accepts; `None` until one asks."""
         self._waits: asyncio.Future[None] | None = None
-        self._outlet: Outlet | None = None
+        self._outlet: PendingResponse | None = None
 
     @property
     def address(self) -> str:
@@ -175,7 +175,7 @@ class Exchange:
         self.is_whole = True
         self._wake()
 
-    def taken(self, most: int) -> bytes | Refused | None:
+    def taken(self, most: int) -> bytes | RefusedRequest | None:
         """The whole body, or the refusal; `None` if more has to arrive."""
         length = self.headers.get("content-length")
         if self.size > most or (length is not None and length.isascii() and length.isdigit() and int(length) > most):
@@ -185,7 +185,7 @@ class Exchange:
         body, self._body = self._body, b""
         return bytes(body)
 
-    async def body(self, most: int) -> bytes | Refused:
+    async def body(self, most: int) -> bytes | RefusedRequest:
         """Wait for the whole body, or return the refusal. Raises `ConnectionError` if the client disconnects."""
         self._most = most
         while (body := self.taken(most)) is None:
@@ -219,7 +219,7 @@ class Exchange:
 
     # The response
 
-    def refuse(self, refused: Refused) -> None:
+    def refuse(self, refused: RefusedRequest) -> None:
         """Send a refusal."""
         body = refused.body
         self.answer(refused.status, body, *((JSON_TYPE,) if body else ()), *refused.headers)
@@ -290,7 +290,7 @@ class Exchange:
 
     def stream(
         self,
-        outlet: Outlet,
+        outlet: PendingResponse,
         *,
         silent: Callable[[], None] | None = None,
         began: Callable[[], None] | None = None,
@@ -374,9 +374,9 @@ class Exchange:
 
 
 def _ignore_news() -> None:
-    """Replaces `Outlet.news` when the response is over."""
+    """Replaces `PendingResponse.news` when the response is over."""
 
 
-def _too_large(most: int) -> Refused:
+def _too_large(most: int) -> RefusedRequest:
     reason = f"the body is larger than {most} bytes; serve.max_body allows more"
-    return Refused(413, RpcError.invalid_request(reason), headers=(_CLOSE,))
+    return RefusedRequest(413, RpcError.invalid_request(reason), headers=(_CLOSE,))

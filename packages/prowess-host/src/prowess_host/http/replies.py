@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from prowess_host.http.binding import status_of
 
 if TYPE_CHECKING:
-    from prowess_host.http.headers import Accepted
+    from prowess_host.http.headers import AcceptedTypes
 
-__all__ = ["COMMENT", "JSON_TYPE", "SSE_HEADERS", "Head", "History", "Outlet", "Reply", "Standing"]
+__all__ = ["COMMENT", "JSON_TYPE", "SSE_HEADERS", "Head", "History", "PendingResponse", "PostReply", "SessionStream"]
 
 JSON_TYPE: Final = (b"content-type", b"application/json")
 SSE_HEADERS: Final = (
@@ -36,7 +36,7 @@ class Head(NamedTuple):
     whole: bool = False
 
 
-class Outlet:
+class PendingResponse:
     """One HTTP response while it is sent: the waiting bytes, and whether they are the last."""
 
     __slots__ = ("_parts", "ended", "head", "news", "size")
@@ -76,7 +76,7 @@ class Outlet:
 
 
 def _ignore_news() -> None:
-    """The default of `Outlet.news`."""
+    """The default of `PendingResponse.news`."""
 
 
 class History:
@@ -126,7 +126,7 @@ class History:
 class _Stream:
     """Sends events to a response, and to the history if there is one."""
 
-    def __init__(self, outlet: Outlet | None, history: History | None, retry: int | None) -> None:
+    def __init__(self, outlet: PendingResponse | None, history: History | None, retry: int | None) -> None:
         self._outlet = outlet
         self._history = history
         self._retry = retry
@@ -174,12 +174,12 @@ class _Stream:
         """Whether a client reads the response."""
         return self._outlet is not None
 
-    def detach(self, outlet: Outlet | None) -> None:
+    def detach(self, outlet: PendingResponse | None) -> None:
         """Called when the client has disconnected: keep further events, unless another response has resumed the stream."""
         if outlet is self._outlet:
             self._outlet = None
 
-    def resume(self, outlet: Outlet, number: int) -> bool:
+    def resume(self, outlet: PendingResponse, number: int) -> bool:
         """Continue in another response, after the event with this number. Returns `False` if the events are no longer kept."""
         missed = None if self._history is None else self._history.after(self.number, number)
         if missed is None:
@@ -195,16 +195,16 @@ class _Stream:
         return True
 
 
-class Reply(_Stream):
+class PostReply(_Stream):
     """The transport for the response of a POST, which ends with the last answer to its requests."""
 
-    owes: Callable[[Reply], bool]
+    owes: Callable[[PostReply], bool]
     """Returns whether its connection still has to answer one of its requests. Set before the first write."""
 
     def __init__(
         self,
-        outlet: Outlet,
-        accepted: Accepted,
+        outlet: PendingResponse,
+        accepted: AcceptedTypes,
         *,
         stateless: bool,
         owner: Hashable = None,
@@ -263,12 +263,12 @@ class Reply(_Stream):
             self._start()
 
 
-def _owes_nothing(_reply: Reply) -> bool:
-    """Replaces `Reply.owes` when the reply is over."""
+def _owes_nothing(_reply: PostReply) -> bool:
+    """Replaces `PostReply.owes` when the reply is over."""
     return False
 
 
-class Standing(_Stream):
+class SessionStream(_Stream):
     """The stream of a session for messages that belong to no request. Missed events are kept while the client is away."""
 
     def __init__(self, history: History, retry: int | None) -> None:
@@ -282,7 +282,7 @@ class Standing(_Stream):
             if each:
                 self._event(each)
 
-    def attach(self, outlet: Outlet) -> None:
+    def attach(self, outlet: PendingResponse) -> None:
         """Send missed and further events to this response instead of the one before."""
         self.detach(self._outlet)
         missed = self._history.after(self.number, self._seen) if self._history is not None else None
@@ -292,7 +292,7 @@ class Standing(_Stream):
             outlet.put(event)
         self._prime()
 
-    def detach(self, outlet: Outlet | None) -> None:
+    def detach(self, outlet: PendingResponse | None) -> None:
         """Called when the client has disconnected; it may reconnect."""
         if outlet is not None and outlet is self._outlet:
             self._seen = self._events

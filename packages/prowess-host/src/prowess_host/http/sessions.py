@@ -9,11 +9,11 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 from prowess_host.connection import Connection
-from prowess_host.http.replies import History, Outlet, Reply, Standing
+from prowess_host.http.replies import History, PendingResponse, PostReply, SessionStream
 
 if TYPE_CHECKING:
     from prowess.settings.credentials import Caller
-    from prowess_host.http.headers import Accepted
+    from prowess_host.http.headers import AcceptedTypes
     from prowess_host.project import Project
     from prowess_host.protocol.eras import Revision
     from prowess_host.protocol.identity import Server
@@ -59,10 +59,10 @@ class HttpSession:
         self.client = client
         """The client that it counts for."""
         self.history = History(kept)
-        self.standing = Standing(self.history, _RETRY)
+        self.standing = SessionStream(self.history, _RETRY)
         self.connection = Connection(project, server, self.standing, now, transport="tcp", allows=allows, peer=client)
         self.seen = now()
-        self._replies: dict[int, Reply] = {}
+        self._replies: dict[int, PostReply] = {}
 
     @property
     def revision(self) -> Revision | None:
@@ -74,15 +74,15 @@ class HttpSession:
         """Whether a call runs or a stream is open."""
         return self.connection.in_flight > 0 or self.standing.attached
 
-    def reply(self, outlet: Outlet, accepted: Accepted, caller: Caller) -> Reply:
+    def reply(self, outlet: PendingResponse, accepted: AcceptedTypes, caller: Caller) -> PostReply:
         """The reply for a POST of this session. The scopes of its token may differ from those of earlier ones."""
         primed = self.revision is None or self.revision.version in _PRIMED
         retry = _RETRY if primed else None
-        reply = Reply(outlet, accepted, stateless=False, owner=caller, history=self.history, retry=retry)
+        reply = PostReply(outlet, accepted, stateless=False, owner=caller, history=self.history, retry=retry)
         reply.owes = self.connection.owes
         return reply
 
-    def keep(self, reply: Reply) -> None:
+    def keep(self, reply: PostReply) -> None:
         """Keep the stream of a POST, so that its client can resume it."""
         self._replies[reply.number] = reply
         if len(self._replies) > _MOST_STREAMS:
@@ -91,7 +91,7 @@ class HttpSession:
                 del self._replies[oldest]
                 self.history.forget(oldest)
 
-    def resume(self, last_event: str, outlet: Outlet) -> bool:
+    def resume(self, last_event: str, outlet: PendingResponse) -> bool:
         """Resume the stream of an event after it. Returns `False` if the event is no longer known."""
         named = _EVENT.fullmatch(last_event)
         if named is None:
@@ -102,7 +102,7 @@ class HttpSession:
         reply = self._replies.get(stream)
         return reply is not None and reply.resume(outlet, number)
 
-    def left(self, outlet: Outlet) -> None:
+    def left(self, outlet: PendingResponse) -> None:
         """Called when the client of a response has disconnected: keep further events of its stream."""
         self.standing.detach(outlet)
         for reply in self._replies.values():

@@ -17,7 +17,7 @@ from prowess_host.environments.wheels import record_of
 
 if TYPE_CHECKING:
     from prowess.contracts.contract import Contract
-    from prowess_host.packaging.source import Source
+    from prowess_host.packaging.source import ProjectSource
 
 __all__ = ["MANIFEST_VERSION", "SERVER_SCHEMA", "bundle", "server_json", "wheel"]
 
@@ -86,7 +86,7 @@ if __name__ == "__main__":
 '''
 
 
-def wheel(source: Source, registry_name: str | None = None) -> tuple[str, bytes]:
+def wheel(source: ProjectSource, registry_name: str | None = None) -> tuple[str, bytes]:
     """The name and the bytes of a wheel: the skills with an entry point, and a command that serves only them."""
     module, info = source.module, f"{source.module}-{source.version}.dist-info"
     files: dict[str, bytes] = {
@@ -104,7 +104,7 @@ def wheel(source: Source, registry_name: str | None = None) -> tuple[str, bytes]
     return f"{module}-{source.version}-py3-none-any.whl", _zipped(files)
 
 
-def _metadata(source: Source, registry_name: str | None) -> str:
+def _metadata(source: ProjectSource, registry_name: str | None) -> str:
     lines = ["Metadata-Version: 2.1", f"Name: {source.name}", f"Version: {source.version}"]
     lines.append(f"Summary: {source.description}")
     lines += [f"Home-page: {source.website}"] if source.website else []
@@ -115,7 +115,7 @@ def _metadata(source: Source, registry_name: str | None) -> str:
     return "\n".join([*lines, "", _marked_readme(source, registry_name)])
 
 
-def _marked_readme(source: Source, registry_name: str | None) -> str:
+def _marked_readme(source: ProjectSource, registry_name: str | None) -> str:
     """The README with the line by which a registry verifies the owner of the package."""
     mark = f"mcp-name: {registry_name}"
     if registry_name is None or mark in source.readme:
@@ -123,7 +123,7 @@ def _marked_readme(source: Source, registry_name: str | None) -> str:
     return f"{source.readme.rstrip()}\n\n<!-- {mark} -->\n"
 
 
-def bundle(source: Source, contracts: Iterable[Contract]) -> tuple[str, bytes]:
+def bundle(source: ProjectSource, contracts: Iterable[Contract]) -> tuple[str, bytes]:
     """The name and the bytes of a bundle: the project, and its dependencies."""
     manifest: dict[str, Any] = {
         "manifest_version": MANIFEST_VERSION,
@@ -166,7 +166,7 @@ def bundle(source: Source, contracts: Iterable[Contract]) -> tuple[str, bytes]:
     return f"{source.name}-{source.version}.mcpb", _zipped(files)
 
 
-def server_json(source: Source, registry_name: str, variables: Iterable[str] = ()) -> bytes:
+def server_json(source: ProjectSource, registry_name: str, variables: Iterable[str] = ()) -> bytes:
     """The entry of a registry for the wheel, once it is on a package index."""
     if not _REGISTRY_NAME.fullmatch(registry_name) or len(registry_name) > _LONGEST_NAME:
         raise ProwessError(f"{registry_name!r} is not a registry name; use a name like io.github.you/{source.name}")

@@ -18,7 +18,7 @@ from prowess.worker.messages import RELEASE
 if TYPE_CHECKING:
     from prowess.settings.settings import Settings
 
-__all__ = ["Source", "read_source"]
+__all__ = ["ProjectSource", "read_source"]
 
 _NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 _VERSION: Final = re.compile(r"[0-9]+(?:\.[0-9]+)*(?:(?:a|b|rc)[0-9]+)?(?:\.post[0-9]+)?(?:\.dev[0-9]+)?")
@@ -30,7 +30,7 @@ _OURS: Final = frozenset({"prowess", "prowess-host"})
 
 
 @frozen
-class Source:
+class ProjectSource:
     """The metadata and files of a project for its packages."""
 
     name: str
@@ -56,7 +56,7 @@ class Source:
         return self.name.replace("-", "_")
 
 
-def read_source(settings: Settings, name: str | None = None, version: str | None = None) -> Source:
+def read_source(settings: Settings, name: str | None = None, version: str | None = None) -> ProjectSource:
     """Read a project: `[project]` in its pyproject.toml, else its settings."""
     root, own = settings.root, settings.own
     project = _project_table(root)
@@ -88,7 +88,7 @@ def read_source(settings: Settings, name: str | None = None, version: str | None
             files[_relative(icon, root)] = _read(root / _relative(icon, root), root)
     if not any(path.endswith(".py") for path in files):
         raise ProwessError(f"{root} has no skills to package")
-    return Source(
+    return ProjectSource(
         name=package,
         title=_line(title),
         version=number,

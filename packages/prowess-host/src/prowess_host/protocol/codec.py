@@ -31,9 +31,9 @@ __all__ = [
     "Malformed",
     "Message",
     "Notification",
-    "Request",
     "RequestId",
-    "Response",
+    "RpcRequest",
+    "RpcResponse",
     "Single",
     "decode",
     "dumps",
@@ -60,7 +60,7 @@ ABSENT: Final = Absent.ABSENT
 """There is no id, or no readable and valid one."""
 
 
-class Request(NamedTuple):
+class RpcRequest(NamedTuple):
     """A request, which gets exactly one answer."""
 
     id: RequestId
@@ -80,7 +80,7 @@ class Notification(NamedTuple):
     params: JsonObject
 
 
-class Response(NamedTuple):
+class RpcResponse(NamedTuple):
     """The client's answer to a request of ours, or its error about a message (then perhaps without an id).
 
     A failure has an `error`; a success has none.
@@ -104,7 +104,7 @@ class Malformed(NamedTuple):
     error: RpcError
 
 
-Single: TypeAlias = "Request | Notification | Response | Malformed"
+Single: TypeAlias = "RpcRequest | Notification | RpcResponse | Malformed"
 Message: TypeAlias = "Single | Batch"
 
 
@@ -167,9 +167,9 @@ def _with_odd_numbers(message: Single) -> Single:
 
     In the arguments of a tool, the check of arguments reports them, as a result for the model instead of a protocol error.
     """
-    if isinstance(message, Response):
-        return Response(message.id, {}, {"message": "; ".join(number_problems(message.result))})
-    if not isinstance(message, Request):
+    if isinstance(message, RpcResponse):
+        return RpcResponse(message.id, {}, {"message": "; ".join(number_problems(message.result))})
+    if not isinstance(message, RpcRequest):
         return message
     elsewhere = {**message.params}
     if message.method == "tools/call":
@@ -264,11 +264,11 @@ def _read_request(message: JsonObject, message_id: Any, arguments: bytes | None)
     elif type(message_id) is not int and type(message_id) is not str:
         fault = RpcError.invalid_request(f"id must be a string or an integer, not {shown(message_id)}")
     elif params is None:
-        return Request(message_id, method, {})
+        return RpcRequest(message_id, method, {})
     elif type(params) is not dict:
         fault = RpcError.wrong_param("params", "an object", params)
     else:
-        return Request(message_id, method, params, arguments)
+        return RpcRequest(message_id, method, params, arguments)
     return Malformed(_readable(message_id), fault)
 
 
@@ -276,9 +276,9 @@ def _read_response(message: JsonObject, message_id: Any) -> Single:
     """Read a response. An invalid one counts as a failure, so that the caller does not wait for ever."""
     result, error = message.get("result"), message.get("error")
     if type(result) is dict and "error" not in message:
-        return Response(_readable(message_id), cast("JsonObject", result))
+        return RpcResponse(_readable(message_id), cast("JsonObject", result))
     reason = cast("JsonObject", error) if type(error) is dict else {"message": "malformed response"}
-    return Response(_readable(message_id), {}, reason)
+    return RpcResponse(_readable(message_id), {}, reason)
 
 
 def _unreadable(message: JsonObject, message_id: Any) -> Single:
@@ -286,7 +286,7 @@ def _unreadable(message: JsonObject, message_id: Any) -> Single:
     if isinstance(readable, str) and not _is_unicode(readable):
         readable = ABSENT
     if "method" not in message and ("result" in message or "error" in message):
-        return Response(readable, {}, {"message": "a string holds a lone surrogate escape"})
+        return RpcResponse(readable, {}, {"message": "a string holds a lone surrogate escape"})
     return Malformed(readable, RpcError.unreadable_text())
 
 

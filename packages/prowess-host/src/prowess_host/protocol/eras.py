@@ -30,7 +30,7 @@ __all__ = [
     "SUPPORTED_VERSIONS",
     "TASKS",
     "VERSION_KEY",
-    "Client",
+    "ClientInfo",
     "Revision",
     "envelope_client",
     "handshake_client",
@@ -122,14 +122,14 @@ revision can fall back to the handshake."""
 LATEST_HANDSHAKE: Final = next(iter(HANDSHAKE.values()))
 
 
-class Client(NamedTuple):
+class ClientInfo(NamedTuple):
     """The description that a client sends in `initialize`, or in the envelope of a request."""
 
     info: JsonObject
     capabilities: JsonObject
 
 
-def takes_tasks(client: Client, revision: Revision) -> bool:
+def takes_tasks(client: ClientInfo, revision: Revision) -> bool:
     """Whether the client accepts a task instead of a result, which it declares in each request."""
     extensions = client.capabilities.get("extensions")
     return revision.stateless and type(extensions) is dict and type(cast("JsonObject", extensions).get(TASKS)) is dict
@@ -155,23 +155,23 @@ def open_envelope(meta: JsonObject) -> Revision:
     return revision
 
 
-def envelope_client(meta: JsonObject) -> Client:
+def envelope_client(meta: JsonObject) -> ClientInfo:
     """The client in the envelope of a request."""
     return _read_client(
         meta.get(CLIENT_KEY), meta[CAPABILITIES_KEY], f"_meta key {CLIENT_KEY}", f"_meta key {CAPABILITIES_KEY}"
     )
 
 
-def handshake_client(params: JsonObject) -> Client:
+def handshake_client(params: JsonObject) -> ClientInfo:
     """The client in the parameters of `initialize`."""
     return _read_client(
         params.get("clientInfo"), params.get("capabilities"), "params.clientInfo", "params.capabilities"
     )
 
 
-def _read_client(info: Any, capabilities: Any, info_path: str, capabilities_path: str) -> Client:
+def _read_client(info: Any, capabilities: Any, info_path: str, capabilities_path: str) -> ClientInfo:
     """Read the description of a client. Both parts may be missing, but not of a wrong type."""
-    client = Client(_object(info, info_path), _object(capabilities, capabilities_path))
+    client = ClientInfo(_object(info, info_path), _object(capabilities, capabilities_path))
     for name in ("name", "version"):
         value = client.info.get(name, "")
         if type(value) is not str:

@@ -26,8 +26,8 @@ __all__ = [
     "ROWS",
     "SKILLS",
     "SKILLS_METHODS",
-    "Row",
-    "Shelf",
+    "KindList",
+    "KindRow",
     "as_content",
     "capabilities",
     "define_prompt",
@@ -41,7 +41,7 @@ _SKILLS_EXTENSION: Final = "io.modelcontextprotocol/skills"
 _COMPLETIONS_SINCE: Final = "2025-03-26"
 
 
-class Shelf(NamedTuple):
+class KindList(NamedTuple):
     """One list of a kind."""
 
     method: str
@@ -51,7 +51,7 @@ class Shelf(NamedTuple):
     """The filter for the items of this list."""
 
 
-class Row(NamedTuple):
+class KindRow(NamedTuple):
     """The properties of a kind that the host needs."""
 
     kind: str
@@ -60,7 +60,7 @@ class Row(NamedTuple):
     """The method that calls one."""
     named_by: str
     """The parameter of that method with the name."""
-    shelves: tuple[Shelf, ...]
+    shelves: tuple[KindList, ...]
     changed: str
     """The name of changes of the lists in subscriptions of the stateless era."""
     abilities: Mapping[str, bool]
@@ -123,42 +123,42 @@ def _given(definition: JsonObject) -> JsonObject:
 _CHANGES: Final = MappingProxyType({"listChanged": True})
 
 ROWS: Final = (
-    Row(
+    KindRow(
         TOOL,
         "tools",
         "tools/call",
         "name",
-        (Shelf("tools/list", "tools", _any),),
+        (KindList("tools/list", "tools", _any),),
         "toolsListChanged",
         _CHANGES,
     ),
-    Row(
+    KindRow(
         RESOURCE,
         "resources",
         "resources/read",
         "uri",
         (
-            Shelf("resources/list", "resources", _fixed),
-            Shelf("resources/templates/list", "resourceTemplates", _template),
+            KindList("resources/list", "resources", _fixed),
+            KindList("resources/templates/list", "resourceTemplates", _template),
         ),
         "resourcesListChanged",
         MappingProxyType({"subscribe": True, "listChanged": True}),
         define_resource,
     ),
-    Row(
+    KindRow(
         PROMPT,
         "prompts",
         "prompts/get",
         "name",
-        (Shelf("prompts/list", "prompts", _any),),
+        (KindList("prompts/list", "prompts", _any),),
         "promptsListChanged",
         _CHANGES,
         define_prompt,
     ),
 )
-LISTS: Final[Mapping[str, Shelf]] = MappingProxyType({shelf.method: shelf for row in ROWS for shelf in row.shelves})
+LISTS: Final[Mapping[str, KindList]] = MappingProxyType({shelf.method: shelf for row in ROWS for shelf in row.shelves})
 """The lists by their methods."""
-BY_METHOD: Final[Mapping[str, Row]] = MappingProxyType(
+BY_METHOD: Final[Mapping[str, KindRow]] = MappingProxyType(
     {
         **{method: row for row in ROWS for method in (row.method, *(shelf.method for shelf in row.shelves))},
         "resources/subscribe": ROWS[1],

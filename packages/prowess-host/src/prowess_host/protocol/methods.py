@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from prowess.contracts.contract import TOOL
-from prowess_host.protocol.kinds import LISTS, ROWS, SKILLS_METHODS, Row
+from prowess_host.protocol.kinds import LISTS, ROWS, SKILLS_METHODS, KindRow
 from prowess_host.protocol.rpc import RpcError
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ _ARGUMENT = Param("argument", dict, "an object", required=True)
 _CONTEXT = Param("context", dict, "an object")
 
 
-def _call_params(row: Row) -> tuple[Param, ...]:
+def _call_params(row: KindRow) -> tuple[Param, ...]:
     name = Param(row.named_by, str, "a string", required=True)
     return (name,) if row.named_by == "uri" else (name, Param("arguments", dict, "an object", as_text=row.kind == TOOL))
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from prowess.jsontypes import JsonObject
-    from prowess_host.protocol.eras import Client, Revision
+    from prowess_host.protocol.eras import ClientInfo, Revision
 
 __all__ = [
     "NEEDS",
@@ -81,7 +81,7 @@ class Answers(NamedTuple):
 # Questions and answers
 
 
-def can_ask(client: Client, revision: Revision) -> bool:
+def can_ask(client: ClientInfo, revision: Revision) -> bool:
     """Whether the client supports forms. An empty declaration means forms; one with only URLs does not."""
     declared = client.capabilities.get("elicitation")
     if not revision.elicitation or not isinstance(declared, dict):
@@ -89,7 +89,7 @@ def can_ask(client: Client, revision: Revision) -> bool:
     return not declared or "form" in declared
 
 
-def askable(client: Client, revision: Revision) -> list[str]:
+def askable(client: ClientInfo, revision: Revision) -> list[str]:
     """The kinds of questions that the client can be asked."""
     declared = client.capabilities
     elicitation = declared.get("elicitation")
@@ -111,7 +111,7 @@ def kind_of(question: Mapping[str, Any]) -> str:
     return kind
 
 
-def require_asking(client: Client, revision: Revision, kinds: Iterable[str]) -> None:
+def require_asking(client: ClientInfo, revision: Revision, kinds: Iterable[str]) -> None:
     """Raise an error if a question needs a capability that the client did not declare."""
     lacking: JsonObject = {}
     able = askable(client, revision)

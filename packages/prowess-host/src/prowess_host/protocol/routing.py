@@ -14,8 +14,8 @@ from prowess_host.protocol.codec import (
     Batch,
     Malformed,
     Notification,
-    Request,
-    Response,
+    RpcRequest,
+    RpcResponse,
     dumps,
     encode_error,
     encode_result,
@@ -37,7 +37,7 @@ from prowess_host.protocol.eras import (
 )
 from prowess_host.protocol.methods import CACHEABLE, check_params, is_known
 from prowess_host.protocol.rpc import RpcError
-from prowess_host.protocol.session import Call, Together
+from prowess_host.protocol.session import RequestInFlight, Together
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -62,7 +62,7 @@ class Reply(NamedTuple):
 class Cancelled(NamedTuple):
     """Stop this call; it gets no answer. Write the line unless it is empty: it withdraws the questions of the call."""
 
-    call: Call
+    call: RequestInFlight
     reason: str
     line: bytes = b""
 
@@ -71,7 +71,7 @@ class Answered(NamedTuple):
     """The client answered a question of ours. A failure has an `error`; a success has none."""
 
     question: int
-    call: Call
+    call: RequestInFlight
     result: JsonObject
     error: JsonObject | None
 
@@ -88,19 +88,19 @@ class Group(NamedTuple):
     actions: tuple[Action, ...]
 
 
-Action: TypeAlias = "Call | Reply | Cancelled | Answered | Ignored | Group"
+Action: TypeAlias = "RequestInFlight | Reply | Cancelled | Answered | Ignored | Group"
 
 
 def route(message: Message, session: Session, now: float) -> Action:
     """The action for one message. `now` is a monotonic time in seconds. Never raises.
 
-    A returned `Call` is in flight, and gets its answer from `session.answer` or `session.refuse`.
+    A returned `RequestInFlight` is in flight, and gets its answer from `session.answer` or `session.refuse`.
     """
-    if isinstance(message, Request):
+    if isinstance(message, RpcRequest):
         return _route_request(message, session, None)
     if isinstance(message, Notification):
         return _route_notification(message, session)
-    if isinstance(message, Response):
+    if isinstance(message, RpcResponse):
         return _route_response(message, session)
     if isinstance(message, Batch):
         return _route_batch(message, session, now)
@@ -118,7 +118,7 @@ def _complain(message: Malformed, session: Session, now: float) -> Action:
 # Requests
 
 
-def _route_request(request: Request, session: Session, batch: Together | None) -> Action:
+def _route_request(request: RpcRequest, session: Session, batch: Together | None) -> Action:
     try:
         session.check_id(request.id)
         return _dispatch(request, session, batch)
@@ -126,7 +126,7 @@ def _route_request(request: Request, session: Session, batch: Together | None) -
         return Reply(encode_error(request.id, error))
 
 
-def _dispatch(request: Request, session: Session, batch: Together | None) -> Action:
+def _dispatch(request: RpcRequest, session: Session, batch: Together | None) -> Action:
     params = request.params
     meta = params.get("_meta")
     if meta is not None and type(meta) is not dict:
@@ -145,7 +145,7 @@ def _dispatch(request: Request, session: Session, batch: Together | None) -> Act
     raise RpcError.not_initialized(request.method, VERSION_KEY)
 
 
-def _initialize(request: Request, session: Session, batch: Together | None) -> Action:
+def _initialize(request: RpcRequest, session: Session, batch: Together | None) -> Action:
     """Handle `initialize` at once, so that the next line already has the session."""
     if batch is not None:
         raise RpcError.batch_refused("initialize cannot be part of a batch")
@@ -157,7 +157,7 @@ def _initialize(request: Request, session: Session, batch: Together | None) -> A
 
 
 def _serve_handshake(
-    request: Request, meta: JsonObject, revision: Revision, session: Session, batch: Together | None
+    request: RpcRequest, meta: JsonObject, revision: Revision, session: Session, batch: Together | None
 ) -> Action:
     check_params(request.method, request.params, revision)
     if request.method == "ping":
@@ -167,12 +167,12 @@ def _serve_handshake(
         session.log_level = read_log_level(request.params["level"], "params.level")
         return Reply(encode_result(request.id, {}))
     token = read_progress_token(meta)
-    call = Call(request.id, request.method, request.params, request.arguments, revision, session.client)
+    call = RequestInFlight(request.id, request.method, request.params, request.arguments, revision, session.client)
     call.progress_token = token
     return _begin(call, session, batch)
 
 
-def _serve_stateless(request: Request, envelope: JsonObject, session: Session, batch: Together | None) -> Action:
+def _serve_stateless(request: RpcRequest, envelope: JsonObject, session: Session, batch: Together | None) -> Action:
     revision = open_envelope(envelope)
     if batch is not None:
         raise RpcError.batch_refused(f"{revision.version} has no batches")
@@ -185,23 +185,25 @@ def _serve_stateless(request: Request, envelope: JsonObject, session: Session, b
     answer = _STATELESS_ANSWERS.get(request.method)
     if answer is not None:
         return Reply(answer(request, revision, session))
-    call = Call(request.id, request.method, request.params, request.arguments, revision, client, level, token)
+    call = RequestInFlight(
+        request.id, request.method, request.params, request.arguments, revision, client, level, token
+    )
     return _begin(call, session, batch)
 
 
-def _begin(call: Call, session: Session, batch: Together | None) -> Call:
+def _begin(call: RequestInFlight, session: Session, batch: Together | None) -> RequestInFlight:
     call.batch = batch
     session.begin(call)
     return call
 
 
-def _discover(request: Request, revision: Revision, session: Session) -> bytes:
+def _discover(request: RpcRequest, revision: Revision, session: Session) -> bytes:
     body = dumps(session.server.discover_result(session.capabilities(revision)))
     cacheable = request.method in CACHEABLE
     return encode_result_raw(request.id, session.server.dress(body, revision, cacheable=cacheable))
 
 
-def _listen(request: Request, revision: Revision, session: Session) -> bytes:
+def _listen(request: RpcRequest, revision: Revision, session: Session) -> bytes:
     notifications: JsonObject = request.params["notifications"]
     client = envelope_client(cast("JsonObject", request.params["_meta"]))
     if "taskIds" in notifications and not takes_tasks(client, revision):
@@ -209,7 +211,7 @@ def _listen(request: Request, revision: Revision, session: Session) -> bytes:
     return session.subscriptions.listen(request.id, revision, notifications)
 
 
-_STATELESS_ANSWERS: Final[Mapping[str, Callable[[Request, Revision, Session], bytes]]] = MappingProxyType(
+_STATELESS_ANSWERS: Final[Mapping[str, Callable[[RpcRequest, Revision, Session], bytes]]] = MappingProxyType(
     {"server/discover": _discover, "subscriptions/listen": _listen}
 )
 
@@ -233,7 +235,7 @@ def _cancel(params: JsonObject, session: Session) -> Action:
     return Cancelled(call, reason if isinstance(reason, str) else "", line)
 
 
-def _route_response(response: Response, session: Session) -> Action:
+def _route_response(response: RpcResponse, session: Session) -> Action:
     pending = session.take_question(response.id)
     if pending is None:
         return Ignored("a response without a request")
@@ -270,11 +272,11 @@ def _batch_fault(batch: Batch, session: Session) -> RpcError | None:
 
 def _route_item(item: Any, session: Session, together: Together) -> Action:
     message = read_item(item)
-    if isinstance(message, Request):
+    if isinstance(message, RpcRequest):
         action = _route_request(message, session, together)
     elif isinstance(message, Notification):
         action = _route_notification(message, session)
-    elif isinstance(message, Response):
+    elif isinstance(message, RpcResponse):
         action = _route_response(message, session)
     else:
         known = message.id is not ABSENT and session.is_waiting(message.id)

@@ -30,8 +30,8 @@ __all__ = [
     "RESOURCE_NOT_FOUND",
     "UNSUPPORTED_VERSION",
     "URL_ELICITATION_REQUIRED",
-    "Code",
     "EncodeError",
+    "ErrorCode",
     "RpcError",
     "shown",
 ]
@@ -48,7 +48,7 @@ RESOURCE_NOT_FOUND: Final = -32002
 URL_ELICITATION_REQUIRED: Final = -32042
 
 
-class Code(NamedTuple):
+class ErrorCode(NamedTuple):
     """One row of the table of codes. `handshake` and `stateless` say in which era a server may send it."""
 
     name: str
@@ -58,18 +58,18 @@ class Code(NamedTuple):
     stateless: bool = True
 
 
-CODES: Final[Mapping[int, Code]] = MappingProxyType(
+CODES: Final[Mapping[int, ErrorCode]] = MappingProxyType(
     {
-        PARSE_ERROR: Code("Parse error", 400),
-        INVALID_REQUEST: Code("Invalid Request", 400),
-        METHOD_NOT_FOUND: Code("Method not found", 404),
-        INVALID_PARAMS: Code("Invalid params", 400),
-        INTERNAL_ERROR: Code("Internal error", 200),
-        HEADER_MISMATCH: Code("Header mismatch", 400, handshake=False),
-        MISSING_CLIENT_CAPABILITY: Code("Missing required client capability", 400, handshake=False),
-        UNSUPPORTED_VERSION: Code("Unsupported protocol version", 400, handshake=False),
-        RESOURCE_NOT_FOUND: Code("Resource not found", 200, stateless=False),
-        URL_ELICITATION_REQUIRED: Code("URL elicitation required", 200, stateless=False),
+        PARSE_ERROR: ErrorCode("Parse error", 400),
+        INVALID_REQUEST: ErrorCode("Invalid Request", 400),
+        METHOD_NOT_FOUND: ErrorCode("Method not found", 404),
+        INVALID_PARAMS: ErrorCode("Invalid params", 400),
+        INTERNAL_ERROR: ErrorCode("Internal error", 200),
+        HEADER_MISMATCH: ErrorCode("Header mismatch", 400, handshake=False),
+        MISSING_CLIENT_CAPABILITY: ErrorCode("Missing required client capability", 400, handshake=False),
+        UNSUPPORTED_VERSION: ErrorCode("Unsupported protocol version", 400, handshake=False),
+        RESOURCE_NOT_FOUND: ErrorCode("Resource not found", 200, stateless=False),
+        URL_ELICITATION_REQUIRED: ErrorCode("URL elicitation required", 200, stateless=False),
     }
 )
 """Every code that the host sends, with its name."""

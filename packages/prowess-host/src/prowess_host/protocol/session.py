@@ -18,7 +18,7 @@ from prowess_host.protocol.codec import (
     encode_request,
     encode_result_raw,
 )
-from prowess_host.protocol.eras import LOG_LEVELS, Client
+from prowess_host.protocol.eras import LOG_LEVELS, ClientInfo
 from prowess_host.protocol.kinds import capabilities
 from prowess_host.protocol.methods import CACHEABLE
 from prowess_host.protocol.rpc import RpcError
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from prowess_host.protocol.codec import Absent, RequestId
     from prowess_host.protocol.eras import Revision
     from prowess_host.protocol.identity import Server
-    from prowess_host.protocol.kinds import Row
+    from prowess_host.protocol.kinds import KindRow
 
-__all__ = ["Allowance", "Call", "Session", "Together"]
+__all__ = ["Allowance", "RequestInFlight", "Session", "Together"]
 
 _INTEGER: Final = re.compile(r"0|-?[1-9][0-9]{0,40}")
 
@@ -42,7 +42,7 @@ _NOTHING: Final = b""
 
 
 @dataclass(slots=True, eq=False)
-class Call:
+class RequestInFlight:
     """A request in flight, with everything that its answer depends on, so that a later handshake cannot change it."""
 
     id: RequestId
@@ -51,7 +51,7 @@ class Call:
     text: bytes | None
     """The arguments of a `tools/call` as JSON text, if they can be passed on unchanged."""
     revision: Revision
-    client: Client
+    client: ClientInfo
     log_level: str | None = None
     """The log level in the envelope. In the handshake era, the session's level counts."""
     progress_token: RequestId | None = None
@@ -133,11 +133,11 @@ class Session:
         self.transport = transport
         self.revision: Revision | None = None
         """The result of the handshake; `None` before it."""
-        self.client = Client({}, {})
+        self.client = ClientInfo({}, {})
         self.ready = False
         """Whether the client has finished the handshake, so that it may get notifications."""
         self.log_level = "info"
-        self.in_flight: dict[RequestId, Call] = {}
+        self.in_flight: dict[RequestId, RequestInFlight] = {}
         """Calls by id. 1 and "1" are different keys, and true and 1.0 are rejected before."""
         self.subscriptions = Subscriptions()
         self.resources: dict[str, None] = {}
@@ -148,7 +148,7 @@ class Session:
         """Encoded heads of calls for workers, by command, profile, limits of results and so on."""
         self.complaints = Allowance()
         """The limit for errors without an id."""
-        self._questions: dict[int, Call] = {}
+        self._questions: dict[int, RequestInFlight] = {}
         self._last_question = 0
 
     # The handshake
@@ -157,7 +157,7 @@ class Session:
         """The current capabilities."""
         return capabilities(self._kinds(), revision, tasks=self._offers_tasks)
 
-    def handshake(self, revision: Revision, client: Client) -> None:
+    def handshake(self, revision: Revision, client: ClientInfo) -> None:
         """Set the revision. A second handshake resets the session, but not the calls in flight."""
         self.revision = revision
         self.client = client
@@ -174,17 +174,19 @@ class Session:
         if request_id in self.in_flight or request_id in self.subscriptions:
             raise RpcError.duplicate_id(request_id)
 
-    def begin(self, call: Call) -> None:
+    def begin(self, call: RequestInFlight) -> None:
         """Add a call in flight."""
         self.in_flight[call.id] = call
         if call.batch is not None:
             call.batch.waiting += 1
 
-    def is_open(self, call: Call) -> bool:
+    def is_open(self, call: RequestInFlight) -> bool:
         """Whether the client still waits for this call."""
         return self.in_flight.get(call.id) is call
 
-    def answer(self, call: Call, body: bytes, *, meta: bytes = b"{}", result_type: str = "complete") -> bytes:
+    def answer(
+        self, call: RequestInFlight, body: bytes, *, meta: bytes = b"{}", result_type: str = "complete"
+    ) -> bytes:
         """The line that answers a call with an encoded result: compact JSON objects, `meta` separate from the body."""
         if not (_is_one_object(body) and (meta == b"{}" or _is_one_object(meta))):
             return self.refuse(call, RpcError.internal("the result is not a JSON object on one line"))
@@ -193,11 +195,11 @@ class Session:
         result = dress(body, call.revision, meta=meta, result_type=result_type, cacheable=cacheable)
         return self._finish(call, encode_result_raw(call.id, result))
 
-    def refuse(self, call: Call, error: RpcError) -> bytes:
+    def refuse(self, call: RequestInFlight, error: RpcError) -> bytes:
         """The line that answers a call with an error."""
         return self._finish(call, encode_error(call.id, error))
 
-    def cancel(self, requested: Any) -> tuple[Call | None, bytes]:
+    def cancel(self, requested: Any) -> tuple[RequestInFlight | None, bytes]:
         """Cancel a call. Returns the call, which gets no answer, and the lines that withdraw its questions.
 
         Ids are compared leniently, because some clients cancel `"1"` after calling `1`. An unknown id is not an error,
@@ -214,7 +216,7 @@ class Session:
         """Whether a request with this id has no answer yet."""
         return request_id in self.in_flight or request_id in self.subscriptions
 
-    def _finish(self, call: Call, line: bytes) -> bytes:
+    def _finish(self, call: RequestInFlight, line: bytes) -> bytes:
         if not self.is_open(call):
             return _NOTHING
         del self.in_flight[call.id]
@@ -231,7 +233,9 @@ class Session:
 
     # During a call
 
-    def report_progress(self, call: Call, progress: float, total: float | None = None, message: str = "") -> bytes:
+    def report_progress(
+        self, call: RequestInFlight, progress: float, total: float | None = None, message: str = ""
+    ) -> bytes:
         """A progress notification, if the client wants one for this call and the progress is a step forward."""
         token = call.progress_token
         if token is None or not _is_number(progress) or not self.is_open(call):
@@ -246,7 +250,7 @@ class Session:
             params["message"] = message
         return encode_notification("notifications/progress", params)
 
-    def report_log(self, call: Call, level: str, data: Any, logger: str | None = None) -> bytes:
+    def report_log(self, call: RequestInFlight, level: str, data: Any, logger: str | None = None) -> bytes:
         """A log notification, if the client wants this level for this call. An unknown level counts as info."""
         level = level if level in LOG_LEVELS else "info"
         minimum = call.log_level if call.revision.stateless else self.log_level
@@ -255,7 +259,7 @@ class Session:
         named = {"level": level} if logger is None else {"level": level, "logger": logger}
         return encode_notification("notifications/message", {**named, "data": data})
 
-    def ask_client(self, call: Call, method: str, params: JsonObject) -> tuple[int, bytes]:
+    def ask_client(self, call: RequestInFlight, method: str, params: JsonObject) -> tuple[int, bytes]:
         """A request to a handshake client on behalf of a call, with its id."""
         if call.revision.stateless or not self.is_open(call):
             raise ValueError(f"{method} cannot be sent for {call.method} {call.id!r}: stateless or already answered")
@@ -266,7 +270,7 @@ class Session:
         call.questions.add(question)
         return question, line
 
-    def take_question(self, response_id: RequestId | Absent) -> tuple[int, Call] | None:
+    def take_question(self, response_id: RequestId | Absent) -> tuple[int, RequestInFlight] | None:
         """The question and the call of a response. Each question is answered once."""
         question = _like(response_id, self._questions.__contains__)
         if not isinstance(question, int):
@@ -285,7 +289,7 @@ class Session:
 
     # Notifications, and the end
 
-    def list_changed(self, rows: Collection[Row]) -> list[bytes]:
+    def list_changed(self, rows: Collection[KindRow]) -> list[bytes]:
         """The notifications, in both eras, that the lists of these kinds have changed."""
         lines = self.subscriptions.list_changed(rows)
         if self.ready:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from prowess.jsontypes import JsonObject
     from prowess_host.protocol.codec import Absent, RequestId
     from prowess_host.protocol.eras import Revision
-    from prowess_host.protocol.kinds import Row
+    from prowess_host.protocol.kinds import KindRow
 
 __all__ = [
     "MAX_CHARACTERS",
@@ -99,7 +99,7 @@ class Subscriptions:
         self._open.clear()
         return ended
 
-    def list_changed(self, rows: Iterable[Row]) -> list[bytes]:
+    def list_changed(self, rows: Iterable[KindRow]) -> list[bytes]:
         """One tagged notification for each subscription to these lists."""
         return [
             encode_notification(row.notification, {"_meta": each.meta})

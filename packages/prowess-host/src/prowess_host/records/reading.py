@@ -19,7 +19,7 @@ from prowess.frozen import frozen
 from prowess.jsontypes import JsonObject
 from prowess_host.records.rows import COLUMNS
 
-__all__ = ["LOST", "RUNNING", "Call", "CallFilter", "Event", "NoSuchCall", "Reader"]
+__all__ = ["LOST", "RUNNING", "CallEvent", "CallFilter", "NoSuchCall", "RecordReader", "RecordedCall"]
 
 RUNNING: Final = "running"
 LOST: Final = "lost"
@@ -34,7 +34,7 @@ class NoSuchCall(ProwessError):
     """No call has this id, or several ids begin with it."""
 
 
-class Event(NamedTuple):
+class CallEvent(NamedTuple):
     """An event during a call."""
 
     at: float
@@ -60,7 +60,7 @@ class Event(NamedTuple):
 
 
 @frozen
-class Call:
+class RecordedCall:
     """A recorded call."""
 
     number: int
@@ -81,7 +81,7 @@ class Call:
     """The paths of the arguments that were not kept; `*` for all of them."""
     result: JsonObject | None
     shortened: bool
-    events: tuple[Event, ...]
+    events: tuple[CallEvent, ...]
 
     @property
     def failed(self) -> bool:
@@ -127,19 +127,19 @@ class CallFilter:
         return " AND ".join(parts), values
 
 
-class Reader:
+class RecordReader:
     """The record at a path. Opens the file for each query, so that it may be missing or deleted at any time."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def newest(self, only: CallFilter, most: int) -> list[Call]:
+    def newest(self, only: CallFilter, most: int) -> list[RecordedCall]:
         """The newest calls up to a number, the newest last."""
         conditions, values = only.conditions()
         found = self._ask(f"{_SELECT} WHERE {conditions} ORDER BY began DESC, number DESC LIMIT ?", *values, most)
         return found[::-1]
 
-    def after(self, number: int, only: CallFilter, most: int = 1000) -> list[Call]:
+    def after(self, number: int, only: CallFilter, most: int = 1000) -> list[RecordedCall]:
         """The calls that are new or have changed since a number."""
         conditions, values = only.conditions()
         return self._ask(f"{_SELECT} WHERE number > ? AND {conditions} ORDER BY number LIMIT ?", number, *values, most)
@@ -149,7 +149,7 @@ class Reader:
         found = self._ask(f"{_SELECT} ORDER BY number DESC LIMIT 1")
         return found[0].number if found else 0
 
-    def call(self, name: str) -> Call:
+    def call(self, name: str) -> RecordedCall:
         """The call whose id is, begins with or ends with this; `last` is the newest one. Raises `NoSuchCall`."""
         found = self.newest(CallFilter(), 1) if name == _LAST else self._ask(f"{_SELECT} WHERE id = ?", name)
         if not found and len(name) > 1 and name.isalnum():
@@ -163,7 +163,7 @@ class Reader:
         ids = ", ".join(call.id for call in found)
         raise NoSuchCall(f"several calls match {name!r} ({ids}, …): write more of the id")
 
-    def _ask(self, query: str, *values: Any) -> list[Call]:
+    def _ask(self, query: str, *values: Any) -> list[RecordedCall]:
         with self._opened() as database:
             if database is None:
                 return []
@@ -194,7 +194,7 @@ class Reader:
             database.close()
 
 
-def _call(number: int, *row: Any) -> Call:
+def _call(number: int, *row: Any) -> RecordedCall:
     fields = dict(zip(COLUMNS, row, strict=True))
     if fields["kind"] == RUNNING and not _is_alive(fields["host"]):
         fields["kind"] = LOST
@@ -202,8 +202,8 @@ def _call(number: int, *row: Any) -> Call:
         fields[name] = _read(fields[name])
     fields["cached"], fields["shortened"] = bool(fields["cached"]), bool(fields["shortened"])
     fields["withheld"] = tuple(cast("list[str]", json.loads(fields["withheld"])))
-    fields["events"] = tuple(Event(*each) for each in json.loads(fields["events"]))
-    return Call(number, **fields)
+    fields["events"] = tuple(CallEvent(*each) for each in json.loads(fields["events"]))
+    return RecordedCall(number, **fields)
 
 
 def _read(text: str | None) -> JsonObject | None:

@@ -23,7 +23,7 @@ from prowess_host.records.events import Events
 if TYPE_CHECKING:
     from prowess_host.workers.jobs import Job, Listener
 
-__all__ = ["CallState", "Recorder", "Recording", "Writer"]
+__all__ = ["CallState", "Recorder", "Recording", "StateWriter"]
 
 _log = logging.getLogger("prowess.host")
 _SOON: Final = 0.2
@@ -191,7 +191,7 @@ class _Amount:
         self.bytes = self.calls = 0
 
 
-class Writer(Protocol):
+class StateWriter(Protocol):
     """Stores the states of calls. The thread alone uses it."""
 
     def write(self, states: list[CallState], secrets: list[str], /) -> None:
@@ -209,7 +209,7 @@ class Recorder:
     """
 
     def __init__(
-        self, open_book: Callable[[], Writer], is_dropped: Callable[[Contract, bytes], bool], *, keeps_output: bool
+        self, open_book: Callable[[], StateWriter], is_dropped: Callable[[Contract, bytes], bool], *, keeps_output: bool
     ) -> None:
         self.keeps_output = keeps_output
         self._is_dropped = is_dropped
@@ -391,7 +391,7 @@ class Recorder:
         self._news.release()
 
     def _run(self) -> None:
-        book: Writer | None = None
+        book: StateWriter | None = None
         while True:
             self._news.acquire()
             batch = self._batches.popleft()

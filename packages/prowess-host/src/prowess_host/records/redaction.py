@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, cast
 from prowess.contracts.contract import Contract
 from prowess.jsontypes import JsonObject, Schema
 
-__all__ = ["MASK", "Arguments", "Redactor", "is_marked", "secrets_of"]
+__all__ = ["MASK", "RecordedArguments", "Redactor", "is_marked", "secrets_of"]
 
 MASK: Final = "***"
 _SHORTEST: Final = 4
@@ -31,7 +31,7 @@ _UNUSUAL: Final = (b"\\u", b"\\/")
 """Escapes with which a JSON text may contain a secret that a search would miss."""
 
 
-class Arguments(NamedTuple):
+class RecordedArguments(NamedTuple):
     """The arguments of a call for the store."""
 
     text: str
@@ -73,7 +73,7 @@ class Redactor:
         """Whether no argument of a command can be secret by its name or its type, if the arguments are valid."""
         return self._marked(contract) is None
 
-    def arguments(self, contract: Contract, text: bytes, *, valid: bool) -> Arguments:
+    def arguments(self, contract: Contract, text: bytes, *, valid: bool) -> RecordedArguments:
         """The arguments of a call for the store. Raises `ValueError` for malformed JSON.
 
         `valid` ones have only names from the schema of the command.
@@ -83,8 +83,8 @@ class Redactor:
             withheld: list[str] = []
             secrets: list[str] = []
             masked = self._masked(json.loads(text), marked or frozenset(), "", withheld, secrets)
-            return Arguments(_dumps(masked), tuple(withheld), tuple(secrets))
-        return Arguments(text.decode(), (), ())
+            return RecordedArguments(_dumps(masked), tuple(withheld), tuple(secrets))
+        return RecordedArguments(text.decode(), (), ())
 
     def json(self, text: bytes, more: Sequence[str] = ()) -> str:
         """A JSON text without secrets: the known ones, and more."""

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from prowess_host.records.rows import COLUMNS, ORDINARY, OrdinaryRow, Row
 
-__all__ = ["Store", "is_damage", "set_aside"]
+__all__ = ["RecordStore", "is_damage", "set_aside"]
 
 _FORM: Final = 1
 """The version of the table. A record of another version is deleted."""
@@ -64,7 +64,7 @@ _INSERT: Final = _Insert(dict.fromkeys(COLUMNS, "?"))
 _INSERT_ORDINARY: Final = _Insert(ORDINARY)
 
 
-class Store:
+class RecordStore:
     """The database of one project, opened for writing. Not thread-safe."""
 
     def __init__(self, path: Path, max_bytes: int, max_days: float) -> None:

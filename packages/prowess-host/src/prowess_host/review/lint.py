@@ -23,14 +23,14 @@ from prowess.schemas.walk import Path, is_list, is_schema, visit
 from prowess.settings.limits import Limits, wider
 from prowess_host.protocol.pointers import json_pointer
 
-__all__ = ["CLIENTS", "Finding", "count_tokens", "lint", "wider_limits"]
+__all__ = ["CLIENTS", "LintFinding", "count_tokens", "lint", "wider_limits"]
 
 _NAME_LIMIT: Final = 64
 _BYTES_PER_TOKEN: Final = 4
 
 
 @frozen
-class Finding:
+class LintFinding:
     """One problem, with its place and the client."""
 
     level: str
@@ -63,22 +63,22 @@ def lint(
     server: str = "prowess",
     clients: Sequence[str] = (),
     budget: int = 0,
-) -> list[Finding]:
+) -> list[LintFinding]:
     """All problems for the given clients, or for any client. A `budget` of 0 means no limit."""
     tools = [_Tool.of(contract, profile(contract), server) for contract in contracts if contract.is_tool]
     found = [finding for tool in tools for finding in _general(tool)]
     for client in clients or CLIENTS:
         for hurt in _hurts(client, tools):
             level = "error" if hurt.refused and client in clients else "warning"
-            found.append(Finding(level, hurt.rule, hurt.command, hurt.message, hurt.where, client))
+            found.append(LintFinding(level, hurt.rule, hurt.command, hurt.message, hurt.where, client))
     tokens = sum(count_tokens(contract, profile(contract)) for contract in (tool.contract for tool in tools))
     if 0 < budget < tokens:
         text = f"the catalog costs about {tokens} tokens; the budget is {budget}"
-        found.append(Finding("error", "budget", "", text))
+        found.append(LintFinding("error", "budget", "", text))
     return sorted(found, key=lambda item: (item.command, item.level))
 
 
-def wider_limits(now: Mapping[str, Limits], before: Mapping[str, Limits], catalog: Catalog) -> Iterator[Finding]:
+def wider_limits(now: Mapping[str, Limits], before: Mapping[str, Limits], catalog: Catalog) -> Iterator[LintFinding]:
     """The skills with wider limits than in the committed catalog, including those without limits now."""
     known = {contract.skill for contract in catalog}
     for skill, agreed in before.items():
@@ -88,7 +88,9 @@ def wider_limits(now: Mapping[str, Limits], before: Mapping[str, Limits], catalo
             text = f"{skill} no longer has limits; the committed catalog has some"
         else:
             continue
-        yield Finding("error", "limits", "", f"{text}. If this is intended, run prowess build and commit the catalog")
+        yield LintFinding(
+            "error", "limits", "", f"{text}. If this is intended, run prowess build and commit the catalog"
+        )
 
 
 # --- tools ----------------------------------------------------------------------------------------
@@ -130,21 +132,21 @@ def _size(tool: _Tool) -> int:
 # --- problems for every client --------------------------------------------------------------------
 
 
-def _general(tool: _Tool) -> Iterator[Finding]:
+def _general(tool: _Tool) -> Iterator[LintFinding]:
     command, contract = tool.contract.id, tool.contract
     if len(tool.name) > _NAME_LIMIT:
         text = f"the name {tool.name!r} has {len(tool.name)} characters; the limit is {_NAME_LIMIT}"
-        yield Finding("error", "name-length", command, text, "/name")
+        yield LintFinding("error", "name-length", command, text, "/name")
     yield from _instructions(tool)
     for warning in contract.warnings:
-        yield Finding("warning", "declaration", command, f"{warning} ({contract.source})")
+        yield LintFinding("warning", "declaration", command, f"{warning} ({contract.source})")
     if not contract.description.strip():
-        yield Finding("warning", "no-description", command, "no description: write a docstring", "/description")
+        yield LintFinding("warning", "no-description", command, "no description: write a docstring", "/description")
     for name, held in contract.input_schema.get("properties", {}).items():
         if is_schema(held) and not _is_described(contract.input_schema, held):
             where = json_pointer("inputSchema", "properties", name)
             text = f"the parameter {name} has no description: write one in the docstring, under Args:"
-            yield Finding("warning", "no-description", command, text, where)
+            yield LintFinding("warning", "no-description", command, text, where)
 
 
 _REACHING: Final = (
@@ -173,7 +175,7 @@ _REACHING: Final = (
 reviewers, but does not stop an author who hides such a phrase."""
 
 
-def _instructions(tool: _Tool) -> Iterator[Finding]:
+def _instructions(tool: _Tool) -> Iterator[LintFinding]:
     """Texts that instruct the model beyond the tool."""
     texts = [("/description", tool.contract.shown_description)]
     texts += [
@@ -184,7 +186,7 @@ def _instructions(tool: _Tool) -> Iterator[Finding]:
             found = re.search(pattern, text, re.IGNORECASE)
             if found:
                 message = f"a description reaches beyond its tool ({found[0]!r}): {why}"
-                yield Finding("warning", "instructions", tool.contract.id, message, where)
+                yield LintFinding("warning", "instructions", tool.contract.id, message, where)
 
 
 def _is_described(document: Schema, held: Schema) -> bool:

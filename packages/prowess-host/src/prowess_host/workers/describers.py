@@ -54,7 +54,7 @@ class Describers:
     async def ask(self, known: Collection[str]) -> Description:
         """Describe all skills except the known ones. A repetition after a lost worker keeps the earlier descriptions."""
         self._raise_lost()
-        most_workers = processors() if self._main().process.is_apart else 1
+        most_workers = processors() if self._main().process.has_own_process else 1
         done = {name for part in self._parts for name in part.skills}
         request: DescribeHead = {"known": sorted({*known, *done})}
         if most_workers > 1:

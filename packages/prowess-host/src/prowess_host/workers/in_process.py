@@ -21,7 +21,7 @@ __all__ = ["InProcessWorker"]
 class InProcessWorker(LinkedWorker):
     """Serves the link in the running loop. A kill ends the serving; a thread that runs on ends with this process."""
 
-    is_apart = False
+    has_own_process = False
 
     def __init__(
         self,

@@ -78,7 +78,7 @@ class LinkedWorker(ABC):
     `begin` is the head of the first frame. `on_exit` is called once, after the last frame.
     """
 
-    is_apart = True
+    has_own_process = True
     """Whether it has its own interpreter."""
     is_preparing = False
     """Whether its code and environment are being copied to another machine, which does not count as its start."""

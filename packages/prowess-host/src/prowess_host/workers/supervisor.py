@@ -51,7 +51,7 @@ from prowess_host.workers.queue import FairQueue
 from prowess_host.workers.timeouts import Timeouts
 from prowess_host.workers.worker import Worker
 
-__all__ = ["Source", "Successor", "Supervisor"]
+__all__ = ["KeptSource", "Successor", "Supervisor"]
 
 _log = logging.getLogger("prowess.host")
 _LATE: Final = json.dumps(CancelHead(late=True)).encode()
@@ -79,7 +79,7 @@ class Successor:
 
 
 @frozen
-class Source:
+class KeptSource:
     """The source of a skill in the form for a worker."""
 
     head: bytes
@@ -120,7 +120,7 @@ class Supervisor:
         """Hears the digests of skills that an active worker has just imported."""
         self.on_updated: Callable[[str, str], None] = _ignore_updates
         """Hears the URIs of resources that commands have changed, with the only skill whose resources these may be."""
-        self.source_of: Callable[[str], Source | None] = _no_source
+        self.source_of: Callable[[str], KeptSource | None] = _no_source
         """Returns the kept source of a skill."""
         self.hooks: Callable[[], Iterable[str]] = tuple
         """The skills that every worker of the project's own pool imports first."""
@@ -797,7 +797,7 @@ def _all_skills(_placement: Placement) -> Mapping[str, Any]:
     return {}
 
 
-def _no_source(_skill: str) -> Source | None:
+def _no_source(_skill: str) -> KeptSource | None:
     """The default: skills are imported from their files."""
 
 

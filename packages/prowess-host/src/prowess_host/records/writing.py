@@ -26,9 +26,9 @@ from prowess_host.records.redaction import Redactor, secrets_of
 from prowess_host.records.rows import OrdinaryRow, Row
 
 if TYPE_CHECKING:
-    from prowess_host.records.store import Store
+    from prowess_host.records.store import RecordStore
 
-__all__ = ["Book"]
+__all__ = ["RecordWriter"]
 
 _log = logging.getLogger("prowess.host")
 _AGAIN: Final = 30.0
@@ -39,7 +39,7 @@ _MOST_SEARCHED: Final = 1024 * 1024
 """Bytes of wrong arguments in which secrets are searched. Beyond that, the record keeps nothing that could quote one."""
 
 
-class Book:
+class RecordWriter:
     """The record of one host."""
 
     def __init__(
@@ -62,7 +62,7 @@ class Book:
         self._now = now
         self._on_rows = on_rows
         self._redactor: Redactor | None = None
-        self._store: Store | None = None
+        self._store: RecordStore | None = None
         self._closed_until = 0.0
         self._warned = False
         self._ids: dict[int, str] = {}
@@ -169,11 +169,11 @@ class Book:
                     self._give_up(error)
                     return
 
-    def _opened(self, own: RecordSettings) -> Store:
-        from prowess_host.records.store import Store
+    def _opened(self, own: RecordSettings) -> RecordStore:
+        from prowess_host.records.store import RecordStore
 
         if self._store is None:
-            self._store = Store(self._path, own.max_bytes, own.max_days)
+            self._store = RecordStore(self._path, own.max_bytes, own.max_days)
         return self._store
 
     def _recovers_from(self, error: Exception) -> bool:

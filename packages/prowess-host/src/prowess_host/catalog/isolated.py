@@ -28,7 +28,7 @@ from prowess_host.workers.placement import OWN, Placement, Unplaced
 if TYPE_CHECKING:
     from prowess_host.environments.builds import Builds, Needed
 
-__all__ = ["Apart", "Found", "SkillNeeds", "may_be_in", "read_needs", "runs_on"]
+__all__ = ["Declarations", "IsolatedSkills", "SkillNeeds", "may_be_in", "read_needs", "runs_on"]
 
 _log = logging.getLogger("prowess.host")
 _MENTION: Final = b"# /// script"
@@ -59,7 +59,7 @@ class SkillNeeds:
 
 
 @frozen
-class Found:
+class Declarations:
     """The declarations in the files."""
 
     needed: Mapping[str, Needed]
@@ -75,7 +75,7 @@ class _Failed:
     at: float
 
 
-class Apart:
+class IsolatedSkills:
     """The skills of one project with their own environment or limits.
 
     `describe` describes skills in a placement and sends new calls there; it raises `ChildProcessError`. `tell` reports the
@@ -454,11 +454,11 @@ def read_needs(
     root: Path,
     sources: Iterable[Source] | None = None,
     limited: Collection[str] = (),
-) -> Found:
+) -> Declarations:
     """The declarations of all skills. Most have none, and then no further module is imported. `limited` names those with limits."""
     saying = [source for source in (survey(folders).sources if sources is None else sources) if _says_something(source)]
     if not saying:
-        return Found({}, {})
+        return Declarations({}, {})
     from prowess_host.environments.builds import Needed
     from prowess_host.environments.declared import declared_by
     from prowess_host.environments.errors import NeedsError
@@ -472,7 +472,7 @@ def read_needs(
                 needed[source.name] = Needed.by(source, found, own, root, limited=source.name in limited)
         except NeedsError as error:
             broken[source.name] = Failure(source.name, error.reason, str(error.file))
-    return Found(needed, broken)
+    return Declarations(needed, broken)
 
 
 def may_be_in(skill: str, command: str) -> bool:

@@ -17,7 +17,7 @@ from effort import Effort
 from projects import OURS, Subject
 from report import Report
 
-__all__ = ["Apart"]
+__all__ = ["Isolated"]
 
 _ROOT: Final = Path(__file__).resolve().parents[1]
 _SKILL: Final = '''from prowess import skill_command
@@ -32,11 +32,11 @@ _BLOCKS: Final = {
     "environments": '# /// script\n# dependencies = ["tenacity"]\n# ///\n',
     "limits": "# /// script\n# [tool.prowess.sandbox]\n# network = false\n# ///\n",
 }
-"""The declarations that set a skill apart. The package is one that Prowess needs anyway, so no index is asked."""
+"""The declarations that isolate a skill. The package is one that Prowess needs anyway, so no index is asked."""
 
 
 @dataclass
-class Apart:
+class Isolated:
     """The two projects of one part, and where the samples go."""
 
     folder: Path
@@ -46,7 +46,7 @@ class Apart:
 
     def measure(self) -> None:
         """Starts, and then calls, the plain project and the mixed one in turn."""
-        alone, mixed = self._project("alone"), self._project("mixed", apart=_BLOCKS[self.part] + _SKILL)
+        alone, mixed = self._project("alone"), self._project("mixed", isolated=_BLOCKS[self.part] + _SKILL)
         if self.part == "environments":
             self._make(mixed)
         for number in range(self.effort.rehearsals + self.effort.starts):
@@ -56,7 +56,7 @@ class Apart:
                     names, listed = client.list_tools()
                     while (
                         f"{skill}_echo" not in names
-                    ):  # a first start describes what runs apart after its first answer
+                    ):  # a first start describes what is isolated after its first answer
                         time.sleep(0.05)
                         names, _ = client.list_tools()
                     _, called = client.call(f"{skill}_echo", {"value": 1})
@@ -120,4 +120,4 @@ class Apart:
 
 def _turns(alone: Path, mixed: Path) -> tuple[tuple[str, Path, str], ...]:
     """The rows: what they are called, the project, and the skill."""
-    return ("alone", alone, "plain"), ("plain", mixed, "plain"), ("own", mixed, "apart")
+    return ("alone", alone, "plain"), ("plain", mixed, "plain"), ("own", mixed, "isolated")

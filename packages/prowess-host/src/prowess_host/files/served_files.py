@@ -15,10 +15,10 @@ from typing import Any, Final, NamedTuple
 from prowess.contracts.catalog import Failure
 from prowess.frozen import frozen
 from prowess.jsontypes import JsonObject
-from prowess_host.files.folders import LARGEST, Found, list_files, read_file, read_pattern
-from prowess_host.files.skill_folders import LARGEST_SKILL, MOST_OF_SKILL, Problem, digest, read_front_matter
+from prowess_host.files.folders import LARGEST, FoundFile, list_files, read_file, read_pattern
+from prowess_host.files.skill_folders import LARGEST_SKILL, MOST_OF_SKILL, SkillFileProblem, digest, read_front_matter
 
-__all__ = ["DIRECTORY", "Index", "ServedFile", "Shelf", "Sources", "Trouble", "look"]
+__all__ = ["DIRECTORY", "FileSources", "Index", "ServedFile", "ServedFiles", "Trouble", "look"]
 
 _log = logging.getLogger("prowess.host")
 _SKILL_FILE: Final = "SKILL.md"
@@ -35,7 +35,7 @@ class ServedFile(NamedTuple):
 
     uri: str
     folder: str
-    found: Found
+    found: FoundFile
     definition: JsonObject
 
 
@@ -61,7 +61,7 @@ class Trouble(NamedTuple):
 
 
 @frozen
-class Sources:
+class FileSources:
     """Folders and patterns by scheme, and folders with skills."""
 
     root: Path
@@ -107,7 +107,7 @@ class Index:
         return {uri: [held[name] for name in sorted(held)] for uri, held in found.items()}
 
 
-def look(sources: Sources) -> Index:
+def look(sources: FileSources) -> Index:
     """Build the index of the current files. Files that cannot be served are among its problems."""
     index = Index()
     for scheme, pattern in sources.patterns.items():
@@ -151,7 +151,7 @@ def _add_folder(index: Index, root: Path, scheme: str, text: str) -> None:
         )
 
 
-def _add_file(index: Index, uri: str, folder: str, found: Found, *, name: str, description: str) -> ServedFile:
+def _add_file(index: Index, uri: str, folder: str, found: FoundFile, *, name: str, description: str) -> ServedFile:
     import mimetypes  # not on the way to the first answer
 
     mime_type = mimetypes.guess_type(found.path)[0]
@@ -199,10 +199,10 @@ def _add_skill(index: Index, folder: Path) -> None:
     try:
         fields, problems = read_front_matter(read_file(str(folder), _SKILL_FILE), folder.name)
     except OSError as error:
-        problems = [Problem(1, f"cannot be read: {error.strerror or error}")]
+        problems = [SkillFileProblem(1, f"cannot be read: {error.strerror or error}")]
     if len(found) > MOST_OF_SKILL or sum(each.size for each in found) > LARGEST_SKILL:
         reason = f"has more than {MOST_OF_SKILL} files, or than {LARGEST_SKILL >> 20} MiB; clients refuse such a skill"
-        problems.append(Problem(1, reason))
+        problems.append(SkillFileProblem(1, reason))
     index.problems += [
         Trouble(
             f"{folder / _SKILL_FILE}:{problem.line}",
@@ -235,15 +235,15 @@ def _add_skill(index: Index, folder: Path) -> None:
     index.skills[f"skill://{name}/{_SKILL_FILE}"] = fields, files
 
 
-class Shelf:
+class ServedFiles:
     """Keeps the index up to date. `changed` is called in the loop with the new index and the URIs of changed files."""
 
-    def __init__(self, sources: Callable[[], Sources], changed: Callable[[Index, list[str]], None]) -> None:
+    def __init__(self, sources: Callable[[], FileSources], changed: Callable[[Index, list[str]], None]) -> None:
         self._sources = sources
         self._changed = changed
         self._stop = threading.Event()
         self._started = False
-        self._digests: dict[tuple[str, Found], str] = {}
+        self._digests: dict[tuple[str, FoundFile], str] = {}
         self._lock = threading.Lock()
         self.index: Index | None = None
         """The index; `None` before the first poll."""

@@ -414,17 +414,17 @@ async def test_a_full_disk_costs_records_only(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ):
     """And recording goes on when there is room again."""
-    from prowess_host.records.store import Store
+    from prowess_host.records.store import RecordStore
 
-    monkeypatch.setattr("prowess_host.records.book._AGAIN", 0.0)
-    real, full = Store.write, True
+    monkeypatch.setattr("prowess_host.records.writing._AGAIN", 0.0)
+    real, full = RecordStore.write, True
 
-    def write(self: Store, *args: Any) -> None:
+    def write(self: RecordStore, *args: Any) -> None:
         if full:
             raise sqlite3.OperationalError("database or disk is full")
         real(self, *args)
 
-    monkeypatch.setattr(Store, "write", write)
+    monkeypatch.setattr(RecordStore, "write", write)
     make_project(tmp_path, t=SKILL)
     async with served(tmp_path) as project:
         client = MemoryClient(project, HANDSHAKE)
@@ -439,7 +439,7 @@ async def test_a_full_disk_costs_records_only(
 async def test_a_fault_of_ours_costs_records_only(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("prowess_host.records.book._caller_in", lambda _: 1 / 0)
+    monkeypatch.setattr("prowess_host.records.writing._caller_in", lambda _: 1 / 0)
     make_project(tmp_path, t=SKILL)
     async with served(tmp_path) as project:
         client = MemoryClient(project, HANDSHAKE)
