@@ -53,7 +53,7 @@ test-lowest: ## run the tests on the lowest supported versions of the dependenci
 
 cov: ## of the last `make test`, write the coverage of the core to htmlcov/, and show what did not run of the host
 	@$(PY) -m coverage html --fail-under=0 --directory htmlcov
-	@STATEMENTS=.cache/statements $(PY) tests/statements.py report --all
+	@STATEMENTS=.statements $(PY) tests/statements.py report --all
 
 check: format lint types ## all static checks: format, lint, types
 
@@ -110,4 +110,4 @@ bench: ## benchmark Prowess beside other servers, and print the tables
 	@$(PY) benchmarks/run.py $(ARGS)
 
 clean: ## remove everything that make has built
-	@rm -rf tests/conformance/node_modules tests/clients/node_modules .venv .venv-docs .venv-lowest build dist htmlcov site .cache .coverage .coverage.* .pytest_cache .ruff_cache .hypothesis
+	@rm -rf tests/conformance/node_modules tests/clients/node_modules .venv .venv-docs .venv-lowest build dist htmlcov site .cache .coverage .coverage.* .statements .pytest_cache .ruff_cache .hypothesis

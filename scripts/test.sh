@@ -32,7 +32,7 @@ echo "test: running tests/prowess, and measuring its coverage of packages/prowes
     printf '\ntest: tests/prowess is done: %s\n' "$(grep -E '^=+ .* in [0-9.]+s' "$told" | tr -d =)"
     exit "$failed"
 } &
-export STATEMENTS="$PWD/.cache/statements"
+export STATEMENTS="$PWD/.statements"
 "$python" tests/statements.py begin
 echo "test: running all other tests beside it; what the first part has to say in full is shown at the end"
 # shellcheck disable=SC2086 # they are folders and files

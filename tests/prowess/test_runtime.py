@@ -97,7 +97,7 @@ async def test_skills_are_described_one_by_one(tmp_path: Path):
         assert {"broken"} == set(runtime.loaded)
         assert (await runtime.call("clock.now")).ok
         assert {"broken", "clock"} == set(runtime.loaded)
-        assert ["clock.now"] == [contract.id for contract in runtime.contracts_of("clock")]
+        assert ["clock.now"] == [contract.id for contract in runtime.loaded["clock"]]
 
 
 async def test_skill_is_loaded_once_its_commands_can_be_called(tmp_path: Path):
@@ -119,7 +119,7 @@ async def test_skill_is_loaded_once_its_commands_can_be_called(tmp_path: Path):
     may_end.set()
     describing.join(PATIENCE)
     assert {"clock", "later"} == set(runtime.loaded)
-    assert ["clock.now"] == [contract.id for contract in runtime.contracts_of("clock")]
+    assert ["clock.now"] == [contract.id for contract in runtime.loaded["clock"]]
     await runtime.aclose()
 
 

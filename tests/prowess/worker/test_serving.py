@@ -574,7 +574,7 @@ class Odd:
         self.root = root
         self.end = end
         self.abandoned_threads = 0
-        self.loaded = ()
+        self.loaded: dict[str, Any] = {}
         self.may_wait = False
 
     def known(self, _command: str) -> Odd:
@@ -644,11 +644,19 @@ async def test_the_host_hears_of_what_is_imported_for_a_call(host: Host):
     """Once, with what it promises, so that it can compare; not of what it had described."""
     await host.call(1, "t.say", {"text": "x"})
     await host.call(2, "t.say", {"text": "y"})
-    assert [{"t": digest_of(host.worker._runtime.contracts_of("t"))}] == host.live
+    assert [{"t": digest_of(host.worker._runtime.loaded["t"])}] == host.live
     host.link.send(Kind.DESCRIBE, 0, b'{"known":[]}')
     await host.heard(Kind.CATALOG)
     await host.call(3, "t.say", {"text": "x"})
     assert 1 == len(host.live)
+
+
+async def test_the_host_hears_nothing_more_of_a_skill_that_is_gone(host: Host):
+    """Which the worker has reported, and then dropped for another version."""
+    host.worker._reported.add("gone")
+    await host.call(1, "t.say", {"text": "x"})
+    await host.call(2, "t.say", {"text": "y"})
+    assert [{"t"}] == [digests.keys() for digests in host.live]
 
 
 async def test_a_catalog_that_cannot_be_made_is_a_reason(host: Host):

@@ -6,13 +6,13 @@ import pytest
 
 from prowess_host.clients.machine import Machine
 from prowess_host.doctor import checks
-from prowess_host.doctor.checks import Patient, examine
+from prowess_host.doctor.checks import CheckedProject, examine
 from prowess_host.doctor.findings import Finding
 
 
 async def found(root: Path, **environ: str) -> list[Finding]:
     machine = Machine("linux", root, {"XDG_CACHE_HOME": str(root / "cache"), **environ})
-    return [finding async for finding in examine(Patient(root, machine, {}, live=False))]
+    return [finding async for finding in examine(CheckedProject(root, machine, {}, live=False))]
 
 
 @pytest.fixture

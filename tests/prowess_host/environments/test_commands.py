@@ -12,7 +12,7 @@ from wheelhouse import small
 
 from prowess_host.cli.commands import run
 from prowess_host.clients.machine import Machine
-from prowess_host.doctor.checks import Patient, examine
+from prowess_host.doctor.checks import CheckedProject, examine
 from prowess_host.doctor.findings import Finding
 from prowess_host.environments.store import EnvironmentStore, InUse
 
@@ -112,7 +112,7 @@ def found(project: Path) -> list[Finding]:
     """What the doctor says of environments, besides which uv there is."""
 
     async def run_all() -> list[Finding]:
-        patient = Patient(project, Machine("linux", project, {}), {}, live=False)
+        patient = CheckedProject(project, Machine("linux", project, {}), {}, live=False)
         return [each async for each in examine(patient) if each.area == "environments"]
 
     return [each for each in asyncio.run(run_all()) if not each.message.startswith("uv: ")]

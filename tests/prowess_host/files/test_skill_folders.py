@@ -9,7 +9,7 @@ import pytest
 from piped import Client, hosted, make_project, write_skill
 
 from prowess_host.clients.machine import Machine
-from prowess_host.doctor.checks import Patient, examine
+from prowess_host.doctor.checks import CheckedProject, examine
 from prowess_host.files.served_files import FileSources, look
 from prowess_host.files.skill_folders import read_front_matter
 
@@ -135,7 +135,7 @@ async def test_a_broken_skill_folder_is_a_failure_until_it_is_mended(tmp_path: P
     write_skill(project, "pdf-tools/SKILL.md", "")
     file = project / "skills" / "pdf-tools" / "SKILL.md"
     file.write_text("---\nname: other\ndescription: d\n---\n")
-    patient = Patient(project, Machine("linux", tmp_path, {"PATH": os.environ["PATH"]}), {}, live=False)
+    patient = CheckedProject(project, Machine("linux", tmp_path, {"PATH": os.environ["PATH"]}), {}, live=False)
     found = [each async for each in examine(patient) if "SKILL.md" in each.message]
     assert [("skills", "error")] == [(each.area, each.level) for each in found]
     async with hosted(project, forked=True) as host:

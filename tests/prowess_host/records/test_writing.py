@@ -19,7 +19,7 @@ from piped import HANDSHAKE, STATELESS, hosted, make_project, result, until
 
 from prowess.settings.paths import ConfigPaths
 from prowess.settings.settings import Settings
-from prowess_host.records import book, events, recording
+from prowess_host.records import events, recording, writing
 from prowess_host.records.place import record_path
 
 SKILL = """
@@ -332,7 +332,7 @@ async def test_secrets_in_large_wrong_arguments_are_not_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
 ):
     """A search in any names takes seconds, so beyond a limit the record keeps no result that could quote one."""
-    monkeypatch.setattr(book, "_MOST_SEARCHED", 1000)
+    monkeypatch.setattr(writing, "_MOST_SEARCHED", 1000)
 
     async def use(client: MemoryClient) -> None:
         await client.text("t_echo", value=1, password="hunter22", padding="x" * size)

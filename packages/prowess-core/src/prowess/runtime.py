@@ -127,17 +127,13 @@ class Runtime:
             return self._library.describe_part(skills)
 
     @property
-    def loaded(self) -> Collection[str]:
-        """The skills whose commands can be called."""
+    def loaded(self) -> Mapping[str, tuple[Contract, ...]]:
+        """The contracts of the skills whose commands can be called; another object after each change."""
         return self._library.loaded
 
     def reasons(self, command: str) -> list[str]:
         """Why a command cannot be found: the failures of the skill that would have it."""
         return self._library.reasons(command)
-
-    def contracts_of(self, skill: str) -> tuple[Contract, ...]:
-        """The contracts of a loaded skill."""
-        return self._library.contracts_of(skill)
 
     def give(self, given: Given) -> None:
         """Import a skill from these sources from now on, instead of from its files."""

@@ -114,8 +114,7 @@ class Library:
         self._names = Names()
         self._entries: dict[str, Entry] = {}
         """The entries by all their names."""
-        self._contracts: Mapping[str, tuple[Contract, ...]] = {}
-        """The contracts of the skills whose commands can be called, by skill."""
+        self._loaded: Mapping[str, tuple[Contract, ...]] = {}
         self._compiled_for: object = None
         self._declared: dict[int, Entry] = {}
         """The entries of the skills, by the id of their declaration."""
@@ -228,9 +227,12 @@ class Library:
             self._import(name)
 
     @property
-    def loaded(self) -> Collection[str]:
-        """The skills whose commands can be called. A skill that another thread is importing is not among them yet."""
-        return self._contracts.keys()
+    def loaded(self) -> Mapping[str, tuple[Contract, ...]]:
+        """The contracts of the skills whose commands can be called; another object after each change.
+
+        A skill that another thread is importing is not among them yet.
+        """
+        return self._loaded
 
     def give(self, given: Given) -> None:
         """Import a skill from these sources from now on. Does not wait, and does not import yet."""
@@ -246,10 +248,6 @@ class Library:
         """Why a command cannot be found: the failures of the skill that would have it."""
         skills = [self._skills[name] for name in self._candidates(command) if name in self._skills]
         return [str(failure) for skill in skills for failure in skill.failures]
-
-    def contracts_of(self, skill: str) -> tuple[Contract, ...]:
-        """The contracts of a loaded skill."""
-        return self._contracts[skill]
 
     def fingerprint(self, skill: str) -> str:
         """A digest of the code that the results of a skill depend on; empty if that is unknown."""
@@ -610,9 +608,7 @@ class Library:
         self._names = assign((entry.contract for entry in entries), services.settings.own.hide, services.root)
         owners = {id(entry.contract): entry for entry in entries}
         self._entries = {name: owners[id(contract)] for name, contract in self._names.contracts.items()}
-        self._contracts = {
-            name: tuple(entry.contract for entry in skill.entries) for name, skill in self._skills.items()
-        }
+        self._loaded = {name: tuple(entry.contract for entry in skill.entries) for name, skill in self._skills.items()}
 
     def _forget_broken(self) -> None:
         while broken := self._services.injectables.broken():

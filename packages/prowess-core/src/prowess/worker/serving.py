@@ -107,7 +107,7 @@ class LinkServer:
     lost = False
     """Whether the host has left without a word."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0915 - one line for each thing that it knows
         self,
         runtime: Runtime,
         board: Board | Stream,
@@ -134,8 +134,10 @@ class LinkServer:
         self._asking: dict[int, dict[asyncio.Future[Mapping[str, JsonObject]], Questions]] = {}
         """The open questions by call; several tasks of a call may ask."""
         self._background: set[asyncio.Task[Any]] = set()
+        self._loaded: Mapping[str, object] = {}
+        """The loaded skills at the last comparison with the reported ones."""
         self._reported: set[str] = set()
-        """Imported skills whose digests were sent to the host."""
+        """Loaded skills whose digests were sent to the host."""
         self.gone = asyncio.Event()
         self.link = board if isinstance(board, Stream) else Link(self._on_frame, self._on_lost)
         self.link.on_room = self._send_progress
@@ -243,7 +245,7 @@ class LinkServer:
         output.command.set(output.label_of_call(number, command))
         try:
             entry = self._runtime.known(command) or await self._found(command)
-            if len(self._runtime.loaded) != len(self._reported):
+            if self._runtime.loaded is not self._loaded:
                 self._send_loaded()
             if not self._board.start(number):  # withdrawn, or retired: the host gives this call to another worker
                 return Kind.UNBEGUN, b"", b""  # it may have seen the mark and think that the call has begun
@@ -462,12 +464,12 @@ class LinkServer:
 
     def _send_loaded(self) -> None:
         """Send the digests of newly imported skills, which the host compares with its manifest."""
-        fresh = set(self._runtime.loaded) - self._reported
-        if not fresh:
-            return
-        self._reported |= fresh
-        head: LiveHead = {"digests": {skill: digest_of(self._runtime.contracts_of(skill)) for skill in fresh}}
-        self.link.send(Kind.LIVE, 0, to_json(head))
+        self._loaded = loaded = self._runtime.loaded
+        fresh = loaded.keys() - self._reported
+        if fresh:
+            self._reported |= fresh
+            head: LiveHead = {"digests": {skill: digest_of(loaded[skill]) for skill in fresh}}
+            self.link.send(Kind.LIVE, 0, to_json(head))
 
 
 def _reason(frame: Frame) -> str | None:
