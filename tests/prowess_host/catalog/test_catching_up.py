@@ -280,3 +280,41 @@ async def test_limited_skill_whose_worker_is_killed_when_it_describes_is_describ
         write_skill(tmp_path, "t.py", LIMITS + dedent(TWO))
         await comes(host, "t_version", "two")
         assert ["t_version"] == await without_faults(host)
+
+
+@pytest.mark.parametrize("how", ["while True: pass", "time.sleep(1000)"])
+@pytest.mark.parametrize("is_first_start", [False, True], ids=["running", "first start"])
+async def test_save_mends_an_import_that_hangs(
+    tmp_path: Path, how: str, is_first_start: bool, monkeypatch: pytest.MonkeyPatch
+):
+    """The host does not wait for the import of a file that has changed, as it would for `host.import_limit`."""
+    monkeypatch.setattr(updates, "_LONG", 0.1)
+    project = make_project(tmp_path, t=ONE)
+    tried = project / "tried"
+    hanging = f"import time\nopen({str(tried)!r}, 'w')\n{how}\n"
+    if is_first_start:
+        write_skill(project, "t.py", hanging)
+    async with inside(project) as host:
+        if not is_first_start:
+            assert "one" == await host.text("t_version")
+            write_skill(project, "t.py", hanging)
+        await until(tried.exists)
+        write_skill(project, "t.py", TWO)
+        while "two" not in str(await host.start_call("t_version")):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        await until(lambda: len(host.workers()) == 1)
+
+
+async def test_save_of_a_module_mends_the_import_that_hangs_in_it(tmp_path: Path):
+    """It is not in the folder of the skills, so it may be any skill's."""
+    project = make_project(tmp_path)
+    module, tried = project / "_slow.py", project / "tried"
+    module.write_text("NAME = 'one'\n")
+    write_skill(project, "t.py", "from _slow import NAME\n@skill_command\ndef version() -> str:\n    return NAME\n")
+    async with inside(project) as host:
+        assert "one" == await host.text("t_version")
+        module.write_text(f"import time\nopen({str(tried)!r}, 'w')\ntime.sleep(1000)\n")
+        await until(tried.exists)
+        module.write_text("NAME = 'two'\n")
+        while "two" not in str(await host.start_call("t_version")):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)

@@ -30,10 +30,11 @@ class Watched:
     def __init__(self, root: Path, imported: dict[str, Any] | None = None) -> None:
         self.root = root
         self.calls = 0
+        self.noticed: set[str] = set()
         self._news = asyncio.Event()
         told: dict[str, Any] = {}
         paths = ConfigPaths.of(Settings.load(root, environ={}, flags={}), {})
-        self._watcher = Watcher(paths, self._renew, lambda: told)
+        self._watcher = Watcher(paths, self._renew, lambda: told, self.noticed.update)
         self._watcher.start()
         assert self._watcher.ready.wait(PATIENCE)
         told.update(imported or {})

@@ -22,7 +22,7 @@ from prowess.skills.discovery import candidates
 from prowess.skills.stamps import changed, refreshed, stamp
 from prowess_host.catalog.cache import put, read_own
 
-__all__ = ["NOTHING", "Manifest", "Standing", "read_manifest", "write_manifest"]
+__all__ = ["NOTHING", "Manifest", "Standing", "read_manifest", "skills_of", "write_manifest"]
 
 _FORM: Final = 5
 
@@ -53,7 +53,7 @@ class Manifest:
             for name, facts in description.skills.items()
             if not gone.isdisjoint(facts.files) or not came.isdisjoint(facts.absent)
         }
-        stale |= _skills_of({*added, *gone}, description.folders)
+        stale |= skills_of({*added, *gone}, description.folders)
         if any(facts.has_hooks and name in stale for name, facts in description.skills.items()):
             return NOTHING  # a hook may shape everything
         touched = added or gone or there != set(description.candidates)
@@ -115,7 +115,7 @@ def write_manifest(path: Path, manifest: Manifest) -> bool:
     return True
 
 
-def _skills_of(paths: Iterable[str], folders: Iterable[str]) -> set[str]:
+def skills_of(paths: Iterable[str], folders: Iterable[str]) -> set[str]:
     """The skills that files belong to, or would belong to."""
     names: set[str] = set()
     for path in paths:

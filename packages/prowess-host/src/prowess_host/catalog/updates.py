@@ -27,7 +27,7 @@ from prowess.skills.stamps import ABSENT, stamp
 from prowess_host.catalog.isolated import IsolatedSkills, may_be_in
 from prowess_host.catalog.known import KnownCatalog, described
 from prowess_host.catalog.listing import Listing
-from prowess_host.catalog.manifest import Standing
+from prowess_host.catalog.manifest import Standing, skills_of
 from prowess_host.catalog.sources import Parts
 from prowess_host.catalog.trust import skill_of
 from prowess_host.catalog.watcher import Watcher
@@ -41,6 +41,8 @@ __all__ = ["CatalogUpdates"]
 _log = logging.getLogger("prowess.host")
 _LOADING: Final = 60.0
 """Seconds, counted while the workers could run, after which the tools are listed without the skills that are still loading."""
+_LONG: Final = 5.0
+"""The same, after which a first start looks for saves: one may mend the import that takes so long."""
 _MOST_ATTEMPTS: Final = 3
 """Workers that are started to describe a save, if they die for another reason than an import."""
 _PAUSES: Final = (5.0, 20.0, 80.0, 320.0)
@@ -88,7 +90,9 @@ class CatalogUpdates:
         """Whether the first listing has been published."""
         self._listed = asyncio.Event()
         """Set when the skills of the project's own environment are listed or have failed."""
-        self._watcher = Watcher(paths, self._take_save, lambda: {**self._known.files, **self._isolated.files})
+        self._watcher = Watcher(
+            paths, self._take_save, lambda: {**self._known.files, **self._isolated.files}, self._notice
+        )
         self._listing = Listing.nothing()
         self._recalled: Standing | None = None
         self._kept: set[str] = set()
@@ -280,7 +284,9 @@ class CatalogUpdates:
         learning = self._loop.create_task(self._describe(known))
         # retrieves the exception, in case no code awaits the task
         learning.add_done_callback(lambda done: done.cancelled() or done.exception())
-        if not await self.supervisor.within([learning], _LOADING):
+        if not await self.supervisor.within([learning], _LONG):
+            self._watcher.poll()
+        if not await self.supervisor.within([learning], _LOADING - _LONG):
             self._publish(partial.failing(f"the skills take more than {_LOADING:g} s to load"))
         try:
             await learning
@@ -357,6 +363,13 @@ class CatalogUpdates:
             self._known.assume(committed(self._paths.project_root, unknown, self.own.profile))
 
     # Changes
+
+    def _notice(self, changed: Collection[str]) -> None:
+        """Do not wait for imports of files that have just changed: they may hang, and the save may mend that."""
+        folders = [str(folder) for folder in self.searched]
+        inside = [path for path in changed if any(Path(path).is_relative_to(folder) for folder in folders)]
+        of_all = len(inside) < len(changed)  # settings or modules of the project, which any skill may import
+        self.supervisor.give_up_imports(None if of_all else skills_of(inside, folders))
 
     async def _take_save(self) -> None:
         await self._renew()

@@ -46,11 +46,16 @@ Sight: TypeAlias = "dict[str, Stamp]"
 class Watcher:
     """Calls `on_change` after files that matter have changed; one call at a time, no change forgotten.
 
-    `imported` gives further files that matter, as they were when they were imported.
+    `imported` gives further files that matter, as they were when they were imported. `on_notice` is called with the files at
+    once, perhaps while an earlier change is still handled.
     """
 
     def __init__(
-        self, paths: ConfigPaths, on_change: Callable[[], Awaitable[None]], imported: Callable[[], Mapping[str, Stamp]]
+        self,
+        paths: ConfigPaths,
+        on_change: Callable[[], Awaitable[None]],
+        imported: Callable[[], Mapping[str, Stamp]],
+        on_notice: Callable[[Collection[str]], None],
     ) -> None:
         self.settings_files = paths.settings_files
         """Files of settings. The settings can name another one (`env_file`)."""
@@ -58,6 +63,7 @@ class Watcher:
         """Folders with skills. Plugins can add more."""
         self._on_change = on_change
         self._imported = imported
+        self._on_notice = on_notice
         self._changed = asyncio.Event()
         self.ready = threading.Event()
         """Set when the first state has been read."""
@@ -71,12 +77,16 @@ class Watcher:
         self._warned = False
 
     def start(self) -> None:
-        """Read the current state. Later changes count, also those before `run`."""
+        """Read the current state. Later changes count, also those before `poll`."""
         threading.Thread(target=self._watch, name="prowess-files", daemon=True).start()
 
-    async def run(self) -> None:
-        """Handle changes until cancelled."""
+    def poll(self) -> None:
+        """Poll the files from now on, and call `on_notice`."""
         self._watching.set()
+
+    async def run(self) -> None:
+        """Poll, and handle changes until cancelled."""
+        self.poll()
         while True:
             await self._changed.wait()
             self._changed.clear()
@@ -103,9 +113,9 @@ class Watcher:
             try:
                 seen = {**self._imported(), **seen}
                 now = self._look()
-                if _differs(seen, now):
+                if _changes(seen, now):
                     now = self._settled(now)
-                    self._notify()
+                    self._notify(_changes(seen, now))
                 seen = now
             except Exception:  # noqa: BLE001 - the end of this thread would hide all later saves
                 _log.exception("the files could not be polled")
@@ -122,9 +132,13 @@ class Watcher:
             seen = now
         return seen
 
-    def _notify(self) -> None:
+    def _notify(self, changed: Collection[str]) -> None:
+        def notice() -> None:
+            self._changed.set()
+            self._on_notice(changed)
+
         with contextlib.suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(self._changed.set)
+            self._loop.call_soon_threadsafe(notice)
 
     def _look(self) -> Sight:
         begun = time.monotonic()
@@ -186,11 +200,10 @@ class Watcher:
         )
 
 
-def _differs(before: Sight, now: Sight) -> bool:
-    """Whether a file was added, changed or deleted. A file that is no longer imported does not count."""
-    if any(before.get(path) != then for path, then in now.items()):
-        return True
-    return any(stamp(path) != then for path, then in before.items() if path not in now)
+def _changes(before: Sight, now: Sight) -> set[str]:
+    """The files that were added, changed or deleted. A file that is no longer imported does not count."""
+    changed = {path for path, then in now.items() if before.get(path) != then}
+    return changed | {path for path, then in before.items() if path not in now and stamp(path) != then}
 
 
 def look(files: Iterable[Path], folders: Collection[Path], imported: Collection[str]) -> Sight:

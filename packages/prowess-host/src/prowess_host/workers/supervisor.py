@@ -25,7 +25,7 @@ from prowess.worker.link import Frame
 from prowess.worker.messages import CancelHead, DescribeHead, FailedHead, Kind, LiveHead, RefusedHead, SecretsHead
 from prowess_host.workers.backoff import BackOff
 from prowess_host.workers.clock import Clock
-from prowess_host.workers.describe import Describing, LostImport
+from prowess_host.workers.describe import Describing, LostImport, LostWorker
 from prowess_host.workers.describers import Ask, Describers
 from prowess_host.workers.jobs import (
     DELIVER,
@@ -735,6 +735,17 @@ class Supervisor:
         describing = worker.describing = Describing(worker.process, request)
         self._timeouts.watch()
         return await describing.answer()
+
+    def give_up_imports(self, skills: Collection[str] | None) -> None:
+        """Fail the descriptions that wait for the import of some skills, or of any, and replace the workers that import them.
+
+        Fails with `LostWorker`.
+        """
+        for worker in [worker for pool in self._pools.values() for worker in pool.workers]:
+            outdated = [each.skill for each in worker.importing if skills is None or each.skill in skills]
+            if outdated and worker.describing is not None and worker.describes:
+                worker.describing.fail(LostWorker(f"{', '.join(outdated)} changed while it was imported"))
+                worker.pool.send(worker, Event.RETIRE)
 
     async def importable(self, skills: Collection[str]) -> set[str]:
         """The skills whose import does not end a worker. Each is tried in a helper."""
