@@ -742,9 +742,11 @@ class Supervisor:
         Fails with `LostWorker`.
         """
         for worker in [worker for pool in self._pools.values() for worker in pool.workers]:
+            describing = worker.describing
             outdated = [each.skill for each in worker.importing if skills is None or each.skill in skills]
-            if outdated and worker.describing is not None and worker.describes:
-                worker.describing.fail(LostWorker(f"{', '.join(outdated)} changed while it was imported"))
+            # In a debugger, skills run in this process, and somebody may look at the import.
+            if outdated and describing is not None and describing.open and worker.process.has_own_process:
+                describing.fail(LostWorker(f"{', '.join(outdated)} changed while it was imported"))
                 worker.pool.send(worker, Event.RETIRE)
 
     async def importable(self, skills: Collection[str]) -> set[str]:
