@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from piped import Client, hosted, make_project, result, until
+from web import served_over_http
 
 if platform.libc_ver()[0] != "glibc":
     pytest.skip("it is this allocator that has to be told", allow_module_level=True)
@@ -102,3 +103,14 @@ async def test_memory_after_many_large_messages_is_what_it_was_before(tmp_path: 
         await client.call("big_open")
         for answer in staying:
             await result(answer)
+
+
+def test_memory_of_a_server_after_large_responses_is_what_it_was_before(tmp_path: Path):
+    """No response is kept until the garbage collector comes by."""
+    with served_over_http(make_project(tmp_path, big=SKILL), forked=False) as web:
+        for _ in range(3):
+            web.call("big_give", size=max(SIZES))  # what is loaded and recorded for the first ones
+        before = memory(web.process.pid)
+        for _ in range(12):
+            web.call("big_give", size=max(SIZES))
+        asyncio.run(until(lambda: memory(web.process.pid) <= before + MOST_KEPT))

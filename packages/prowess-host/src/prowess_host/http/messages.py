@@ -281,7 +281,7 @@ class Exchange:
         self.over = True
         self._wake()
         if self._outlet is not None:
-            self._outlet.news = _ignore_news
+            self._outlet.close()
         at_end, self._at_end = self._at_end, []  # breaks a reference cycle
         for callback in at_end:
             callback()
@@ -371,10 +371,6 @@ class Exchange:
                 self._silent()
         quiet = self._seen + (_SILENCE if self.status else _UNSTREAMED)
         return max(min(quiet, self._ends) - now, 0.001)
-
-
-def _ignore_news() -> None:
-    """Replaces `PendingResponse.news` when the response is over."""
 
 
 def _too_large(most: int) -> RefusedRequest:

@@ -67,6 +67,13 @@ class PendingResponse:
         self.ended = True
         self.news()
 
+    def close(self) -> None:
+        """Send nothing more, and release what was sent: the objects of a request may wait for the garbage collector."""
+        self.news = _ignore_news
+        self._parts.clear()
+        if self.head is not None:
+            self.head = self.head._replace(body=b"")
+
     def take(self) -> bytes:
         """Take the bytes to send."""
         data = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
