@@ -53,7 +53,7 @@ _LAST_COMPLAINTS: Final = 1.5
 """Seconds that the reader of stderr gets for the last lines."""
 _MOST_TURNS: Final = 10
 """How often a slow reader gets that time again after reading something. Then the rest is dropped and counted."""
-_MOST_COMPLAINTS: Final = 2 * 1024 * 1024
+_MOST_COMPLAINTS: Final = 8 * 1024 * 1024
 """Bytes that may wait for the reader of stderr. Beyond that, the oldest lines are dropped."""
 
 
