@@ -37,6 +37,7 @@ __all__ = [
     "hosted",
     "make_project",
     "processes",
+    "replace_worker",
     "result",
     "shared_hosts",
     "until",
@@ -73,6 +74,15 @@ async def until(condition: Callable[[], Any], patience: float = PATIENCE) -> Any
             await asyncio.sleep(pause)
             pause = min(1.3 * pause, 0.05)
         return found
+
+
+async def replace_worker(host: Client) -> None:
+    """Kill the workers, and wait until they are gone."""
+    old = host.workers()
+    for pid in old:
+        with contextlib.suppress(ProcessLookupError):  # it was about to go by itself
+            os.kill(pid, signal.SIGKILL)
+    await until(lambda: not set(old) & set(host.workers()))
 
 
 def processes(mark: str) -> dict[int, str]:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
-import signal
 from collections.abc import Collection
 from pathlib import Path
 from textwrap import dedent
@@ -15,7 +12,7 @@ import pytest
 from anyio import fail_after
 from inside import inside
 from patience import PATIENCE
-from piped import Client, make_project, until, write_skill
+from piped import Client, make_project, replace_worker, until, write_skill
 
 from prowess.settings.limits import Limits
 from prowess_host.catalog import updates
@@ -62,15 +59,6 @@ async def without_faults(host: Client) -> list[str]:
         while "prowess_diagnostics" in (tools := await host.tools()):  # noqa: ASYNC110 - as above
             await asyncio.sleep(0.01)
     return tools
-
-
-async def replace_worker(host: Client) -> None:
-    """Kill the workers, and wait until they are gone."""
-    old = host.workers()
-    for pid in old:
-        with contextlib.suppress(ProcessLookupError):  # it was about to go by itself
-            os.kill(pid, signal.SIGKILL)
-    await until(lambda: not set(old) & set(host.workers()))
 
 
 def updates_of(host: Any) -> CatalogUpdates:

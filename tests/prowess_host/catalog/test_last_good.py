@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import signal
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +11,7 @@ from textwrap import dedent
 
 import pytest
 from inside import inside
-from piped import Client, hosted, make_project, result, until, write_skill
+from piped import Client, hosted, make_project, replace_worker, result, until, write_skill
 
 from prowess.skills.description import Description, SkillFacts
 from prowess.skills.stamps import Seen
@@ -109,15 +107,6 @@ async def told_of(host: Client, text: str) -> str:
         found = message["result"]["content"][0]["text"] if "result" in message else ""
         await asyncio.sleep(0.01)
     return found
-
-
-async def replace_worker(host: Client) -> None:
-    """Kill the workers, and wait until they are gone."""
-    old = host.workers()
-    for pid in old:
-        with contextlib.suppress(ProcessLookupError):  # it was about to go by itself
-            os.kill(pid, signal.SIGKILL)
-    await until(lambda: not set(old) & set(host.workers()))
 
 
 BREAKS = {

@@ -536,7 +536,7 @@ class CatalogUpdates:
         mended = await self.supervisor.importable(self._known.fatal) & self._known.fatal
         if mended & self._kept:  # a current worker may have imported the last good version
             await self._renew(mended)
-        else:
+        elif not self._is_behind:
             await self._describe_again(mended)
         if self._retry is None:  # otherwise a save has started over
             self._retry_later()

@@ -18,7 +18,6 @@ from urllib.parse import unquote
 
 import httptools
 
-from prowess.worker.heap import LARGE, give_back_soon
 from prowess_host.http.access import client_of
 from prowess_host.http.headers import Headers
 from prowess_host.http.messages import UNASKED, Exchange, status_line
@@ -216,8 +215,6 @@ class Http1(asyncio.BufferedProtocol):
         """Called when the connection has ended."""
         self._shared.state.connections.discard(cast("Any", self))
         self._stop()
-        if self.is_blocked:
-            give_back_soon()
         for timer in (self._leaving, self._looking):
             if timer is not None:
                 timer.cancel()
@@ -251,7 +248,6 @@ class Http1(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         """Stop the timeout: the client has read the data."""
-        give_back_soon()  # only a large response is not sent at once
         if self._leaving is not None:
             self._leaving.cancel()
             self._leaving = None
@@ -413,8 +409,6 @@ class Http1(asyncio.BufferedProtocol):
         self._stop()
         self._in_head = self._is_between = True
         if self._newest is not None:
-            if self._newest.size >= LARGE:
-                give_back_soon()
             self._newest.complete()
 
     def read_on(self, *, needed: bool) -> None:
