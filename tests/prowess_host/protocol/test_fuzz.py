@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prowess_host.protocol.codec import decode
+from prowess_host.protocol.codec import Malformed, decode
 from prowess_host.protocol.eras import CAPABILITIES_KEY, CLIENT_KEY, LOG_LEVEL_KEY, REVISIONS, VERSION_KEY
 from prowess_host.protocol.identity import Server
 from prowess_host.protocol.lines import LineSplitter
@@ -110,21 +110,41 @@ def test_no_bytes_break_codec_or_routing(lines: list[bytes], version: str | None
 
 @given(st.lists(MESSAGE, max_size=6), OPENINGS)
 def test_each_readable_id_gets_one_answer_or_one_call(messages: list[Any], version: str | None) -> None:
-    """A cancelled call gets none, an accepted subscription its acknowledgment; NaN is no JSON and has no id."""
+    """A cancelled call gets none, an accepted subscription its acknowledgment; NaN is no JSON and has no id.
+
+    What is invalid and has the id of a request in flight gets an error without it, which would count as the other's answer.
+    """
     session = opened(version)
     for message in messages:
         line = json.dumps(message).encode()
         if is_request(message) and b"NaN" not in line and b"Infinity" not in line:
-            actions = flat(route(decode(line), session, 0.0))
-            assert [key(message["id"])] == [key(each) for action in actions for each in answered(action)]
+            decoded = decode(line)
+            hidden = isinstance(decoded, Malformed) and session.is_waiting(message["id"])
+            actions = flat(route(decoded, session, 0.0))
+            told = [key(each) for action in actions for each in answered(action)]
+            assert told == [key(None if hidden else message["id"])]
 
 
 def answered(action: Action) -> list[Any]:
-    """Ids that this action takes care of."""
+    """Ids that this action takes care of; `None` for an error without one."""
     if isinstance(action, RequestInFlight):
         return [action.id]
     acknowledged = "io.modelcontextprotocol/subscriptionId"
-    return [each["id"] if "id" in each else each["params"]["_meta"][acknowledged] for each in written(action)]
+    return [
+        each.get("id") if "id" in each or "error" in each else each["params"]["_meta"][acknowledged]
+        for each in written(action)
+    ]
+
+
+def test_an_invalid_message_with_the_id_of_a_request_in_flight_gets_an_error_without_it() -> None:
+    """Else the client would take it for the answer to that request."""
+    session = opened("2025-06-18")
+    lines = [
+        b'{"jsonrpc": "2.0", "id": 0, "method": "tools/call", "params": {"name": "x"}}',
+        b'{"jsonrpc": "2.0", "id": 0, "method": null}',
+    ]
+    first, second = (answered(route(decode(line), session, 0.0)) for line in lines)
+    assert ([0], [None]) == (first, second)
 
 
 @given(st.lists(MESSAGE, min_size=1, max_size=5))

@@ -434,6 +434,63 @@ async def test_calls_that_wait_for_imports_move_when_a_worker_is_killed(tmp_path
         assert ["a", "b"] == sorted(runs.read_text().split())
 
 
+SLOW = """
+    if os.environ.get("WAIT"):
+        open({began!r}, "a").close()
+    while os.environ.get("WAIT") and not os.path.exists({gate!r}):
+        time.sleep(0.01)
+    if os.environ.get("WAIT") and {deadly}:
+        os._exit(7)
+
+    @skill_command
+    def say() -> str:
+        return "said"
+"""
+
+
+async def prepared(project: Path) -> None:
+    """Leave a manifest, so that the next host imports nothing before the first call."""
+    async with hosted(project, forked=True) as host:
+        await host.tools()
+        await until(lambda: list((project / "cache").glob("manifests/*.json")))
+
+
+async def test_a_call_that_waits_for_an_import_survives_neighbours_that_end_their_workers(tmp_path: Path):
+    """Nobody knows what ended the first one, so the next worker imports this skill alone."""
+    began, gate = tmp_path / "began", tmp_path / "gate"
+    project = make(tmp_path)
+    write_skill(project, "u.py", SLOW.format(began=str(began), gate=str(gate), deadly=False))
+    await prepared(project)
+    async with hosted(project, env={"WAIT": "1"}, forked=True) as host:
+        answer = host.start_call("u_say")
+        await until(began.exists)
+        for _ in range(5):
+            assert "worker_lost" == await kind(host.start_call("t_die", how="exit"))
+        gate.touch()
+        assert "said" == await text(answer)
+        assert "x" == await host.text("t_say", text="x")
+        await until(lambda: len(host.workers()) == 1)
+
+
+async def test_an_import_that_ends_workers_costs_its_neighbours_one(tmp_path: Path):
+    began, gate, opened, first, second = (tmp_path / name for name in ("began", "gate", "opened", "first", "second"))
+    project = make(tmp_path)
+    write_skill(project, "u.py", SLOW.format(began=str(began), gate=str(gate), deadly=True))
+    await prepared(project)
+    async with hosted(project, env={"WAIT": "1"}, forked=True) as host:
+        lost = host.start_call("t_hold", gate=str(opened), started=str(first))
+        await until(first.exists)
+        deadly = host.start_call("u_say")
+        await until(began.exists)
+        gate.touch()
+        assert "worker_lost" == await kind(lost)
+        held = host.start_call("t_hold", gate=str(opened), started=str(second))
+        assert "its worker ended (exit code 7) while it was loaded" in await text(deadly)
+        await until(second.exists)
+        opened.touch()
+        assert not (await result(held))["isError"]
+
+
 async def test_nothing_leaks_over_many_deaths(tmp_path: Path):
     """Descriptors, threads, processes."""
     rounds = 0

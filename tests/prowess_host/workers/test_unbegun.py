@@ -1,14 +1,19 @@
-"""A call that looked begun when its worker was retired, and was not: the worker gives it back, and it moves on."""
+"""Calls that have not begun: they move on when their worker gives them back, and never begin once they are over."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
 import anyio
+import pytest
+from inside import inside
 from patience import PATIENCE
+from piped import make_project, result, until
 
 from prowess.settings.settings import Settings
 from prowess.worker.link import Frame
@@ -79,3 +84,40 @@ async def test_call_that_is_given_back_again_and_again_is_answered_in_the_end(tm
             assert "It never began, so trying again is safe." in text
     finally:
         await supervisor.close()
+
+
+NOTED = """
+    @skill_command(timeout=0.2)
+    async def note(file: str) -> None:
+        open(file, "a").close()
+
+    @skill_command
+    def say(text: str) -> str:
+        return text
+"""
+
+
+@pytest.mark.parametrize("shared", ["true", "false"])
+@pytest.mark.parametrize("ending", ["cancel", "timeout"])
+async def test_call_that_is_over_before_it_begins_never_begins(tmp_path: Path, ending: str, shared: str) -> None:
+    """Its worker got no processor in all that time, and then finds the call and its end at once."""
+    settings, file = f"[host]\nstall_limit = 60\nshared_memory = {shared}\n", tmp_path / "note"
+    async with inside(make_project(tmp_path, settings, t=NOTED)) as host:
+        await host.text("t_say", text="x")
+        [worker] = host.project.workers._pool.active
+        os.kill(worker.process.pid, signal.SIGSTOP)
+        try:
+            call = host.start_call("t_note", file=str(file))
+            await until(lambda: worker.jobs)
+            if ending == "cancel":
+                host.cancel(call)
+                await until(lambda: not worker.jobs)
+            else:
+                assert "timeout" == (await result(call))["_meta"]["prowess/kind"]
+        finally:
+            os.kill(worker.process.pid, signal.SIGCONT)
+        await until(lambda: not worker.may_linger)
+        assert "x" == await host.text("t_say", text="x")
+        assert not file.exists()
+        assert not worker.withdrawn
+        assert not worker.slots

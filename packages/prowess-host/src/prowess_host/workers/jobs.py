@@ -157,6 +157,8 @@ class Job:
     """The number of workers that have ended before they began it."""
     moves: int = 0
     """The number of workers it was taken from, for any reason."""
+    alone: bool = False
+    """Whether its skill was imported in a worker that ended, so that the next one imports nothing else."""
     was_broken: bool = False
     """A worker has refused it because the skill did not load there."""
     failure: str = ""

@@ -57,6 +57,9 @@ wait in the host, whose queue is fair."""
 _MOST_STAND_INS: Final = 3
 """Workers that are started while others are held by imports. Further calls wait for one of the imports."""
 
+_MOST_IMPORTERS: Final = 3
+"""Workers that import a skill alone. Further skills are imported among others again."""
+
 
 class Pool:
     """All workers of one placement.
@@ -126,6 +129,8 @@ class Pool:
         """The workers that get new calls."""
         self.stand_ins: list[Worker] = []
         """Workers that get calls while imports hold the active ones."""
+        self.importers: dict[str, Worker] = {}
+        """Workers that each import one skill, and get its calls: it was imported in a worker that ended."""
         self.spare: Worker | None = None
         self.gone: Mapping[str, str] = {}
         """Skills without a last good version that do not load, each with the reason."""
@@ -169,9 +174,13 @@ class Pool:
         self.check_calls(worker)
 
     def check_calls(self, worker: Worker) -> None:
-        """End a retired worker as soon as it has no calls."""
-        if worker.state in ENDING and not worker.jobs:
+        """End a retired worker as soon as it has no calls, and one that was started to import a single skill."""
+        if worker.jobs:
+            return
+        if worker.state in ENDING:
             self.send(worker, Event.ABANDONED if worker.may_linger else Event.EMPTY)
+        elif worker.is_up and worker in self.importers.values():
+            self.send(worker, Event.RETIRE)
 
     def _replace(self, worker: Worker) -> None:
         """Give no new calls to a worker, and start another one. Its calls continue, and free their places for the other."""
@@ -180,6 +189,7 @@ class Pool:
         self.on_room()
         if worker in self.stand_ins:
             self.stand_ins.remove(worker)
+        self.importers = {skill: each for skill, each in self.importers.items() if each is not worker}
         if worker in self.active:
             self.active.remove(worker)
             if not self.closing and worker.proven:
@@ -308,6 +318,14 @@ class Pool:
                 self.stand_ins.append(worker)
                 return worker
         return min((*self.active, *self.stand_ins), key=lambda worker: len(worker.jobs))
+
+    def importer_of(self, skill: str) -> Worker | None:
+        """The worker that imports this skill alone, if one can be started here."""
+        if skill not in self.importers and len(self.importers) < _MOST_IMPORTERS and not self.placement.place:
+            worker = self._spawn()
+            if worker is not None:
+                self.importers[skill] = worker
+        return self.importers.get(skill)
 
     def _is_import_of_all(self) -> bool:
         """Whether one import holds several workers. Then it would hold a new one too, because the skill has hooks."""
@@ -461,7 +479,7 @@ class Pool:
 
     def rest(self) -> None:
         """End all workers until the next call."""
-        leaving, self.active = [*self.active, *self.stand_ins], []
+        leaving, self.active = [*self.active, *self.stand_ins, *self.importers.values()], []
         self.adjust_spare(needed=False)
         for worker in leaving:
             self.send(worker, Event.RETIRE)
@@ -486,7 +504,7 @@ class Pool:
         if successor.process.exit_code is not None or not successor.gets_calls:
             self.active.clear()
         spare, self.spare = self.spare, None
-        for worker in [*old, *self.stand_ins, *([spare] if spare else [])]:
+        for worker in [*old, *self.stand_ins, *self.importers.values(), *([spare] if spare else [])]:
             self.send(worker, Event.RETIRE)
         self.fill()
 

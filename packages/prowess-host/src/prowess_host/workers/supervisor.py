@@ -289,7 +289,7 @@ class Supervisor:
             self._dispatch_later(job, placement.reason)
             return
         pool = self._pool_of(placement)
-        worker = pool.worker_for(contract)
+        worker = (pool.importer_of(contract.skill) if job.alone else None) or pool.worker_for(contract)
         why_not = self._backoff.refusal(contract.skill)
         if worker is None or why_not:
             self._fail(job, why_not or pool.why_none(contract.skill), started=False)
@@ -452,8 +452,9 @@ class Supervisor:
             job.queue = None
         if worker is not None:
             worker.drop(job)
-            worker.process.forget(job.number)
-            if worker.state is not State.READY:
+            if job.number not in worker.withdrawn:
+                worker.process.forget(job.number)
+            if worker.state is not State.READY or worker.pool.importers:
                 self._loop.call_soon(worker.pool.check_calls, worker)
 
     def _fail(self, job: Job, reason: str, *, started: bool) -> None:
@@ -461,13 +462,13 @@ class Supervisor:
         answer_lost(job, reason, started=started)
 
     def _give_up(self, job: Job, head: bytes = b"") -> None:
-        """Tell a worker to stop a job, and check that it does."""
+        """Tell a worker to stop a job, or not to begin it, and check that it does."""
         worker = self._running.get(job)
-        has_begun = worker is not None and worker.process.has_begun(job.number)
+        has_begun = worker is not None and not worker.forbid(job)
         self._finish(job)
         if worker is not None:
             worker.process.send(Kind.CANCEL, job.number, head)
-            self._timeouts.give_up(worker, job.contract, has_begun=has_begun)
+            self._timeouts.give_up(worker, job, has_begun=has_begun)
 
     def _overdue(self, job: Job) -> None:
         """Answer a job that is overdue, and check its worker."""
@@ -670,8 +671,8 @@ class Supervisor:
                 self._fail(job, worker.process.refusal, started=False)
                 continue
             # A call that only waits is not to blame for workers that its neighbours end.
-            may_be_to_blame = not begun or any(each.skill == job.contract.skill for each in importing)
-            job.deaths += may_be_to_blame and not worker.process.refusal
+            job.alone = any(each.skill == job.contract.skill for each in importing)
+            job.deaths += (job.alone or not begun) and not worker.process.refusal
             self._move(job)
         self.release()
 

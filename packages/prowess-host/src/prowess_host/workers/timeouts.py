@@ -14,7 +14,6 @@ import logging
 from collections.abc import Callable, Collection
 from typing import Final
 
-from prowess.contracts.contract import Contract
 from prowess.settings.keys import HostSettings
 from prowess.worker.board import Importing
 from prowess.worker.messages import Kind
@@ -22,7 +21,7 @@ from prowess_host.workers.jobs import NEVER, Job
 from prowess_host.workers.lifecycle import Event, State
 from prowess_host.workers.pool import Pool
 from prowess_host.workers.process import STARTING
-from prowess_host.workers.worker import Worker
+from prowess_host.workers.worker import GivenUp, Worker
 
 __all__ = ["Timeouts"]
 
@@ -33,7 +32,7 @@ _READING: Final = 0.1
 """Seconds for reading messages that have arrived while the host stood still."""
 _SLOW: Final = 1 / 24
 """The part of the limit after which an import is reported: 5 of 120 seconds."""
-_BLAMED: Final = 10
+_BLAMED: Final = 3
 """Stall limits of silence after which a call that should have ended is blamed instead of an import."""
 
 
@@ -92,11 +91,10 @@ class Timeouts:
 
     # Cancelled and overdue calls
 
-    def give_up(self, worker: Worker, contract: Contract, *, has_begun: bool) -> None:
+    def give_up(self, worker: Worker, job: Job, *, has_begun: bool) -> None:
         """Check later that a cancelled or overdue call has ended."""
         worker.may_be_held |= has_begun
-        if contract.policies.concurrency is not None:
-            worker.given_up.append((self._now(), contract.id))
+        worker.given_up.append(GivenUp(self._now(), job.contract.id, job.number))
         self.question(worker)
 
     def question(self, worker: Worker) -> None:
@@ -136,9 +134,10 @@ class Timeouts:
             worker.pool.send(worker, Event.LINGERS)
             return False
         worker.may_be_held = False
-        worker.given_up = [each for each in worker.given_up if each[0] > worker.questioned_at]
-        if worker.given_up:
-            self.question(worker)
+        over = [each for each in worker.given_up if each.at <= worker.questioned_at]
+        worker.given_up = worker.given_up[len(over) :]
+        for each in over:
+            worker.release(each.number)
         return True
 
     # Checking

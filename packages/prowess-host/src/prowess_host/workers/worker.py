@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from prowess.frozen import frozen
 from prowess.worker.board import Board, Importing
 from prowess.worker.progress import Progress
 from prowess_host.workers.describe import Describing, LostImport, LostWorker
@@ -18,7 +19,16 @@ from prowess_host.workers.process import describe_exit
 if TYPE_CHECKING:
     from prowess_host.workers.pool import Pool
 
-__all__ = ["Worker", "cause_of_end"]
+__all__ = ["GivenUp", "Worker", "cause_of_end"]
+
+
+@frozen
+class GivenUp:
+    """A cancelled or overdue call that may still run."""
+
+    at: float
+    command: str
+    number: int
 
 
 @dataclass(slots=True, eq=False)
@@ -52,8 +62,8 @@ class Worker:
     """The skills that it has imported, or whose sources it has got."""
     may_be_held: bool = False
     """A call that it had begun was cancelled or overdue, and may still run."""
-    given_up: list[tuple[float, str]] = field(default_factory=list[tuple[float, str]])
-    """Times and commands of cancelled or overdue calls that may still run and count for `concurrency`."""
+    given_up: list[GivenUp] = field(default_factory=list["GivenUp"])
+    """Cancelled or overdue calls that may still run, and count for `concurrency`."""
 
     # The clocks of `timeouts`
 
@@ -143,6 +153,21 @@ class Worker:
         if job.number not in self.withdrawn:
             self.slots.discard(Board.slot(job.number))
 
+    def forbid(self, job: Job) -> bool:
+        """Forbid it to begin a job that was cancelled or is overdue: its call may arrive there later than that, on a busy machine.
+
+        Returns whether the job has not begun. Without shared memory, CANCEL forbids it, and this is what is known so far.
+        """
+        number, process = job.number, self.process
+        if process.has_begun(number):
+            return False
+        if process.shows_begun:
+            self.withdrawn.add(number)
+            if not process.withdraw([number]):  # it has begun just now
+                self.withdrawn.discard(number)
+                return False
+        return True
+
     def release(self, number: int) -> None:
         """Called when it confirms that a call was withdrawn: the number can be used again."""
         if number in self.withdrawn:
@@ -169,7 +194,7 @@ class Worker:
     def running(self, command: str) -> int:
         """The number of calls of a command in it, including cancelled ones that may still run."""
         jobs = sum(job.contract.id == command for job in self.jobs.values())
-        return jobs + sum(name == command for _, name in self.given_up)
+        return jobs + sum(each.command == command for each in self.given_up)
 
 
 def cause_of_end(worker: Worker, begun: Collection[Job]) -> LostWorker:
