@@ -39,11 +39,11 @@ test: ## set up, and run all the tests with the coverage gates
 	@sh scripts/prepare.sh test
 	@sh scripts/test.sh
 
-pytest: ## run some tests without coverage: make pytest ARGS="-k O-12"
+pytest: ## run some tests, without the gates: make pytest ARGS="-k O-12"
 	@sh scripts/prepare.sh test
 	@$(PY) -m pytest $(ARGS)
 
-property: ## run each property test for a minute, without coverage, which makes them three times slower
+property: ## run each property test for a minute
 	@sh scripts/prepare.sh test
 	@HYPOTHESIS_PROFILE=thorough $(PY) -m pytest -m hypothesis -n auto $(ARGS)
 
@@ -51,9 +51,8 @@ test-lowest: ## run the tests on the lowest supported versions of the dependenci
 	@sh scripts/prepare.sh lowest
 	@.venv-lowest/bin/python -m pytest $(ARGS)
 
-cov: ## of the last `make test`, write the coverage of the core to htmlcov/, and show what did not run of the host
-	@$(PY) -m coverage html --fail-under=0 --directory htmlcov
-	@STATEMENTS=.statements $(PY) tests/statements.py report --all
+cov: ## show what the last `make test` did not run of the core and of the host
+	@$(PY) tests/statements.py report core --all; $(PY) tests/statements.py report host --all
 
 check: format lint types ## all static checks: format, lint, types
 
@@ -110,4 +109,4 @@ bench: ## benchmark Prowess beside other servers, and print the tables
 	@$(PY) benchmarks/run.py $(ARGS)
 
 clean: ## remove everything that make has built
-	@rm -rf tests/conformance/node_modules tests/clients/node_modules .venv .venv-docs .venv-lowest build dist htmlcov site .cache .coverage .coverage.* .statements .pytest_cache .ruff_cache .hypothesis
+	@rm -rf tests/conformance/node_modules tests/clients/node_modules .venv .venv-docs .venv-lowest build dist site .cache .statements .pytest_cache .ruff_cache .hypothesis

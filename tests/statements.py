@@ -1,11 +1,13 @@
-"""Which statements of a package the tests run: `statements.py begin`, then the tests, then `statements.py report`.
+"""Which statements and branches of a package the tests run: `statements.py begin NAME`, then the tests, then `… report NAME`.
 
 A tracer makes a program two to three times slower. Here each statement is compiled with another one before it, which sets a
 byte of a file that all processes map into their memory (`hits`): that takes 0.02 µs. So a hit stays however its process
 ends, and there are no files to write and to combine. A `.pth` file has processes measured that have the variable
-`STATEMENTS`, the folder of the measurement.
+`STATEMENTS`, the folder of the measurement: `.statements/NAME`.
 
-The table `[tool.statements]` of `pyproject.toml` says what is measured, and how much of each room has to run.
+The tables of `[tool.statements]` in `pyproject.toml` have these names, and say how much of each room has to run. Where
+branches count, so does every `if` that was never false, every loop that never ended by itself, and every `match` that always
+found its case.
 """
 
 from __future__ import annotations
@@ -20,39 +22,41 @@ import sys
 import sysconfig
 import tomllib
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import CodeType
 from typing import Any
 
-from hits import FOLDER, code_file
+from hits import code_file
 
 __all__ = ["begin", "compiled", "missing", "patterns", "report"]
 
 ROOT = Path(__file__).resolve().parents[1]
+FOLDERS = ROOT / ".statements"
 _HITS = "__hits__"
+_ONE_WAY = "# pragma: no branch"
+"""In the line of a branch that goes one way only."""
 _START = "import os, sys; 'STATEMENTS' in os.environ and (sys.path.append({tests!r}), __import__('hits').measure(), sys.path.pop())\n"
 
 Place = tuple[str, int]
-"""The path of a file, and a line."""
+"""The path of a file, and a line; a negative one for the other way of a branch, where nothing is written."""
 
 
 def settings() -> Mapping[str, Any]:
-    """The settings of the gate, with the lines that are excluded from every measurement."""
-    tools = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]
-    return {**tools["statements"], "exclude": ["# pragma: no cover", *tools["coverage"]["report"]["exclude_also"]]}
+    """The settings of the gate: what is in lines that are excluded, and a table for each measurement."""
+    return tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["statements"]
 
 
 # ---------------------------------------------------------------- before the tests
 
 
-def begin(folder: Path, sources: Path) -> None:
+def begin(folder: Path, sources: Path, *, branches: bool = False) -> None:
     """Compile all modules for a measurement."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     excluded, places = patterns(), list[Place]()
     for path in sorted(sources.rglob("*.py")):
-        code, lines = compiled(path.read_text("utf-8"), str(path), excluded, first=len(places))
+        code, lines = compiled(path.read_text("utf-8"), str(path), excluded, branches=branches, first=len(places))
         module = ".".join(path.relative_to(sources).with_suffix("").parts).removesuffix(".__init__")
         Path(code_file(str(folder), module)).write_bytes(marshal.dumps(code))
         places += [(str(path), line) for line in lines]
@@ -71,24 +75,33 @@ def patterns() -> re.Pattern[str]:
     return re.compile("|".join(settings()["exclude"]))
 
 
-def compiled(source: str, name: str, excluded: re.Pattern[str], *, first: int = 0) -> tuple[CodeType, list[int]]:
+def compiled(
+    source: str, name: str, excluded: re.Pattern[str], *, branches: bool = False, first: int = 0
+) -> tuple[CodeType, list[int]]:
     """The code of a module that marks its statements, numbered from `first`, and the lines of these."""
-    tree = ast.parse(source, name)
-    unwanted = _excluded_lines(tree, source.splitlines(), excluded)
+    tree, written = ast.parse(source, name), source.splitlines()
+    unwanted = _excluded_lines(tree, written, excluded)
     lines: list[int] = []
+
+    def mark(place: ast.stmt, line: int) -> ast.stmt:
+        lines.append(line)
+        return _at(place, f"{_HITS}[{first + len(lines) - 1}] = 1")
 
     def marked(block: list[ast.stmt]) -> Iterator[ast.stmt]:
         for statement in block:
             if statement.lineno not in unwanted and not _is_silent(statement):
-                yield _at(statement, f"{_HITS}[{first + len(lines)}] = 1")
-                lines.append(statement.lineno)
+                yield mark(statement, statement.lineno)
             yield statement
 
-    for node in list(ast.walk(tree)):
+    nodes = list(ast.walk(tree))
+    for node in nodes:
         for field in ("body", "orelse", "finalbody"):
             block = getattr(node, field, None)
             if isinstance(block, list):  # the body of a lambda is none
                 block[:] = marked(block.copy())
+    for node in nodes if branches else ():
+        if isinstance(node, ast.stmt) and node.lineno not in unwanted and _ONE_WAY not in written[node.lineno - 1]:
+            _mark_other_way(node, mark)
     head = next((place for place, each in enumerate(tree.body) if not _is_silent(each)), len(tree.body))
     tree.body[head:head] = [_at(each, f"from hits import hits as {_HITS}") for each in tree.body[head : head + 1]]
     return compile(tree, name, "exec", dont_inherit=True), lines
@@ -110,7 +123,27 @@ def _excluded_lines(tree: ast.Module, lines: Sequence[str], excluded: re.Pattern
             end = block[-1].end_lineno or head
         if any(excluded.search(line) for line in lines[start - 1 : head]):
             found.update(range(start, end + 1))
+        if other := getattr(node, "orelse", None):
+            above = max([end, *(each.end_lineno for each in getattr(node, "handlers", []))])
+            if any(excluded.search(line) for line in lines[above : other[0].lineno - 1]):
+                found.update(range(above + 1, (other[-1].end_lineno or above) + 1))
     return found
+
+
+def _mark_other_way(branch: ast.stmt, mark: Callable[[ast.stmt, int], ast.stmt]) -> None:
+    """Mark that a branch went the way that is not written: an `if` without `else`, the end of a loop, a `match` without a case."""
+    match branch:
+        case ast.While(test=ast.Constant()):
+            return
+        case ast.If(orelse=[]) | ast.While(orelse=[]) | ast.For(orelse=[]) | ast.AsyncFor(orelse=[]):
+            branch.orelse = [mark(branch, -branch.lineno)]
+        case ast.Match(cases=[*_, last]) if not _matches_all(last):
+            branch.cases.append(ast.match_case(ast.MatchAs(), None, [mark(branch, -branch.lineno)]))
+            ast.fix_missing_locations(branch)
+
+
+def _matches_all(case: ast.match_case) -> bool:
+    return case.guard is None and isinstance(case.pattern, ast.MatchAs) and case.pattern.pattern is None
 
 
 def _is_silent(statement: ast.stmt) -> bool:
@@ -149,39 +182,43 @@ def report(folder: Path, sources: Path, table: Mapping[str, Any], *, everything:
     rooms: defaultdict[str, list[tuple[Path, int, list[int]]]] = defaultdict(list)
     for path, count, lines in missing(folder):
         name = path.relative_to(sources).parent.as_posix()
-        if name not in table["unjudged"]:
+        if name not in table.get("unjudged", ()):
             rooms[name].append((path, count, lines))
     total = ran = short = 0
+    what = "statements and branches" if table["branches"] else "statements"
     for name, files in sorted(rooms.items()):
         count = sum(each for _, each, _ in files)
         share = 100 * (1 - sum(len(lines) for _, _, lines in files) / max(count, 1))
         total, ran = total + count, ran + round(count * share / 100)
         if share < table["least"]:
             short += 1
-            print(f"\n{name}: {share:.1f} % of {count} statements ran, and {table['least']} % have to")
+            print(f"\n{name}: {share:.1f} % of {count} {what} ran, and {table['least']} % have to")
         if share < table["least"] or everything:
             _show(files)
-    print(f"statements: {ran} of {total} ran ({100 * ran / max(total, 1):.1f} %), {short} rooms fall short")
+    print(
+        f"{sources.parent.name}: {ran} of {total} {what} ran ({100 * ran / max(total, 1):.1f} %), {short} rooms fall short"
+    )
     return 1 if short or not total else 0
 
 
 def _show(files: Sequence[tuple[Path, int, list[int]]]) -> None:
     for path, _, lines in files:
         source = path.read_text("utf-8").splitlines()
-        for line in lines:
-            print(f"{os.path.relpath(path)}:{line}: {source[line - 1].strip()}")
+        for line in sorted(lines, key=abs):
+            never = "" if line > 0 else "  (never went past it)"
+            print(f"{os.path.relpath(path)}:{abs(line)}: {source[abs(line) - 1].strip()}{never}")
 
 
 def main(words: Sequence[str]) -> int:
     """Begin or end a measurement."""
-    folder, table = Path(os.environ[FOLDER]), settings()
-    sources = ROOT / table["sources"]
     match words:
-        case ["begin"]:
-            begin(folder, sources)
+        case ["begin", name]:
+            table = settings()[name]
+            begin(FOLDERS / name, ROOT / table["sources"], branches=table["branches"])
             hook()
-        case ["report", *more]:
-            return report(folder, sources, table, everything=more == ["--all"])
+        case ["report", name, *more]:
+            table = settings()[name]
+            return report(FOLDERS / name, ROOT / table["sources"], table, everything=more == ["--all"])
         case _:
             print(__doc__)
             return 2

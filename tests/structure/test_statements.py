@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import hits
 import pytest
 import statements
 
@@ -61,7 +62,52 @@ class Counter:
         )
 '''
 
-EVERYTHING = {"least": 100, "unjudged": []}
+BRANCHES = """
+def go(number, repeat=False):
+    rest = number
+    if number > 0:
+        yield "positive"
+    if number:
+        yield "if"
+    else:
+        yield "else"
+    if number == 7:
+        yield "seven"
+    elif number == 8:
+        yield "eight"
+    for each in range(number):
+        yield "each"
+        if repeat:
+            break
+    while rest:
+        rest -= 1
+    while True:
+        break
+    match number:
+        case 0 if repeat:
+            yield "zero and repeat"
+        case [_, *_]:  # pragma: no cover - luck
+            yield "luck"
+    match number:
+        case 0:
+            yield "zero"
+        case _:
+            yield "more"
+    if repeat or number != 8:  # pragma: no branch - it goes one way
+        yield "one way"
+    try:
+        yield "try"
+    except ValueError:  # pragma: no cover - luck
+        yield "luck"
+    else:
+        yield "no luck"
+    if rest == 0:
+        yield "none left"
+    else:  # pragma: no cover - luck
+        yield "luck"
+"""
+
+EVERYTHING = {"least": 100, "branches": False}
 """Settings that let nothing be missed."""
 
 
@@ -86,7 +132,7 @@ def run(package: Path, code: str, *options: str) -> subprocess.CompletedProcess[
     folder = package.parent.parent / "measurement"
     if not folder.exists():
         statements.begin(folder, package.parent)
-    environ = {**os.environ, statements.FOLDER: str(folder), "PYTHONPATH": str(package.parent)}
+    environ = {**os.environ, hits.FOLDER: str(folder), "PYTHONPATH": str(package.parent)}
     start = f"import sys; sys.path.append({str(statements.ROOT / 'tests')!r}); import hits; hits.measure()"
     return subprocess.run(
         [sys.executable, "-S", "-c", f"{start}\n{code}", *options],
@@ -112,6 +158,35 @@ def test_what_did_not_run_is_told(package: Path):
     missing = lines_missing(package.parent.parent / "measurement")
     assert [*map(line, unrun)] == sorted(missing.pop("counter.py"))
     assert {"__main__.py": [1], "lost.py": [1]} == missing
+
+
+@pytest.mark.parametrize(
+    "calls, missing",
+    [
+        (
+            "list(go(1, True))",
+            """past if number > 0:|yield "else"|yield "seven"|yield "eight"|past for each in range(number):|past if repeat:
+            |yield "zero and repeat"|yield "zero\"""",
+        ),
+        (
+            "list(go(0, True))",
+            """yield "positive"|yield "if"|yield "seven"|yield "eight"|yield "each"|if repeat:|past if repeat:|break|rest -= 1
+            |past match number:|yield "more\"""",
+        ),
+        ("[list(go(number, repeat)) for number in (0, 1, 7) for repeat in (False, True)]", 'yield "eight"'),
+    ],
+    ids=["one", "none", "nearly all"],
+)
+def test_each_way_of_a_branch_counts(package: Path, calls: str, missing: str):
+    """Also the one where nothing is written: that has the negative line of its branch."""
+    (package / "branches.py").write_text(BRANCHES)
+    statements.begin(package.parent.parent / "measurement", package.parent, branches=True)
+    done = run(package, f"from measured_one.branches import go\n{calls}")
+    assert 0 == done.returncode, done.stderr
+    source, found = BRANCHES.splitlines(), lines_missing(package.parent.parent / "measurement")["branches.py"]
+    assert {each.strip() for each in missing.split("|")} == {
+        ("past " if line < 0 else "") + source[abs(line) - 1].strip() for line in found
+    }
 
 
 def test_processes_add_to_each_other(package: Path):

@@ -965,6 +965,29 @@ async def test_errors_of_a_task_group_are_retried(tmp_path: Path, how: Callable[
     assert [False] * 3 == seen
 
 
+@pytest.mark.usefixtures("mended_groups")
+async def test_a_task_group_that_ends_well_is_left_as_it_is(tmp_path: Path):
+    """So is one whose task was cancelled from outside: that counts."""
+    waits = asyncio.Event()
+
+    @skill_command
+    async def grouped(how: str) -> list[int]:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(asyncio.sleep(0, number)) for number in (1, 2)]
+            if how == "forever":
+                waits.set()
+                await asyncio.Event().wait()
+        return [task.result() for task in tasks]
+
+    async with Runtime.open(tmp_path) as runtime:
+        assert [1, 2] == (await call(runtime, grouped, {"how": "well"})).value
+        async with calling(runtime, (grouped, {"how": "forever"})) as [task]:
+            await waits.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+
 async def test_a_group_with_another_error_is_not_retried(tmp_path: Path):
     @skill_command(retry_on=ValueError)
     def grouped():
