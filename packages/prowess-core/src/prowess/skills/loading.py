@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import importlib.abc
 import importlib.machinery
 import importlib.util
 import itertools
@@ -249,7 +248,7 @@ class _View:
         self.in_project = self.in_project or not all(Path(path).is_relative_to(folder) for path in texts)
 
 
-class _Finder(importlib.abc.MetaPathFinder):
+class _Finder:
     """Finds the modules below the synthetic package of one runtime, and keeps their digests.
 
     It also finds project modules with given sources.
