@@ -321,6 +321,8 @@ class Pool:
 
     def importer_of(self, skill: str) -> Worker | None:
         """The worker that imports this skill alone, if one can be started here."""
+        if skill in self.gone:
+            return None
         if skill not in self.importers and len(self.importers) < _MOST_IMPORTERS and not self.placement.place:
             worker = self._spawn()
             if worker is not None:
