@@ -321,7 +321,7 @@ async def test_options_may_be_written_either_way(tmp_path: Path):
 def test_wrong_options_are_refused(argv: list[str], capsys: pytest.CaptureFixture[str]):
     with pytest.raises(SystemExit, match="2"):
         main(["host", *argv])
-    assert "`prowess host --help` explains it." in capsys.readouterr().err
+    assert "See `prowess host --help`." in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("option", ["timeout", "timeuot=5"])

@@ -56,5 +56,14 @@ def test_the_first_worker_starts_before_the_host_imports_what_it_does_not_need()
 
 
 def test_a_worker_is_up_before_it_imports_what_few_calls_need():
-    late = {"anyio._backends._asyncio", "dependency_injector", "difflib", "importlib.resources", "mimetypes", "shlex", "shutil", "tenacity"}
+    late = {
+        "anyio._backends._asyncio",
+        "dependency_injector",
+        "difflib",
+        "importlib.resources",
+        "mimetypes",
+        "shlex",
+        "shutil",
+        "tenacity",
+    }
     assert [] == [name for name in loaded_by("import prowess.worker.serving") if name in late]

@@ -417,7 +417,7 @@ async def test_the_log_says_once_that_the_cache_is_of_no_use(runtime: Runtime, c
 
     entry = runtime.entry_of(declaration_of(run))
     assert [False, False] == [(await entry.call({"it": {"n": 1}})).cached for _ in range(2)]
-    assert 1 == caplog.text.count("run: the cache never answers calls whose arguments hold an object of the class lock")
+    assert 1 == caplog.text.count("run: cache_ttl has no effect for arguments with an object of the class lock")
 
 
 # --- no arguments whatsoever

@@ -471,7 +471,7 @@ async def test_a_container_may_depend_on_what_plugins_provide(tmp_path: Path):
         (lambda given: None, "(dependency 'Lonely.clock' of its provider): there is no provider for Clock"),
         (
             lambda given: given.provide(Clock, lifetime="call"),
-            "is Clock, which lives for one call, and containers get only objects that live as long as the runtime",
+            "is Clock, which is made for each call, and a container can only use singletons",
         ),
         (lambda given: given.provide(Clock, clock_of), "depend on each other in a circle"),
     ],

@@ -688,9 +688,8 @@ async def test_a_recipe_that_cannot_work_is_named_with_its_reason(tmp_path: Path
     assert reasons[Lonely].startswith(
         f"{name}.Lonely (parameter 'clocks' of its provider): there is no provider for Clock"
     )
-    assert (
-        f"{name}.Long (parameter 'db' of its provider) lives longer than Db; give it lifetime='call'" == reasons[Long]
-    )
+    told = f"which is made for each call, but {name}.Long is a singleton; give {name}.Long lifetime='call'"
+    assert f"{name}.Long (parameter 'db' of its provider) is Db, {told}" == reasons[Long]
     assert {"a", B, Lonely, Long} == set(reasons)
 
 

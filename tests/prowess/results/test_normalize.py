@@ -271,9 +271,13 @@ async def test_declared_data_is_written_by_its_type(value: Any, returns: Any, da
             Point,
             "- result.x: expected an integer",
         ),
-        ("pair?", tuple[Image, int], "declared as a pair of content and data, but returned a str"),
-        ((Image(PNG),), tuple[Image, int], "declared as a pair of content and data, but returned a tuple"),
-        ((1, 2), tuple[Image, int], "declared as a pair of content and data, but the content is a int"),
+        ("pair?", tuple[Image, int], "the return type is a pair of content and data, but the command returned a str"),
+        (
+            (Image(PNG),),
+            tuple[Image, int],
+            "the return type is a pair of content and data, but the command returned a tuple",
+        ),
+        ((1, 2), tuple[Image, int], "the return type is a pair of content and data, but the content is a int"),
         ((Image(PNG), "x"), tuple[Image, int], '- result: expected an integer, got "x"'),
     ],
 )

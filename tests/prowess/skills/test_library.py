@@ -535,7 +535,7 @@ async def test_what_the_project_provides_does_not_reach_a_skill_apart(tmp_path: 
     runtime = Runtime(tmp_path, share=Share(only=["a"]))
     assert [] == ids(runtime)
     (failure,) = failures(runtime)
-    assert "runs in a process of its own" in failure.reason
+    assert "runs in its own process" in failure.reason
     assert "`prowess_injectables` in the skill" in failure.reason
     await runtime.aclose()
 

@@ -90,7 +90,7 @@ def test_command_with_little_to_say(project: Path, capsys: pytest.CaptureFixture
     assert 0 == run(["show", "text.bare"])
     told = capsys.readouterr().out
     assert "No parameters." in told
-    assert "none declared, so clients assume the worst" in told
+    assert "none declared: clients treat the tool as destructive" in told
     assert "cached for 60 s" in told
 
 

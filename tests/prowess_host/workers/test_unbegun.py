@@ -18,6 +18,7 @@ from piped import make_project, result, until
 from prowess.settings.settings import Settings
 from prowess.worker.link import Frame
 from prowess.worker.messages import Kind
+from prowess.worker.progress import threads_of
 from prowess_host.workers.jobs import Job
 from prowess_host.workers.supervisor import Supervisor
 
@@ -107,6 +108,7 @@ async def test_call_that_is_over_before_it_begins_never_begins(tmp_path: Path, e
         [worker] = host.project.workers._pool.active
         os.kill(worker.process.pid, signal.SIGSTOP)
         try:
+            await until(lambda: all(thread.stopped for thread in (threads_of(worker.process.pid) or {}).values()))
             call = host.start_call("t_note", file=str(file))
             await until(lambda: worker.jobs)
             if ending == "cancel":

@@ -6,7 +6,6 @@
         ├── DeclarationError          a decorator got an option that it rejects       (the author's mistake)
         ├── LoadError                 a skill could not become commands               (the author's mistake)
         │   ├── SchemaError           an annotation or an explicit schema is unusable
-        │   ├── ClashError            two commands claim one name
         │   └── InjectionError        no provider exists for an injected parameter
         ├── SettingsError             prowess.toml, an environment variable or a flag is wrong
         ├── InputError                arguments do not fit the contract                (the caller's mistake)
@@ -30,7 +29,6 @@ from typing import Any
 
 __all__ = [
     "AskError",
-    "ClashError",
     "DeclarationError",
     "InjectionError",
     "InputError",
@@ -179,10 +177,6 @@ class SchemaError(LoadError):
     """An annotation has no JSON Schema, or an explicit schema is unusable."""
 
 
-class ClashError(LoadError):
-    """Two commands claim the same name."""
-
-
 class InjectionError(LoadError):
     """No provider exists for an injected parameter."""
 
@@ -241,10 +235,9 @@ class TooMuchWork(ProwessError):
 
     def __init__(self, number: int, *, own: bool, seconds: int) -> None:
         """After so many `seconds`, one of them has probably ended."""
-        whose = " for you" if own else ""
-        super().__init__(
-            f"{number} calls already run in the background{whose}, which is the limit; try again in {seconds} s"
-        )
+        whose = "you already have" if own else "all clients together already have"
+        calls = "1 call" if number == 1 else f"{number} calls"
+        super().__init__(f"{whose} {calls} in the background, which is the limit; try again in {seconds} s")
         self.own = own
         self.seconds = seconds
 

@@ -57,7 +57,7 @@ _META_URI: Final = "prowess/uri"
 
 @dataclass(slots=True)  # a frozen class would take twice the time
 class Outcome:
-    """The result of a call: a value, or a failure with a kind; with attempts and duration. Immutable."""
+    """The result of a call: a value, or a failure with a kind; with attempts and duration. Read-only."""
 
     command: str
     kind: Kind

@@ -1,7 +1,7 @@
 """Worker threads for code that may block. Independent of calls.
 
 The threads are daemons, and a thread whose result is no longer wanted is left behind: Python cannot stop a thread, and a
-thread that never ends must delay neither an answer nor the exit of the process.
+stuck one must not delay an answer or keep the process alive.
 """
 
 from __future__ import annotations

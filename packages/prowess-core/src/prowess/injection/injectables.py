@@ -56,9 +56,9 @@ if TYPE_CHECKING:
 __all__ = ["Injectables"]
 
 _ISOLATED: Final = (
-    "this skill runs in a process of its own, which objects of the project's plugins do not reach: "
-    "inject a setting instead, provide data with a name and `sendable=True` (which skills with limits do not "
-    "get), or implement `prowess_injectables` in the skill"
+    "this skill runs in its own process, so it cannot use objects of the project's plugins: inject a setting instead, "
+    "implement `prowess_injectables` in the skill, or provide data with a name and `sendable=True` (not for skills "
+    "with limits)"
 )
 
 
@@ -289,11 +289,14 @@ class Injectables:
                 raise InjectionError(f"providers depend on each other in a circle: {chain}")
             if recipe.is_contained and (inner is None or inner.lifetime == "call"):
                 raise InjectionError(
-                    f"{what} is {shown(key)}, which lives for one call, and containers get only objects that live as long as "
-                    f"the runtime; give {shown(key)} lifetime='singleton', or make {shown(recipe.key)} with a factory"
+                    f"{what} is {shown(key)}, which is made for each call, and a container can only use singletons; "
+                    f"give {shown(key)} lifetime='singleton', or make {shown(recipe.key)} with a factory"
                 )
             if recipe.lifetime == "singleton" and (inner is None or inner.lifetime == "call"):
-                raise InjectionError(f"{what} lives longer than {shown(key)}; give it lifetime='call'")
+                raise InjectionError(
+                    f"{what} is {shown(key)}, which is made for each call, but {shown(recipe.key)} is a singleton; "
+                    f"give {shown(recipe.key)} lifetime='call'"
+                )
             if inner is not None:
                 self._check(inner, path)
 

@@ -204,12 +204,14 @@ def _from_payload(payload: JsonObject, output: Output) -> Result:
 
 def _from_pair(value: Any, output: Output, writer: ValueWriter) -> Result:
     if not isinstance(value, tuple) or len(cast("tuple[Any, ...]", value)) != 2:
-        raise OutputError(f"declared as a pair of content and data, but returned a {kind_name(cast('object', value))}")
+        raise OutputError(
+            f"the return type is a pair of content and data, but the command returned a {kind_name(cast('object', value))}"
+        )
     content, checked = cast("tuple[Any, Any]", value)
     data = _from_data(output.check(checked, writer), writer, structured=True)
     blocks = [text_block(content)] if isinstance(content, str) else _as_blocks(content, writer.render)
     if blocks is None:
-        raise OutputError(f"declared as a pair of content and data, but the content is a {kind_name(content)}")
+        raise OutputError(f"the return type is a pair of content and data, but the content is a {kind_name(content)}")
     return Result(data.value, data.text, _checked([*blocks, *writer.content.values()]), structured=True, pair=True)
 
 

@@ -1,4 +1,8 @@
-"""Puts values other than objects into an object, `{"result": ...}`, and takes them out again."""
+"""Schemas of boxes: objects with one field, `{"result": ...}`, around a result that is not an object itself.
+
+A profile decides what is boxed, and boxes the value (`prowess.profiles.profile`). `wrap` and `unbox` do it for those who have
+only the schema.
+"""
 
 from __future__ import annotations
 

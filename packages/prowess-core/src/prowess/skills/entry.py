@@ -65,11 +65,11 @@ __all__ = ["Entry", "Services"]
 
 _log = logging.getLogger("prowess")
 _DIFFERS: Final = (
-    "the text of the result differs from its structured content, and clients show models only one of them; "
-    "say the same in both, or leave one out"
+    "the text of the result differs from its structured content, and a client shows the model only one of them; "
+    "put the same data in both, or return only one"
 )
 _UNLIKE: Final = (
-    "the cache never answers calls whose arguments hold an object of the class {}, because such objects cannot be compared; "
+    "cache_ttl has no effect for arguments with an object of the class {}, because such objects cannot be compared; "
     "let pickle read their state (`__reduce__` or `__getstate__`), or drop cache_ttl"
 )
 _LONGEST: Final = 365 * 86400

@@ -71,9 +71,9 @@ class _Options:
     flag_value="",
     default=None,
     metavar="['{JSON}']",
-    help="Print the whole payload as JSON. A value is taken as the arguments.",
+    help="Print the full result as JSON. A value is taken as the arguments.",
 )
-@click.option("--raw", is_flag=True, help="Print the whole payload as JSON.")
+@click.option("--raw", is_flag=True, help="The same as --json without a value.")
 @click.option(
     "--save",
     type=click.Path(file_okay=False, path_type=Path),
@@ -198,4 +198,6 @@ def _advice(text: str, contract: Contract) -> list[str]:
     named = dict.fromkeys(re.findall(r"^(?:- |.*?: )?(\w+)(?:[.\[][^:]*)?: (?!unknown)", text, re.MULTILINE))
     wrong = [name for name in named if name in properties]
     lines = [f"  {name}={example_of(properties[name], contract.input_schema)}" for name in wrong]
-    return (["Written like this:", *lines] if lines else []) + [f"`prowess call {contract.id} --help` explains them."]
+    return (["For example:", *lines] if lines else []) + [
+        f"See `prowess call {contract.id} --help` for all parameters."
+    ]

@@ -74,8 +74,8 @@ def _ruled(_context: click.Context, _option: click.Parameter, names: Sequence[st
     type=ClientName(),
     metavar="CLIENT",
     callback=_ruled,
-    help="Report what this client, for example cursor, rejects as errors. May be repeated. Default: warn about all "
-    "clients.",
+    help="Treat what this client rejects as an error, for example `--client cursor`. May be repeated. Default: warn "
+    "about all clients.",
 )
 @click.option(
     "--server",

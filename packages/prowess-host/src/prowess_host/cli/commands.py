@@ -49,19 +49,19 @@ _SHELL: Final = "The shell"
 
 COMMANDS: Final[dict[str, CommandEntry]] = {  # in the order of the help, by group
     "new": CommandEntry("Make a project or a skill, with a test that passes.", _MAKE),
-    "sync": CommandEntry("Make the environments of skills before their first call.", _MAKE),
+    "sync": CommandEntry("Install the dependencies of skills before their first call.", _MAKE),
     "lock": CommandEntry("Write lock files with the exact versions of dependencies.", _MAKE),
     "clean": CommandEntry("Delete the environments that no project uses.", _MAKE),
     "package": CommandEntry("Make a wheel, a bundle and a registry entry of a project.", _MAKE),
     "list": CommandEntry("List the commands of a project.", _USE),
     "show": CommandEntry("Show one command: parameters, hints, schemas, an example.", _USE),
     "call": CommandEntry("Call a command.", _USE),
-    "invoke": CommandEntry("Answer request envelopes from stdin.", _USE),
+    "invoke": CommandEntry("Run JSON requests from stdin, for programs that do not speak MCP.", _USE),
     "host": CommandEntry("Serve a project to an MCP client. An IDE starts this.", _SERVE),
     "serve": CommandEntry("Serve a project over HTTP.", _SERVE),
-    "cluster": CommandEntry("Start an engine, agents and servers here, to try a cluster.", _SERVE),
+    "cluster": CommandEntry("Start an engine, agents and servers on this machine, to try them.", _SERVE),
     "agent": CommandEntry("Run workers on this machine for the hosts of a cluster.", _SERVE),
-    "connect": CommandEntry("Put the project into an IDE or another MCP client.", _SERVE),
+    "connect": CommandEntry("Connect the project to an IDE or another MCP client.", _SERVE),
     "disconnect": CommandEntry("Remove the project from its MCP clients.", _SERVE),
     "status": CommandEntry("Show where the project is connected, and whether it works.", _SERVE),
     "doctor": CommandEntry("Find what is wrong, from Python to each client.", _SERVE),
@@ -197,7 +197,7 @@ def _explain(error: click.UsageError, argv: Sequence[str]) -> None:
     """Print the error in the command line, and where to find help."""
     complain(error.format_message())
     if isinstance(error, click.NoSuchOption) and error.ctx is not None and error.ctx.command is prowess:
-        print(f"Options stand after the command, like `prowess list {error.option_name} …`.", file=sys.stderr)
+        print(f"Write options after the command: `prowess list {error.option_name} …`.", file=sys.stderr)
     path = error.ctx.command_path if error.ctx is not None else f"prowess {argv[0]}"
     usage = f"{error.ctx.get_usage()}\n" if error.ctx is not None else ""
-    print(Style.of(sys.stderr)(f"{usage}`{path} --help` explains it.", "dim"), file=sys.stderr)
+    print(Style.of(sys.stderr)(f"{usage}See `{path} --help`.", "dim"), file=sys.stderr)

@@ -64,7 +64,7 @@ TEMPLATES: Final[dict[str, SkillTemplate]] = {
     flag_value=".",
     default=None,
     metavar="[FOLDER]",
-    help="Make a project, here or in this folder, with a first skill.",
+    help="Make a project with a first skill, in this folder or in FOLDER.",
 )
 @click.option(
     "--from",
@@ -193,4 +193,6 @@ def _say_next(root: Path, skill: str, template: SkillTemplate) -> None:
     is_here = root == Path.cwd() or find_project_root(Path.cwd()) == root
     enter = "" if is_here else f"  cd {os.path.relpath(root)}\n"
     print(f"\nNext:\n{enter}  prowess call {skill}.{template.command} {template.arguments}")
-    print("  pytest               (pip install prowess-testkit)\n  prowess connect      puts the project into your IDE")
+    print(
+        "  pytest               (pip install prowess-testkit)\n  prowess connect      lists the clients that you can connect"
+    )

@@ -152,8 +152,8 @@ def _facts(contract: Contract, usual: str) -> Iterator[tuple[str, str]]:
         "Returns",
         contract.returns.removeprefix("Returns: ") or (type_in_words(output, output) if output else "content"),
     )
-    yield "Hints", ", ".join(hints_of(contract)) or "none declared, so clients assume the worst"
-    yield "Policies", ", ".join(_policies(contract)) or "those of the settings"
+    yield "Hints", ", ".join(hints_of(contract)) or "none declared: clients treat the tool as destructive"
+    yield "Policies", ", ".join(_policies(contract)) or "default (see settings)"
     yield contract.kind.capitalize(), ", ".join(filter(None, (contract.wire_name, *contract.aliases)))
     if contract.uri:
         yield "URI", contract.uri

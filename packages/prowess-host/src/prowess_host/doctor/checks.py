@@ -64,7 +64,7 @@ async def examine(checked: CheckedProject) -> AsyncIterator[Finding]:
     try:
         settings = Settings.load(checked.root, environ=checked.machine.environ, flags=checked.flags)
     except ProwessError as error:
-        yield Finding("settings", "error", str(error), "correct it; until then no host starts")
+        yield Finding("settings", "error", str(error), "fix this; the host cannot start before")
         return
     for finding in (
         *_settings(settings, checked),
@@ -87,7 +87,12 @@ async def examine(checked: CheckedProject) -> AsyncIterator[Finding]:
             yield finding
         catalog, troubles = await _catalog(settings, checked)
     except ChildProcessError as error:
-        yield Finding("skills", "error", f"the skills cannot be loaded: {error}", "see the line above, or its stderr")
+        yield Finding(
+            "skills",
+            "error",
+            f"the skills cannot be loaded: {error}",
+            "see the message above, or the stderr of the host",
+        )
     for finding in _skills(catalog, troubles) if catalog is not None else ():
         yield finding
     async for finding in _clients(checked, catalog or Catalog()):
@@ -312,7 +317,7 @@ def _manifest(settings: Settings, checked: CheckedProject) -> Iterator[Finding]:
         yield Finding("manifest", "ok", f"up to date: a host starts without importing a skill ({paths.cache_dir})")
     else:
         text = "out of date or missing: the next start imports skills to describe them"
-        yield Finding("manifest", "note", text, "nothing to do: that start writes it")
+        yield Finding("manifest", "note", text, "no action needed")
 
 
 async def _catalog(settings: Settings, checked: CheckedProject) -> tuple[Catalog, list[Trouble]]:
@@ -353,7 +358,7 @@ def _count(number: int, noun: str) -> str:
 async def _clients(checked: CheckedProject, catalog: Catalog) -> AsyncIterator[Finding]:
     connections = list(connections_of(checked.root, checked.machine))
     if not connections:
-        yield Finding("clients", "note", "connected to no client", "prowess connect")
+        yield Finding("clients", "note", "connected to no client", "prowess connect CLIENT")
     needed = needed_variables(checked.root, catalog, checked.machine.environ)
     for connection in connections:
         for finding in await _client(connection, checked, needed):

@@ -129,7 +129,8 @@ class _Uv:
             if not again:
                 return printed
         if code:
-            raise BuildError(f"uv says: {said[-_MOST:].strip() or f'nothing, and ends with exit code {code}'}")
+            told = said[-_MOST:].strip()
+            raise BuildError(f"uv says: {told}" if told else f"uv failed with exit code {code} and printed nothing")
         return printed
 
     def _run(self, arguments: list[str]) -> tuple[int, str, str]:

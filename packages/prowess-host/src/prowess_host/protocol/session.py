@@ -326,7 +326,7 @@ class Session:
 
 
 def _is_number(value: float) -> bool:
-    """Whether JSON and clients can represent a number: not NaN, not infinite, and no integer beyond a float."""
+    """Whether JSON and clients can represent a number: finite, and within the range of a float."""
     try:
         return isfinite(value)
     except OverflowError:
