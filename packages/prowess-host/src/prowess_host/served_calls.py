@@ -6,7 +6,7 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from prowess.contracts.kinds import COMPLETION, KINDS, PROMPT, RESOURCE
+from prowess.contracts.kinds import COMPLETION, KINDS, MOST_VALUES, PROMPT, RESOURCE
 from prowess.errors import did_you_mean
 from prowess_host.protocol.codec import dumps
 from prowess_host.protocol.cursors import read_cursor, write_cursor
@@ -37,8 +37,6 @@ __all__ = [
     "unknown",
 ]
 
-_MOST_VALUES: Final = 100
-"""The most values that the protocol allows in one completion."""
 _ON_A_PAGE: Final = 200
 """Skills, or files of a folder, on one page."""
 _KIND: Final = "prowess/kind"
@@ -125,7 +123,7 @@ def complete(target: ServedTarget) -> bytes | None:
 
 
 def _values(values: list[str]) -> bytes:
-    shown = {"values": values[:_MOST_VALUES], "total": len(values), "hasMore": len(values) > _MOST_VALUES}
+    shown = {"values": values[:MOST_VALUES], "total": len(values), "hasMore": len(values) > MOST_VALUES}
     return dumps({"completion": shown})
 
 

@@ -8,12 +8,14 @@ from typing import Final, NamedTuple
 
 from prowess.contracts.contract import TOOL
 
-__all__ = ["COMPLETION", "KINDS", "PROMPT", "RESOURCE", "ContractKind"]
+__all__ = ["COMPLETION", "KINDS", "MOST_VALUES", "PROMPT", "RESOURCE", "ContractKind"]
 
 RESOURCE: Final = "resource"
 PROMPT: Final = "prompt"
 COMPLETION: Final = "completion"
 """The kind of a function that completes an argument. It belongs to the prompt or resource that it completes."""
+MOST_VALUES: Final = 100
+"""The most values that the protocol allows in one completion."""
 
 
 class ContractKind(NamedTuple):

@@ -12,7 +12,7 @@ from typing import Any, Final, Self, cast
 from pydantic import ValidationError
 
 from prowess.calls.channel import Call
-from prowess.calls.threads import Inline, Lane, Raised, Threads
+from prowess.calls.threads import Inline, Raised, Threads
 from prowess.contracts.signature import MISSING
 from prowess.errors import SettingsError
 from prowess.injection.injectables import Injectables
@@ -161,7 +161,7 @@ class CallScope:
     def _opened(self) -> Resources:
         """The resources of the call in its thread. From now on, the command runs there too."""
         if self._resources is None:
-            place = self._call.place = Inline() if self._inline else Lane(self._threads, self._call.id)
+            place = self._call.place = Inline() if self._inline else self._threads.lane(self._call.id)
             self._resources = Resources(self._call.command, place, self._call.shown)
         return self._resources
 

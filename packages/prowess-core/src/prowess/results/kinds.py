@@ -7,18 +7,16 @@ from types import MappingProxyType
 from typing import Any, Final, TypeAlias, cast
 
 from prowess.contracts.contract import Contract
-from prowess.contracts.kinds import COMPLETION, PROMPT, RESOURCE
+from prowess.contracts.kinds import COMPLETION, MOST_VALUES, PROMPT, RESOURCE
 from prowess.errors import NothingThere, OutputError
 from prowess.jsontypes import Json, JsonObject
 from prowess.results.content import text_block
 from prowess.results.normalize import Output, Render, Result, normalize
 
-__all__ = ["MOST_VALUES", "NORMALIZERS", "SHOWN", "Normalizer"]
+__all__ = ["NORMALIZERS", "SHOWN", "Normalizer"]
 
 Normalizer: TypeAlias = Callable[[Any, Output, "Render | None"], Result]
 
-MOST_VALUES: Final = 100
-"""The most values that the protocol allows in one completion."""
 _ROLES: Final = ("user", "assistant")
 _GENERIC: Final = ("application/octet-stream", "text/plain")
 """Generic MIME types, which the author's own type replaces."""

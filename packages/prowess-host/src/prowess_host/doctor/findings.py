@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Final
-
 from prowess.frozen import frozen
 from prowess.jsontypes import JsonObject
 
-__all__ = ["LEVELS", "Finding"]
-
-LEVELS: Final = ("ok", "note", "warning", "error")
-"""From best to worst."""
+__all__ = ["Finding"]
 
 
 @frozen
@@ -21,6 +16,7 @@ class Finding:
     area: str
     """`python`, `settings`, `project`, `environments`, `cluster`, `skills`, `manifest`, `clients` or `runs`."""
     level: str
+    """`ok`, `note`, `warning` or `error`."""
     message: str
     remedy: str = ""
 
