@@ -25,7 +25,7 @@ async def test_empty_project_is_told_what_to_do_next(root: Path) -> None:
     told = {finding.message: finding for finding in await found(root)}
 
     assert "@skill_command" in told["no commands"].remedy
-    assert "prowess connect" == told["connected to no client"].remedy
+    assert "prowess connect CLIENT" == told["connected to no client"].remedy
 
 
 async def test_variable_of_another_program_is_a_warning(root: Path) -> None:

@@ -112,8 +112,11 @@ def _print_matrix(matrix: Matrix, *, as_json: bool) -> int:
 def _matrix_text(matrix: Matrix) -> str:
     """The table, with numbers in the cells and a legend below, so that it fits any terminal."""
     style = Style.of(sys.stdout)
+    unruled = f"No rules are known for {', '.join(matrix.unruled)}."
     if not matrix.cells:
-        return f"{plural(len(matrix.commands), 'command')}: no rule of {', '.join(matrix.clients)} is broken."
+        return (
+            f"{plural(len(matrix.commands), 'command')}: no rule of {', '.join(matrix.clients)} is broken.\n{unruled}"
+        )
     clients = [name for name in matrix.clients if any(client == name for _, client in matrix.cells)]
     commands = [name for name in ("", *matrix.commands) if any(command == name for command, _ in matrix.cells)]
     rules = sorted({each.rule for findings in matrix.cells.values() for each in findings})
@@ -129,6 +132,7 @@ def _matrix_text(matrix: Matrix) -> str:
     lines += ["", *_legend(matrix, numbers, style), ""]
     lines += [f"{plural(fine, 'other command')}: nothing broken."] if fine else []
     lines += [f"Nothing is broken in {', '.join(others)}."] if others else []
+    lines.append(unruled)
     return "\n".join(lines).rstrip()
 
 

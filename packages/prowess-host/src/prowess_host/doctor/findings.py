@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+
 from prowess.frozen import frozen
 from prowess.jsontypes import JsonObject
 

@@ -22,6 +22,8 @@ class Matrix:
     clients: tuple[str, ...]
     cells: dict[tuple[str, str], tuple[LintFinding, ...]]
     """By command and client; the command is empty for rules about all tools together."""
+    unruled: tuple[str, ...] = ()
+    """The clients without known rules."""
 
     def to_json(self) -> JsonObject:
         """As plain data, without empty cells."""
@@ -29,7 +31,12 @@ class Matrix:
         for (command, client), findings in self.cells.items():
             items = [{"rule": each.rule, "level": each.level, "message": each.message} for each in findings]
             broken.setdefault(command, {})[client] = items
-        return {"commands": list(self.commands), "clients": list(self.clients), "broken": broken}
+        return {
+            "commands": list(self.commands),
+            "clients": list(self.clients),
+            "unruled": list(self.unruled),
+            "broken": broken,
+        }
 
 
 def matrix_of(contracts: Sequence[Contract], profile: Callable[[Contract], Profile], server: str) -> Matrix:
@@ -41,4 +48,5 @@ def matrix_of(contracts: Sequence[Contract], profile: Callable[[Contract], Profi
             if finding.client is not None:
                 key = (finding.command, row.name)
                 cells[key] = (*cells.get(key, ()), finding)
-    return Matrix(tuple(each.id for each in contracts), tuple(row.name for row in rows), cells)
+    unruled = tuple(row.name for row in CLIENTS.values() if row.rules is None)
+    return Matrix(tuple(each.id for each in contracts), tuple(row.name for row in rows), cells, unruled)
