@@ -81,9 +81,9 @@ async def test_many_skills_are_described_by_several_workers(tmp_path: Path):
         assert {str(root / "skills" / f"{name}.py") for name in NAMES} <= set(description.texts)
         everyone = [pid for name in NAMES for pid in imports(root, name)]
         assert (COUNT, 2) == (len(everyone), len(set(everyone)))
-        await until(lambda: len(supervisor._pool.workers) == 1)
-        assert supervisor._pool.workers == supervisor._pool.active
-        assert supervisor.loaded < set(NAMES)
+        await until(lambda: len(supervisor.pools.own.workers) == 1)
+        assert supervisor.pools.own.workers == supervisor.pools.own.active
+        assert supervisor.pools.loaded < set(NAMES)
     finally:
         await supervisor.close()
 

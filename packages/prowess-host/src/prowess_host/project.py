@@ -151,7 +151,7 @@ class Project:
         self.broadcast = sharing.broadcast
         engine.on_change(self._announce_lists)
         agents = Agents(engine, lambda: self._updates.settings, self.parts)
-        self.workers.abroad = agents.spawn
+        self.workers.pools.abroad = agents.spawn
         agents.on_joined = self._updates.retry_on_agents
         return agents
 

@@ -82,9 +82,9 @@ class CatalogUpdates:
             report=self.supervisor.report_unplaced,
             on_change=self._isolated_changed,
         )
-        self.supervisor.placement_of = self._isolated.placement_of
-        self.supervisor.share_of = self._isolated.share_of
-        self.supervisor.elsewhere = self._elsewhere
+        self.supervisor.pools.placement_of = self._isolated.placement_of
+        self.supervisor.pools.share_of = self._isolated.share_of
+        self.supervisor.pools.elsewhere = self._elsewhere
         self._has_own_process = getattr(spawn, "has_own_process", True)
         self._publishes = False
         """Whether the first listing has been published."""
@@ -415,7 +415,7 @@ class CatalogUpdates:
         await self._read_isolated()
         standing = await asyncio.to_thread(self._known.standing)
         changed = self._written != before
-        loaded = self.supervisor.loaded  # import these again now, so that their next calls are fast
+        loaded = self.supervisor.pools.loaded  # import these again now, so that their next calls are fast
         stale = self._isolated.names.difference(map(skill_of, standing.known - self._known.doubtful))
         self._isolated.prepare(self._isolated.names if changed else stale)
         missed = {*anew, *self._missed}
@@ -568,7 +568,7 @@ class CatalogUpdates:
         self._isolated.send(self._known.sent())
         self._known.unready = self._isolated.failures
         new = self._explained(self._known.catalog())
-        self._proven |= {contract.skill for contract in new.contracts} & self.supervisor.loaded
+        self._proven |= {contract.skill for contract in new.contracts} & self.supervisor.pools.loaded
         self._publish(self._listing.replaced(new, self._known.views(), self._kept))
         self._known.keep()
 
@@ -585,7 +585,7 @@ class CatalogUpdates:
             failures.append(failure)
             if skill in self._kept:
                 gone[skill] = f"{gone[skill]}; {failure}" if skill in gone else str(failure)
-        self.supervisor.give_up(gone)
+        self.supervisor.pools.give_up(gone)
         return Catalog(catalog.contracts, tuple(failures))
 
     def _elsewhere(self, contract: Contract) -> Placement | Unplaced | None:
@@ -593,7 +593,7 @@ class CatalogUpdates:
         labels = self._run_on(contract)
         if not labels or not self._has_own_process:  # in a debugger, everything runs here
             return None
-        if self.supervisor.abroad is None:
+        if self.supervisor.pools.abroad is None:
             return Unplaced(f"it runs on agents ({labels}), and the project has no cluster: set cluster.url")
         return self._isolated.elsewhere(contract.skill, labels)
 

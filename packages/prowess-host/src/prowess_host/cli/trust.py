@@ -127,7 +127,7 @@ async def _facts(
     )
     placement = Placement(limits=grant)
     share = {"only": [name], "flags": passed_settings(settings, limits), "written": None}
-    supervisor.share_of = lambda at: {} if at is OWN else share
+    supervisor.pools.share_of = lambda at: {} if at is OWN else share
     try:
         successor = await supervisor.next_of(placement)
         skills, folders = successor.description.skills, successor.description.folders

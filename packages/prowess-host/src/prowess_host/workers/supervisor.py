@@ -9,12 +9,12 @@ import asyncio
 import contextlib
 import json
 import logging
+import os
 import signal
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from prowess.contracts.contract import Contract
 from prowess.frozen import frozen
 from prowess.jsontypes import JsonObject
 from prowess.settings.settings import Settings
@@ -44,8 +44,9 @@ from prowess_host.workers.jobs import (
 )
 from prowess_host.workers.lifecycle import Event, State
 from prowess_host.workers.linked import LinkedWorker
-from prowess_host.workers.placement import OWN, Placement, Unplaced
+from prowess_host.workers.placement import Placement, Unplaced
 from prowess_host.workers.pool import Pool
+from prowess_host.workers.pools import Pools
 from prowess_host.workers.process import Spawn, WorkerProcess, describe_exit
 from prowess_host.workers.queue import FairQueue
 from prowess_host.workers.timeouts import Timeouts
@@ -92,17 +93,17 @@ class Supervisor:
     def __init__(  # noqa: PLR0915 - one line for each thing that it knows
         self, root: Path, settings: Settings, flags: Mapping[str, Any], spawn: Spawn = WorkerProcess
     ) -> None:
+        self._root = root
+        self._flags = flags
         self._loop = asyncio.get_running_loop()
         self._settings = settings.own.host
         self._now = self._loop.time
-        self._made_with = root, flags
-        self._all_settings = settings
-        self._gone: Mapping[str, str] = {}
-        self._pool = self._made_pool(OWN, spawn)
-        self._pools = {OWN: self._pool}
-        """The project's own pool, and those that were made when needed."""
+        self.mark = os.urandom(4).hex()
+        """The first part of call ids."""
+        self.pools = Pools(settings, spawn, self._made_pool)
+        """The workers, by placement."""
         self._backoff = BackOff(self._now)
-        self._timeouts = Timeouts(self._pools.values, settings.own.host, jobs=self._jobs, on_overdue=self._overdue)
+        self._timeouts = Timeouts(self.pools, settings.own.host, jobs=self._jobs, on_overdue=self._overdue)
         self._running: dict[Job, Worker] = {}
         self._unplaced: list[Job] = []
         """Jobs whose placement is being prepared."""
@@ -124,21 +125,12 @@ class Supervisor:
         """Returns the kept source of a skill."""
         self.hooks: Callable[[], Iterable[str]] = tuple
         """The skills that every worker of the project's own pool imports first."""
-        self.placement_of: Callable[[str], Placement | Unplaced] = _own_placement
-        """Returns the placement of a skill."""
-        self.elsewhere: Callable[[Contract], Placement | Unplaced | None] = _on_this_machine
-        """Returns the placement of a command that runs on agents; `None` for one that runs here."""
-        self.abroad: Spawn | None = None
-        """Starts workers on agents."""
-        self.share_of: Callable[[Placement], Mapping[str, Any]] = _all_skills
-        """Returns the skills of a placement, for its workers."""
 
-    def _made_pool(self, placement: Placement, spawn: Spawn) -> Pool:
-        root, flags = self._made_with
+    def _made_pool(self, placement: Placement, settings: Settings, spawn: Spawn) -> Pool:
         pool = Pool(
-            root,
-            self._all_settings,
-            flags,
+            self._root,
+            settings,
+            self._flags,
             spawn,
             on_start=self._on_start,
             on_frame=self._on_frame,
@@ -147,49 +139,16 @@ class Supervisor:
             on_unbegun=self._take_back,
             on_overdue_import=self._answer_import,
             on_preparing=self._on_preparing,
-            later=self._later,
+            later=self._timeouts.after,
             placement=placement,
-            mark=self._pool.mark if placement != OWN else "",
+            mark=self.mark,
         )
-        pool.share = lambda: self.share_of(placement)
         pool.on_room = self._release_soon
-        pool.gone = self._gone
         return pool
-
-    def _later(self, worker: Worker, seconds: float, act: Callable[[], None]) -> None:
-        """Call `act` when a worker could have run for this long. The timeouts are made after the first pool."""
-        self._timeouts.after(worker, seconds, act)
-
-    def _pool_of(self, placement: Placement) -> Pool:
-        """The pool of a placement, made at first use. All pools except the project's own end when idle."""
-        if placement is OWN:
-            return self._pool
-        pool = self._pools.get(placement)
-        if pool is None:
-            pool = self._pools[placement] = self._made_pool(placement, self._spawn_in(placement))
-        pool.used = self._now()
-        if pool.resting is None:
-            self._let_rest(pool)
-        return pool
-
-    def _spawn_in(self, placement: Placement) -> Spawn:
-        return self.abroad if placement.place and self.abroad is not None else WorkerProcess
-
-    def _let_rest(self, pool: Pool) -> None:
-        """End the workers of an idle pool, else check again later."""
-        now = self._now()
-        if not pool.is_idle:
-            pool.used = now
-        left = pool.used + self._settings.pool_idle - now
-        pool.resting = None
-        if left > 0:
-            pool.resting = self._loop.call_later(left, self._let_rest, pool)
-        else:
-            pool.rest()
 
     def start(self) -> None:
         """Start a worker, so that the first call need not wait."""
-        self._pool.fill()
+        self.pools.own.fill()
 
     async def within(self, tasks: Collection[asyncio.Task[None]], seconds: float) -> bool:
         """Wait for tasks while workers start or describe skills, up to so many seconds in which these could run.
@@ -209,32 +168,25 @@ class Supervisor:
         """A clock for those who wait for calls."""
 
         def busy() -> list[LinkedWorker]:
-            workers = (worker for pool in self._pools.values() for worker in pool.workers)
-            return [worker.process for worker in workers if worker.is_busy]
+            return [worker.process for worker in self.pools.workers if worker.is_busy]
 
         return Clock(busy, self._now)
 
     def configure(self, settings: Settings) -> None:
         """Use other settings from now on."""
         self._settings = settings.own.host
-        self._all_settings = settings
-        for pool in self._pools.values():
-            pool.configure(settings)
+        self.pools.configure(settings)
         self._timeouts.configure(settings.own.host)
 
     async def close(self) -> None:
         """End all workers and answer the running jobs."""
-        pools = list(self._pools.values())
-        for pool in pools:
-            pool.dismiss_all()
-            if pool.resting is not None:
-                pool.resting.cancel()
+        self.pools.dismiss_all()
         for job in (*self._waiting(), *self._unplaced):
             if not job.over:
-                self._fail(job, self._pool.why_none(), started=False)
+                self._fail(job, self.pools.own.why_none(), started=False)
         self._unplaced.clear()
         try:
-            await asyncio.gather(*(pool.wait() for pool in pools))
+            await self.pools.wait()
         finally:
             self._timeouts.close()
 
@@ -261,11 +213,6 @@ class Supervisor:
             worker.process.send(Kind.ANSWERS, job.number, json.dumps(answers).encode())
 
     @property
-    def mark(self) -> str:
-        """The first part of call ids."""
-        return self._pool.mark
-
-    @property
     def busy(self) -> int:
         """The number of unfinished jobs."""
         return len(self._jobs())
@@ -280,15 +227,14 @@ class Supervisor:
 
     def _waiting(self) -> list[Job]:
         """The jobs that wait for a place."""
-        return [job for pool in self._pools.values() for queue in pool.queues.values() for job in queue]
+        return [job for pool in self.pools for queue in pool.queues.values() for job in queue]
 
     def _dispatch(self, job: Job) -> None:
         contract = job.contract
-        placement = self.elsewhere(contract) or self.placement_of(contract.skill)
-        if isinstance(placement, Unplaced):
-            self._dispatch_later(job, placement.reason)
+        pool = self.pools.pool_for(contract)
+        if isinstance(pool, Unplaced):
+            self._dispatch_later(job, pool.reason)
             return
-        pool = self._pool_of(placement)
         worker = (pool.importer_of(contract.skill) if job.alone else None) or pool.worker_for(contract)
         why_not = self._backoff.refusal(contract.skill)
         if worker is None or why_not:
@@ -307,8 +253,8 @@ class Supervisor:
 
     def _dispatch_later(self, job: Job, reason: str) -> None:
         """Let a job wait for its placement, without a timeout, or fail it with the reason."""
-        if reason or self._pool.closing:
-            self._fail(job, reason or self._pool.why_none(), started=False)
+        if reason or self.pools.own.closing:
+            self._fail(job, reason or self.pools.own.why_none(), started=False)
             return
         self._timeouts.stop_clock(job)
         leave_place(job)
@@ -373,8 +319,7 @@ class Supervisor:
         policies, command = job.contract.policies, job.contract.id
         if policies.concurrency is None:
             return False
-        workers = (worker for pool in self._pools.values() for worker in pool.workers if worker is not target)
-        elsewhere = sum(worker.running(command) for worker in workers)
+        elsewhere = sum(worker.running(command) for worker in self.pools.workers if worker is not target)
         if elsewhere:
             return elsewhere + target.running(command) >= policies.concurrency
         if policies.cache_ttl:  # a cached result needs no slot
@@ -385,8 +330,8 @@ class Supervisor:
         """Whether a waiting job may start once there is a place."""
         if job.contract.policies.concurrency is None:
             return True
-        placement = self.elsewhere(job.contract) or self.placement_of(job.contract.skill)
-        worker = None if isinstance(placement, Unplaced) else self._pool_of(placement).worker_for(job.contract)
+        pool = self.pools.pool_for(job.contract)
+        worker = None if isinstance(pool, Unplaced) else pool.worker_for(job.contract)
         return worker is None or (not self._is_held_back(job, worker) and self._has_room(job))
 
     def _has_room(self, job: Job) -> bool:
@@ -402,14 +347,14 @@ class Supervisor:
     def release(self) -> None:
         """Dispatch waiting jobs, as far as there are places."""
         self._releasing = False
-        for pool in list(self._pools.values()):
+        for pool in self.pools:
             for in_thread, queue in list(pool.queues.items()):
                 places = pool.places(in_thread=in_thread)
                 while (found := queue.take(places, self._is_ready)) is not None:
                     job, place = found
                     job.queue, job.place = None, (queue, place)
                     self._dispatch(job)
-        self._some_wait = any(queue for pool in self._pools.values() for queue in pool.queues.values())
+        self._some_wait = any(queue for pool in self.pools for queue in pool.queues.values())
 
     def _move(self, job: Job) -> None:
         """Give an unbegun job to another worker, within bounds, because the same may happen there."""
@@ -602,7 +547,7 @@ class Supervisor:
         texts = [text for text in list[object](head.get("texts") or ()) if isinstance(text, str)]
         placement = worker.pool.placement
         if placement.limits is not None:
-            passed = placement.limits.passed_texts(self.share_of(placement).get("flags"))
+            passed = placement.limits.passed_texts(self.pools.share_of(placement).get("flags"))
             texts = [text for text in texts if text in passed]
         if self.witness is not None:
             self.witness.keep_out(texts)
@@ -627,7 +572,9 @@ class Supervisor:
         self._backoff.clear(digests)
         if worker in worker.pool.active:
             at_home = {
-                name: digest for name, digest in digests.items() if self.placement_of(name) == worker.pool.placement
+                name: digest
+                for name, digest in digests.items()
+                if self.pools.placement_of(name) == worker.pool.placement
             }
             self.on_live(at_home)
 
@@ -654,7 +601,7 @@ class Supervisor:
             self.results.gone(worker.process)
         ended = f"its worker ended ({worker.violation or worker.process.verdict or describe_exit(worker.process.exit_code)})"
         for job in begun:
-            self._fail(job, "the host is shutting down" if self._pool.closing else ended, started=True)
+            self._fail(job, "the host is shutting down" if self.pools.own.closing else ended, started=True)
         importing = worker.process.importing
         if worker.ended_itself and len(importing) == 1:  # with several imports, the cause is unknown
             skill = importing[0].skill
@@ -700,7 +647,7 @@ class Supervisor:
         Many skills are divided among several workers. The function raises `ChildProcessError`; for a `LostImport`, ask
         again without that skill.
         """
-        describers = Describers(self._pool, self._described)
+        describers = Describers(self.pools.own, self._described)
         try:
             yield describers.ask
         finally:
@@ -711,14 +658,14 @@ class Supervisor:
 
         Fails as `describers` does.
         """
-        return await self._successor(self._pool, {"known": sorted(known)})
+        return await self._successor(self.pools.own, {"known": sorted(known)})
 
     async def next_of(self, placement: Placement, skills: Collection[str] | None = None) -> Successor:
         """The same for some or all skills of another placement."""
         request: DescribeHead = {"known": []}
         if skills is not None:
             request["only"] = sorted(skills)
-        pool = self._pool_of(placement)
+        pool = self.pools.of(placement)
         pool.describes = True
         return await self._successor(pool, request)
 
@@ -742,7 +689,7 @@ class Supervisor:
 
         Fails with `LostWorker`.
         """
-        for worker in [worker for pool in self._pools.values() for worker in pool.workers]:
+        for worker in self.pools.workers:
             describing = worker.describing
             outdated = [each.skill for each in worker.importing if skills is None or each.skill in skills]
             # In a debugger, skills run in this process, and somebody may look at the import.
@@ -754,7 +701,7 @@ class Supervisor:
         """The skills whose import does not end a worker. Each is tried in a helper."""
         found = set[str]()
         for skill in sorted(skills):
-            helper = self._pool.spawn_helper()
+            helper = self.pools.own.spawn_helper()
             if helper is None:
                 break
             try:
@@ -763,13 +710,8 @@ class Supervisor:
             except ChildProcessError as error:
                 _log.info("%s was tried again: %s", skill, error)
             finally:
-                self._pool.send(helper, Event.RETIRE)
+                self.pools.own.send(helper, Event.RETIRE)
         return found
-
-    @property
-    def loaded(self) -> set[str]:
-        """The skills that current workers have imported, and can run even if their files break."""
-        return {skill for pool in self._pools.values() for skill in pool.loaded}
 
     def adopt(self, successor: Successor, kept: Collection[str]) -> None:
         """Send new calls to the new generation, which imports the skills in `kept` from their last good sources."""
@@ -778,37 +720,17 @@ class Supervisor:
         pool = successor.worker.pool
         self._backoff.clear_all()
         pool.adopt(successor.worker)
-        for other in list(self._pools.values()):
+        for other in self.pools:
             if other.placement.place and not other.describes:
                 other.renew()
-        if pool is self._pool:
+        if pool is self.pools.own:
             for skill in sorted({*self.hooks()}.intersection(kept)):
                 self._give_source(successor.worker, skill)
         self.release()
 
-    def give_up(self, reasons: Mapping[str, str]) -> None:
-        """Set the skills that do not load and have no last good version, each with the reason."""
-        self._gone = reasons
-        for pool in self._pools.values():
-            pool.gone = reasons
-
     def discard(self, successor: Successor) -> None:
         """End a successor that is not needed."""
         successor.worker.pool.send(successor.worker, Event.DISCARD)
-
-
-def _own_placement(_skill: str) -> Placement:
-    """The default: all skills run in the project's placement."""
-    return OWN
-
-
-def _on_this_machine(_contract: Contract) -> None:
-    """The default: all commands run on this machine."""
-
-
-def _all_skills(_placement: Placement) -> Mapping[str, Any]:
-    """The default: every worker runs all skills."""
-    return {}
 
 
 def _no_source(_skill: str) -> KeptSource | None:
