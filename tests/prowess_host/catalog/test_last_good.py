@@ -18,7 +18,7 @@ from prowess.skills.stamps import Seen
 from prowess_host.catalog import updates
 from prowess_host.catalog.sources import Sources
 from prowess_host.workers.describe import LostWorker
-from prowess_host.workers.supervisor import Successor
+from prowess_host.workers.generations import Successor
 
 CHANGED = "notifications/tools/list_changed"
 ONE = """
@@ -81,7 +81,7 @@ async def test_save_that_no_worker_could_describe_is_described_later(project: Pa
     monkeypatch.setattr(updates, "_PAUSES", (0.0,) * 1000)
     async with inside(project) as host:
         assert "one" == await host.text("t_version")
-        workers = host.project.workers
+        workers = host.project.workers.generations
         lost = 0
 
         async def lose(known: Collection[str] = ()) -> Successor:
@@ -175,7 +175,7 @@ async def test_a_worker_that_has_imported_a_broken_file_is_given_the_last_good_v
             await replace_worker(host)
             write_skill(project, "t.py", BROKEN)
             with contextlib.suppress(ChildProcessError):  # the worker may be replaced meanwhile, because of the save
-                async with host.project.workers.describers() as ask:
+                async with host.project.workers.generations.describers() as ask:
                     await ask(())
             assert "one" == await host.text("t_version")
             write_skill(project, "t.py", ONE)

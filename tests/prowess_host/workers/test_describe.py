@@ -34,7 +34,7 @@ async def test_a_worker_that_describes_nothing_is_given_up(tmp_path: Path, monke
             monkeypatch.setattr(describe, "_LONGEST", 0.2)
             os.kill(worker.process.pid, signal.SIGSTOP)
             with pytest.raises(ChildProcessError, match="did not describe the skills"):
-                await supervisor._described(worker, {"known": []})
+                await supervisor.generations._described(worker, {"known": []})
             await until(lambda: worker not in supervisor.pools.own.workers)
     finally:
         await supervisor.close()

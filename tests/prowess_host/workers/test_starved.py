@@ -120,7 +120,7 @@ async def test_the_first_list_does_not_wait_for_a_worker_that_never_runs(tmp_pat
     never = asyncio.ensure_future(asyncio.Event().wait())
     try:
         with fail_after(PATIENCE):
-            assert not await supervisor.within([never], 0.05)  # type: ignore[list-item]
+            assert not await supervisor.generations.within([never], 0.05)  # type: ignore[list-item]
     finally:
         never.cancel()
         await supervisor.close()

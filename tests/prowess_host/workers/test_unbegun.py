@@ -47,7 +47,7 @@ async def test_call_that_is_given_back_is_run_all_the_same(tmp_path: Path) -> No
     supervisor = Supervisor(tmp_path, Settings.load(tmp_path, environ={}), {})
     try:
         with anyio.fail_after(PATIENCE):
-            async with supervisor.describers() as ask:
+            async with supervisor.generations.describers() as ask:
                 (contract,) = (await ask(())).skills["t"].contracts
             told: Any = Told()
             job = Job(contract, b'{"command": "t.say"}', b'{"text": "x"}', told, 30)
@@ -68,7 +68,7 @@ async def test_call_that_is_given_back_again_and_again_is_answered_in_the_end(tm
     supervisor = Supervisor(tmp_path, Settings.load(tmp_path, environ={}), {})
     try:
         with anyio.fail_after(PATIENCE):
-            async with supervisor.describers() as ask:
+            async with supervisor.generations.describers() as ask:
                 (contract,) = (await ask(())).skills["t"].contracts
             told: Any = Told()
             job = Job(contract, b'{"command": "t.say"}', b'{"text": "x"}', told, 30)

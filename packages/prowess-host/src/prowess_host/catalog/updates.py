@@ -32,9 +32,10 @@ from prowess_host.catalog.sources import Parts
 from prowess_host.catalog.trust import skill_of
 from prowess_host.catalog.watcher import Watcher
 from prowess_host.workers.describe import LostImport, LostWorker
+from prowess_host.workers.generations import KeptSource, Successor
 from prowess_host.workers.placement import Placement, Unplaced
 from prowess_host.workers.process import Spawn, WorkerProcess
-from prowess_host.workers.supervisor import KeptSource, Successor, Supervisor
+from prowess_host.workers.supervisor import Supervisor
 
 __all__ = ["CatalogUpdates"]
 
@@ -72,10 +73,11 @@ class CatalogUpdates:
         self._loop = asyncio.get_running_loop()
         self.own, self._written, self._all_settings = settings.own, settings.written, settings
         self.supervisor = Supervisor(paths.project_root, settings, flags, spawn)
-        self.supervisor.on_live = self._compare
+        self._generations = self.supervisor.generations
+        self._generations.on_live = self._compare
         self._known = KnownCatalog(paths, settings.own)
-        self.supervisor.source_of = self._source_of
-        self.supervisor.hooks = lambda: self._known.sources.hooks
+        self._generations.source_of = self._source_of
+        self._generations.hooks = lambda: self._known.sources.hooks
         self._isolated = IsolatedSkills(
             paths.cache_dir,
             describe=self._describe_isolated,
@@ -160,7 +162,7 @@ class CatalogUpdates:
         return {contract.kind for contract in self._known.catalog().contracts}
 
     async def load(self, is_enough: Callable[[Listing], bool], command: str = "", *, builds: bool = True) -> None:
-        """Describe skills until the listing `is_enough`, without watching files. Fails as `Supervisor.describers` does.
+        """Describe skills until the listing `is_enough`, without watching files. Fails as `Generations.describers` does.
 
         For a `command`, only environments of skills that may contain it are made. Without `builds`, a missing environment
         is a failure of its skills.
@@ -187,11 +189,11 @@ class CatalogUpdates:
             self._isolated.prepare((), build=False)
 
     async def describe_anew(self) -> Catalog:
-        """Describe all skills from their current files, ignoring the manifest. Fails as `Supervisor.describers` does."""
+        """Describe all skills from their current files, ignoring the manifest. Fails as `Generations.describers` does."""
         root = self._paths.project_root
         self._known.isolated = ()
         await self._read_isolated()
-        async with self.supervisor.describers() as ask:
+        async with self._generations.describers() as ask:
             self._known.begin_anew(await described(ask, (), root))
         self._isolated.send(self._known.sent(), anew=False)
         self._begin_to_publish()
@@ -284,9 +286,9 @@ class CatalogUpdates:
         learning = self._loop.create_task(self._describe(known))
         # retrieves the exception, in case no code awaits the task
         learning.add_done_callback(lambda done: done.cancelled() or done.exception())
-        if not await self.supervisor.within([learning], _LONG):
+        if not await self._generations.within([learning], _LONG):
             self._watcher.poll()
-        if not await self.supervisor.within([learning], _LOADING - _LONG):
+        if not await self._generations.within([learning], _LOADING - _LONG):
             self._publish(partial.failing(f"the skills take more than {_LOADING:g} s to load"))
         try:
             await learning
@@ -298,12 +300,12 @@ class CatalogUpdates:
         else:
             self._known.hold_sources(self._kept)
             self._listed.set()
-            await self.supervisor.within(self._isolated.quick(), _LOADING)
+            await self._generations.within(self._isolated.quick(), _LOADING)
             self._assume_committed()
             self._adopt_known()
 
     async def _describe(self, known: Collection[str]) -> None:
-        async with self._one_at_a_time, self.supervisor.describers() as ask:
+        async with self._one_at_a_time, self._generations.describers() as ask:
             await self._known.learn(ask, self._isolated.names.union(known))
 
     # Skills with environments or limits of their own
@@ -328,18 +330,18 @@ class CatalogUpdates:
             lost = (self._last_good() | self._awaited()).intersection(skills)
             self._kept = (self._kept - set(skills)) | lost
             self._known.hold_sources(self._kept)
-            self.supervisor.adopt(successor, self._kept)
+            self._generations.adopt(successor, self._kept)
 
     async def _next_of(self, placement: Placement, skills: Collection[str] | None) -> Successor:
         for _ in range(1, _MOST_ATTEMPTS):
             try:
-                return await self.supervisor.next_of(placement, skills)
+                return await self._generations.next_of(placement, skills)
             except LostImport as error:
                 if not error.killed:
                     raise
             except LostWorker:  # killed from outside: no save will follow, so try again now
                 pass
-        return await self.supervisor.next_of(placement, skills)
+        return await self._generations.next_of(placement, skills)
 
     def _isolated_changed(self) -> None:
         """Publish after an environment is ready or has failed."""
@@ -369,7 +371,7 @@ class CatalogUpdates:
         folders = [str(folder) for folder in self.searched]
         inside = [path for path in changed if any(Path(path).is_relative_to(folder) for folder in folders)]
         of_all = len(inside) < len(changed)  # settings or modules of the project, which any skill may import
-        self.supervisor.give_up_imports(None if of_all else skills_of(inside, folders))
+        self._generations.give_up_imports(None if of_all else skills_of(inside, folders))
 
     async def _take_save(self) -> None:
         await self._renew()
@@ -406,8 +408,8 @@ class CatalogUpdates:
         async def ask(known: Collection[str]) -> Description:
             nonlocal successor
             if successor is not None:
-                self.supervisor.discard(successor)
-            successor = await self.supervisor.next_generation(known)
+                self._generations.discard(successor)
+            successor = await self._generations.next_generation(known)
             return successor.description
 
         before = self._written
@@ -424,7 +426,7 @@ class CatalogUpdates:
             await self._known.learn(ask, known | self._isolated.names)
         except BaseException:
             if successor is not None:
-                self.supervisor.discard(successor)
+                self._generations.discard(successor)
             raise
         assert successor is not None  # noqa: S101 - else nothing was learned
         self._adopt(successor)
@@ -436,7 +438,7 @@ class CatalogUpdates:
         self._kept = self._last_good() | self._awaited() | broken_plugins
         self._known.hold_sources(self._kept)
         self._isolated.leave(self._kept)
-        self.supervisor.adopt(successor, self._kept)
+        self._generations.adopt(successor, self._kept)
         self._assume_committed()
         self._adopt_known()
         self.supervisor.placed()
@@ -503,7 +505,7 @@ class CatalogUpdates:
         async with self._one_at_a_time:
             if self._is_behind:
                 return False
-            async with self.supervisor.describers() as ask:
+            async with self._generations.describers() as ask:
                 others = {*self._known.description.skills, *self._kept}.difference(skills)
                 await self._known.learn(ask, others, self._kept.difference(skills))
             lost = self._last_good() & self._proven
@@ -533,7 +535,7 @@ class CatalogUpdates:
         self._isolated.prepare(self._isolated.lost, self._isolated.lost)
         if self._is_behind:  # before anything else: an import may take long
             await self._renew()
-        mended = await self.supervisor.importable(self._known.fatal) & self._known.fatal
+        mended = await self._generations.importable(self._known.fatal) & self._known.fatal
         if mended & self._kept:  # a current worker may have imported the last good version
             await self._renew(mended)
         elif not self._is_behind:

@@ -129,7 +129,7 @@ async def _facts(
     share = {"only": [name], "flags": passed_settings(settings, limits), "written": None}
     supervisor.pools.share_of = lambda at: {} if at is OWN else share
     try:
-        successor = await supervisor.next_of(placement)
+        successor = await supervisor.generations.next_of(placement)
         skills, folders = successor.description.skills, successor.description.folders
     finally:
         await supervisor.close()

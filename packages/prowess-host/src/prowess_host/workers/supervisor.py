@@ -6,27 +6,23 @@ The entrance to this room. A call is a sequence of bytes and a callback, indepen
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import logging
 import os
 import signal
-from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from prowess.frozen import frozen
 from prowess.jsontypes import JsonObject
 from prowess.settings.settings import Settings
-from prowess.skills.description import Description
-from prowess.skills.texts import unpack
 from prowess.worker.heap import LARGE, give_back_soon
 from prowess.worker.link import Frame
-from prowess.worker.messages import CancelHead, DescribeHead, FailedHead, Kind, LiveHead, RefusedHead, SecretsHead
+from prowess.worker.messages import CancelHead, FailedHead, Kind, LiveHead, RefusedHead, SecretsHead
 from prowess_host.workers.backoff import BackOff
 from prowess_host.workers.clock import Clock
-from prowess_host.workers.describe import Describing, LostImport, LostWorker
-from prowess_host.workers.describers import Ask, Describers
+from prowess_host.workers.describe import LostImport
+from prowess_host.workers.generations import Generations
 from prowess_host.workers.jobs import (
     DELIVER,
     LAST,
@@ -42,7 +38,7 @@ from prowess_host.workers.jobs import (
     report_waiting,
     take_place,
 )
-from prowess_host.workers.lifecycle import Event, State
+from prowess_host.workers.lifecycle import State
 from prowess_host.workers.linked import LinkedWorker
 from prowess_host.workers.placement import Placement, Unplaced
 from prowess_host.workers.pool import Pool
@@ -52,7 +48,7 @@ from prowess_host.workers.queue import FairQueue
 from prowess_host.workers.timeouts import Timeouts
 from prowess_host.workers.worker import Worker
 
-__all__ = ["KeptSource", "Successor", "Supervisor"]
+__all__ = ["Supervisor"]
 
 _log = logging.getLogger("prowess.host")
 _LATE: Final = json.dumps(CancelHead(late=True)).encode()
@@ -62,37 +58,14 @@ _KILLS: Final = (-signal.SIGKILL, -signal.SIGTERM)
 _MOST_STRAYS: Final = 10_000
 """Frames of a limited worker about unknown calls. A cancelled command may report for a while."""
 _OF_A_CALL: Final = frozenset({*DELIVER, Kind.UNBEGUN, Kind.BEGUN})
-_SHORTEST_WAIT: Final = 0.05
-_LONGEST_WAIT: Final = 1.0
-"""Seconds after which `within` looks again, at the earliest and at the latest."""
-_SLOWEST: Final = 10
-"""How many times as long as its seconds `within` waits, even if no worker can run."""
 _MOST_MOVES: Final = 10
 """How often a call may move. A person may save ten times while a skill is imported."""
-
-
-@frozen
-class Successor:
-    """A worker of the next generation, with its description."""
-
-    worker: Worker
-    description: Description
-
-
-@frozen
-class KeptSource:
-    """The source of a skill in the form for a worker."""
-
-    head: bytes
-    body: bytes
 
 
 class Supervisor:
     """The workers of one host, and their jobs."""
 
-    def __init__(  # noqa: PLR0915 - one line for each thing that it knows
-        self, root: Path, settings: Settings, flags: Mapping[str, Any], spawn: Spawn = WorkerProcess
-    ) -> None:
+    def __init__(self, root: Path, settings: Settings, flags: Mapping[str, Any], spawn: Spawn = WorkerProcess) -> None:
         self._root = root
         self._flags = flags
         self._loop = asyncio.get_running_loop()
@@ -104,6 +77,8 @@ class Supervisor:
         """The workers, by placement."""
         self._backoff = BackOff(self._now)
         self._timeouts = Timeouts(self.pools, settings.own.host, jobs=self._jobs, on_overdue=self._overdue)
+        self.generations = Generations(self.pools, self._timeouts, self._backoff, on_adopted=self.release)
+        """The versions of the skills in the workers."""
         self._running: dict[Job, Worker] = {}
         self._unplaced: list[Job] = []
         """Jobs whose placement is being prepared."""
@@ -117,14 +92,8 @@ class Supervisor:
         """The concurrency limits over all hosts."""
         self.witness: Witness | None = None
         """Records all jobs."""
-        self.on_live: Callable[[Mapping[str, str]], None] = _ignore_digests
-        """Hears the digests of skills that an active worker has just imported."""
         self.on_updated: Callable[[str, str], None] = _ignore_updates
         """Hears the URIs of resources that commands have changed, with the only skill whose resources these may be."""
-        self.source_of: Callable[[str], KeptSource | None] = _no_source
-        """Returns the kept source of a skill."""
-        self.hooks: Callable[[], Iterable[str]] = tuple
-        """The skills that every worker of the project's own pool imports first."""
 
     def _made_pool(self, placement: Placement, settings: Settings, spawn: Spawn) -> Pool:
         pool = Pool(
@@ -149,20 +118,6 @@ class Supervisor:
     def start(self) -> None:
         """Start a worker, so that the first call need not wait."""
         self.pools.own.fill()
-
-    async def within(self, tasks: Collection[asyncio.Task[None]], seconds: float) -> bool:
-        """Wait for tasks while workers start or describe skills, up to so many seconds in which these could run.
-
-        Ends after ten times these seconds, counted while this process could run. Returns whether all tasks are done.
-        """
-        before, left, waited = self._timeouts.loading, seconds, 0.0
-        pending = {*tasks}
-        while pending and left > 0:
-            since, most = self._now(), min(max(left, _SHORTEST_WAIT), _LONGEST_WAIT)
-            _, pending = await asyncio.wait(pending, timeout=most)
-            waited += min(self._now() - since, 2 * most)
-            left = min(seconds - (self._timeouts.loading - before), seconds - waited / _SLOWEST)
-        return not pending
 
     def clock(self) -> Clock:
         """A clock for those who wait for calls."""
@@ -245,7 +200,7 @@ class Supervisor:
         if may_wait and job.place is None and not self._has_place(job, pool, worker):
             return
         self._running[job] = worker
-        self._give_source(worker, contract.skill)
+        self.generations.give_source(worker, contract.skill)
         self._number = number = worker.take(job, self._number)
         if pool.placement.place:
             worker.process.limit(number, min(job.due - self._now(), job.left))
@@ -274,15 +229,6 @@ class Supervisor:
         for job in self._unplaced:
             if job.contract.skill in skills and not job.over:
                 report_waiting(job, message)
-
-    def _give_source(self, worker: Worker, skill: str) -> None:
-        """Send the kept source of a skill to a worker that will import it, because the files may have changed."""
-        if skill in worker.sourced:
-            return
-        source = self.source_of(skill)
-        if source is not None:
-            worker.sourced.add(skill)
-            worker.process.send(Kind.SOURCE, 0, source.head, source.body)
 
     # Places
 
@@ -466,7 +412,7 @@ class Supervisor:
         """
         refused: RefusedHead = json.loads(frame.head)
         skill = job.contract.skill
-        if not refused.get("broken") or job.was_broken or self.source_of(skill) is None:
+        if not refused.get("broken") or job.was_broken or self.generations.source_of(skill) is None:
             return False
         job.was_broken = True
         worker.sourced.discard(skill)
@@ -502,7 +448,7 @@ class Supervisor:
             worker.pool.on_ready(worker, json.loads(frame.head or b"{}"))
         elif kind == Kind.LIVE:
             head: LiveHead = json.loads(frame.head)
-            self._on_live(worker, head["digests"])
+            self.generations.note_imports(worker, head["digests"])
         elif kind == Kind.SECRETS:
             self._on_secrets(worker, json.loads(frame.head))
         elif kind == Kind.UPDATED:
@@ -512,7 +458,7 @@ class Supervisor:
         elif kind == Kind.KEEP and self.results is not None and worker.pool.placement.limits is None:
             self.results.keep(worker.process, frame.number, frame.head, frame.body)
         elif kind == Kind.CATALOG:
-            self._on_description(worker, frame)
+            self.generations.receive(worker, frame)
         elif kind == Kind.FAILED:
             failed: FailedHead = json.loads(frame.head)
             worker.reason = failed["message"]
@@ -530,17 +476,6 @@ class Supervisor:
             self._take_back(job)
             self._loop.call_soon(worker.pool.check_calls, worker)
         worker.release(number)
-
-    def _on_description(self, worker: Worker, frame: Frame) -> None:
-        try:
-            description = Description.from_json(json.loads(frame.head), unpack(frame.body))
-        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:  # a worker in another language
-            reason = f"a worker described the skills in a way that cannot be read: {type(error).__name__}: {error}"
-            if worker.describing is not None:
-                worker.describing.fail(ChildProcessError(reason))
-            return
-        self._backoff.clear(description.skills)
-        worker.pool.on_description(worker, description)
 
     def _on_secrets(self, worker: Worker, head: SecretsHead) -> None:
         """Keep secrets out of the record; of a limited worker only those that it was sent, since others could hide its actions."""
@@ -566,25 +501,11 @@ class Supervisor:
         if isinstance(uri, str):
             self.on_updated(uri, limited.skill if limited is not None else "")
 
-    def _on_live(self, worker: Worker, digests: dict[str, str]) -> None:
-        worker.loaded.update(digests)
-        worker.sourced.update(digests)
-        self._backoff.clear(digests)
-        if worker in worker.pool.active:
-            at_home = {
-                name: digest
-                for name, digest in digests.items()
-                if self.pools.placement_of(name) == worker.pool.placement
-            }
-            self.on_live(at_home)
-
     # Ends of workers
 
     def _on_start(self, worker: Worker) -> None:
         self._timeouts.watch()
-        if not worker.fresh and worker.pool.placement.is_common:
-            for skill in self.hooks():
-                self._give_source(worker, skill)
+        self.generations.give_hooks(worker)
 
     def _on_preparing(self, worker: Worker, line: str) -> None:
         """Stop the clocks of calls while the code or environment of their worker is prepared on an agent."""
@@ -638,108 +559,6 @@ class Supervisor:
                 job.failure = reason
             worker.pool.withdraw(worker, jobs)
 
-    # The catalog, and new generations
-
-    @contextlib.asynccontextmanager
-    async def describers(self) -> AsyncGenerator[Ask]:
-        """Yields a function that describes all skills except the known ones. Use one at a time.
-
-        Many skills are divided among several workers. The function raises `ChildProcessError`; for a `LostImport`, ask
-        again without that skill.
-        """
-        describers = Describers(self.pools.own, self._described)
-        try:
-            yield describers.ask
-        finally:
-            describers.close()
-
-    async def next_generation(self, known: Collection[str] = ()) -> Successor:
-        """A worker that has loaded the current files, except the known skills. It gets no calls before `adopt`.
-
-        Fails as `describers` does.
-        """
-        return await self._successor(self.pools.own, {"known": sorted(known)})
-
-    async def next_of(self, placement: Placement, skills: Collection[str] | None = None) -> Successor:
-        """The same for some or all skills of another placement."""
-        request: DescribeHead = {"known": []}
-        if skills is not None:
-            request["only"] = sorted(skills)
-        pool = self.pools.of(placement)
-        pool.describes = True
-        return await self._successor(pool, request)
-
-    async def _successor(self, pool: Pool, request: DescribeHead) -> Successor:
-        worker = pool.spawn_successor()
-        if worker is None:
-            raise ChildProcessError(pool.why_none())
-        try:
-            return Successor(worker, await self._described(worker, request))
-        except BaseException:
-            pool.send(worker, Event.DISCARD)
-            raise
-
-    async def _described(self, worker: Worker, request: DescribeHead) -> Description:
-        describing = worker.describing = Describing(worker.process, request)
-        self._timeouts.watch()
-        return await describing.answer()
-
-    def give_up_imports(self, skills: Collection[str] | None) -> None:
-        """Fail the descriptions that wait for the import of some skills, or of any, and replace the workers that import them.
-
-        Fails with `LostWorker`.
-        """
-        for worker in self.pools.workers:
-            describing = worker.describing
-            outdated = [each.skill for each in worker.importing if skills is None or each.skill in skills]
-            # In a debugger, skills run in this process, and somebody may look at the import.
-            if outdated and describing is not None and describing.open and worker.process.has_own_process:
-                describing.fail(LostWorker(f"{', '.join(outdated)} changed while it was imported"))
-                worker.pool.send(worker, Event.RETIRE)
-
-    async def importable(self, skills: Collection[str]) -> set[str]:
-        """The skills whose import does not end a worker. Each is tried in a helper."""
-        found = set[str]()
-        for skill in sorted(skills):
-            helper = self.pools.own.spawn_helper()
-            if helper is None:
-                break
-            try:
-                await self._described(helper, {"known": [], "only": [skill]})
-                found.add(skill)
-            except ChildProcessError as error:
-                _log.info("%s was tried again: %s", skill, error)
-            finally:
-                self.pools.own.send(helper, Event.RETIRE)
-        return found
-
-    def adopt(self, successor: Successor, kept: Collection[str]) -> None:
-        """Send new calls to the new generation, which imports the skills in `kept` from their last good sources."""
-        successor.worker.sourced.difference_update(kept)
-        successor.worker.fresh = False
-        pool = successor.worker.pool
-        self._backoff.clear_all()
-        pool.adopt(successor.worker)
-        for other in self.pools:
-            if other.placement.place and not other.describes:
-                other.renew()
-        if pool is self.pools.own:
-            for skill in sorted({*self.hooks()}.intersection(kept)):
-                self._give_source(successor.worker, skill)
-        self.release()
-
-    def discard(self, successor: Successor) -> None:
-        """End a successor that is not needed."""
-        successor.worker.pool.send(successor.worker, Event.DISCARD)
-
-
-def _no_source(_skill: str) -> KeptSource | None:
-    """The default: skills are imported from their files."""
-
 
 def _ignore_updates(_uri: str, _skill: str) -> None:
     """The default: no client subscribes to resources."""
-
-
-def _ignore_digests(_digests: Mapping[str, str]) -> None:
-    """The default: digests are not compared."""
